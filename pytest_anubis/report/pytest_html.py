@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import pytest
@@ -16,7 +16,7 @@ from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PYTEST_HTML, PYTEST_HTML_SCRIPT
-from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.headlines import baseline_line, next_line
 from pytest_anubis.report.text.numbers import similarity_text
 
 POINTS, SERIES, COURSE = 48, 4, 16
@@ -146,12 +146,15 @@ class HtmlReport:
         blocking = verdict.blocking if verdict else ()
         listed = verdict.listed if verdict else ()
         self._finish_page(verdict.decision.value if verdict else "not judged")
+        self._mend_rows(run.told)
+        profile = str(run.settings.get("profile", ""))
+        step = next_line(verdict, run.told, profile=profile) if verdict else ""
         bad = [v for v in run.told if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
         parts = blocks.blamed_parts(bad, run.cards, context.inventory)
         left = len(parts) - PARTS
         prefix.append(
             f"<style>{BLOCKS}{PYTEST_HTML}</style><script>{PYTEST_HTML_SCRIPT}</script><div class='anubis'>"
-            + blocks.decision_block(verdict, "nothing was judged in this run")
+            + blocks.decision_block(verdict, "nothing was judged in this run", step)
             + "".join(parts[:PARTS])
             + (f"<p>and {left} more parts, see the table</p>" if left > 0 else "")
             + f"<p>{'<br>'.join(html.escape(fact) for fact in facts if fact)}</p>"
@@ -174,6 +177,29 @@ class HtmlReport:
         folded = self._page.data.get("renderCollapsed")
         if folded == ["passed"]:  # pytest-html's default
             folded += ["skipped", "xfailed"]
+
+    def _mend_rows(self, told: Sequence[MetricVerdict]) -> None:
+        """Let each row say what only the end of the run could tell of its test, as the decision does.
+
+        Devices, and this run and earlier ones, are compared when all tests are through; pytest-html makes a
+        row when its test is.
+        """
+        state, later = self._source.state, dict[tuple[str, str], MetricVerdict]()
+        for one in sorted(told, key=lambda v: v.severity):
+            if not one.test and one.metric and one.outcome is not Outcome.PASS:
+                later.setdefault((one.benchmark, one.device), one)
+        tests = self._page.data.get("tests", {}) if self._page is not None else {}
+        for test, rows in tests.items():
+            plan = state.planned.get(test)
+            found = later.get(plan.place) if plan is not None else None
+            known = state.verdicts_of(test)
+            if found is None or not rows or not known:
+                continue
+            if found.severity[:2] < min(v.severity for v in known)[:2]:
+                word = f"<span class='anubis'>{blocks.triaged_badge(found)}</span>"
+                why = html.escape(found.text)
+                cells = rows[-1]["resultsTableRow"]
+                cells[2] = f"<td class='col-anubis-verdict'>{word}<p>{why}</p></td>"
 
     def _details(self, verdicts: list[MetricVerdict], measurements: list[Measurement]) -> str:
         by_metric = {verdict.metric: verdict for verdict in verdicts}

@@ -19,11 +19,13 @@ from pytest_anubis.core.events import (
     Measured,
     NodeDecided,
     RunStarted,
+    TestsPlanned,
     TestStarted,
     WorkerDied,
 )
+from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.pytest_html import HtmlReport
 from tests.report import sample_run as dossier
 
@@ -233,6 +235,35 @@ def test_a_skip_is_one_line_with_its_reason() -> None:
     logs = ["('t', 3, 'Skipped: no <tool>')", "what it printed"]
     hooks.pytest_html_results_table_html(skipped, logs)
     assert logs == ["what it printed"]
+
+
+def test_a_row_says_what_the_end_of_the_run_found_of_its_test() -> None:
+    early = measured(
+        outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, similarity=None, text="no criterion"
+    )
+    (judged,) = [event.verdict for event in early if isinstance(event, Judged)]
+    later = replace(
+        judged,
+        test="",
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.DISTURBED,
+        text="76 % slower <than> before",
+    )
+    plan = PlannedTest(test="t::x", benchmark=judged.benchmark, device=judged.device)
+    decided = NodeDecided(
+        verdict=NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="n1 is unclear")
+    )
+    happened = (TestsPlanned(tests=(plan,)), *early, Judged(verdict=later), decided)
+    hooks = HtmlReport(source(*happened))
+    row = ["<td>"] * 4
+    hooks.pytest_html_results_table_row(report_of(), row)
+    assert "NOT_TESTED" in row[2]
+    page = SimpleNamespace(title="n1", data={"tests": {"t::x": [{"resultsTableRow": row}]}})
+    hooks.pytest_html_report_title(page)
+    hooks.pytest_html_results_summary([])
+    assert "INCONCLUSIVE" in row[2]
+    assert "76 % slower &lt;than&gt; before" in row[2]
+    assert len(row) == 6
 
 
 def rows_of(path: Path) -> dict[str, list[dict[str, Any]]]:

@@ -31,7 +31,6 @@ from pytest_anubis.cli.shared.stored.stored_sources import (
 )
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.pages.fleet_page import fleet_page
-from pytest_anubis.report.text.learned_text import accepted_unlike
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
@@ -114,9 +113,6 @@ def run(options: argparse.Namespace) -> int:
         tell(f"note: {note}")
     rows = rows_of(judged)
     tell(*fleet_lines(rows, width=terminal_width(), verbosity=options.verbose))
-    accepted = {one.node for one in judged.nodes if one.decision is Decision.ACCEPTED}
-    if told := accepted_unlike(accepted, baselines.values()):
-        tell(f"note: {told}")
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
     if worst is not None and worst.trouble:
         tell(f"see one: {shlex.join(_dossier_command(options, worst.verdict.node))}")

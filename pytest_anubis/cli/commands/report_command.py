@@ -41,7 +41,7 @@ from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.duty_text import duty_lines
-from pytest_anubis.report.text.headlines import way_on
+from pytest_anubis.report.text.headlines import next_line, way_on
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
@@ -162,6 +162,7 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
         is_history,
         registers,
         stored_register,
+        stored_verdicts,
     )
     from pytest_anubis.cli.site.site_writing import write_site
 
@@ -188,13 +189,21 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
     tables = found if options.nodes_file is None else [options.nodes_file]
     runs = split_classes(runs, options.split)
     known = stored_register([options.history] if options.history else options.fleet)
+    filed = stored_verdicts(options.history) if options.history else {}
     source = fleet_of(
-        runs, _baselines(place), say, tables=tables, known=known, **strictness_of(options)
+        runs,
+        _baselines(place),
+        say,
+        tables=tables,
+        known=known,
+        filed=filed,
+        **strictness_of(options),
     )
     index = write_site(options.html, source, dict(source.judged.baselines))
     counts = Counter(row.verdict.decision for row in source.rows)
     told = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)
-    say(f"{count_text(len(source.rows), 'node')}: {told}", f"written: {index}")
+    say(f"{count_text(len(source.rows), 'node')}: {told}")
+    say(*filter(None, (source.without_baseline, source.filed_text)), f"written: {index}")
     return 0
 
 
@@ -346,6 +355,9 @@ def _show(record: RunRecord, verbosity: int) -> None:
         say(text)
     for line in duty_lines(record.results, record.planned, verbosity=verbosity):
         say(line)
+    profile = str(record.settings.get("profile", ""))
+    if step := next_line(record.node_verdict, record.told, profile=profile):
+        say(step)
 
 
 def _baseline(place: Path, record: RunRecord) -> Baseline | None:

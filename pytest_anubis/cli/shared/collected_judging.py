@@ -16,7 +16,13 @@ from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunEvidence, RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Reason, Reference
+from pytest_anubis.report.text.learned_text import (
+    ACCEPTED_UNLIKE,
+    UNLIKE,
+    accepted_unlike,
+    unlike_text,
+)
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import EVERYTHING, RunsError, RunSet, read_runs
 from pytest_anubis.store.run_filter import RunFilter
@@ -124,7 +130,7 @@ def judge_collected(
                 f"--require {name}: no baseline has such a component, benchmark or metric; check its name"
             )
     with Progress("judging") as progress:
-        return judge_fleet(
+        judged = judge_fleet(
             runs.populations,
             baselines,
             fail_on=fail_on,
@@ -136,6 +142,32 @@ def judge_collected(
             required=required,
             progress=progress.count,
         )
+    return _with_unlike(judged)
+
+
+def _with_unlike(judged: JudgedFleet) -> JudgedFleet:
+    """Say of accepted nodes which of them learning found to be no part of the healthy ones.
+
+    It is told wherever the decision is: as a note on all of them, and with each of these nodes.
+    """
+    nodes, details, told = list(judged.nodes), list(judged.details), dict[str, str]()
+    for place, (verdict, detail) in enumerate(zip(nodes, details, strict=True)):
+        if verdict.decision is not Decision.ACCEPTED:
+            continue
+        unlike = unlike_text(verdict.node, judged.baselines.get(detail.hardware_class))
+        if unlike:
+            told[verdict.node] = unlike
+            known = f"{UNLIKE}: {unlike}; {ACCEPTED_UNLIKE}"
+            nodes[place] = dataclasses.replace(verdict, noted=(*verdict.noted, known))
+            details[place] = dataclasses.replace(detail, unlike=unlike)
+    if not told:
+        return judged
+    return dataclasses.replace(
+        judged,
+        nodes=tuple(nodes),
+        details=tuple(details),
+        notes=(*judged.notes, accepted_unlike(told)),
+    )
 
 
 def strictness_of(options: argparse.Namespace) -> dict[str, Any]:
@@ -165,6 +197,7 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
             told=detail.verdicts,
             cards=detail.cards,
             hardware_class=detail.hardware_class,
+            unlike=detail.unlike,
         )
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
     ]

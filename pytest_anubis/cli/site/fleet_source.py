@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.report.plots.fleet_plots import day_text
 from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
@@ -27,6 +31,8 @@ FIRST = ("rack", "batch")
 """Traits that operators look for first: they have the first columns."""
 MOST_VALUES = 400
 """Most values of a trait; a column with more is a name."""
+FILED_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
+"""Decisions as they are counted, the worst first."""
 Traits = dict[str, dict[str, str]]
 """Node -> name of a trait -> its value."""
 
@@ -40,12 +46,41 @@ class FleetSource:
         judged: The verdicts.
         rows: One a node and hardware class.
         traits: Of every node: the register's first, then what its runs say of it.
+        filed: What a history has of nodes whose class has no baseline: the last decision, and its day.
     """
 
     runs: RunSet
     judged: JudgedFleet
     rows: Sequence[NodeRow]
     traits: Traits
+    filed: Mapping[str, tuple[Decision, str]] = field(default_factory=dict)
+
+    @property
+    def without_baseline(self) -> str:
+        """How many nodes were held against nothing, and what to do about it; empty where there is none."""
+        alone = [row for row in self.rows if row.hardware_class not in self.judged.baselines]
+        if not alone:
+            return ""
+        classes = sorted({row.hardware_class or "(unnamed)" for row in alone})
+        whose = classes[0] if len(classes) == 1 else f"{len(classes)} hardware classes"
+        every = len(alone) == len(self.rows)
+        who = "" if every else f" for {len(alone)} of {count_text(len(self.rows), 'node')}"
+        return (
+            f"no baseline{who} ({whose}): nothing {'' if every else 'of them '}was judged against one, and "
+            "nothing can be accepted; learn one with 'anubis learn RUNS', or name its folder with "
+            "--baseline DIR"
+        )
+
+    @property
+    def filed_text(self) -> str:
+        """What the history has of such nodes in one sentence; empty without any."""
+        if not self.filed:
+            return ""
+        counts = Counter(decision for decision, _ in self.filed.values())
+        told = ", ".join(f"{counts[d]} {d.value}" for d in FILED_ORDER if counts[d])
+        days = sorted(day for _, day in self.filed.values())
+        when = f"on {days[0]}" if days[0] == days[-1] else f"from {days[0]} to {days[-1]}"
+        return f"as filed in the history when they ran, {when}: {told}"
 
 
 def fleet_of(
@@ -55,6 +90,7 @@ def fleet_of(
     *,
     tables: Sequence[Path] = (),
     known: Traits | None = None,
+    filed: Mapping[str, tuple[str, float]] | None = None,
     **strictness: Any,
 ) -> FleetSource:
     """Judge a fleet, wherever its runs were read from, and gather what is known of its nodes.
@@ -65,6 +101,7 @@ def fleet_of(
         tell: Says a line to people.
         tables: Tables of nodes: racks, batches and the like.
         known: What a history says of the nodes; the tables come after it.
+        filed: What a history has as each node's last decision, and when that run began (epoch seconds).
         strictness: As `judge_collected` takes it.
 
     Raises:
@@ -87,7 +124,13 @@ def fleet_of(
     for run in sorted(runs.runs, key=lambda run: run.started):
         of_node = found.setdefault(run.node, {})
         of_node.update({name: text for name, text in facts_of(run).items() if text})
-    return FleetSource(runs=runs, judged=judged, rows=rows, traits=found)
+    alone = {row.verdict.node for row in rows if row.hardware_class not in baselines}
+    dated = {
+        node: (Decision(decision), day_text(began))
+        for node, (decision, began) in (filed or {}).items()
+        if node in alone and decision in tuple(Decision)
+    }
+    return FleetSource(runs=runs, judged=judged, rows=rows, traits=found, filed=dated)
 
 
 def is_history(place: str) -> bool:
@@ -125,6 +168,22 @@ def stored_register(places: Sequence[str]) -> Traits:
         for node, traits in told.items():
             found.setdefault(node, {}).update(traits)
     return found
+
+
+def stored_verdicts(place: str) -> dict[str, tuple[str, float]]:
+    """Return what a history has as each node's last decision, and when that run began (epoch seconds).
+
+    Raises:
+        CommandError: It cannot be read.
+    """
+    from pytest_anubis.store.history.bounded_use import use_history
+    from pytest_anubis.store.history.database import HistoryError
+    from pytest_anubis.store.history.fleet_history import last_verdicts
+
+    try:
+        return use_history(place if "://" in place else Path(place), last_verdicts)
+    except HistoryError as error:
+        raise CommandError(str(error)) from error
 
 
 def read_register(path: Path) -> Traits:

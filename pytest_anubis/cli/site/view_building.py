@@ -26,6 +26,7 @@ from pytest_anubis.report.fleet.fleet_view import (
     cell_kind,
 )
 from pytest_anubis.report.pages.metric_sections import short
+from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
 from pytest_anubis.validator.surveying.metric_drift import metric_drifts
@@ -160,6 +161,7 @@ def fleet_view(source: FleetSource) -> FleetView:
                 traits={
                     n: t for n, t in source.traits.get(row.verdict.node, {}).items() if n in traits
                 },
+                filed=_filed(source, row),
             )
             for row in rows
         ),
@@ -171,11 +173,20 @@ def fleet_view(source: FleetSource) -> FleetView:
         drifts=tuple(drifts),
         findings=tuple(finding.text for finding in source.judged.findings),
         notes=source.judged.notes,
+        unjudged=tuple(filter(None, (source.without_baseline, source.filed_text))),
         times=tuple(_times(source.runs.journals)),
         runs=len(source.runs.runs),
         first=started[0] if started else "",
         last=started[-1] if started else "",
     )
+
+
+def _filed(source: FleetSource, row: NodeRow) -> str:
+    """Return what a history has of a node that was held against no baseline: ``REJECTED 2026-03-01``."""
+    if row.hardware_class in source.judged.baselines or row.verdict.node not in source.filed:
+        return ""
+    decision, day = source.filed[row.verdict.node]
+    return f"{decision.value} {day}"
 
 
 def _metric_of(verdict: MetricVerdict) -> Metric:

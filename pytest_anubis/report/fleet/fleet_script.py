@@ -75,7 +75,8 @@ function rows(){
  body.innerHTML=shown.slice(from,from+D.rows).map(i=>{
   const n=N[i],d=D.decisions[n[1]];
   const name=n[3]?`<a href="${esc(n[3])}">${esc(n[0])}</a>`:esc(n[0]);
-  let out=`<tr><th scope="row">${name}</th><td><span class="verdict ${d}">${d}</span></td>`;
+  let out=`<tr><th scope="row">${name}</th><td><span class="verdict ${d}">${d}</span>`+
+  `${n[7]?` <span class="mark">${esc(n[7])}</span>`:''}</td>`;
   for(let k=0;k<D.columns;k++)out+=`<td class="t">${esc(n[4][k])}</td>`;
   some.forEach((j,at)=>{out+=cell(i,j,at>=D.printed?' late':'');});
   return out+'</tr>';

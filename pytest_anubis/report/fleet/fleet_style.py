@@ -52,6 +52,7 @@ text-overflow:ellipsis;margin:0 auto;line-height:1.15}}
 .heat :is(tbody th,thead th:first-child){{position:sticky;left:0;z-index:1;background:var(--paper);
 text-align:left;max-width:14em;overflow:hidden;text-overflow:ellipsis}}
 .anubis .heat thead th:first-child{{z-index:3}}
+.heat .mark{{font-size:.9em;border:1px solid #767676;border-radius:.3em;padding:0 .3em}}
 .heat tr:hover :is(td.h0,th){{background:color-mix(in srgb,var(--paper) 88%,#808080)}}
 .legend span{{display:inline-block;padding:.1em .6em;margin:.1em .3em .1em 0;border:1px solid var(--line)}}
 .b{{white-space:nowrap}}.bar{{display:inline-block;height:.8em;background:#0072b2;vertical-align:baseline;margin-right:.4em}}

@@ -92,12 +92,14 @@ class FleetNode:
         link: Its dossier's place beside the page; empty without one.
         traits: What the register and its inventory say of it: rack, batch, driver.
         anchors: Number of a metric -> place within the dossier where it is drawn.
+        filed: Without a baseline what a history has of it: the decision and its day; else empty.
     """
 
     row: NodeRow
     link: str = ""
     traits: Mapping[str, str] = field(default_factory=dict)
     anchors: Mapping[int, str] = field(default_factory=dict)
+    filed: str = ""
 
     @property
     def name(self) -> str:
@@ -192,6 +194,8 @@ class FleetView:
         drifts: Metrics over time, those that drift first.
         findings: What concerns a class as a whole, one sentence each.
         notes: What else is to be known, one sentence each.
+        unjudged: That nodes were held against no baseline and what to do about it, and what is filed of
+            them; one sentence each.
         times: What the benchmarks cost, the dearest first; empty where no run says so.
         runs: How many runs it rests on.
         first: When the first run began, ISO 8601; empty where nobody knows.
@@ -207,6 +211,7 @@ class FleetView:
     drifts: tuple[MetricDrift, ...] = ()
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
     times: tuple[BenchmarkTime, ...] = ()
     runs: int = 0
     first: str = ""

@@ -10,6 +10,7 @@ from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.report.fleet.fleet_view import FleetNode, FleetView
 from pytest_anubis.report.plots.fleet_plots import day_text, drift_plot
+from pytest_anubis.report.text.learned_text import ACCEPTED_UNLIKE, UNLIKE
 from pytest_anubis.report.text.numbers import count_text
 
 SICK = 8
@@ -89,8 +90,12 @@ def _fails(node: FleetNode) -> set[tuple[str, str]]:
 def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     rejected = view.of(Decision.REJECTED)
     alone = [node for node in rejected if (node.name, node.row.hardware_class) not in share]
+    unlike = _unlike(view)
     if not rejected:
-        return _box("Sick nodes", "", "<p>no node is rejected</p>")
+        none = "".join(f"<p>{html.escape(line)}</p>" for line in view.unjudged) + _filed(view)
+        none = none or "<p>no node is rejected</p>"
+        state = "MARGINAL" if unlike or view.unjudged else ""
+        return _box("Sick nodes", state, none + unlike)
     items = "".join(
         f"<li>{_linked(node)}: {html.escape(node.row.cause)}</li>" for node in alone[:SICK]
     )
@@ -108,7 +113,36 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     return _box(
         "Sick nodes",
         "FAIL",
-        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p><ul>{items}{more}</ul>",
+        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p><ul>{items}{more}</ul>{unlike}"
+        + "".join(f"<p>{html.escape(line)}</p>" for line in view.unjudged),
+    )
+
+
+def _filed(view: FleetView) -> str:
+    """Return the nodes that nothing was judged of here and that a history has as rejected."""
+    found = [node for node in view.nodes if node.filed.startswith(Decision.REJECTED.value)]
+    items = "".join(f"<li>{_linked(node)}: filed {node.filed}</li>" for node in found[:SICK])
+    left = len(found) - SICK
+    link = map_link(q=f"filed {Decision.REJECTED.value}")
+    more = f"<li><a href='{link}'>and {left} more</a></li>" if left > 0 else ""
+    return f"<ul>{items}{more}</ul>" if items else ""
+
+
+def _unlike(view: FleetView) -> str:
+    """Return the accepted nodes that learning found to be no part of the healthy ones, with what it means."""
+    found = [node for node in view.of(Decision.ACCEPTED) if node.row.unlike]
+    if not found:
+        return ""
+    items = "".join(
+        f"<li>{_linked(node)}: {html.escape(node.row.unlike)}</li>" for node in found[:SICK]
+    )
+    link = map_link(q=UNLIKE)
+    left = len(found) - SICK
+    more = f"<li><a href='{link}'>and {left} more</a></li>" if left > 0 else ""
+    who = f"{count_text(len(found), 'accepted node')} {'are' if len(found) > 1 else 'is'}"
+    return (
+        f"<p>{who} <a href='{link}'>{UNLIKE}</a>: {html.escape(ACCEPTED_UNLIKE)}</p>"
+        f"<ul>{items}{more}</ul>"
     )
 
 
@@ -149,6 +183,8 @@ def _aliases(shift: TraitShift) -> str:
 
 
 def _nothing_shared(view: FleetView) -> str:
+    if view.unjudged and not view.of(Decision.REJECTED):
+        return "without a baseline nothing was judged that nodes could share"
     if not view.traits:
         return (
             "nobody knows racks, batches or drivers of these nodes: give a table of them with "

@@ -18,6 +18,7 @@ from pytest_anubis.report.fleet.fleet_view import (
     FleetView,
 )
 from pytest_anubis.report.pages import html_blocks as blocks
+from pytest_anubis.report.text.learned_text import UNLIKE
 from pytest_anubis.report.text.numbers import count_text, percent
 
 ROWS = 50
@@ -70,8 +71,11 @@ def data_block(view: FleetView) -> str:
                 node.row.hardware_class,
                 node.link,
                 [node.traits.get(name, "") for name in view.traits],
-                f"{node.row.trouble} {node.row.cause}",
+                " ".join(
+                    filter(None, (node.row.trouble, node.row.cause, _mark(node), node.row.unlike))
+                ),
                 dict(node.anchors),
+                _mark(node),
             ]
             for node in view.nodes
         ],
@@ -212,7 +216,13 @@ def _rows(view: FleetView) -> Iterable[str]:
             _cell(view.kinds, node, number, kind) for number, kind in enumerate(cells[:WIDE])
         )
         badge = blocks.badge(node.row.verdict.decision.value)
-        yield f"<tr><th scope='row'>{linked}</th><td>{badge}</td>{traits}{inner}</tr>"
+        mark = f" <span class='mark'>{words}</span>" if (words := _mark(node)) else ""
+        yield f"<tr><th scope='row'>{linked}</th><td>{badge}{mark}</td>{traits}{inner}</tr>"
+
+
+def _mark(node: FleetNode) -> str:
+    """Return what stands beside a node's decision in words; empty of most."""
+    return UNLIKE if node.row.unlike else f"filed {node.filed}" if node.filed else ""
 
 
 def _cell(kinds: Sequence[CellKind], node: FleetNode, number: int, code: int) -> str:

@@ -21,6 +21,7 @@ from pytest_anubis.report.text.headlines import (
     baseline_line,
     inventory_line,
     lane_texts,
+    next_line,
     questions_text,
 )
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
@@ -133,9 +134,11 @@ def _banner(record: RunRecord) -> str:
         words = f"{count} measurements recorded, nothing was judged in this run"
     else:
         words = "nothing was decided"
+    profile = str(record.settings.get("profile", ""))
+    step = next_line(verdict, record.told, profile=profile) if verdict else ""
     return (
         f"<header class='banner {verdict.decision.value if verdict else ''}'>"
-        f"<h1>{html.escape(record.node)}</h1>{blocks.decision_block(verdict, words)}</header>"
+        f"<h1>{html.escape(record.node)}</h1>{blocks.decision_block(verdict, words, step)}</header>"
     )
 
 

@@ -10,6 +10,7 @@ from pytest_anubis.core.verdict import Decision, Outcome, Triage
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.text.headlines import after_name
+from pytest_anubis.report.text.learned_text import UNLIKE
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 
@@ -35,7 +36,11 @@ def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence
         f"<span class='kv'>{blocks.badge(decision.value)} {counts[decision]}</span>"
         for decision in _ORDER
     )
-    shown = [row for row in ordered if row.verdict.decision is not Decision.ACCEPTED or row.told]
+    shown = [
+        row
+        for row in ordered
+        if row.verdict.decision is not Decision.ACCEPTED or row.told or row.unlike
+    ]
     details = "".join(_node(row, number) for number, row in enumerate(shown[:DETAILS]))
     left = len(shown) - DETAILS
     more = f"<p>and {count_text(left, 'node')} more; --json FILE writes all</p>" if left > 0 else ""
@@ -67,7 +72,11 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
         )
     left = len(open_ones) - ROWS
     more = f"<p>and {left} more, none of them worse; --json FILE writes all</p>" if left > 0 else ""
-    names = [row.verdict.node for row in ordered if row.verdict.decision is Decision.ACCEPTED]
+    names = [
+        row.verdict.node + (f" ({UNLIKE}: {row.unlike})" if row.unlike else "")
+        for row in ordered
+        if row.verdict.decision is Decision.ACCEPTED
+    ]
     accepted = blocks.lines_block("accepted", names[:ROWS], count=len(names))
     head = blocks.headings("decision", "node", "trouble", "worst", "besides")
     inner = f"<table class='brief stack'><tr>{head}</tr>{''.join(rows)}</table>"
@@ -85,7 +94,7 @@ def _node(row: NodeRow, number: int) -> str:
         + "".join(blocks.blamed_parts(bad, row.cards))
         + blocks.lines_block("in the way of acceptance", verdict.blocking, open_=not rejected)
         + blocks.lines_block("not judged, does not block", verdict.listed)
-        + blocks.lines_block("seen, does not block", verdict.noted)
+        + blocks.lines_block("seen, does not block", verdict.noted, open_=bool(row.unlike))
     )
     state = " open" if rejected else ""
     return f"<details class='case' id='n{number}'{state}><summary>{head}</summary>{inner}</details>"

@@ -226,8 +226,8 @@ def _why(verdict: MetricVerdict) -> str:
     return f"{test}{group} {text}" if several else text
 
 
-def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
-    """Return the decision with its headline, blamed components and counts."""
+def decision_block(verdict: NodeVerdict | None, fallback: str, step: str = "") -> str:
+    """Return the decision with its headline, blamed components and counts, and what to type next."""
     if verdict is None:
         return f"<p>{html.escape(fallback)}</p>"
     # The badge says the decision, and a title above whose it is.
@@ -235,7 +235,8 @@ def decision_block(verdict: NodeVerdict | None, fallback: str) -> str:
     parts = [f"<p class='headline'>{badge(verdict.decision.value)} <b>{html.escape(said)}</b></p>"]
     if verdict.components and verdict.decision is Decision.REJECTED:
         parts.append(f"<p>blamed: <b>{html.escape(', '.join(verdict.components))}</b></p>")
-    return "".join(parts) + f"<p class='faint'>{html.escape(coverage_text(verdict))}</p>"
+    parts.append(f"<p class='faint'>{html.escape(coverage_text(verdict))}</p>")
+    return "".join(parts) + (f"<p><b>{html.escape(step)}</b></p>" if step else "")
 
 
 def lines_block(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -9,7 +10,14 @@ from typing import Any
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import LaneCores, PlannedTest, QuietWait
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
 from pytest_anubis.report.text.numbers import count_text
 
 ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
@@ -19,6 +27,17 @@ NO_NORM = (Reference.PEERS, Reference.SELF)
 OPEN_SHOWN = 3
 """Questions without an answer that the terminal names: a whole set of adapters may have none."""
 
+LONGER = "--for 9m"
+"""Three times what learning `smoke` takes by itself: limits shrink with the root of the time at best."""
+USUAL = "smoke"
+"""The profile that need not be typed."""
+PLACES = 3
+"""Most folders of tests in a command; more than these are not one benchmark set."""
+
+_NO_BASELINE = "no baseline: "
+_UNCOVERED = ": none of its metrics can be judged here: "
+_AGAIN = "measure again"
+_ONE_MACHINE = "one machine"
 _OF_NO_MATTER = (Reason.NO_CRITERION, Reason.REPEATED)
 """Reasons of verdicts that leave a question answered by the benchmark's other verdicts."""
 _APART = "not applicable"
@@ -187,3 +206,60 @@ def questions_text(
     more = f"; not: {'; '.join(open_[:most])}" if open_ else ""
     rest = f"; and {len(open_) - most} more (-v names all)" if len(open_) > most else ""
     return f"{len(asked) - len(open_)} of {len(asked)} questions answered{none}{more}{rest}"
+
+
+def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: str = USUAL) -> str:
+    """Return what to type next about an undecided node.
+
+    The most frequent blocker that a command helps against decides: learning where there is no baseline or
+    components have no criterion, measuring again where the machine was disturbed.
+
+    Args:
+        node: The decision.
+        verdicts: All verdicts: they tell where the tests lie, and how many machines the baseline is of.
+        profile: That of the run; empty where nobody knows.
+
+    Returns:
+        ``next: COMMAND``, perhaps with when to type it; empty of other nodes and where nothing is known.
+    """
+    tests = _tests(verdicts)
+    if node.decision is not Decision.UNDECIDED or not tests:
+        return ""
+    known = Counter(kind for kind in map(_kind, node.blocking) if kind)
+    if not known:
+        return ""
+    # Of equally many the one that measuring again cannot help against.
+    first = max((_NO_BASELINE, _UNCOVERED, _AGAIN), key=lambda kind: known[kind])
+    other = profile not in ("", USUAL)
+    if first == _AGAIN:
+        more = f" --anubis-profile={profile}" if other else ""
+        return f"next: pytest --anubis {tests}{more} (when the machine is quiet)"
+    of_profile = f" --profile {profile}" if other else ""
+    if first == _NO_BASELINE:
+        return f"next: anubis learn {tests}{of_profile}"
+    if not _of_one_machine(verdicts):
+        return ""  # that of a fleet is learned from its runs, and nobody knows here where they lie
+    longer = of_profile or f" {LONGER}"
+    return f"next: anubis learn {tests}{longer} (when the machine is quieter than it was)"
+
+
+def _kind(line: str) -> str:
+    """Return what helps against a blocker, by the words that it has; empty where none is known."""
+    if line.startswith(_NO_BASELINE):
+        return _NO_BASELINE
+    if _UNCOVERED in line:
+        return _UNCOVERED
+    return _AGAIN if line.startswith(Outcome.INCONCLUSIVE.value) and _AGAIN in line else ""
+
+
+def _of_one_machine(verdicts: Sequence[MetricVerdict]) -> bool:
+    """Tell whether nothing was held against a fleet."""
+    held = [v.population for v in verdicts if v.reference is Reference.FLEET and v.population]
+    return all(_ONE_MACHINE in population for population in held)
+
+
+def _tests(verdicts: Sequence[MetricVerdict]) -> str:
+    """Return the folders of the tests as they are typed; empty where they are no tests, or of many."""
+    files = (v.benchmark.partition("::")[0] for v in verdicts if "::" in v.benchmark)
+    places = {f"{name.partition('/')[0]}/" if "/" in name else name for name in files}
+    return shlex.join(sorted(places)) if len(places) <= PLACES else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 from pytest_anubis.core.baseline import (
     SEPARATES,
@@ -180,23 +180,29 @@ def population_lines(groups: Sequence[Criterion]) -> list[str]:
     return lines
 
 
-def accepted_unlike(accepted: Collection[str], baselines: Iterable[Baseline]) -> str:
+def unlike_text(node: str, baseline: Baseline | None) -> str:
+    """Return what a node was worst in when its baseline was learned, and by how much.
+
+    Args:
+        node: Its name.
+        baseline: That of its class; None where there is none.
+
+    Returns:
+        A few words; empty of a node that was a part of the healthy ones, or was not among them.
+    """
+    check = baseline.self_check if baseline is not None else None
+    return next((_trouble(one) for one in check.unlike if one.node == node), "") if check else ""
+
+
+def accepted_unlike(told: Mapping[str, str]) -> str:
     """Return what is to be known of nodes that are accepted and were told as unlike others in learning.
 
     Args:
-        accepted: Names of the nodes that are accepted.
-        baselines: What they were judged with.
+        told: Name of such a node -> its `unlike_text`.
 
     Returns:
         One line; empty where there is no such node.
     """
-    told = {
-        one.node: _trouble(one)
-        for baseline in baselines
-        if baseline.self_check is not None
-        for one in baseline.self_check.unlike
-        if one.node in accepted
-    }
     if not told:
         return ""
     named = "; ".join(f"{node}: {what}" for node, what in list(told.items())[:SICK])

@@ -47,12 +47,15 @@ class NodeRow:
         told: Its verdicts that are not simply a PASS, in any order.
         cards: Device -> slot and serial number of its card in words, as far as they are known.
         hardware_class: That of the node.
+        unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
+            healthy nodes; empty of any other.
     """
 
     verdict: NodeVerdict
     told: Sequence[MetricVerdict] = ()
     cards: Mapping[str, str] = field(default_factory=dict)
     hardware_class: str = ""
+    unlike: str = ""
 
     @property
     def worst(self) -> MetricVerdict | None:

@@ -17,6 +17,7 @@ from pytest_anubis.report.text.headlines import (
     OPEN_SHOWN,
     baseline_line,
     inventory_line,
+    next_line,
     questions_text,
     waiting_line,
     way_on,
@@ -176,6 +177,10 @@ class Terminal:
                 printable(f"benchmark written wrongly: {line}"), yellow=True
             )
         terminalreporter.write_line(_recorded(run))
+        if verbosity >= 0 and (
+            step := next_line(verdict, run.state.record().told, profile=profile)
+        ):
+            terminalreporter.write_line(printable(step), bold=True)
         self._write_way_on(terminalreporter)
 
     def _write_way_on(self, reporter: pytest.TerminalReporter) -> None:

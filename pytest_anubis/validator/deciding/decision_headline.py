@@ -42,6 +42,7 @@ def headline(
     unneeded: str = "",
     absent: Sequence[str] = (),
     never: Sequence[str] = (),
+    uncovered: str = "",
 ) -> str:
     """Return the headline.
 
@@ -56,6 +57,7 @@ def headline(
         unneeded: Why nothing had to be measured; empty where something had to be.
         absent: Benchmarks of the baseline that never ran and are required.
         never: What the baseline has, never ran and is not required.
+        uncovered: That components have no criterion, where this is what mostly stands in the way.
     """
     subject = f"node {name}" if name else "the node"
     if decision is Decision.REJECTED:
@@ -76,9 +78,8 @@ def headline(
         waived = "".join(f"; {text}" for text in _answered_for(verdicts))
         only = "".join(f"; {text}" for text in _required(verdicts, evidence, never))
         step = f". Next step: {HOW}" if len(absent) > 1 else ""
-        return (
-            f"{subject} is neither accepted nor rejected: {blocking[0]}{more}{waived}{only}{step}"
-        )
+        first = uncovered or f"{blocking[0]}{more}"
+        return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{step}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
     if risk is not None and evidence.residual_interval is not None:

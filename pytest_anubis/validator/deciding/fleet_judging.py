@@ -54,11 +54,14 @@ class NodeDetail:
         hardware_class: That of the node.
         verdicts: All that are not simply a PASS, in any order.
         cards: Device -> slot and serial number of its card, as far as they are known.
+        unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
+            healthy nodes; empty of any other.
     """
 
     hardware_class: str
     verdicts: tuple[MetricVerdict, ...] = ()
     cards: Mapping[str, str] = field(default_factory=dict)
+    unlike: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

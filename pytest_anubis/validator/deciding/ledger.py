@@ -6,11 +6,18 @@ that was deselected, a device that was left out and a benchmark that is gone lea
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck, Unjudged
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 
+UNCOVERED = "none of its metrics can be judged here"
+"""What blocks for a component that was measured in learning and has no criterion left."""
+NOTHING_JUDGED = "no metric was judged against a criterion of the baseline"
+"""What blocks where a baseline exists and nothing of the run was held against it."""
+NAMED = 3
+"""Components named in a headline."""
 Metric = tuple[str, str, str]
 """Benchmark id, metric name and group."""
 
@@ -96,15 +103,51 @@ def uncovered(
         baseline: What the node is held against.
         required: From benchmark, metric and component to whether it must be answered.
     """
-    exact = (one.component for one in baseline.criteria if one.metric.better == "equal")
-    what = dict.fromkeys(exact, "rates")
+    exact = {one.component for one in baseline.criteria if one.metric.better == "equal"}
     return [
-        f"NOT_TESTED {component}: none of its {what.get(component, 'metrics')} can be judged here: "
+        f"NOT_TESTED {component}: {UNCOVERED}: {'exact values aside, ' if component in exact else ''}"
         + "; ".join(f"{item.metric}: {item.reason}" for item in items)
         + "; learn again with more or longer rounds, or on a quieter machine"
         for component, items in uncovered_components(baseline).items()
         if any(required(item.benchmark, item.metric, component) for item in items)
     ]
+
+
+def uncovered_text(baseline: Baseline, blocking: Sequence[str]) -> str:
+    """Return in a phrase that components have no criterion, where that is the most frequent blocker.
+
+    Measuring again does not help against it, so it comes before what measuring again helps against. What
+    explains a whole run, such as a process that died, stands before all of it.
+
+    Args:
+        baseline: What the node is held against.
+        blocking: Everything in the way of acceptance.
+
+    Returns:
+        The phrase with what else there is, counted; empty where something else is more frequent.
+    """
+    bare = [line for line in blocking if f": {UNCOVERED}: " in line]
+    others = [line for line in blocking if line not in bare and line != NOTHING_JUDGED]
+    words = Counter(line.partition(" ")[0] for line in others)
+    kinds = {outcome.value for outcome in (Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)}
+    if len(bare) < 2 or len(bare) < max(words.values(), default=0) or not kinds.issuperset(words):
+        return ""
+    names = [line.removeprefix("NOT_TESTED ").partition(f": {UNCOVERED}: ")[0] for line in bare]
+    found = uncovered_components(baseline)
+    reasons = Counter(
+        item.reason.partition(" (")[0] for name in names for item in found.get(name, ())
+    )
+    (why, most), *_ = reasons.most_common(1) or [("", 0)]
+    why = why or "none could be learned"
+    if "too noisy" in why:
+        why = "this machine was too noisy when it was learned"
+    mostly = "mostly " if most < reasons.total() else ""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    also = ", ".join(f"{count} {word}" for word, count in words.items())
+    return (
+        f"{len(names)} components have no criterion ({', '.join(names[:NAMED])}{more}), "
+        f"{mostly}as {why}, and measuring again does not help{f'; besides {also}' if also else ''}"
+    )
 
 
 def answers_of(verdicts: Iterable[MetricVerdict]) -> dict[Metric, set[str]]:

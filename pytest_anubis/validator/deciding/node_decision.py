@@ -20,7 +20,14 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
-from pytest_anubis.validator.deciding.ledger import Answers, unanswered, uncovered, unplanned
+from pytest_anubis.validator.deciding.ledger import (
+    NOTHING_JUDGED,
+    Answers,
+    unanswered,
+    uncovered,
+    uncovered_text,
+    unplanned,
+)
 from pytest_anubis.validator.deciding.machine_identity import strange_to
 from pytest_anubis.validator.deciding.requirement import (
     Requirement,
@@ -110,7 +117,7 @@ def judge_node(
         blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
         # What happened explains it, so it stands first.
-        blocking.insert(explained, "no metric was judged against a criterion of the baseline")
+        blocking.insert(explained, NOTHING_JUDGED)
     strange = strange_to(baseline, name, *evidence.machines)
     if strange and not evidence.other_machine:
         blocking.insert(0, strange)
@@ -148,6 +155,7 @@ def judge_node(
             unneeded=unneeded,
             absent=short,
             never=sorted(never - {HOST_PACE}),
+            uncovered=uncovered_text(baseline, blocking) if baseline is not None else "",
         ),
         components=tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)),
         blocking=tuple(dict.fromkeys(blocking)),

@@ -275,3 +275,41 @@ def test_a_fleet_is_shown_from_its_history(tmp_path: Path, monkeypatch: pytest.M
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
         assert "one history" in refused.stderr
     assert not Path("no").exists()
+
+
+def test_without_a_baseline_the_terminal_and_the_page_say_so_and_what_is_filed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTEST_ANUBIS_HISTORY", raising=False)
+    names = [f"n{number}" for number in range(8)]
+    runs = table(tmp_path, *names)
+    assert anubis("learn", str(runs), "--error-rate", "none", "-o", "base").returncode == 0
+    bad = runs.read_text().replace(
+        '"n3",c,t.py::test_a,rate,GB/s,higher,memory,10',
+        '"n3",c,t.py::test_a,rate,GB/s,higher,memory,5',
+    )
+    runs.write_text(bad)
+    pushed = anubis("push", str(runs), "--history", "fleet", "--baseline", "base")
+    assert pushed.returncode == 0, pushed.stderr
+    done = anubis("report", "--fleet", "--history", "fleet", "--html", "site")
+    assert done.returncode == 0, done.stderr  # as its help says: whatever the verdicts are
+    assert "8 nodes: 0 ACCEPTED, 0 REJECTED, 8 UNDECIDED" in done.stdout
+    assert "no baseline (c): nothing was judged against one" in done.stdout
+    assert re.search(
+        r"as filed in the history when they ran, on \d{4}-\d\d-\d\d: 1 REJECTED, 7 ACCEPTED",
+        done.stdout,
+    )
+    page = Path("site/index.html").read_text("utf-8")
+    boxes = re.findall(r"<section class='card[^>]*><h2>(.*?)</h2>(.*?)</section>", page)
+    sick = dict(boxes)["Sick nodes"]
+    assert "no baseline (c): nothing was judged against one" in sick
+    assert "no node is rejected" not in sick
+    assert re.findall(r">(n\d)</a>: filed REJECTED \d{4}-", sick) == ["n3"]
+    assert "without a baseline" in dict(boxes)["What they share"]
+    marks = re.findall(r"<span class='mark'>filed (\w+) \d{4}-\d\d-\d\d</span>", page)
+    assert sorted(marks) == ["ACCEPTED"] * 7 + ["REJECTED"]
+    with_one = anubis(
+        "report", "--fleet", "--history", "fleet", "--html", "site", "--baseline", "base"
+    )
+    assert "no baseline" not in with_one.stdout + Path("site/index.html").read_text("utf-8")

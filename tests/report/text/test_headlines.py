@@ -1,10 +1,19 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
 from pytest_anubis.report.pages.inventory_block import inventory_block
-from pytest_anubis.report.text.headlines import after_decision, inventory_line
+from pytest_anubis.report.text.headlines import after_decision, inventory_line, next_line
 from pytest_anubis.report.text.summary_text import summary_lines
 
 
@@ -41,3 +50,49 @@ def test_what_stands_behind_a_decision_does_not_say_it_again(
     verdict = NodeVerdict(decision=decision, headline=headline, node="n1")
     assert after_decision(verdict) == said
     assert summary_lines(verdict, [])[0][0] == f"{decision.value}: {said}"
+
+
+BARE = "NOT_TESTED disk: none of its metrics can be judged here: m: too noisy; learn again"
+UNCLEAR = "INCONCLUSIVE b m: m is slow; but the machine was disturbed (cpu): measure again"
+NONE = "no baseline: nothing can be accepted; learn one with `anubis learn`"
+
+LEARN = "next: anubis learn suites/ --for 9m (when the machine is quieter than it was)"
+
+
+@pytest.mark.parametrize(
+    ("blocking", "said"),
+    [
+        ((BARE, UNCLEAR, BARE), LEARN),
+        ((BARE, UNCLEAR), LEARN),
+        ((BARE, UNCLEAR, UNCLEAR), "next: pytest --anubis suites/ (when the machine is quiet)"),
+        ((NONE, "NOT_TESTED t: fio not found"), "next: anubis learn suites/"),
+        (("NOT_TESTED t: fio not found",), ""),
+    ],
+)  # fmt: skip
+def test_what_to_type_next_is_known_from_the_most_frequent_blocker(
+    blocking: tuple[str, ...], said: str
+) -> None:
+    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=blocking)
+    one = MetricVerdict(
+        outcome=Outcome.PASS,
+        reason=Reason.WITHIN,
+        text="",
+        metric="m",
+        benchmark="suites/a/test_b.py::test_c",
+    )
+    assert next_line(node, [one]) == said
+    assert next_line(node, []) == ""  # nobody knows where the tests lie
+    other = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="", blocking=blocking)
+    assert next_line(other, [one]) == ""
+
+
+def test_a_profile_is_typed_again_and_a_fleet_is_not_learned_from_one_machine() -> None:
+    one = MetricVerdict(
+        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="t.py::test_c",
+        reference=Reference.FLEET, population="9 runs of one machine",
+    )  # fmt: skip
+    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=(BARE,))
+    assert next_line(node, [one], profile="burnin").startswith(
+        "next: anubis learn t.py --profile burnin (when"
+    )
+    assert next_line(node, [replace(one, population="40 nodes")]) == ""

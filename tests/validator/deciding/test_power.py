@@ -89,10 +89,36 @@ def test_that_results_are_right_covers_no_component_whose_rates_have_no_criterio
     baseline = learned(unjudged=(noisy,))
     baseline = replace(baseline, criteria=(*baseline.criteria, right))
     assert uncovered(baseline)[0].startswith(
-        "NOT_TESTED storage.small: none of its rates can be judged here: slow: too noisy"
+        "NOT_TESTED storage.small: none of its metrics can be judged here: exact values aside, slow: "
     )
     quick = replace(right, metric=replace(right.metric, name="quick", better="higher"))
     assert not uncovered(replace(baseline, criteria=(*baseline.criteria, quick)))
+
+
+def test_components_without_a_criterion_come_before_what_measuring_again_helps_against() -> None:
+    why = "it is too noisy here to show that performance has halved (it finds losses from 60 % on)"
+    bare = tuple(
+        Unjudged(benchmark="b", metric=f"m{n}", component=f"c{n}", reason=why) for n in range(5)
+    )
+    unclear = replace(
+        verdict("usual"),
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.DISTURBED,
+        text="usual is slow; but the machine was disturbed (cpu): measure again",
+    )
+    verdicts = [verdict("quiet"), verdict("noisy"), unclear]
+    found = judge_node(verdicts, baseline=learned(unjudged=bare), node="n1")
+    assert found.headline == (
+        "node n1 is neither accepted nor rejected: 5 components have no criterion (c0, c1, c2 and 2 more), "
+        "as this machine was too noisy when it was learned, and measuring again does not help; besides "
+        "1 INCONCLUSIVE"
+    )
+    fewer = judge_node(verdicts, baseline=learned(unjudged=bare[:1]), node="n1")
+    assert "rejected: INCONCLUSIVE b usual node: usual is slow" in fewer.headline
+    broken = judge_node(
+        verdicts, baseline=learned(unjudged=bare), node="n1", broken_off="it was stopped"
+    )
+    assert "rejected: nothing is decided: it was stopped" in broken.headline
 
 
 def test_a_baseline_that_does_not_hold_its_rate_says_so_in_every_decision() -> None:
