@@ -42,7 +42,7 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
     if event["unpriced"]:
         lines.append(
             f"{count_text(len(event['unpriced']), 'benchmark')} of unknown duration, counted like "
-            "the others: give the mark a cost"
+            "the others: give their tests' marks a cost, or file a run of pytest that timed them"
         )
     if not event["optimal"]:
         lines.append("chosen greedily, not proven to be the best choice")

@@ -95,7 +95,8 @@ class LongForm:
             filled = (known is not None and name in _FILLED) or (node and name == "node")
             if name not in self.columns and not filled:
                 raise ImportFileError(
-                    f"column {name!r} is missing; needed are {', '.join((*NEEDED, 'value'))}"
+                    f"column {name!r} is missing; needed are {', '.join((*NEEDED, 'value'))}: one row a "
+                    "value, not one column a metric (docs/files.md)"
                 )
         for name in (*TEXTS, *NUMBERS):
             if self.columns.count(name) > 1:

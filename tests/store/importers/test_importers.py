@@ -168,6 +168,7 @@ def test_what_most_nodes_report_and_one_lacks_is_missing(tmp_path: Path) -> None
     ("text", "said"),
     [
         ("", "column 'node' is missing"),
+        ("node,read_rate,write_rate\n", "one row a value, not one column a metric"),
         ("node,benchmark,unit,better,value\n", "column 'metric' is missing"),
         (f"{HEAD},value\n", "column 'value' stands twice"),
     ],
