@@ -25,6 +25,7 @@ from pytest_anubis.selector.planning.window_solver import (
     Library,
     best_prices,
     choose_all,
+    extended,
     make_library,
 )
 
@@ -58,13 +59,14 @@ class Problem:
         whole = window.capacity()
         pinned = sum((pop.pins @ pop.use).sum(axis=0) for pop in populations)
         room = np.maximum(whole - pinned, whole * 1e-9)  # what is pinned may take all, or more
-        usable = whole > 0
         libraries = self._sets(populations, window)
-        prices = np.zeros(len(whole))
-        narrowed = [
-            replace(lib, use=lib.use[:, usable], rebate=_only(lib, usable)) for lib in libraries
-        ]
-        prices[usable] = best_prices(narrowed, room[usable])
+        prices = _prices(libraries, room, whole > 0)
+        if whole.any():
+            libraries = [
+                extended(pop, library, prices, window.worth)
+                for pop, library in zip(populations, libraries, strict=True)
+            ]
+            prices = _prices(libraries, room, whole > 0)
         chosen = choose_all(populations, libraries, room, prices, window.worth)
         made = scheduled(populations, libraries, chosen, window, prices)
         return Solution(
@@ -86,6 +88,16 @@ class Problem:
         if key not in self._libraries:
             self._libraries[key] = [make_library(pop, window.worth) for pop in populations]
         return self._libraries[key]
+
+
+def _prices(libraries: Sequence[Library], room: Floats, usable: Bools) -> Floats:
+    """Return the price of a second of each resource, 0 where there is none."""
+    prices = np.zeros(len(room))
+    narrowed = [
+        replace(lib, use=lib.use[:, usable], rebate=_only(lib, usable)) for lib in libraries
+    ]
+    prices[usable] = best_prices(narrowed, room[usable])
+    return prices
 
 
 def _only(library: Library, usable: Bools) -> Floats | None:

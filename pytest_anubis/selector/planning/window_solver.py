@@ -26,6 +26,8 @@ LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0, 12.0)
 in the full set of the riskiest tenth of the sample."""
 SINGLE = (0.35, 1.0, 3.0, 12.0)
 """The same of one resource alone: it only has to show which benchmarks go without it."""
+NEAR = (0.7, 1.0, 1.4)
+"""Relative to the prices that were found: where the sets are made that these still lack."""
 MOST_SETS = 1500
 """Sets of a class: the value of each for each node is held, 4 bytes."""
 CUTS = 80
@@ -151,9 +153,7 @@ def improved(pop: Population, chosen: Bools, prices: Floats, rows: Ints, rounds:
 
 def make_library(pop: Population, worth: float) -> Library:
     """Return sets that are good for some nodes at some prices, and the value of each for every node."""
-    order = np.argsort(pop.before, kind="stable")
-    count = min(SAMPLE, len(order))
-    rows = order[np.unique(np.linspace(0, len(order) - 1, count).astype(np.int64))]
+    rows = _sample(pop)
     total = max(float(pop.seconds.sum()), _TINY)
     usual = float(np.sort(pop.weights.sum(axis=1)[rows])[-max(1, len(rows) // 10) :].mean()) / total
     resources = pop.use.shape[1]
@@ -164,12 +164,44 @@ def make_library(pop: Population, worth: float) -> Library:
         asked += [(level, part) for part in np.eye(resources) for level in SINGLE]
     for level, part in asked:
         found.append(greedy(pop, worth * pop.seconds + level * usual * (pop.use @ part), rows))
-    sets, counts = np.unique(np.concatenate(found), axis=0, return_counts=True)
+    return evaluated(pop, _kept(np.concatenate(found)), worth)
+
+
+def extended(pop: Population, library: Library, prices: Floats, worth: float) -> Library:
+    """Return the sets of a library, and those that nodes would choose near some prices.
+
+    The other half of the cutting planes: what is good where prices are found to be is looked for once they are
+    (column generation, Gilmore & Gomory 1961).
+
+    Args:
+        pop: The nodes.
+        library: Sets, of which the prices came.
+        prices: Shape (resources,): of a second of each.
+        worth: Of a second of a node.
+    """
+    rows = _sample(pop)
+    found = []
+    for level in NEAR:
+        of_each = worth * pop.seconds + pop.use @ (level * prices)
+        found.append(improved(pop, greedy(pop, of_each, rows), of_each, rows))
+    fresh = np.concatenate(found)
+    # Sets of today's prices come first where there are too many.
+    return evaluated(pop, _kept(np.concatenate([library.sets, fresh, fresh])), worth)
+
+
+def _sample(pop: Population) -> Ints:
+    order = np.argsort(pop.before, kind="stable")
+    count = min(SAMPLE, len(order))
+    return np.asarray(order[np.unique(np.linspace(0, len(order) - 1, count).astype(np.int64))])
+
+
+def _kept(found: Bools) -> Bools:
+    """Return sets, each once, those that were found most often; the empty one first."""
+    sets, counts = np.unique(found, axis=0, return_counts=True)
     keep = np.argsort(-counts, kind="stable")[:MOST_SETS]
     empty = ~sets.any(axis=1)
     kept = sets[np.unique(np.concatenate([np.flatnonzero(empty), keep]))]
-    kept = kept[np.argsort(kept.sum(axis=1), kind="stable")]  # the empty one first
-    return evaluated(pop, kept, worth)
+    return np.asarray(kept[np.argsort(kept.sum(axis=1), kind="stable")])
 
 
 def evaluated(pop: Population, sets: Bools, worth: float) -> Library:

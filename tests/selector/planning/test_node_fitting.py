@@ -1,4 +1,4 @@
-"""One node's runs meet the holes of the pools' calendars: never two at once, and no pause that an order spares."""
+"""One node's runs meet the holes of the pools' calendars: never two at once, no needless pause."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ URGENT = 0.3
 """Of a second of a pool that is filled as late as it can be: the share that is reckoned as lost, as what is
 free soon will be free no more for those who come later. Tried between 0 and 1."""
 BEAM = 4
-"""Beginnings of an order that are followed: each has some twenty ways to go on, few of which differ in cost."""
+"""Beginnings of an order that are followed: each has some twenty ways to go on, few that differ in cost."""
 HOLES = 10
 """Holes of each pool that are looked at, the earliest: later ones are for later nodes."""
 SINGLE = 4

@@ -107,17 +107,18 @@ class PoolCalendar:
             None if too few are free.
         """
         found: list[Taken] = []
+        soon, late = start + EPS, end - EPS
         for pool, count in needs.items():
-            fitting: list[Taken] = []
+            fitting: list[tuple[float, int, float]] = []  # the latest beginning first
             for begin, until, unit in self.holes[pool]:
-                if begin > start + EPS:
+                if begin > soon:
                     break
-                if until >= end - EPS:
-                    since = max(begin, own.get((pool, unit), begin))
-                    if since <= start + EPS:
-                        fitting.append(Taken(pool, unit, since, until))
+                if until >= late:
+                    since = max(begin, own.get((pool, unit), begin)) if own else begin
+                    if since <= soon:
+                        fitting.append((-since, unit, until))
             if len(fitting) < count:
                 return None
-            fitting.sort(key=lambda one: (-one.since, one.unit))
-            found += fitting[:count]
+            best = [min(fitting)] if count == 1 else sorted(fitting)[:count]
+            found += [Taken(pool, unit, -since, until) for since, unit, until in best]
         return found

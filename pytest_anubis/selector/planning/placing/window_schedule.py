@@ -164,7 +164,7 @@ class _Placing:
         return None if forced is None else self._taken(self._pinned, forced)
 
     def _best(self, queue: list[_Turn], now: float, kept: Collection[str] = ()) -> Fitted | None:
-        """Return the job among the next in turn that costs least; those that end too late give something up."""
+        """Return the next in turn that costs least; those that end too late give something up."""
         best, least, place, passed = None, float("inf"), 0, 0
         tried: list[str] = []
         while place < len(queue) and len(tried) < _TRIED and passed < _PASSED:
