@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from pytest_anubis.benchmarking import applicability
 from pytest_anubis.benchmarking.verification import flip_bit
 from pytest_anubis.session.collecting.device_parameters import Device
 from suites.compute import exact, test_exact, test_shapes
@@ -165,6 +166,13 @@ def test_fingerprint_is_that_of_whole_numbers_computed_slowly(dtype: str) -> Non
         assert total == test_exact.FINGERPRINT
 
 
+@pytest.fixture
+def every_type(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have this CPU compute all types: those that it has no instructions for are slow, and right."""
+    monkeypatch.setattr(applicability, "supports", lambda device, dtype: True)
+
+
+@pytest.mark.usefixtures("every_type")
 def test_benchmark_knows_the_bits_on_every_device(monkeypatch: pytest.MonkeyPatch) -> None:
     taken = Taken()
     test_exact.test_same_bits_everywhere(taken, Device("cpu"), Node(cores=2))
@@ -178,6 +186,7 @@ def test_benchmark_knows_the_bits_on_every_device(monkeypatch: pytest.MonkeyPatc
         test_exact.test_same_bits_everywhere(Taken(), Device("cpu"), Node())
 
 
+@pytest.mark.usefixtures("every_type")
 def test_core_that_errs_now_and_then_fails_the_benchmark(monkeypatch: pytest.MonkeyPatch) -> None:
     plain = ExactProduct.compare
 

@@ -170,8 +170,8 @@ def make_library(pop: Population, worth: float) -> Library:
 def extended(pop: Population, library: Library, prices: Floats, worth: float) -> Library:
     """Return the sets of a library, and those that nodes would choose near some prices.
 
-    The other half of the cutting planes: what is good where prices are found to be is looked for once they
-    are (column generation, Gilmore & Gomory 1961).
+    The other half of the cutting planes: what is good at the prices that were found is looked for at them
+    (column generation, Gilmore & Gomory 1961).
 
     Args:
         pop: The nodes.

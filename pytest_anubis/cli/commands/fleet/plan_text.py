@@ -70,9 +70,9 @@ def show_plan(
 
 
 def _more_words(plan: WindowPlan) -> str:
-    words = [f"another hour would spare about {duration_text(plan.hour)} more"]
+    words = [f"another hour would add {duration_text(plan.hour)}"]
     words += [
-        f"one more {'node at a time' if name.startswith('nodes') else name} {duration_text(worth)}"
+        f"one more {'node at a time' if name.startswith('nodes') else name} about {duration_text(worth)}"
         for name, worth in plan.one_more.items()
         if worth > 0
     ]

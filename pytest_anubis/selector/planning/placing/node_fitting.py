@@ -204,10 +204,19 @@ def _ways(
             taken = calendar.free(needs, start, start + length, state.own)
             if taken is not None:
                 cost = waited + _lost(taken, now, start, start + length, calendar, rates)
-                cost += state.cost
                 found.append(
-                    _Way(cost, start, state.waited + waited, state, block, masks[at], taken)
+                    _Way(
+                        state.cost + cost,
+                        start,
+                        state.waited + waited,
+                        state,
+                        block,
+                        masks[at],
+                        taken,
+                    )
                 )
+                if cost <= EPS:
+                    return found  # nothing is cheaper than nothing
     return found
 
 

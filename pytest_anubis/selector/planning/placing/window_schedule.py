@@ -27,6 +27,8 @@ _PATIENCE = 0.02
 """Share of its own seconds for which a job may pause before it is asked whether it needs its pools."""
 _TRIED = 4
 """Jobs that are tried for a lane, the next in turn: the more, the better what is scarce is filled."""
+_CHEAP = 0.002
+"""Share of its own seconds below which what a job takes of the pools and wastes is not worth a comparison."""
 _PASSED = 200
 """Jobs that are passed over for a lane, as a pinned one waits for what they need."""
 _SKIPPED = 2.0
@@ -179,11 +181,15 @@ class _Placing:
                 self._give_up(queue, place)
                 continue
             # What it fills soon of the pools is what `fit` does not take off.
-            cost = trial.cost - _SKIPPED * self._skipped.get(job.node, 0)
-            for pool, own in job.use.items():
-                cost -= URGENT * own * self._rates.pools.get(pool, 1.0) / self._rates.lane
+            credit = sum(
+                URGENT * own * self._rates.pools.get(pool, 1.0) / self._rates.lane
+                for pool, own in job.use.items()
+            )
+            cost = trial.cost - credit - _SKIPPED * self._skipped.get(job.node, 0)
             if cost < least:
                 best, least = trial, cost
+            if not tried and max(trial.cost, credit) <= _CHEAP * job.seconds:
+                break  # whose turn it is takes nothing that is scarce
             tried.append(job.node)
             place += 1
         for node in tried:
