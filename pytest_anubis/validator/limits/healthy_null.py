@@ -27,6 +27,8 @@ ASYMMETRY = 3.0
 """The bad side's scale is at most this many times the good side's, and at least this part of it: of an
 exponential distribution, as skewed as noise gets, the quartiles lie 1.7 times as far from the median on one
 side as on the other, and scales of a few dozen units differ by chance too."""
+POOLED, PRIOR_METRICS = 10, 3.0
+BODY, BODY_ERROR, SYMMETRY = 0.8, 0.9, 1.5
 FLOOR = 2e-4
 """Least scale: differences of a hundredth of a percent mean nothing."""
 STEPS = 25
@@ -68,6 +70,9 @@ class HealthyNull(NamedTuple):
     healthy: FloatArray
 
 
+_Candidates = tuple[FloatArray, FloatArray, FloatArray]
+
+
 class _Bad(NamedTuple):
     """What of one metric is on the bad side: points (k,) that weigh so much (k,), and what binds the fit."""
 
@@ -75,6 +80,8 @@ class _Bad(NamedTuple):
     weight: FloatArray
     inner: float
     floor: float
+    good: FloatArray
+    alike: float
 
 
 def healthy_null(signed: FloatArray, bulk: BoolArray, floor: float = FLOOR) -> HealthyNull:
@@ -96,15 +103,17 @@ def healthy_nulls(metrics: Sequence[tuple[FloatArray, BoolArray, float]]) -> lis
             *_compressed(np.sort(away[away > 0])),
             float(np.median(-away[away <= 0])) if (away <= 0).any() else 0.0,
             floor,
+            *_good_side(away, floor),
         )
         for (_, away), (_, _, floor) in zip(sides, metrics, strict=True)
     ]
     order = [place for place, one in enumerate(asked) if len(one.points)]
     order.sort(key=lambda place: len(asked[place].points))  # those of a size together
-    fits: dict[int, tuple[float, float, float]] = {}
+    found: dict[int, _Candidates] = {}
     for start in range(0, len(order), TOGETHER):
         places = order[start : start + TOGETHER]
-        fits.update(zip(places, _fit([asked[place] for place in places]), strict=True))
+        found.update(zip(places, _fit([asked[place] for place in places]), strict=True))
+    fits = dict(zip(found, _chosen(list(found.values())), strict=True)) if found else {}
     return [
         _described(signed, middle, away, fits.get(place), floor)
         for place, ((middle, away), (signed, _, floor)) in enumerate(
@@ -172,8 +181,27 @@ def _compressed(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
     )
 
 
-def _fit(metrics: Sequence[_Bad]) -> list[tuple[float, float, float]]:
-    """Return scale, degrees of freedom and share of the sick that are likeliest, by EM, one a metric.
+def _good_side(away: FloatArray, floor: float) -> tuple[FloatArray, float]:
+    """Return the log likelihood of the good side for each of `DEGREES`, and how alike the two bodies are."""
+    good, bad = np.sort(-away[away < 0]), away[away > 0]
+    if len(good) < 10 or len(bad) < 10:
+        return np.zeros(len(DEGREES)), 0.0
+    left, right = (max(float(np.quantile(one, BODY)), floor) for one in (good, bad))
+    error = BODY_ERROR * math.sqrt(1 / len(good) + 1 / len(bad))
+    z = math.log(right / left) / error
+    alike = math.exp(-(z**2) / 2)
+    points, weight = _compressed(good)
+    squares = np.maximum(points, floor) ** 2
+    scale = np.maximum(float(np.median(good)) / QUARTILES, floor)
+    for _ in range(8):
+        pull = (DEGREES + 1)[:, None] / (DEGREES[:, None] + squares / scale[:, None] ** 2)
+        scale = np.maximum(np.sqrt((pull * squares) @ weight / weight.sum()), floor)
+    own = np.log1p(squares / (DEGREES * scale**2)[:, None]) @ weight
+    return weight.sum() * (_LOG - np.log(scale)) - (DEGREES + 1) / 2 * own, alike
+
+
+def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
+    """Return scale and share of the sick by EM, and how likely they are, for each of `DEGREES`, one a metric.
 
     In every step the same arrays are filled anew, (metrics, degrees, points): a wide table has thousands of
     metrics, and making small arrays is what most of the time would go into.
@@ -183,10 +211,12 @@ def _fit(metrics: Sequence[_Bad]) -> list[tuple[float, float, float]]:
     for place, one in enumerate(metrics):  # what is padded weighs nothing
         squares[place, : len(one.points)] = one.points**2
         weight[place, : len(one.points)] = one.weight
-    inner, floor = (np.array(column)[:, None] for column in list(zip(*metrics, strict=True))[2:])
+    inner, floor, alike = (np.array([[getattr(one, n)] for one in metrics]) for n in ("inner", "floor", "alike"))
+    good = np.array([one.good for one in metrics])
     total = weight.sum(axis=1, keepdims=True)
     reference = np.maximum(inner / QUARTILES, floor)
-    low, high = np.maximum(reference / ASYMMETRY, floor), reference * ASYMMETRY
+    wide = ASYMMETRY ** (1 - alike) * SYMMETRY**alike
+    low, high = np.maximum(reference / wide, floor), reference * wide
     scale, share = reference.copy(), np.full_like(reference, 0.05)  # anywhere to begin with
     kernel, own, chance = (np.empty((*reference.shape, longest)) for _ in range(3))
     power = (-(DEGREES + 1) / 2)[:, None]
@@ -204,7 +234,20 @@ def _fit(metrics: Sequence[_Bad]) -> list[tuple[float, float, float]]:
         scale = np.clip(np.sqrt(spread / np.maximum(mass, 1e-300)), low, high)
         share = np.clip(1 - mass / total, 0.0, MOST_SICK)
     likely = (np.log(own + share[:, :, None] + 1e-300) @ counts)[:, :, 0]
+    likely += alike * good
+    return list(zip(scale, share, likely, strict=True))
+
+
+def _chosen(fits: Sequence[_Candidates]) -> list[tuple[float, float, float]]:
+    """Return scale, degrees of freedom and share of the sick of each metric."""
+    likely = np.array([one[2] for one in fits])
+    prior = np.full(len(DEGREES), 1 / len(DEGREES))
+    for _ in range(POOLED):
+        chance = np.exp(likely - likely.max(axis=1, keepdims=True)) * prior
+        chance /= chance.sum(axis=1, keepdims=True)
+        prior = (chance.sum(axis=0) + PRIOR_METRICS / len(DEGREES)) / (len(fits) + PRIOR_METRICS)
+    best = (likely + np.log(prior)).argmax(axis=1).tolist()
     return [
-        (float(scale[place, best]), float(DEGREES[best]), float(share[place, best]))
-        for place, best in enumerate(likely.argmax(axis=1).tolist())
+        (float(scale[one]), float(DEGREES[one]), float(share[one]))
+        for (scale, share, _), one in zip(fits, best, strict=True)
     ]

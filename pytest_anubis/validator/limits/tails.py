@@ -34,6 +34,7 @@ BOUND_DEGREES, BOUNDED = 4.0, 400.0
 make the tail, as many as the shape that is expected beforehand counts for (`SHRINK`). With five degrees
 losses of 20 % are missed less often, and more healthy nodes of heavy-tailed metrics are rejected than is
 stated."""
+ROBUST, SLACK = 0.05, 0.0
 ROUNDING = 1e-9
 """Whole numbers of nodes that are missed by less are meant: 1 / .01 - 1 is 99 but for rounding."""
 
@@ -264,5 +265,8 @@ def weighted_limit(values: FloatArray, weight: FloatArray, rate: float) -> float
         return None
     order = np.argsort(-values, kind="stable")
     above = np.cumsum(weight[order])
-    place = int((above <= rate * (total + 1) + ROUNDING).sum()) - 1
-    return float(values[order][max(place, 0)])
+    place = max(int((above <= rate * (total + 1) + ROUNDING).sum()) - 1, 0)
+    seen = float(values[order][place])
+    wider = max(ROBUST * total, 5.0)
+    below = min(int((above < wider - ROUNDING).sum()), len(values) - 1)
+    return min(seen, float(values[order][below]) + math.log(wider / (rate * (total + 1))) + SLACK)
