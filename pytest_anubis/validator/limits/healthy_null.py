@@ -6,6 +6,12 @@ null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad 
 bound to that of the good side, where no fault ever lands, and its degrees of freedom bounded from below, so
 that no tail is heavier than noise makes it. Both are fitted together with the share of the sick by EM; the
 chance of a unit to be a healthy one is one less its local false discovery rate.
+
+A few hundred single values hardly tell a heavy healthy tail from a few sick units by the bad side alone.
+Two more witnesses do. Where the bodies of both sides are alike, noise is symmetric, and the good side says as
+well how heavy its tail is. And metrics of one fleet share their kinds of noise: how many of them have which
+degrees of freedom is the prior of each (empirical Bayes: Efron and Morris 1973,
+doi:10.1080/01621459.1973.10481350).
 """
 
 from __future__ import annotations
@@ -27,8 +33,22 @@ ASYMMETRY = 3.0
 """The bad side's scale is at most this many times the good side's, and at least this part of it: of an
 exponential distribution, as skewed as noise gets, the quartiles lie 1.7 times as far from the median on one
 side as on the other, and scales of a few dozen units differ by chance too."""
+SYMMETRY = 1.5
+"""The same where both bodies are alike: scales of a hundred units a side differ by a tenth by chance, those
+of a dozen by a third."""
+BODY, BODY_ERROR = 0.8, 0.9
+"""Quantile of a side by which the bodies are compared, and the standard error of its logarithm times the root
+of the side's units: .89 for a normal distribution (sqrt(.8 * .2) over its quantile times the density there),
+1.2 for a Student's t of three degrees, whose bodies so are found alike a little less often."""
+FEWEST_ALIKE = 10
+"""Units of a side that a comparison of bodies takes: the standard error is then under a third."""
+GOOD_STEPS = 8
+"""Steps of EM on the good side, where nobody is sick: twice as many change no figure of
+`benchmarks/validator/dirty.py --small`."""
 POOLED, PRIOR_METRICS = 10, 3.0
-BODY, BODY_ERROR, SYMMETRY = 0.8, 0.9, 1.5
+"""Steps of EM of the prior over degrees of freedom, and the metrics as which knowing nothing counts: a heavy
+tail among light ones then needs odds of a dozen metrics to three at most, which its own few hundred values
+give where it is one."""
 FLOOR = 2e-4
 """Least scale: differences of a hundredth of a percent mean nothing."""
 STEPS = 25
@@ -71,10 +91,15 @@ class HealthyNull(NamedTuple):
 
 
 _Candidates = tuple[FloatArray, FloatArray, FloatArray]
+"""Scale, share of the sick and log likelihood for each of `DEGREES`."""
 
 
 class _Bad(NamedTuple):
-    """What of one metric is on the bad side: points (k,) that weigh so much (k,), and what binds the fit."""
+    """What of one metric is on the bad side: points (k,) that weigh so much (k,), and what binds the fit.
+
+    ``good`` is the log likelihood of the good side for each of `DEGREES`, and ``alike``, from 0 to 1, how
+    much it says about the bad one.
+    """
 
     points: FloatArray
     weight: FloatArray
@@ -96,7 +121,10 @@ def healthy_null(signed: FloatArray, bulk: BoolArray, floor: float = FLOOR) -> H
 
 
 def healthy_nulls(metrics: Sequence[tuple[FloatArray, BoolArray, float]]) -> list[HealthyNull]:
-    """Fit the healthy parts of many metrics, each as `healthy_null` takes it: together they cost a third."""
+    """Fit the healthy parts of many metrics of one fleet, each as `healthy_null` takes it.
+
+    Together they cost a third, and each learns from the others how heavy tails are there.
+    """
     sides = [_sides(*one) for one in metrics]
     asked = [
         _Bad(
@@ -182,22 +210,29 @@ def _compressed(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _good_side(away: FloatArray, floor: float) -> tuple[FloatArray, float]:
-    """Return the log likelihood of the good side for each of `DEGREES`, and how alike the two bodies are."""
+    """Return how likely the good side is for each of `DEGREES`, and how far the bodies of both are alike.
+
+    Args:
+        away: Shape (n,), how far every unit is on the bad side of the middle.
+        floor: Least scale.
+
+    Returns:
+        Logarithms, and exp(-z^2 / 2) of the difference of the bodies in standard errors.
+    """
     good, bad = np.sort(-away[away < 0]), away[away > 0]
-    if len(good) < 10 or len(bad) < 10:
+    if min(len(good), len(bad)) < FEWEST_ALIKE:
         return np.zeros(len(DEGREES)), 0.0
     left, right = (max(float(np.quantile(one, BODY)), floor) for one in (good, bad))
     error = BODY_ERROR * math.sqrt(1 / len(good) + 1 / len(bad))
-    z = math.log(right / left) / error
-    alike = math.exp(-(z**2) / 2)
+    alike = math.exp(-((math.log(right / left) / error) ** 2) / 2)
     points, weight = _compressed(good)
-    squares = np.maximum(points, floor) ** 2
+    squares, total = points**2, float(weight.sum())
     scale = np.maximum(float(np.median(good)) / QUARTILES, floor)
-    for _ in range(8):
+    for _ in range(GOOD_STEPS):
         pull = (DEGREES + 1)[:, None] / (DEGREES[:, None] + squares / scale[:, None] ** 2)
-        scale = np.maximum(np.sqrt((pull * squares) @ weight / weight.sum()), floor)
-    own = np.log1p(squares / (DEGREES * scale**2)[:, None]) @ weight
-    return weight.sum() * (_LOG - np.log(scale)) - (DEGREES + 1) / 2 * own, alike
+        scale = np.maximum(np.sqrt((pull * squares) @ weight / total), floor)
+    kernel = np.log1p(squares / (DEGREES * scale**2)[:, None]) @ weight
+    return total * (_LOG - np.log(scale)) - (DEGREES + 1) / 2 * kernel, alike
 
 
 def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
@@ -211,8 +246,8 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
     for place, one in enumerate(metrics):  # what is padded weighs nothing
         squares[place, : len(one.points)] = one.points**2
         weight[place, : len(one.points)] = one.weight
-    inner, floor, alike = (np.array([[getattr(one, n)] for one in metrics]) for n in ("inner", "floor", "alike"))
-    good = np.array([one.good for one in metrics])
+    inner, floor = (np.array(column)[:, None] for column in list(zip(*metrics, strict=True))[2:4])
+    good, alike = np.array([one.good for one in metrics]), np.array([[o.alike] for o in metrics])
     total = weight.sum(axis=1, keepdims=True)
     reference = np.maximum(inner / QUARTILES, floor)
     wide = ASYMMETRY ** (1 - alike) * SYMMETRY**alike
@@ -239,7 +274,10 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
 
 
 def _chosen(fits: Sequence[_Candidates]) -> list[tuple[float, float, float]]:
-    """Return scale, degrees of freedom and share of the sick of each metric."""
+    """Return scale, degrees of freedom and share of the sick of each metric: the likeliest ones.
+
+    How many of the metrics have which degrees is learned from all of them and is each one's prior.
+    """
     likely = np.array([one[2] for one in fits])
     prior = np.full(len(DEGREES), 1 / len(DEGREES))
     for _ in range(POOLED):
