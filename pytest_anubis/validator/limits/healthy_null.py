@@ -44,13 +44,15 @@ FEWEST_ALIKE = 10
 """Units of a side that a comparison of bodies takes: the standard error is then under a third."""
 GOOD_STEPS = 8
 """Steps of EM on the good side, where nobody is sick: twice as many change no figure of
-`benchmarks/validator/dirty.py --small`."""
+`benchmarks/validator/small_table.py`."""
 POOLED, PRIOR_METRICS = 10, 3.0
 """Steps of EM of the prior over degrees of freedom, and the metrics as which knowing nothing counts: a heavy
 tail among light ones then needs odds of a dozen metrics to three at most, which its own few hundred values
 give where it is one."""
 FLOOR = 2e-4
 """Least scale: differences of a hundredth of a percent mean nothing."""
+STILL = 1e-3
+"""Units that differ by less tell nothing of the shape of noise: rounding and steps make what is seen."""
 STEPS = 25
 """Steps of EM: twice as many move the share of the sick by less than a tenth of itself."""
 MOST_SICK = 0.7
@@ -141,7 +143,10 @@ def healthy_nulls(metrics: Sequence[tuple[FloatArray, BoolArray, float]]) -> lis
     for start in range(0, len(order), TOGETHER):
         places = order[start : start + TOGETHER]
         found.update(zip(places, _fit([asked[place] for place in places]), strict=True))
-    fits = dict(zip(found, _chosen(list(found.values())), strict=True)) if found else {}
+    noisy = np.array(
+        [asked[place].inner > max(asked[place].floor, STILL) for place in found], dtype=np.bool_
+    )
+    fits = dict(zip(found, _chosen(list(found.values()), noisy), strict=True)) if found else {}
     return [
         _described(signed, middle, away, fits.get(place), floor)
         for place, ((middle, away), (signed, _, floor)) in enumerate(
@@ -222,7 +227,11 @@ def _good_side(away: FloatArray, floor: float) -> tuple[FloatArray, float]:
     good, bad = np.sort(-away[away < 0]), away[away > 0]
     if min(len(good), len(bad)) < FEWEST_ALIKE:
         return np.zeros(len(DEGREES)), 0.0
-    left, right = (max(float(np.quantile(one, BODY)), floor) for one in (good, bad))
+    left, right = (float(np.quantile(one, BODY)) for one in (good, bad))
+    if min(left, right) <= max(
+        floor, STILL
+    ):  # what comes in steps, or hardly differs, has no body to compare
+        return np.zeros(len(DEGREES)), 0.0
     error = BODY_ERROR * math.sqrt(1 / len(good) + 1 / len(bad))
     alike = math.exp(-((math.log(right / left) / error) ** 2) / 2)
     points, weight = _compressed(good)
@@ -273,18 +282,20 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
     return list(zip(scale, share, likely, strict=True))
 
 
-def _chosen(fits: Sequence[_Candidates]) -> list[tuple[float, float, float]]:
+def _chosen(fits: Sequence[_Candidates], noisy: BoolArray) -> list[tuple[float, float, float]]:
     """Return scale, degrees of freedom and share of the sick of each metric: the likeliest ones.
 
-    How many of the metrics have which degrees is learned from all of them and is each one's prior.
+    How many of the noisy metrics have which degrees is learned from all of them and is each one's prior; of
+    others, whose units hardly differ, no shape is known.
     """
     likely = np.array([one[2] for one in fits])
     prior = np.full(len(DEGREES), 1 / len(DEGREES))
     for _ in range(POOLED):
         chance = np.exp(likely - likely.max(axis=1, keepdims=True)) * prior
         chance /= chance.sum(axis=1, keepdims=True)
-        prior = (chance.sum(axis=0) + PRIOR_METRICS / len(DEGREES)) / (len(fits) + PRIOR_METRICS)
-    best = (likely + np.log(prior)).argmax(axis=1).tolist()
+        prior = chance[noisy].sum(axis=0) + PRIOR_METRICS / len(DEGREES)
+        prior /= prior.sum()
+    best = (likely + noisy[:, None] * np.log(prior)).argmax(axis=1).tolist()
     return [
         (float(scale[one]), float(DEGREES[one]), float(share[one]))
         for (scale, share, _), one in zip(fits, best, strict=True)

@@ -34,6 +34,29 @@ def test_heavy_tails_are_healthy_where_nobody_is_sick() -> None:
     assert (null.healthy >= HALF).mean() > 0.997
 
 
+def test_a_few_sick_units_are_no_heavy_tail_where_the_other_metrics_have_none() -> None:
+    found = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        fleet = []
+        for number in range(12):
+            signed = rng.normal(0, 0.02, 200)
+            signed[: number % 5] = rng.uniform(0.1, 0.3, number % 5)
+            fleet.append((signed, np.abs(signed) < 0.05, 2e-4))
+        for (signed, _, _), null in zip(fleet, healthy_nulls(fleet), strict=True):
+            found += (null.healthy[signed > 0.1] < HALF).tolist()
+    assert np.mean(found) > 0.97
+
+
+def test_a_heavy_tail_among_light_ones_stays_healthy() -> None:
+    rng = np.random.default_rng(4)
+    fleet = [rng.normal(0, 0.01, 400) for _ in range(11)]
+    fleet.append(0.006 * rng.standard_t(3, 400))
+    nulls = healthy_nulls([(signed, np.abs(signed) < 0.05, 2e-4) for signed in fleet])
+    assert nulls[-1].degrees <= 4
+    assert (nulls[-1].healthy >= HALF).mean() > 0.99
+
+
 def test_a_fault_on_the_good_side_is_none() -> None:
     values = np.append(np.random.default_rng(2).normal(0, 0.01, 200), [-0.5] * 20)
     null = healthy_null(values, np.abs(values) < 0.05)
