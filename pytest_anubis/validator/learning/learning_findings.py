@@ -80,7 +80,9 @@ def _least_loss(criterion: Criterion) -> float:
 
 
 def _remedy(name: str) -> str:
-    return f"--promise {name}={PROMISED:.0%} makes a loss of {PROMISED:.0%} fail all the same"
+    return (
+        f"--promise {name}={PROMISED:.0%} makes a loss of {100 * PROMISED:.0f} % fail all the same"
+    )
 
 
 def _unrepeatable(criterion: Criterion) -> str:

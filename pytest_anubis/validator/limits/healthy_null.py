@@ -228,9 +228,9 @@ def _good_side(away: FloatArray, floor: float) -> tuple[FloatArray, float]:
     if min(len(good), len(bad)) < FEWEST_ALIKE:
         return np.zeros(len(DEGREES)), 0.0
     left, right = (float(np.quantile(one, BODY)) for one in (good, bad))
-    if min(left, right) <= max(
-        floor, STILL
-    ):  # what comes in steps, or hardly differs, has no body to compare
+    inner = float(np.median(-away[away <= 0]))
+    if min(left, right, inner) <= max(floor, STILL):
+        # What comes in steps, or hardly differs, has no body to compare.
         return np.zeros(len(DEGREES)), 0.0
     error = BODY_ERROR * math.sqrt(1 / len(good) + 1 / len(bad))
     alike = math.exp(-((math.log(right / left) / error) ** 2) / 2)
