@@ -27,7 +27,7 @@ from pytest_anubis.validator.learning.healthy_tails import (
 )
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.power import detectable
-from pytest_anubis.validator.limits.tails import nodes_needed, weighted_limit
+from pytest_anubis.validator.limits.tails import nodes_needed, robust_limit
 
 
 class NodeScores(NamedTuple):
@@ -69,7 +69,7 @@ def fleet_thresholds(
     """Set every criterion's learned threshold so that a healthy node is rejected at the stated rate.
 
     The rarities are what the tails promise for so many comparisons, or, where there are nodes enough to see
-    it (a hundred for 1 %), the order statistic of the scores of the healthy nodes if that is larger.
+    it (a hundred for 1 %), what the scores of the healthy nodes say if that is larger.
 
     Args:
         learned: The criteria of one class, all of which have one.
@@ -90,10 +90,10 @@ def fleet_thresholds(
         return FleetThresholds(tuple(map(_with_power, criteria, every)), None, note)
     scores = node_scores(noisy)
     rarest = math.log(max(sum(tail.each for tail in noisy), 1.0) / error_rate)
-    seen = weighted_limit(scores.rarity, scores.trust, error_rate)
+    seen = robust_limit(scores.rarity, scores.trust, error_rate)
     unusual = rarest if seen is None else max(rarest, seen)
     budget = _budget(noisy, error_rate)
-    seen = weighted_limit(scores.costly, scores.trust, error_rate)
+    seen = robust_limit(scores.costly, scores.trust, error_rate)
     rejects = min(budget if seen is None else max(budget, seen), unusual)
     out = tuple(
         _with_threshold(criterion, tail, unusual, rejects)

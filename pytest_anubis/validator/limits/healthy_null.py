@@ -6,6 +6,12 @@ null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad 
 bound to that of the good side, where no fault ever lands, and its degrees of freedom bounded from below, so
 that no tail is heavier than noise makes it. Both are fitted together with the share of the sick by EM; the
 chance of a unit to be a healthy one is one less its local false discovery rate.
+
+A few hundred single values hardly tell a heavy healthy tail from a few sick units by the bad side alone.
+Two more witnesses do. Where the bodies of both sides are alike, noise is symmetric, and the good side says as
+well how heavy its tail is. And metrics of one fleet share their kinds of noise: how many of them have which
+degrees of freedom is the prior of each (empirical Bayes: Efron and Morris 1973,
+doi:10.1080/01621459.1973.10481350).
 """
 
 from __future__ import annotations
@@ -27,8 +33,26 @@ ASYMMETRY = 3.0
 """The bad side's scale is at most this many times the good side's, and at least this part of it: of an
 exponential distribution, as skewed as noise gets, the quartiles lie 1.7 times as far from the median on one
 side as on the other, and scales of a few dozen units differ by chance too."""
+SYMMETRY = 1.5
+"""The same where both bodies are alike: scales of a hundred units a side differ by a tenth by chance, those
+of a dozen by a third."""
+BODY, BODY_ERROR = 0.8, 0.9
+"""Quantile of a side by which the bodies are compared, and the standard error of its logarithm times the root
+of the side's units: .89 for a normal distribution (sqrt(.8 * .2) over its quantile times the density there),
+1.2 for a Student's t of three degrees, whose bodies so are found alike a little less often."""
+FEWEST_ALIKE = 10
+"""Units of a side that a comparison of bodies takes: the standard error is then under a third."""
+GOOD_STEPS = 8
+"""Steps of EM on the good side, where nobody is sick: twice as many change no figure of
+`benchmarks/validator/small_table.py`."""
+POOLED, PRIOR_METRICS = 10, 3.0
+"""Steps of EM of the prior over degrees of freedom, and the metrics as which knowing nothing counts: a heavy
+tail among light ones then needs odds of a dozen metrics to three at most, which its own few hundred values
+give where it is one."""
 FLOOR = 2e-4
 """Least scale: differences of a hundredth of a percent mean nothing."""
+STILL = 1e-3
+"""Units that differ by less tell nothing of the shape of noise: rounding and steps make what is seen."""
 STEPS = 25
 """Steps of EM: twice as many move the share of the sick by less than a tenth of itself."""
 MOST_SICK = 0.7
@@ -68,13 +92,23 @@ class HealthyNull(NamedTuple):
     healthy: FloatArray
 
 
+_Candidates = tuple[FloatArray, FloatArray, FloatArray]
+"""Scale, share of the sick and log likelihood for each of `DEGREES`."""
+
+
 class _Bad(NamedTuple):
-    """What of one metric is on the bad side: points (k,) that weigh so much (k,), and what binds the fit."""
+    """What of one metric is on the bad side: points (k,) that weigh so much (k,), and what binds the fit.
+
+    ``good`` is the log likelihood of the good side for each of `DEGREES`, and ``alike``, from 0 to 1, how
+    much it says about the bad one.
+    """
 
     points: FloatArray
     weight: FloatArray
     inner: float
     floor: float
+    good: FloatArray
+    alike: float
 
 
 def healthy_null(signed: FloatArray, bulk: BoolArray, floor: float = FLOOR) -> HealthyNull:
@@ -89,22 +123,30 @@ def healthy_null(signed: FloatArray, bulk: BoolArray, floor: float = FLOOR) -> H
 
 
 def healthy_nulls(metrics: Sequence[tuple[FloatArray, BoolArray, float]]) -> list[HealthyNull]:
-    """Fit the healthy parts of many metrics, each as `healthy_null` takes it: together they cost a third."""
+    """Fit the healthy parts of many metrics of one fleet, each as `healthy_null` takes it.
+
+    Together they cost a third, and each learns from the others how heavy tails are there.
+    """
     sides = [_sides(*one) for one in metrics]
     asked = [
         _Bad(
             *_compressed(np.sort(away[away > 0])),
             float(np.median(-away[away <= 0])) if (away <= 0).any() else 0.0,
             floor,
+            *_good_side(away, floor),
         )
         for (_, away), (_, _, floor) in zip(sides, metrics, strict=True)
     ]
     order = [place for place, one in enumerate(asked) if len(one.points)]
     order.sort(key=lambda place: len(asked[place].points))  # those of a size together
-    fits: dict[int, tuple[float, float, float]] = {}
+    found: dict[int, _Candidates] = {}
     for start in range(0, len(order), TOGETHER):
         places = order[start : start + TOGETHER]
-        fits.update(zip(places, _fit([asked[place] for place in places]), strict=True))
+        found.update(zip(places, _fit([asked[place] for place in places]), strict=True))
+    noisy = np.array(
+        [asked[place].inner > max(asked[place].floor, STILL) for place in found], dtype=np.bool_
+    )
+    fits = dict(zip(found, _chosen(list(found.values()), noisy), strict=True)) if found else {}
     return [
         _described(signed, middle, away, fits.get(place), floor)
         for place, ((middle, away), (signed, _, floor)) in enumerate(
@@ -172,8 +214,38 @@ def _compressed(ordered: FloatArray) -> tuple[FloatArray, FloatArray]:
     )
 
 
-def _fit(metrics: Sequence[_Bad]) -> list[tuple[float, float, float]]:
-    """Return scale, degrees of freedom and share of the sick that are likeliest, by EM, one a metric.
+def _good_side(away: FloatArray, floor: float) -> tuple[FloatArray, float]:
+    """Return how likely the good side is for each of `DEGREES`, and how far the bodies of both are alike.
+
+    Args:
+        away: Shape (n,), how far every unit is on the bad side of the middle.
+        floor: Least scale.
+
+    Returns:
+        Logarithms, and exp(-z^2 / 2) of the difference of the bodies in standard errors.
+    """
+    good, bad = np.sort(-away[away < 0]), away[away > 0]
+    if min(len(good), len(bad)) < FEWEST_ALIKE:
+        return np.zeros(len(DEGREES)), 0.0
+    left, right = (float(np.quantile(one, BODY)) for one in (good, bad))
+    inner = float(np.median(-away[away <= 0]))
+    if min(left, right, inner) <= max(floor, STILL):
+        # What comes in steps, or hardly differs, has no body to compare.
+        return np.zeros(len(DEGREES)), 0.0
+    error = BODY_ERROR * math.sqrt(1 / len(good) + 1 / len(bad))
+    alike = math.exp(-((math.log(right / left) / error) ** 2) / 2)
+    points, weight = _compressed(good)
+    squares, total = points**2, float(weight.sum())
+    scale = np.maximum(float(np.median(good)) / QUARTILES, floor)
+    for _ in range(GOOD_STEPS):
+        pull = (DEGREES + 1)[:, None] / (DEGREES[:, None] + squares / scale[:, None] ** 2)
+        scale = np.maximum(np.sqrt((pull * squares) @ weight / total), floor)
+    kernel = np.log1p(squares / (DEGREES * scale**2)[:, None]) @ weight
+    return total * (_LOG - np.log(scale)) - (DEGREES + 1) / 2 * kernel, alike
+
+
+def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
+    """Return scale and share of the sick by EM, and how likely they are, for each of `DEGREES`, one a metric.
 
     In every step the same arrays are filled anew, (metrics, degrees, points): a wide table has thousands of
     metrics, and making small arrays is what most of the time would go into.
@@ -183,10 +255,12 @@ def _fit(metrics: Sequence[_Bad]) -> list[tuple[float, float, float]]:
     for place, one in enumerate(metrics):  # what is padded weighs nothing
         squares[place, : len(one.points)] = one.points**2
         weight[place, : len(one.points)] = one.weight
-    inner, floor = (np.array(column)[:, None] for column in list(zip(*metrics, strict=True))[2:])
+    inner, floor = (np.array(column)[:, None] for column in list(zip(*metrics, strict=True))[2:4])
+    good, alike = np.array([one.good for one in metrics]), np.array([[o.alike] for o in metrics])
     total = weight.sum(axis=1, keepdims=True)
     reference = np.maximum(inner / QUARTILES, floor)
-    low, high = np.maximum(reference / ASYMMETRY, floor), reference * ASYMMETRY
+    wide = ASYMMETRY ** (1 - alike) * SYMMETRY**alike
+    low, high = np.maximum(reference / wide, floor), reference * wide
     scale, share = reference.copy(), np.full_like(reference, 0.05)  # anywhere to begin with
     kernel, own, chance = (np.empty((*reference.shape, longest)) for _ in range(3))
     power = (-(DEGREES + 1) / 2)[:, None]
@@ -204,7 +278,25 @@ def _fit(metrics: Sequence[_Bad]) -> list[tuple[float, float, float]]:
         scale = np.clip(np.sqrt(spread / np.maximum(mass, 1e-300)), low, high)
         share = np.clip(1 - mass / total, 0.0, MOST_SICK)
     likely = (np.log(own + share[:, :, None] + 1e-300) @ counts)[:, :, 0]
+    likely += alike * good
+    return list(zip(scale, share, likely, strict=True))
+
+
+def _chosen(fits: Sequence[_Candidates], noisy: BoolArray) -> list[tuple[float, float, float]]:
+    """Return scale, degrees of freedom and share of the sick of each metric: the likeliest ones.
+
+    How many of the noisy metrics have which degrees is learned from all of them and is each one's prior; of
+    others, whose units hardly differ, no shape is known.
+    """
+    likely = np.array([one[2] for one in fits])
+    prior = np.full(len(DEGREES), 1 / len(DEGREES))
+    for _ in range(POOLED):
+        chance = np.exp(likely - likely.max(axis=1, keepdims=True)) * prior
+        chance /= chance.sum(axis=1, keepdims=True)
+        prior = chance[noisy].sum(axis=0) + PRIOR_METRICS / len(DEGREES)
+        prior /= prior.sum()
+    best = (likely + noisy[:, None] * np.log(prior)).argmax(axis=1).tolist()
     return [
-        (float(scale[place, best]), float(DEGREES[best]), float(share[place, best]))
-        for place, best in enumerate(likely.argmax(axis=1).tolist())
+        (float(scale[one]), float(DEGREES[one]), float(share[one]))
+        for (scale, share, _), one in zip(fits, best, strict=True)
     ]

@@ -34,6 +34,11 @@ BOUND_DEGREES, BOUNDED = 4.0, 400.0
 make the tail, as many as the shape that is expected beforehand counts for (`SHRINK`). With five degrees
 losses of 20 % are missed less often, and more healthy nodes of heavy-tailed metrics are rejected than is
 stated."""
+ROBUST, FEWEST_ROBUST = 0.05, 5.0
+"""Share of the nodes, and fewest of them, whose scores together say where the rarest one in a hundred begins:
+one sick node that passed for healthy would otherwise set the limits of all metrics."""
+ONE_IN_TWENTY = 1.645
+"""Standard deviations beyond which one normal value in twenty lies, on one side."""
 ROUNDING = 1e-9
 """Whole numbers of nodes that are missed by less are meant: 1 / .01 - 1 is 99 but for rounding."""
 
@@ -266,3 +271,30 @@ def weighted_limit(values: FloatArray, weight: FloatArray, rate: float) -> float
     above = np.cumsum(weight[order])
     place = int((above <= rate * (total + 1) + ROUNDING).sum()) - 1
     return float(values[order][max(place, 0)])
+
+
+def robust_limit(rarities: FloatArray, weight: FloatArray, rate: float) -> float | None:
+    """Return the rarity that a next healthy node's exceeds with chance `rate`, whoever passes for healthy.
+
+    It is the order statistic (`weighted_limit`), or less where the twentieth part of the nodes says so: a
+    chance falls by e with every unit of rarity, so a rarity that a share k exceeds stands for the rate at
+    log(k / rate) more, and as much again as one count of so many nodes in twenty is too small by.
+
+    Args:
+        rarities: Shape (n,), largest -log chance of each node.
+        weight: Shape (n,), chance of each node to be a healthy one.
+        rate: Stated chance.
+
+    Returns:
+        None when there are too few healthy nodes.
+    """
+    seen = weighted_limit(rarities, weight, rate)
+    total = float(weight.sum())
+    wider = max(ROBUST, FEWEST_ROBUST / (total + 1))
+    if seen is None or wider <= rate:
+        return seen
+    order = np.argsort(-rarities, kind="stable")
+    above = np.cumsum(weight[order])
+    place = min(int((above < wider * total - ROUNDING).sum()), len(rarities) - 1)
+    margin = math.log1p(ONE_IN_TWENTY / math.sqrt(wider * total))
+    return min(seen, float(rarities[order][place]) + math.log(wider / rate) + margin)

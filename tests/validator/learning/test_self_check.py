@@ -268,3 +268,43 @@ def test_sick_nodes_are_named_with_what_they_are_worst_in() -> None:
     assert slow.similarity == pytest.approx(0.7, abs=0.02)
     assert check.rejected == len(named)
     assert check.holds  # a wrong result is no healthy node's bad luck
+
+
+def small_table(seed: int, nodes: int = 200) -> tuple[list[FloatArray], set[int]]:
+    """One value of twelve metrics that spread by 2 %; a tenth of the nodes lost 10 to 40 % in one or two."""
+    rng = np.random.default_rng(seed)
+    values = [100 / (1 + 0.02 * rng.normal(size=(nodes, 1, 1))) for _ in range(12)]
+    sick = rng.permutation(nodes)[: nodes // 10].tolist()
+    for node in sick:
+        for m in rng.permutation(12)[: rng.integers(1, 3)].tolist():
+            values[m][node] *= 1 - rng.uniform(0.1, 0.4)
+    return values, set(sick)
+
+
+def test_few_sick_nodes_with_single_values_hide_nobody() -> None:
+    missed, found, healthy = 0, [], []
+    for seed in range(4):
+        values, sick = small_table(seed)
+        baseline = learn(*[metric(f"m{m}", v) for m, v in enumerate(values)])
+        rejected = np.zeros(200, dtype=np.bool_)
+        for m, v in enumerate(values):
+            criterion = baseline.find("b", f"m{m}")
+            assert criterion is not None
+            assert criterion.detectable is not None
+            found.append(criterion.detectable)
+            rejected |= judge_columns(metric(f"m{m}", v), criterion).outcome == FAIL
+        missed += sum(not rejected[node] for node in sick)
+        healthy.append(np.delete(rejected, sorted(sick)).mean())
+    assert missed <= 1  # of eighty
+    assert max(found) < 0.2  # 9 to 13 % where nobody is sick
+    assert max(healthy) <= 0.015
+
+
+def test_the_worst_metric_is_told_first_with_the_promise_that_mends_it() -> None:
+    populations = [
+        metric(f"m{m}", rates(m, 60, spread)) for m, spread in enumerate((0.03, 0.06, 0.04))
+    ]
+    told = [f for f in learn(*populations).findings if f.kind == "not-repeatable"]
+    assert list(dict.fromkeys(f.metric for f in told)) == ["m1", "m2", "m0"]
+    assert told[0].text.endswith("; --promise m1=10% makes a loss of 10 % fail all the same")
+    assert all("--promise" not in f.text for f in told[1:])

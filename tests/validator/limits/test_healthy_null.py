@@ -34,6 +34,29 @@ def test_heavy_tails_are_healthy_where_nobody_is_sick() -> None:
     assert (null.healthy >= HALF).mean() > 0.997
 
 
+def test_a_few_sick_units_are_no_heavy_tail_where_the_other_metrics_have_none() -> None:
+    found = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        fleet = []
+        for number in range(12):
+            signed = rng.normal(0, 0.02, 200)
+            signed[: number % 5] = rng.uniform(0.1, 0.3, number % 5)
+            fleet.append((signed, np.abs(signed) < 0.05, 2e-4))
+        for (signed, _, _), null in zip(fleet, healthy_nulls(fleet), strict=True):
+            found += (null.healthy[signed > 0.1] < HALF).tolist()
+    assert np.mean(found) > 0.97
+
+
+def test_a_heavy_tail_among_light_ones_stays_healthy() -> None:
+    rng = np.random.default_rng(4)
+    fleet = [rng.normal(0, 0.01, 400) for _ in range(11)]
+    fleet.append(0.006 * rng.standard_t(3, 400))
+    nulls = healthy_nulls([(signed, np.abs(signed) < 0.05, 2e-4) for signed in fleet])
+    assert nulls[-1].degrees <= 4
+    assert (nulls[-1].healthy >= HALF).mean() > 0.99
+
+
 def test_a_fault_on_the_good_side_is_none() -> None:
     values = np.append(np.random.default_rng(2).normal(0, 0.01, 200), [-0.5] * 20)
     null = healthy_null(values, np.abs(values) < 0.05)
@@ -69,7 +92,7 @@ def test_a_promise_is_the_inverse_of_what_is_detectable(
     assert detectable(better, threshold, lucky) == pytest.approx(promise)  # type: ignore[arg-type]
 
 
-def test_many_metrics_are_fitted_together_as_each_alone() -> None:
+def test_many_metrics_are_fitted_together_in_any_company_of_their_size() -> None:
     rng = np.random.default_rng(5)
     metrics = []
     for count in (
@@ -86,8 +109,15 @@ def test_many_metrics_are_fitted_together_as_each_alone() -> None:
         metrics.append((signed, np.abs(signed) < 0.05, 2e-4))
     together = healthy_nulls(metrics)
     assert together[4].healthy.tolist() == [1.0] * 4
-    for one, found in zip(metrics, together, strict=True):
-        alone = healthy_null(*one)
-        assert (found.middle, found.degrees) == (alone.middle, alone.degrees)
-        assert found.scale == pytest.approx(alone.scale, rel=1e-9)
-        assert found.healthy == pytest.approx(alone.healthy, rel=1e-9)
+    backwards = healthy_nulls(metrics[::-1])[::-1]
+    same = 0
+    for one, found, other in zip(metrics, together, backwards, strict=True):
+        assert found.degrees == other.degrees
+        assert found.healthy == pytest.approx(other.healthy, rel=1e-9)
+        alone = healthy_null(*one)  # what others add is a prior for the degrees of freedom
+        assert found.middle == alone.middle
+        if found.degrees == alone.degrees:
+            same += 1
+            assert found.scale == pytest.approx(alone.scale, rel=1e-9)
+            assert found.healthy == pytest.approx(alone.healthy, rel=1e-9)
+    assert same > 2

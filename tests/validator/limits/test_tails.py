@@ -5,7 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.validator.limits.tails import fit_tail, nodes_needed, weighted_limit
+from pytest_anubis.validator.limits.tails import (
+    fit_tail,
+    nodes_needed,
+    robust_limit,
+    weighted_limit,
+)
 
 
 def test_how_many_nodes_a_rate_needs() -> None:
@@ -29,6 +34,17 @@ def test_nodes_that_are_hardly_healthy_hardly_count() -> None:
     weight = np.append(np.ones(200), np.full(50, 1e-6))
     assert weighted_limit(values, weight, 0.01) == 198
     assert weighted_limit(values, np.ones(250), 0.01) == 1000
+
+
+def test_one_node_that_passes_for_healthy_sets_no_limit() -> None:
+    scores = np.random.default_rng(0).exponential(size=150)
+    clean = robust_limit(scores, np.ones(150), 0.01)
+    dirty = robust_limit(np.append(scores, 40.0), np.ones(151), 0.01)
+    assert weighted_limit(np.append(scores, 40.0), np.ones(151), 0.01) == 40
+    assert clean is not None
+    assert dirty is not None
+    assert dirty < clean + 1
+    assert robust_limit(np.ones(98), np.ones(98), 0.01) is None
 
 
 def test_too_few_healthy_values_have_no_limit() -> None:
