@@ -22,7 +22,7 @@ from statistics import fmean, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
-from pytest_anubis.core.gather import Gather
+from benchmarks.validator.pace import populations_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import learn_criterion
@@ -91,23 +91,9 @@ def show(folder: Path, took: list[float] | tuple[float, ...]) -> None:
 
 
 def _metrics(records: list[RunRecord]) -> None:
-    gather = Gather()
-    for record in records:
-        for one in record.measurements:
-            gather.add(
-                hardware_class="here",
-                benchmark=one.benchmark,
-                metric=one.metric,
-                component=one.component,
-                group=one.group,
-                node="here",
-                device=one.device,
-                run=record.run,
-                values=one.values,
-            )
     print(f"{'metric':72}{'similarity':>11}{'spread':>8}  of {len(records)} runs")
     low = 0
-    for population in gather.populations():
+    for population in populations_of(records):
         means = [float(population.sample(row).mean()) for row in range(len(population))]
         criterion = learn_criterion(population, one_machine=True).criterion
         like = None if criterion is None else criterion.repeatability

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -36,6 +36,7 @@ import numpy as np
 from pytest_anubis.core.baseline import HOST_PACE, Baseline
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.hardware.host_pace import Pace, Pacer, kinds_for
@@ -100,9 +101,14 @@ def measure_suite(tests: str, folder: Path, run: str) -> None:
 
 def read(folder: Path) -> tuple[Population, ...]:
     """Return what all runs below a folder measured, disturbed or not."""
+    journals = sorted(folder.rglob("journal.jsonl"))
+    return populations_of(read_journal(journal.parent) for journal in journals)
+
+
+def populations_of(records: Iterable[RunRecord]) -> tuple[Population, ...]:
+    """Return what runs of one machine measured, disturbed or not."""
     gather = Gather()
-    for journal in sorted(folder.rglob("journal.jsonl")):
-        record = read_journal(journal.parent)
+    for record in records:
         for one in record.measurements:
             gather.add(
                 hardware_class="here",

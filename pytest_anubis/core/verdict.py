@@ -254,6 +254,9 @@ class MetricVerdict:
         )
 
 
+UNCOVERED = "none of its metrics can be judged here"
+"""What blocks for a component that was measured in learning and has no criterion left."""
+
 SINGLE_VALUE = "a single value"
 """Why a failure is to be measured again that one value tells of (`MetricVerdict.retest`)."""
 

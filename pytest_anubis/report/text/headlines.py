@@ -11,6 +11,7 @@ from typing import Any
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import LaneCores, PlannedTest, QuietWait
 from pytest_anubis.core.verdict import (
+    UNCOVERED,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -35,7 +36,6 @@ PLACES = 3
 """Most folders of tests in a command; more than these are not one benchmark set."""
 
 _NO_BASELINE = "no baseline: "
-_UNCOVERED = ": none of its metrics can be judged here: "
 _AGAIN = "measure again"
 _ONE_MACHINE = "one machine"
 _OF_NO_MATTER = (Reason.NO_CRITERION, Reason.REPEATED)
@@ -229,7 +229,7 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
     if not known:
         return ""
     # Of equally many the one that measuring again cannot help against.
-    first = max((_NO_BASELINE, _UNCOVERED, _AGAIN), key=lambda kind: known[kind])
+    first = max((_NO_BASELINE, UNCOVERED, _AGAIN), key=lambda kind: known[kind])
     other = profile not in ("", USUAL)
     if first == _AGAIN:
         more = f" --anubis-profile={profile}" if other else ""
@@ -247,8 +247,8 @@ def _kind(line: str) -> str:
     """Return what helps against a blocker, by the words that it has; empty where none is known."""
     if line.startswith(_NO_BASELINE):
         return _NO_BASELINE
-    if _UNCOVERED in line:
-        return _UNCOVERED
+    if UNCOVERED in line:
+        return UNCOVERED
     return _AGAIN if line.startswith(Outcome.INCONCLUSIVE.value) and _AGAIN in line else ""
 
 

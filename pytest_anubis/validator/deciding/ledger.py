@@ -10,10 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck, Unjudged
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import UNCOVERED, MetricVerdict, Outcome, Reason, Reference
 
-UNCOVERED = "none of its metrics can be judged here"
-"""What blocks for a component that was measured in learning and has no criterion left."""
 NOTHING_JUDGED = "no metric was judged against a criterion of the baseline"
 """What blocks where a baseline exists and nothing of the run was held against it."""
 NAMED = 3

@@ -37,6 +37,13 @@ from pytest_anubis.validator import judge_sample
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, MOST_LOOKS
 
 PLAN = RoundPlan(rounds=10, round_seconds=0.001, warmup_seconds=0, budget_seconds=1, bursts=5)
+CRITERION = Criterion(
+    benchmark="b",
+    metric=Metric(name="rate", unit="GB/s", better="higher"),
+    centre=(105.0, 106.0, 107.0),
+    learned=0.96,
+    unconfirmed=0.8,
+)
 
 
 class Noisy:
@@ -109,16 +116,9 @@ def test_a_disturbed_measurement_is_repeated_while_there_is_time(
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize("deadline", [None, 2.0, 0.5])
 def test_a_close_call_is_looked_at_again_while_there_is_time(deadline: float | None) -> None:
-    criterion = Criterion(
-        benchmark="b",
-        metric=Metric(name="rate", unit="GB/s", better="higher"),
-        centre=(105.0, 106.0, 107.0),
-        learned=0.96,
-        unconfirmed=0.8,
-    )
     first = Look([99.0, 100.0, 101.0] * 3, Seen(), 1.0)
     looks = look_closer(
-        criterion,
+        CRITERION,
         PLAN,
         measure,
         first,
@@ -140,13 +140,6 @@ def test_a_close_call_is_looked_at_again_while_there_is_time(deadline: float | N
 @pytest.mark.usefixtures("clock")
 def test_a_further_look_comes_after_a_pause_in_which_what_passes_by_itself_may_pass() -> None:
     plan = replace(PLAN, pause_seconds=0.5)
-    criterion = Criterion(
-        benchmark="b",
-        metric=Metric(name="rate", unit="GB/s", better="higher"),
-        centre=(105.0, 106.0, 107.0),
-        learned=0.96,
-        unconfirmed=0.8,
-    )
     began: list[float] = []
 
     def take(plan: RoundPlan) -> list[float]:
@@ -155,7 +148,7 @@ def test_a_further_look_comes_after_a_pause_in_which_what_passes_by_itself_may_p
 
     first = Look([99.0, 100.0, 101.0] * 3, Seen())
     surroundings = cast("Surroundings", Noisy())
-    look_closer(criterion, plan, take, first, surroundings, lambda look, attempt: None, Patience())
+    look_closer(CRITERION, plan, take, first, surroundings, lambda look, attempt: None, Patience())
     assert len(began) > 2
     assert began == [LOOK_PAUSE * 0.5 * number for number in range(1, len(began) + 1)]
 
@@ -173,19 +166,12 @@ def test_a_run_waits_for_a_quiet_machine_for_a_bounded_time_in_all() -> None:
 
 @pytest.mark.usefixtures("clock")
 def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again() -> None:
-    criterion = Criterion(
-        benchmark="b",
-        metric=Metric(name="rate", unit="GB/s", better="higher"),
-        centre=(105.0, 106.0, 107.0),
-        learned=0.96,
-        unconfirmed=0.8,
-    )
     surroundings = cast("Surroundings", Noisy())
 
     def looks() -> list[Look]:
         first = Look([99.0, 100.0, 101.0] * 3, Seen(), 1.0)
         return look_closer(
-            criterion, PLAN, measure, first, surroundings, lambda look, attempt: None, Patience()
+            CRITERION, PLAN, measure, first, surroundings, lambda look, attempt: None, Patience()
         )
 
     confirmed, cut = looks(), looks()
@@ -195,7 +181,7 @@ def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again(
     assert cut[-1].seen.disturbance == (LOOKS_SPENT,)
     values = [value for look in cut for value in look.values]
     for spent, outcome in (((), Outcome.PASS), ((LOOKS_SPENT,), Outcome.INCONCLUSIVE)):
-        verdict = judge_sample(values, criterion, looks=len(cut), disturbance=spent)
+        verdict = judge_sample(values, CRITERION, looks=len(cut), disturbance=spent)
         assert verdict.outcome is outcome
     assert verdict.text.endswith(f"but {LOOKS_SPENT}: measure again")
 
@@ -203,20 +189,13 @@ def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again(
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("spent", "looks"), [(0, MOST_LOOKS), (3, MOST_LOOKS - 3)])
 def test_one_metric_alone_is_looked_at_to_the_end_and_judged(spent: int, looks: int) -> None:
-    criterion = Criterion(
-        benchmark="b",
-        metric=Metric(name="rate", unit="GB/s", better="higher"),
-        centre=(105.0, 106.0, 107.0),
-        learned=0.96,
-        unconfirmed=0.8,
-    )
     surroundings = cast("Surroundings", Noisy())
     surroundings.looks.measured()  # the share of this metric comes on top
     for _ in range(spent + 1):
         surroundings.looks.take()
     first = Look([80.0, 120.0] * 5, Seen(), 1.0)
     taken = look_closer(
-        criterion,
+        CRITERION,
         PLAN,
         lambda plan: [80.0, 120.0],
         first,
