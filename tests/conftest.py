@@ -29,8 +29,16 @@ from tests.quiet import OPTIONS
 with contextlib.suppress(ImportError):
     from hypothesis import HealthCheck, settings
 
-    # Property tests run on shared machines, where slowness says nothing.
-    settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    # Property tests run on shared machines, where slowness says nothing. Their examples are the same in every
+    # run, so that a change is judged by what it changed; --hypothesis-profile=search draws new ones.
+    for _profile, _same in (("shared", True), ("search", False)):
+        settings.register_profile(
+            _profile,
+            deadline=None,
+            suppress_health_check=[HealthCheck.too_slow],
+            derandomize=_same,
+            database=None if _same else settings.default.database,
+        )
     settings.load_profile("shared")
 
 # Recorded nodes have accelerators whatever is hidden from whoever runs these tests, a run inside a

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
@@ -393,6 +393,9 @@ SHARES = st.one_of(st.sampled_from([0.0, 1e-9, 0.01, 0.02, 1.0]), st.floats(0, 1
     learned=st.none() | SHARES,
     unconfirmed=st.none() | SHARES,
     least=st.integers(1, 30),
+)
+@example(
+    centre=[1e308, 1e308], better="higher", alpha=0.02, learned=None, unconfirmed=None, least=3
 )
 def test_whatever_criterion_is_read_a_hundredth_of_normal_fails(
     centre: list[float],
