@@ -69,7 +69,8 @@ class Receiver:
     def _take(self, connection: socket.socket, amount: int, *, check: bool) -> None:
         received = checksum = 0
         while received < amount:
-            count = connection.recv_into(self._block, min(BLOCK, amount - received))
+            most = min(BLOCK, amount - received)
+            count = connection.recv_into(self._block, most, socket.MSG_WAITALL)
             if not count:
                 raise ConnectionError(f"closed after {received} of {amount} bytes")
             if check:
@@ -120,16 +121,24 @@ class Sender:
         return {"seconds": time.perf_counter() - begin, "wrong": wrong}
 
     def _transfer(self, kind: bytes, amount: int) -> tuple[int, int]:
-        self._connection.sendall(HEADER.pack(kind, amount))
-        for begin in range(0, amount, BLOCK):
-            self._connection.sendall(self._block[: amount - begin])
-        reply = _exactly(self._connection, memoryview(bytearray(REPLY.size)))
+        try:
+            self._connection.sendall(HEADER.pack(kind, amount))
+            for begin in range(0, amount, BLOCK):
+                self._connection.sendall(self._block[: amount - begin])
+            reply = _exactly(self._connection, memoryview(bytearray(REPLY.size)))
+        except BlockingIOError:  # what a socket of the kernel's own timeout raises after it
+            raise TimeoutError(f"no byte went through for {TIMEOUT:.0f} s") from None
         received, checksum = REPLY.unpack(reply)
         return received, checksum
 
 
 def _prepare(connection: socket.socket) -> None:
-    connection.settimeout(TIMEOUT)
+    # The kernel's own timeout, so that the kernel moves a whole block in one call (`MSG_WAITALL` above): with
+    # Python's a block went in parts of a socket's buffer, each asked for first, and a third of the time was
+    # Python's (`benchmarks/suites/fidelity --only tcp`).
+    connection.settimeout(None)
+    for way in (socket.SO_RCVTIMEO, socket.SO_SNDTIMEO):
+        connection.setsockopt(socket.SOL_SOCKET, way, struct.pack("@ll", int(TIMEOUT), 0))
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
 
