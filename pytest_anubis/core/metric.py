@@ -114,15 +114,18 @@ def relative_loss(similarity: float, better: str) -> float:
 
 
 def loss_size(similarity: float, better: str, decimals: int | None = None) -> str:
-    """Return the size of a loss without saying in what: ``12 %``, ``30 times``.
+    """Return the size of a loss without saying in what: ``12 %``, ``30 times`` (as long, or as slow).
 
     Args:
         similarity: One-sided, of what is worse to what is normal, 0 to 1.
         better: The metric's direction.
         decimals: Decimals of the number; None picks them.
     """
-    if better == "lower" and similarity <= _MULTIPLE:
-        return f"{_times(similarity, decimals)} times" if similarity > 0 else "any amount"
+    if better == "lower" and similarity <= 0:
+        return "any amount"
+    multiple = {"lower": _MULTIPLE, "higher": _FRACTION}.get(better, 0.0)
+    if 0 < similarity <= multiple:  # as `loss_text` tells it, so that both say one number
+        return f"{_times(similarity, decimals)} times"
     return percent_text(relative_loss(similarity, better), decimals)
 
 

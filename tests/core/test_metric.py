@@ -47,6 +47,17 @@ def test_a_shape_is_worse_and_neither_slow_nor_long() -> None:
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
+@pytest.mark.parametrize("similarity", [0.999, 0.88, 0.51, 0.11, 1 / 12, 0.05, 1e-6])
+def test_a_table_and_a_sentence_say_one_number(similarity: float, better: str) -> None:
+    """Never ``95 %`` in a column and ``20 times as slow`` in the sentence beside it."""
+    size = loss_size(similarity, better)
+    for unit in ("GB/s", "ms", "1"):
+        told = loss_text(similarity, better, unit)
+        assert told.startswith((f"{size} ", f"1/{size.partition(' ')[0]} of it")), told
+    assert loss_size(0.05, "equal") == "95 %"  # of values that differ
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
 @pytest.mark.parametrize("similarity", [0.99, 0.95, 0.5, 0.045])
 def test_a_stored_loss_reads_as_the_similarity_that_it_came_from(
     similarity: float, better: str
