@@ -9,11 +9,27 @@ import pytest
 from pytest_anubis.core.metric import (
     loss_size,
     loss_text,
+    metric_names,
     percent_text,
     relative_loss,
     size_text,
     told_apart,
 )
+
+
+def test_metrics_of_one_name_are_told_apart_by_their_parameters() -> None:
+    latency = "suites/memory/test_latency.py::test_load_latency"
+    some = [(f"{latency}[{level}]", "load_latency") for level in ("l2", "llc")]
+    rates = [(f"a.py::test_{what}_step", "training_rate") for what in ("gpt", "resnet")]
+    assert metric_names([*some, *rates, ("a.py::test_burn", "burn_rate")]) == [
+        "load_latency[l2]",
+        "load_latency[llc]",
+        "test_gpt_step training_rate",
+        "test_resnet_step training_rate",
+        "burn_rate",
+    ]
+    many = [(f"{latency}[{kib}]", "load_latency") for kib in range(9)]
+    assert metric_names([*many, ("host", "pace")]) == ["9 of load_latency", "pace"]
 
 
 @pytest.mark.parametrize(
