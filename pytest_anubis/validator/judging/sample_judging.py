@@ -20,6 +20,7 @@ from pytest_anubis.core.metric import (
     loss_text,
     told_apart,
     told_by_medians,
+    value_text,
 )
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -321,15 +322,12 @@ def _without_criterion(
     if baseline is None and problem is not None:
         return _unusable(base, problem, few=base.count == 0)
     if baseline is None:
-        what = base.metric or "this metric"
-        return replace(base, text=f"{what} was measured, but there is no baseline to judge it by")
+        said = f"{base.metric} was measured, but there is no baseline to judge it by"
+        return replace(base, text=said)
     unjudged = {(one.benchmark, one.metric): one.reason for one in baseline.unjudged}
     why = unjudged.get((base.benchmark, base.metric), "").partition(" (")[0]
-    text = (
-        f"no criterion was learned, since {why}"
-        if why
-        else f"the baseline has no criterion for {base.metric or 'this metric'} yet"
-    )
+    text = f"no criterion was learned, since {why}"
+    text = text if why else f"the baseline has no criterion for {base.metric or 'this metric'} yet"
     text += f", and {problem}" if problem else ""
     return replace(base, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
 
@@ -353,10 +351,10 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
         if said.outcome is Outcome.PASS:
             return f"{name} is exactly {expected} as expected"
         wrong = round((1 - said.similarity) * base.count)
-        share = f"{wrong} of {base.count} values differ"
-        return _with_disturbance(base, said, f"{name} must be exactly {expected}, but {share}")
+        text = f"{name} must be exactly {expected}, but {wrong} of {base.count} values differ"
+        return _with_disturbance(base, said, text)
     value, better = base.value or 0.0, base.better
-    state = f"{name} is {value:.4g} {unit}, expected {said.expected:.4g} {unit}"
+    state = f"{name} is {value_text(value, unit)}, expected {value_text(said.expected, unit)}"
     if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
         state += f" by {said.population}"
     if said.reason is Reason.WITHIN:
