@@ -1,8 +1,13 @@
-"""What is measured: a metric with its unit and direction, and how a loss of it is said: on one scale."""
+"""What is measured: a metric with its unit and direction, how its values are written, how a loss is said.
+
+Validator, terminal and pages all write by the functions here: one value has the same digits everywhere, and
+one loss the same number.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -82,6 +87,35 @@ def _is_time(unit: str) -> bool:
     return unit.partition("/")[0].strip() in _TIMES
 
 
+def value_text(value: float | None, unit: str = "") -> str:
+    """Return a measured value with four significant digits, and its unit if one is given.
+
+    A missing value is a dash; of numbers that are none there is one spelling: NaN, Infinity, -Infinity.
+    """
+    if value is None:
+        return "-"
+    if not math.isfinite(value):
+        text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    elif value == 0:
+        text = "0"
+    elif 1e-4 <= abs(value) < 1e7:
+        digits = max(0, 3 - math.floor(math.log10(abs(value))))
+        text = f"{value:.{digits}f}"
+        if "." in text:
+            text = text.rstrip("0").rstrip(".")
+    else:
+        text = f"{value:.3e}"
+    return f"{text} {unit}".rstrip()
+
+
+def similarity_text(value: float | None) -> str:
+    """Return a similarity in [0, 1] with four decimals, never rounded up to 1."""
+    if value is None:
+        return "-"
+    text = f"{value:.4f}"
+    return "0.9999" if text == "1.0000" and value < 1 else text
+
+
 def percent_text(share: float, decimals: int | None = None) -> str:
     """Return a share as a percentage with about two significant digits; never a small one as 0.
 
@@ -114,15 +148,18 @@ def relative_loss(similarity: float, better: str) -> float:
 
 
 def loss_size(similarity: float, better: str, decimals: int | None = None) -> str:
-    """Return the size of a loss without saying in what: ``12 %``, ``30 times``.
+    """Return the size of a loss without saying in what: ``12 %``, ``30 times`` (as long, or as slow).
 
     Args:
         similarity: One-sided, of what is worse to what is normal, 0 to 1.
         better: The metric's direction.
         decimals: Decimals of the number; None picks them.
     """
-    if better == "lower" and similarity <= _MULTIPLE:
-        return f"{_times(similarity, decimals)} times" if similarity > 0 else "any amount"
+    if better == "lower" and similarity <= 0:
+        return "any amount"
+    multiple = {"lower": _MULTIPLE, "higher": _FRACTION}.get(better, 0.0)
+    if 0 < similarity <= multiple:  # as `loss_text` tells it, so that both say one number
+        return f"{_times(similarity, decimals)} times"
     return percent_text(relative_loss(similarity, better), decimals)
 
 
@@ -166,6 +203,35 @@ def loss_text(
         return f"1/{_times(similarity, decimals)} of {than or 'it'}"
     word = "bad" if shape else "long" if longer else "high" if lower else "slow"
     return f"{_times(similarity, decimals)} times as {word}{f' as {than}' if than else ''}"
+
+
+_NAMED = 3
+"""Metrics of one name and test that a list still names one by one, with their parameters."""
+
+
+def metric_names(metrics: Iterable[tuple[str, str]]) -> list[str]:
+    """Return the metrics of a list such that each is told from the others: ``load_latency[dram]``.
+
+    Args:
+        metrics: Benchmark id and name of each, in order.
+
+    Returns:
+        The name, with the parameters of its test if it has any, and with the test itself where several
+        tests record one name; ``5 of load_latency`` for more of one test than anybody reads.
+    """
+    tests: dict[str, dict[str, list[str]]] = {}
+    for benchmark, name in dict.fromkeys(metrics):
+        test, bracket, parameters = benchmark.rpartition("::")[2].partition("[")
+        tests.setdefault(name, {}).setdefault(test, []).append(bracket + parameters)
+    found = []
+    for name, of_tests in tests.items():
+        for test, parameters_of in of_tests.items():
+            whose = f"{test} {name}".lstrip() if len(of_tests) > 1 else name
+            many = len(parameters_of) > _NAMED
+            found += (
+                [f"{len(parameters_of)} of {whose}"] if many else [whose + p for p in parameters_of]
+            )
+    return found
 
 
 _SAME, _ALIKE = 0.01, 1.25

@@ -9,11 +9,27 @@ import pytest
 from pytest_anubis.core.metric import (
     loss_size,
     loss_text,
+    metric_names,
     percent_text,
     relative_loss,
     size_text,
     told_apart,
 )
+
+
+def test_metrics_of_one_name_are_told_apart_by_their_parameters() -> None:
+    latency = "suites/memory/test_latency.py::test_load_latency"
+    some = [(f"{latency}[{level}]", "load_latency") for level in ("l2", "llc")]
+    rates = [(f"a.py::test_{what}_step", "training_rate") for what in ("gpt", "resnet")]
+    assert metric_names([*some, *rates, ("a.py::test_burn", "burn_rate")]) == [
+        "load_latency[l2]",
+        "load_latency[llc]",
+        "test_gpt_step training_rate",
+        "test_resnet_step training_rate",
+        "burn_rate",
+    ]
+    many = [(f"{latency}[{kib}]", "load_latency") for kib in range(9)]
+    assert metric_names([*many, ("host", "pace")]) == ["9 of load_latency", "pace"]
 
 
 @pytest.mark.parametrize(
@@ -44,6 +60,17 @@ def test_a_shape_is_worse_and_neither_slow_nor_long() -> None:
     assert (
         loss_text(1 / 22, "lower", "ms", shape=True, than="normal") == "22 times as bad as normal"
     )
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
+@pytest.mark.parametrize("similarity", [0.999, 0.88, 0.51, 0.11, 1 / 12, 0.05, 1e-6])
+def test_a_table_and_a_sentence_say_one_number(similarity: float, better: str) -> None:
+    """Never ``95 %`` in a column and ``20 times as slow`` in the sentence beside it."""
+    size = loss_size(similarity, better)
+    for unit in ("GB/s", "ms", "1"):
+        told = loss_text(similarity, better, unit)
+        assert told.startswith((f"{size} ", f"1/{size.partition(' ')[0]} of it")), told
+    assert loss_size(0.05, "equal") == "95 %"  # of values that differ
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.next_commands import without_command
 from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.core.metric import metric_names
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.validator.deciding.ledger import uncovered_components
 
@@ -46,9 +47,10 @@ def is_doubtful(
     }
     lost = [item for item in baseline.unjudged if (item.benchmark, item.metric) in disturbed]
     if lost:
+        names = metric_names((item.benchmark, item.metric) for item in lost)
         say(
-            f"{count_text(len(lost), 'metric')} lost to disturbances: "
-            f"{', '.join(item.metric for item in lost)}; learn again when this machine is quiet"
+            f"{count_text(len(lost), 'metric')} lost to disturbances: {', '.join(names)}; learn again when "
+            "this machine is quiet"
         )
         doubt = True
     if bare := uncovered_components(baseline):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from statistics import median_low
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.report.text.numbers import duration_text
+from pytest_anubis.report.text.numbers import count_text, duration_text, value_text
 
 TOO_LONG = 2.0
 """How many times its declared cost a benchmark may take: times on two healthy classes differ by less, and
@@ -41,7 +41,9 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
         if seconds > TOO_LONG * declared[name]
     ]
     return [
-        f"cost: {name} takes {duration_text(seconds)}, {factor:.1f} times the "
-        f"{duration_text(declared[name])} that its mark stands for: declare what it takes, or shorten it"
+        f"cost: {name} is declared to take {duration_text(declared[name])} (the cost in its mark, for this "
+        f"profile) and took {duration_text(seconds)}, {value_text(round(factor, 1))} times as long (median "
+        f"of {count_text(len(taken[name]), 'measurement')}): plans and deadlines go by what is declared, so "
+        "declare what it takes, or let it do less"
         for factor, name, seconds in sorted(found, reverse=True)
     ]

@@ -31,6 +31,8 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
+from pytest_anubis.core.metric import size_text
+
 Kind = Literal["node", "send", "receive", "link", "way"]
 Matrix = npt.NDArray[np.float64]
 Cells = npt.NDArray[np.bool_]
@@ -118,7 +120,7 @@ class Accusation:
 
     def text(self, names: Sequence[str]) -> str:
         """Return one line: the part, what it loses, how sure that is, what else it could be."""
-        lost = " and ".join(f"{loss:.0%}" for loss in self.losses)
+        lost = " and ".join(map(_lost, self.losses))
         ends = {"node": " (sending and receiving)", "link": " (there and back)"}
         line = f"{self.part.named(names)}: {lost} slower than the others"
         line += f"{ends.get(self.part.kind, '')}, confidence {self.confidence:.2f}"
@@ -127,6 +129,11 @@ class Accusation:
                 f"{part.named(names)} ({share:.2f})" for part, share in self.rivals
             )
         return line
+
+
+def _lost(loss: float) -> str:
+    """Return a lost part of a rate; of what is dead nobody knows more than how little is told apart."""
+    return size_text(min(loss, 1 - DEAD), "higher")
 
 
 @dataclass(frozen=True, slots=True)

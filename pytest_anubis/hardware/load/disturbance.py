@@ -123,7 +123,7 @@ def compare(
     stalled = (end.stalls_when or end.when) - (begin.stalls_when or begin.when)
     found = None
     if begin.processes is not None and end.processes is not None:
-        found = strangers(begin.processes, end.processes, seconds)
+        found = strangers(begin.processes, end.processes)
     spared = sum(one.cpus for one in found or () if is_allowed(one.name, allowed))
     others = None
     if busy is not None and own is not None:

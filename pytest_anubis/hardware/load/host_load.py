@@ -10,10 +10,10 @@ import os
 import resource
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pytest_anubis.hardware.cgroup import ControlGroup, Throttling
-from pytest_anubis.hardware.load.process_load import ProcessReader, Snapshot
+from pytest_anubis.hardware.load.process_load import ProcessReader, ProcessTime, Snapshot
 from pytest_anubis.hardware.text_files import Files
 
 TICK = 1.0 / os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 0.01
@@ -84,22 +84,22 @@ class LoadReader:
         when = time.monotonic()
         busy, steal = self._cpu()
         tree = self.tree()
-        own, own_disk = self._own(tree)
+        ours = self._own(tree)
         kernel = self._kernel_threads()
         stalls_when, stalls = time.monotonic(), self._stalls()
         return Load(
             when=when,
             busy=busy,
             steal=steal,
-            own=own,
+            own=sum(one.own + one.children for one in ours.values()) if ours else None,
             kernel=kernel,
             stalls=stalls,
             stalls_when=stalls_when if stalls else None,
             throttling=self._group.throttling(),
             disk=self._disk(),
-            own_disk=own_disk,
+            own_disk=sum(map(self._disk_of, tree)) if tree else None,
             running=self.running(),
-            processes=None if busy is None else self._processes.read([*tree, *self._kernel]),
+            processes=None if busy is None else self._processes.read(ours, self._kernel),
         )
 
     def rates(self) -> tuple[float, float, float, float]:
@@ -131,18 +131,18 @@ class LoadReader:
                     found[f"{what} {kind}"] = int(total) * 1e-6
         return found
 
-    def _own(self, tree: Sequence[str]) -> tuple[float | None, int | None]:
-        """Return CPU seconds and disk bytes of our tree.
+    def _own(self, tree: Sequence[str]) -> dict[int, ProcessTime]:
+        """Return what each process of our tree has used.
 
         A live process is counted with those of its children that have ended and been waited for, so
         nothing is lost or counted twice when a child ends between two readings.
         """
-        seconds, disk, seen = 0.0, 0, False
-        for process in tree:
-            seen = True
-            seconds += self._seconds_of(process)
-            disk += self._disk_of(process)
-        return (seconds, disk) if seen else (None, None)
+        found = {}
+        for pid in map(int, tree):
+            one = self._processes.process(pid)
+            if one is not None:
+                found[pid] = _finely(one) if pid == os.getpid() else one
+        return found
 
     def tree(self) -> list[str]:
         """Return the ids of our root process and all its descendants."""
@@ -156,17 +156,6 @@ class LoadReader:
                 children = self._files.quick(f"/proc/{process}/task/{thread}/children")
                 waiting.extend(children.split())
         return found
-
-    def _seconds_of(self, process: str) -> float:
-        if process == str(os.getpid()):  # finer than the clock tick of /proc
-            both = (resource.getrusage(w) for w in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-            return sum(usage.ru_utime + usage.ru_stime for usage in both)
-        fields = self._stat(process)
-        return sum(int(text) for text in fields[11:15]) * TICK if len(fields) > 14 else 0.0
-
-    def _stat(self, process: str) -> list[str]:
-        # The name in brackets may itself hold spaces and brackets.
-        return self._files.quick(f"/proc/{process}/stat").rpartition(")")[2].split()
 
     def _disk_of(self, process: str) -> int:
         total = 0
@@ -206,6 +195,15 @@ class LoadReader:
                 seen = True
                 total += (int(fields[5]) + int(fields[9])) * _SECTOR
         return total if seen else None
+
+
+def _finely(one: ProcessTime) -> ProcessTime:
+    """Return what this very process has used, finer than the clock tick of /proc."""
+    own, children = (
+        usage.ru_utime + usage.ru_stime
+        for usage in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
+    return replace(one, own=own, children=children)
 
 
 def share_of_time(part: float, whole: float) -> float:

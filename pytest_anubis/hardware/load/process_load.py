@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from pytest_anubis.hardware.text_files import Files
@@ -58,12 +58,14 @@ class Snapshot:
     Attributes:
         when: Seconds since the machine started.
         processes: By id; kernel threads and our own are left out.
-        complete: There was time to look at all of them.
+        complete: All of them were seen: there was time, and none ended just before its turn.
+        ours: Our own, by id: what they had used goes to a stranger if he waits for them in our stead.
     """
 
     when: float
     processes: Mapping[int, ProcessTime]
     complete: bool = True
+    ours: Mapping[int, ProcessTime] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,36 +101,40 @@ class ProcessReader:
         self._used: dict[int, float] = {}  # process -> what it had used at the last look
         self._busy: dict[int, float] = {}  # process -> what it used between the last two
 
-    def read(self, known: Collection[str]) -> Snapshot:
+    def read(self, ours: Mapping[int, ProcessTime], kernel: Collection[str] = ()) -> Snapshot:
         """Look at the processes that are strangers, the busiest of the last look first.
 
         Args:
-            known: Ids of our own processes, and of kernel threads as far as they are known.
+            ours: What our own processes have used, by id.
+            kernel: Ids of kernel threads as far as they are known.
         """
         begin, spent = time.monotonic(), time.thread_time()
         when = _since_boot()
         pids = [int(name) for name in self._files.entries("/proc") if name.isdigit()]
-        mine = set(map(int, known))
-        pids = [p for p in pids if p not in mine and self._kernel.get(p, 0.0) <= begin]
+        threads = set(map(int, kernel))
+        known = threads.union(ours)
+        pids = [p for p in pids if p not in known and self._kernel.get(p, 0.0) <= begin]
         # Among equals the newest first: whoever came beside us is younger than the daemons.
         pids.sort(key=lambda pid: (-self._busy.get(pid, 0.0), -pid))
         found: dict[int, ProcessTime] = {}
         complete = True
         for pid in pids:
-            one = self._process(pid)
+            one = self.process(pid)
             if one is None:
                 self._kernel[pid] = begin + FORGET
             elif one.name:
                 found[pid] = one
+            else:
+                complete = False  # whoever waited for it may have been read before that
             if time.thread_time() - spent > BUDGET:
-                complete = pid == pids[-1]
+                complete = complete and pid == pids[-1]
                 break
         used = {pid: one.own + one.children for pid, one in found.items()}
         self._busy = {pid: total - self._used.get(pid, total) for pid, total in used.items()}
         self._used = used
-        return Snapshot(when, found, complete)
+        return Snapshot(when, found, complete, ours)
 
-    def _process(self, pid: int) -> ProcessTime | None:
+    def process(self, pid: int) -> ProcessTime | None:
         """Return what a process has used; None for a kernel thread, a nameless one if it is gone."""
         head, _, rest = self._files.quick(f"/proc/{pid}/stat").rpartition(")")
         fields = rest.split()
@@ -146,34 +152,26 @@ class ProcessReader:
         )
 
 
-def strangers(begin: Snapshot, end: Snapshot, seconds: float) -> tuple[Stranger, ...]:
+def strangers(begin: Snapshot, end: Snapshot) -> tuple[Stranger, ...]:
     """Return who used CPU time between two looks, most first.
 
-    What ended meanwhile is gone; its time is found with its parent, once that has waited for it.
+    What ended meanwhile is gone; its time is found with its parent, once that has waited for it. All that it
+    ever used is: what it had used before the first look is taken off again.
 
     Args:
         begin: The first look.
         end: The second.
-        seconds: Wall time between the readings that they belong to.
     """
+    seconds = max(end.when - begin.when, 1e-9)
     # Of what was not seen the first time nobody knows what it had used by then.
     known = begin.complete and end.complete
-    ended = {p for p, one in begin.processes.items() if not _same(one, end.processes.get(p))}
-    gone: dict[int, float] = {}  # process -> what its children that ended meanwhile had used before
-    for pid in ended:
-        one = begin.processes[pid]
-        heir, seen = one.parent, {pid}
-        while (
-            heir in ended and heir not in seen
-        ):  # its parent ended as well: its parent's parent has it
-            seen.add(heir)
-            heir = begin.processes[heir].parent
-        gone[heir] = gone.get(heir, 0.0) + one.own + one.children
+    gone, adopted = _ended(begin, end)
     found = []
     for pid, now in end.processes.items():
         before = begin.processes.get(pid)
         if before is not None and _same(before, now):
-            children = max(0.0, now.children - before.children - gone.get(pid, 0.0))
+            earlier = gone.get(pid, 0.0) + adopted
+            children = max(0.0, now.children - before.children - earlier)
             used = now.own - before.own + (children if known else 0.0)
         elif now.started >= begin.when - START:
             used = now.own + now.children
@@ -182,6 +180,27 @@ def strangers(begin: Snapshot, end: Snapshot, seconds: float) -> tuple[Stranger,
         if used > 0:
             found.append(Stranger(pid, now.name, used / seconds))
     return tuple(sorted(found, key=lambda one: (-one.cpus, one.pid)))
+
+
+def _ended(begin: Snapshot, end: Snapshot) -> tuple[dict[int, float], float]:
+    """Return what processes that ended between two looks had used before the first; CPU seconds.
+
+    Returns:
+        By their parent, if that lives on; and of all whose parent has ended as well. Their time is with an
+        ancestor or with whoever adopts orphans (process 1 or a subreaper), and nobody can say with whom.
+    """
+    first, last = ({**look.ours, **look.processes} for look in (begin, end))
+    lives = {pid for pid, one in first.items() if _same(one, last.get(pid))}
+    gone: dict[int, float] = {}
+    adopted = 0.0
+    for pid, one in first.items():
+        if pid in lives:
+            continue
+        if one.parent in lives:
+            gone[one.parent] = gone.get(one.parent, 0.0) + one.own + one.children
+        else:
+            adopted += one.own + one.children
+    return gone, adopted
 
 
 def command_name(pid: int) -> str:

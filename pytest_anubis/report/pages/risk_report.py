@@ -147,11 +147,21 @@ def model_lines(story: ModelStory) -> list[str]:
     if not story.models:
         return lines
     lines += _warnings(story)
-    lines += [story.how, *table([_MODEL_HEAD, *model_cells(story)]).splitlines()]
+    lines += [story.how, *table([_MODEL_HEAD, *model_cells(story)]).splitlines(), *legend(story)]
     if story.groups:
-        lines.append(f"calibration within {story.horizon / 3600:.4g} h, by predicted risk")
+        lines.append(f"{_calibration(story)}, by predicted risk")
         lines += table([_GROUP_HEAD, *group_cells(story)]).splitlines()
     return lines
+
+
+def legend(story: ModelStory) -> list[str]:
+    """Return what the table of models means in plain words: its columns, and the models in it."""
+    kinds = [_KINDS[row.model] for row in story.models if row.model in _KINDS]
+    return [_COLUMNS, f"models: {'; '.join(kinds)}"] if kinds else [_COLUMNS]
+
+
+def _calibration(story: ModelStory) -> str:
+    return f"incidents predicted and seen within {story.horizon / 3600:.4g} h (calibration)"
 
 
 def _warnings(story: ModelStory) -> list[str]:
@@ -164,7 +174,20 @@ def _warnings(story: ModelStory) -> list[str]:
     ]
 
 
-_MODEL_HEAD = ["model", "C", "skill", "predicted/observed", ""]
+_COLUMNS = (
+    "ranking (C): how often, of two nodes, the one that failed first had been given the higher risk, 0.5 is "
+    "chance; skill: how much smaller the error of the probabilities is than with one figure for all nodes, "
+    "1 is no error, below 0 is worse"
+)
+_KINDS = {
+    "exponential": "exponential, an incident is as likely in every hour",
+    "weibull": "weibull, it becomes more or less likely with the time since the last one",
+    "cox": "cox, what is known of a node multiplies that",
+    "cox-time": "cox-time, a neural network; what is known of a node may count differently with time",
+    "stacked": "stacked, the mean of several",
+}
+"""Models of risk -> what they take for true, in words for people who run machines."""
+_MODEL_HEAD = ["model", "ranking (C)", "skill", "predicted/observed", ""]
 _GROUP_HEAD = ["cases", "predicted", "observed", "95 % within"]
 
 
@@ -271,10 +294,11 @@ def _story_blocks(story: ModelStory | None) -> str:
     if story.models:
         parts.append(f"<p class='faint'>{html.escape(story.how)}</p>")
         parts.append(_table(_MODEL_HEAD, model_cells(story)))
+        parts += [f"<p class='faint'>{html.escape(line)}</p>" for line in legend(story)]
     if story.groups:
         highest = max(100 * row.predicted for row in story.groups)
         parts += [
-            f"<h2>Calibration within {story.horizon / 3600:.4g} h</h2>",
+            f"<h2>{html.escape(_calibration(story)).capitalize()}</h2>",
             frontier_plot(
                 [
                     ("backtests", [(100 * r.predicted, 100 * r.observed) for r in story.groups]),

@@ -1,4 +1,8 @@
-"""The one place where numbers become text: the same rounding in every table, message and page."""
+"""Numbers as text in tables, messages and pages.
+
+Values, similarities and losses are written by `core.metric`, which the Validator's sentences use as well: one
+value has the same digits wherever it is read.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import math
 from typing import Any
 
 from pytest_anubis.core.metric import percent_text, size_text
+from pytest_anubis.core.metric import similarity_text as similarity_text
+from pytest_anubis.core.metric import value_text as value_text
 
 _BYTES = frozenset({"memory", "memory_free", "total", "limit", "swap", "size"})
 _UNITS = {
@@ -19,35 +25,6 @@ _UNITS = {
     "wear": "%",
 }
 """Readings of an inventory that have a unit, by their names in `core.inventory`."""
-
-
-def value_text(value: float | None, unit: str = "") -> str:
-    """Return a measured value with four significant digits, and its unit if one is given.
-
-    A missing value is a dash; of numbers that are none there is one spelling: NaN, Infinity, -Infinity.
-    """
-    if value is None:
-        return "-"
-    if not math.isfinite(value):
-        text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    elif value == 0:
-        text = "0"
-    elif 1e-4 <= abs(value) < 1e7:
-        digits = max(0, 3 - math.floor(math.log10(abs(value))))
-        text = f"{value:.{digits}f}"
-        if "." in text:
-            text = text.rstrip("0").rstrip(".")
-    else:
-        text = f"{value:.3e}"
-    return f"{text} {unit}".rstrip()
-
-
-def similarity_text(value: float | None) -> str:
-    """Return a similarity in [0, 1] with four decimals, never rounded up to 1."""
-    if value is None:
-        return "-"
-    text = f"{value:.4f}"
-    return "0.9999" if text == "1.0000" and value < 1 else text
 
 
 def comparison_text(similarity: float, threshold: float) -> str:

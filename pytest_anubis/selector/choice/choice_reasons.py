@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from pytest_anubis.core.metric import percent_text, value_text
 from pytest_anubis.selector.choice.candidates import Group
 from pytest_anubis.selector.choice.choice_plan import Picked, Plan, Pruned
 from pytest_anubis.selector.choice.cover_problem import WEIGHT, Problem
@@ -102,10 +103,10 @@ def summarise(plan: Plan, nodes: int) -> str:
     """Return the decision in one line."""
     count = len(plan.chosen) + len(plan.pruned)
     where = "this node" if nodes == 1 else f"{nodes} nodes"
-    cost = f"{plan.cost:.4g} s of {plan.full_cost:.4g} s"
+    cost = f"{value_text(plan.cost, 's')} of {value_text(plan.full_cost, 's')}"
     if plan.method == "everything":
         why = "" if plan.mode == "all" else " (no known defects: nothing to choose by)"
-        return f"all {count} benchmarks, {plan.full_cost:.4g} s{why}"
+        return f"all {count} benchmarks, {value_text(plan.full_cost, 's')}{why}"
     if plan.method == "nothing" and plan.target is not None:
         return (
             f"no benchmark needed: the risk of {where} is {shown(plan.risk_before)}, accepted are "
@@ -129,14 +130,8 @@ def summarise(plan: Plan, nodes: int) -> str:
 
 
 def shown(probability: float) -> str:
-    """Return a probability for people: percent, with two significant digits, as reports show it."""
-    hundredth = 100 * probability
-    if hundredth == 0:
-        return "0 %"
-    if hundredth < 0.005:
-        return "<0.01 %"
-    digits = 0 if hundredth >= 10 else 1 if hundredth >= 1 else 2
-    return f"{hundredth:.{digits}f} %"
+    """Return a probability for people, as reports show it."""
+    return percent_text(probability)
 
 
 def lasting(seconds: float) -> str:

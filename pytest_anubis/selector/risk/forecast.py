@@ -10,6 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, NodeRecord
+from pytest_anubis.core.metric import value_text
 from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.cox import CoxPH
@@ -289,7 +290,7 @@ def risk_drivers(
             value = float(rows.x[place, column])
             way = "raises" if found[place] > changed[place] else "lowers"
             difference = abs(float(found[place] - changed[place]))
-            words = f"{name} {value:.4g} (usual {usual:.4g}) {way} it"
+            words = f"{name} {value_text(value)} (usual {value_text(usual)}) {way} it"
             told[rows.nodes[place]].append((difference, words))
     return {
         node: tuple(words for _, words in sorted(items, reverse=True)[:_TOLD])

@@ -49,6 +49,7 @@ class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
 
 
 _OUR_WORDS: Any = AcceptanceFailure
+_IN_OUR_WORDS: Any = (AcceptanceFailure, MetricUsageError)
 _undecided_key = pytest.StashKey[str]()
 _properties_key = pytest.StashKey["list[tuple[str, str]]"]()
 
@@ -120,10 +121,11 @@ class Judge:
         if (
             crash is not None
             and call.excinfo is not None
-            and call.excinfo.errisinstance(_OUR_WORDS)
+            and call.excinfo.errisinstance(_IN_OUR_WORDS)
         ):
             crash.message = str(call.excinfo.value)  # pytest's summary is narrow: the cause first
-            data["told"] = True  # all of it is in the verdicts
+        if call.excinfo is not None and call.excinfo.errisinstance(_OUR_WORDS):
+            data["told"] = crash is not None  # all of it is in the verdicts
         elif data.get("environment", "").startswith(MISTAKE):
             data["text"] = _with_mistake_first(report, data["environment"].removeprefix(MISTAKE))
         elif call.excinfo is not None and data.get("environment"):
@@ -136,9 +138,7 @@ class Judge:
                 data["usage_error"] = str(call.excinfo.value)
             elif call.excinfo is not None and call.excinfo.errisinstance(BdbQuit):
                 # In a worker, whose input is nobody, or left by hand: this says nothing about the node.
-                data["usage_error"] = (
-                    f"{item.nodeid}: left in the debugger; run it with -s or --pdb"
-                )
+                data["usage_error"] = "left in the debugger; run it with -s or --pdb"
             undecided = item.stash.get(_undecided_key, None)
             if undecided is not None and report.skipped:
                 data["undecided"] = True

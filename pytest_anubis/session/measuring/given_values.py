@@ -13,13 +13,16 @@ READINGS = 10_000
 
 
 class MetricUsageError(Exception):
-    """The benchmark itself is written wrongly: says nothing about the hardware."""
+    """The benchmark itself is written wrongly: says nothing about the hardware.
+
+    The text does not name the test: pytest and we do before it, and where pytest cuts a line a name that
+    stands twice leaves no room for the cause.
+    """
 
     __module__ = "builtins"  # so that the short test summary shows the bare name
 
 
 def checked_metric(
-    test: str,
     name: str,
     unit: str,
     better: Direction | None,
@@ -30,7 +33,6 @@ def checked_metric(
     """Return a metric as the test describes it.
 
     Args:
-        test: Node id of the test, for the message.
         name: Name of the metric, as the others for `Metric`.
         unit: Unit of its values.
         better: Its direction.
@@ -44,7 +46,7 @@ def checked_metric(
     __tracebackhide__ = True
     if better is None:
         raise MetricUsageError(
-            f"{test}: metric {name!r} has no direction; "
+            f"metric {name!r} has no direction; "
             "say better='higher', better='lower' or better='equal'"
         )
     try:
@@ -52,44 +54,41 @@ def checked_metric(
             name=name, unit=unit, better=better, goal=goal, question=question, action=action
         )
     except MetricError as error:
-        raise MetricUsageError(f"{test}: {error}") from None
+        raise MetricUsageError(str(error)) from None
 
 
-def numbers_of(value: Any, test: str, name: str) -> list[float]:
+def numbers_of(value: Any, name: str) -> list[float]:
     """Return what a test gave as floats; what is none is said in the test's own frame.
 
     Args:
         value: One number or an iterable of numbers.
-        test: Node id of the test, for the message.
         name: Name of the metric, for the message.
 
     Raises:
         MetricUsageError: It is text, no number, or negative.
     """
     __tracebackhide__ = True
-    items = [value] if not hasattr(value, "__iter__") or getattr(value, "ndim", 1) == 0 else value
+    one = isinstance(value, str | bytes) or getattr(value, "ndim", 1) == 0
+    items = [value] if one or not hasattr(value, "__iter__") else value
     numbers: list[float] = []
     for item in items:
         if isinstance(item, str | bytes):
-            raise MetricUsageError(f"{test}: metric {name!r}: {item!r} is text; record numbers")
+            raise MetricUsageError(f"metric {name!r}: {item!r} is text; record numbers")
         try:
             number = float(item)
         except (TypeError, ValueError):
-            raise MetricUsageError(f"{test}: metric {name!r}: {item!r} is not a number") from None
+            raise MetricUsageError(f"metric {name!r}: {item!r} is not a number") from None
         if number < 0:
             raise MetricUsageError(
-                f"{test}: metric {name!r}: value {number:g} is negative; metrics are on a "
+                f"metric {name!r}: value {number:g} is negative; metrics are on a "
                 "ratio scale, so record a quantity that cannot be negative"
             )
         numbers.append(number)
     return numbers
 
 
-def running_clock(test: str) -> None:
+def running_clock() -> None:
     """Make sure that time passes here; where it stands still a measurement would never end.
-
-    Args:
-        test: Node id of the test, for the message.
 
     Raises:
         MetricUsageError: Somebody has replaced the clock or holds it, as freezegun and time-machine do.
@@ -99,17 +98,17 @@ def running_clock(test: str) -> None:
     moves = any(time.perf_counter() != begin for _ in range(READINGS))
     if not (moves and isinstance(time.perf_counter, BuiltinFunctionType)):
         raise MetricUsageError(
-            f"{test}: the clock is not the machine's (freezegun or alike replaced it), so nothing can be "
+            "the clock is not the machine's (freezegun or alike replaced it), so nothing can be "
             "timed; measure outside of frozen time, or record() what was timed elsewhere"
         )
 
 
-def checked_clock(clock: str, test: str) -> str:
+def checked_clock(clock: str) -> str:
     """Return the name of a clock if it is one.
 
     Raises:
-        MetricUsageError: It is none; the message names the test.
+        MetricUsageError: It is none.
     """
     if clock not in ("device", "host"):
-        raise MetricUsageError(f"{test}: clock={clock!r}; say 'device' or 'host'")
+        raise MetricUsageError(f"clock={clock!r}; say 'device' or 'host'")
     return clock

@@ -125,7 +125,7 @@ class Recorder:
             MetricUsageError: Unit, direction or name make no sense; the message says what to write.
         """
         __tracebackhide__ = True  # a wrong call is shown where it stands: in the test
-        running_clock(self._test)
+        running_clock()
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
         from pytest_anubis.hardware.rate_units import in_unit
@@ -133,9 +133,9 @@ class Recorder:
         try:
             in_unit(1.0, unit, work)
         except ValueError as error:
-            raise MetricUsageError(f"{self._test}: metric {name!r}: {error}") from None
+            raise MetricUsageError(f"metric {name!r}: {error}") from None
         if load not in ("sustained", "short"):
-            raise MetricUsageError(f"{self._test}: load={load!r}; say 'sustained' or 'short'")
+            raise MetricUsageError(f"load={load!r}; say 'sustained' or 'short'")
         plan = plan_of(self._context.settings, self._device, rounds)
         if load == "short":
             plan = plan.short_load()
@@ -188,14 +188,14 @@ class Recorder:
             MetricUsageError: Unit, direction or values make no sense.
         """
         __tracebackhide__ = True
-        running_clock(self._test)
+        running_clock()
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
 
         def once() -> list[float]:
             begin = time.perf_counter()
             try:
-                return numbers_of(fn(), self._test, name)
+                return numbers_of(fn(), name)
             finally:
                 self.busy += time.perf_counter() - begin
 
@@ -204,7 +204,7 @@ class Recorder:
 
         plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
         on_cpu = self._device.kind == "cpu"
-        host = checked_clock(clock, self._test) == "host" or on_cpu
+        host = checked_clock(clock) == "host" or on_cpu
         return self._take(metric, group, plan, take, per_value=3, host=host, paced=on_cpu)
 
     def record(
@@ -241,7 +241,7 @@ class Recorder:
         """
         __tracebackhide__ = True
         metric = self._metric(name, unit, better, goal, question, action)
-        values = numbers_of(value, self._test, name)
+        values = numbers_of(value, name)
         disturbance: tuple[str, ...] = ()
         if self._ambient is not None and self._begin is not None:
             disturbance = self._ambient.since(self._begin)
@@ -327,17 +327,17 @@ class Recorder:
         __tracebackhide__ = True
         if any(m.metric.name == name and m.device == self._device_name for m in self.measurements):
             raise MetricUsageError(
-                f"{self._test}: metric {name!r} is recorded twice; "
+                f"metric {name!r} is recorded twice; "
                 "record all its values at once, or give the second one another name"
             )
         mark = self._mark
         texts = (goal or mark.goal, question or mark.question, action or mark.action)
-        return checked_metric(self._test, name, unit, better, *texts)
+        return checked_metric(name, unit, better, *texts)
 
     def _clock(self, which: str) -> Clock:
         from pytest_anubis.hardware.timing import EventClock, HostClock
 
-        if checked_clock(which, self._test) == "device" and self._device.kind != "cpu":
+        if checked_clock(which) == "device" and self._device.kind != "cpu":
             return EventClock(self._device.torch)
         return HostClock(self._device.synchronize)
 
@@ -360,7 +360,7 @@ class Recorder:
         from pytest_anubis.core.measurement import Measurement
 
         if not isinstance(group, str):  # a stage's number, say: the journal takes text only
-            raise MetricUsageError(f"{self._test}: {metric.name}: group must be text: {group!r}")
+            raise MetricUsageError(f"metric {metric.name!r}: group must be text: {group!r}")
         return Measurement(
             test=self._test,
             benchmark=self._benchmark,

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.core.verdict import MetricVerdict, Reason
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.validator import judge_sample, with_segments
 from pytest_anubis.validator.changes.least_change import changes_of
@@ -41,7 +41,7 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
         looks=measurement.looks,
         pace=dict(measurement.pace),
     )
-    if baseline is None:
+    if baseline is None and verdict.reason is Reason.NO_BASELINE:
         verdict = replace(verdict, text=context.baseline_note)
     found = changes_of(measurement, criterion)
     verdict = with_segments(verdict, found)

@@ -327,7 +327,7 @@ class Run:
 
     def usage_errors(self) -> list[str]:
         """Return one line for every benchmark that is written wrongly."""
-        return [r.misuse for r in self.state.results.values() if r.misuse]
+        return [f"{r.test}: {r.misuse}" for r in self.state.results.values() if r.misuse]
 
     def silent_tests(self) -> list[str]:
         """Return one line for every planned test that did not report."""

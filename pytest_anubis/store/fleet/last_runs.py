@@ -10,6 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.core.history import NodeRecord
+from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.fleet.stored_runs import StoredRun, record_of
@@ -258,8 +259,8 @@ def _verdict(row: _Row) -> MetricVerdict:
         outcome, reason = Outcome(row.outcome), Reason(row.reason)
     except ValueError:  # of a later version
         outcome, reason = Outcome.INCONCLUSIVE, Reason.NOT_REPORTED
-    values = "" if row.value is None else f"{row.value:.4g}"
-    normal = "" if row.expected is None else f", normal {row.expected:.4g}"
+    values = "" if row.value is None else value_text(row.value)
+    normal = "" if row.expected is None else f", normal {value_text(row.expected)}"
     return MetricVerdict(
         outcome=outcome,
         reason=reason,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.metric import Metric, loss_text
+from pytest_anubis.core.metric import Metric, loss_text, value_text
 from pytest_anubis.validator.changes.segments import segments
 from pytest_anubis.validator.changes.trend import by_metric
 
@@ -46,7 +46,7 @@ class CycleStep:
         how = loss_text(low / high, self.metric.better, unit)
         return (
             f"{' '.join(self.key)}: {how} since cycle {self.onset} of {self.cycles} "
-            f"(median {self.before:.4g} {unit} before, {self.since:.4g} {unit} since, "
+            f"(median {value_text(self.before, unit)} before, {value_text(self.since, unit)} since, "
             f"probability {self.probability:.3f})"
         )
 

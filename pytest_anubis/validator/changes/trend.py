@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.metric import Metric, loss_text
+from pytest_anubis.core.metric import Metric, loss_text, value_text
 from pytest_anubis.validator.similarity.distance import one_sided
 
 LEAST_CYCLES = 6
@@ -64,8 +64,8 @@ class Trend:
         how = loss_text(self.similarity, self.metric.better, unit)
         return (
             f"{self.benchmark} {name} {self.device}: {how} at the end "
-            f"(median {self.first:.4g} {unit} in the first third, {self.last:.4g} {unit} in the last) over "
-            f"{self.cycles} cycles"
+            f"(median {value_text(self.first, unit)} in the first third, {value_text(self.last, unit)} in "
+            f"the last) over {self.cycles} cycles"
         )
 
 

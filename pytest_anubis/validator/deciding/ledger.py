@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck, Unjudged
+from pytest_anubis.core.metric import metric_names
 from pytest_anubis.core.verdict import UNCOVERED, MetricVerdict, Outcome, Reason, Reference
 
 NOTHING_JUDGED = "no metric was judged against a criterion of the baseline"
@@ -104,11 +105,19 @@ def uncovered(
     exact = {one.component for one in baseline.criteria if one.metric.better == "equal"}
     return [
         f"NOT_TESTED {component}: {UNCOVERED}: {'exact values aside, ' if component in exact else ''}"
-        + "; ".join(f"{item.metric}: {item.reason}" for item in items)
+        + "; ".join(_by_reason(items))
         + "; learn again with more or longer rounds, or on a quieter machine"
         for component, items in uncovered_components(baseline).items()
         if any(required(item.benchmark, item.metric, component) for item in items)
     ]
+
+
+def _by_reason(items: Sequence[Unjudged]) -> list[str]:
+    """Return a phrase a reason, with the metrics that have it."""
+    reasons: dict[str, list[tuple[str, str]]] = {}
+    for item in items:
+        reasons.setdefault(item.reason, []).append((item.benchmark, item.metric))
+    return [f"{', '.join(metric_names(some))}: {reason}" for reason, some in reasons.items()]
 
 
 def uncovered_text(baseline: Baseline, blocking: Sequence[str]) -> str:

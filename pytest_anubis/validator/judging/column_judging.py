@@ -22,7 +22,6 @@ from pytest_anubis.validator.judging.sample_judging import (
     Subject,
     conclude,
     judge_row,
-    part_of,
 )
 from pytest_anubis.validator.judging.verdict_table import (
     INCONCLUSIVE,
@@ -41,6 +40,7 @@ from pytest_anubis.validator.similarity.pacing import (
     paced_forms_of,
     paced_values,
 )
+from pytest_anubis.validator.similarity.partial_loss import part_of
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import Rows, rows_of
 

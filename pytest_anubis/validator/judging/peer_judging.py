@@ -17,7 +17,7 @@ from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
-from pytest_anubis.validator.judging.sample_judging import conclude, judge_row, part_of
+from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     INCONCLUSIVE,
@@ -34,6 +34,7 @@ from pytest_anubis.validator.learning.machine_thresholds import (
 )
 from pytest_anubis.validator.similarity.centre import FEWEST
 from pytest_anubis.validator.similarity.distance import TINY, worse
+from pytest_anubis.validator.similarity.partial_loss import part_of
 from pytest_anubis.validator.similarity.usable_rows import (
     BLOCK,
     BoolArray,

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.baseline import Finding
-from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.metric import loss_text, value_text
 from pytest_anubis.core.verdict import Reason
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.sample_judging import EQUAL
@@ -116,5 +116,5 @@ def _finding(judged: JudgedColumns, side: str, nodes: int, everyone: int, middle
         benchmark=judged.population.benchmark,
         metric=metric.name,
         text=f"{metric.name}: {nodes} of {everyone} nodes moved together and are {how} "
-        f"(typical {middle:.6g} against {expected:.6g} {metric.unit}){ADVICE}",
+        f"(typical {value_text(middle)} against {value_text(expected, metric.unit)}){ADVICE}",
     )

@@ -20,6 +20,7 @@ from pytest_anubis.core.metric import (
     loss_text,
     told_apart,
     told_by_medians,
+    value_text,
 )
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -27,7 +28,7 @@ from pytest_anubis.validator.judging.certainty import UNKNOWN, Certainty, certai
 from pytest_anubis.validator.judging.verdict_table import criterion_for, decide, stricter
 from pytest_anubis.validator.similarity.distance import one_sided, trouble, uniformly_worse
 from pytest_anubis.validator.similarity.pacing import paced_criterion, paced_values
-from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_text
+from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_of
 
 EQUAL = 0.995
 """Medians that are so much alike are called equal beside a distribution that is not, and a sample that is no
@@ -132,21 +133,17 @@ def judge_sample(
         evidence=tuple(evidence),
         action=known.action if known else "",
     )
+    least = criterion.least if criterion else 1
+    problem = trouble(array, least=least, durations=known is not None and known.is_duration)
     if criterion is None:
-        return _without_criterion(base, baseline)
+        return _without_criterion(base, baseline, problem)
     if metric is not None and (metric.unit, metric.better) != (
         criterion.metric.unit,
         criterion.metric.better,
     ):
         return _other_unit(base, metric, criterion)
-    problem = trouble(array, least=criterion.least, durations=criterion.metric.is_duration)
     if problem is not None:
-        few = array.size < criterion.least
-        return replace(
-            base,
-            reason=Reason.TOO_FEW if few else Reason.INVALID,
-            text=f"{base.metric} cannot be judged: {problem}",
-        )
+        return _unusable(base, problem, few=array.size < least)
     better = criterion.metric.better
     if better == "equal":
         alike = float((array == criterion.centre[0]).mean())
@@ -287,12 +284,6 @@ def conclude(
     )
 
 
-def part_of(values: FloatArray, alike: float, criterion: Criterion) -> str:
-    """Say which part of a sample is far off, where only a part is."""
-    metric = criterion.metric
-    return part_text(values, alike, criterion.centre, metric.better, metric.unit)
-
-
 def limit_of(expected: float, threshold: float, better: Direction) -> float:
     """Return the median at which a uniformly worse sample would just cross the threshold."""
     if better == "equal":
@@ -318,19 +309,26 @@ def rests_on(criterion: Criterion, baseline: Baseline | None) -> str:
     return f"{criterion.nodes} nodes"
 
 
-def _without_criterion(base: MetricVerdict, baseline: Baseline | None) -> MetricVerdict:
+def _unusable(base: MetricVerdict, problem: str, *, few: bool) -> MetricVerdict:
+    """Return the verdict on values that no baseline can judge, with how to mend them."""
+    mend = "" if base.value is not None else "; record finite numbers, or skip the test"
+    text = f"{base.metric} cannot be judged: {problem}{mend}"
+    return replace(base, reason=Reason.TOO_FEW if few else Reason.INVALID, text=text)
+
+
+def _without_criterion(
+    base: MetricVerdict, baseline: Baseline | None, problem: str | None
+) -> MetricVerdict:
+    if baseline is None and problem is not None:
+        return _unusable(base, problem, few=base.count == 0)
     if baseline is None:
-        text = (
-            f"{base.metric or 'this metric'} was measured, but there is no baseline to judge it by"
-        )
-        return replace(base, text=text)
+        said = f"{base.metric} was measured, but there is no baseline to judge it by"
+        return replace(base, text=said)
     unjudged = {(one.benchmark, one.metric): one.reason for one in baseline.unjudged}
     why = unjudged.get((base.benchmark, base.metric), "").partition(" (")[0]
-    text = (
-        f"no criterion was learned, since {why}"
-        if why
-        else f"the baseline has no criterion for {base.metric or 'this metric'} yet"
-    )
+    text = f"no criterion was learned, since {why}"
+    text = text if why else f"the baseline has no criterion for {base.metric or 'this metric'} yet"
+    text += f", and {problem}" if problem else ""
     return replace(base, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
 
 
@@ -353,10 +351,10 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
         if said.outcome is Outcome.PASS:
             return f"{name} is exactly {expected} as expected"
         wrong = round((1 - said.similarity) * base.count)
-        share = f"{wrong} of {base.count} values differ"
-        return _with_disturbance(base, said, f"{name} must be exactly {expected}, but {share}")
+        text = f"{name} must be exactly {expected}, but {wrong} of {base.count} values differ"
+        return _with_disturbance(base, said, text)
     value, better = base.value or 0.0, base.better
-    state = f"{name} is {value:.4g} {unit}, expected {said.expected:.4g} {unit}"
+    state = f"{name} is {value_text(value, unit)}, expected {value_text(said.expected, unit)}"
     if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
         state += f" by {said.population}"
     if said.reason is Reason.WITHIN:

@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.sample import FloatArray, Problem
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
@@ -157,7 +158,9 @@ def stricter(raw: MetricVerdict, paced: MetricVerdict) -> MetricVerdict:
     """
     order = (Outcome.PASS, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.FAIL)
     if order.index(raw.outcome) > order.index(paced.outcome):
-        value = f"{paced.value:.4g} {paced.unit}"
+        value = value_text(paced.value, paced.unit)
         return replace(raw, text=f"{raw.text}; raw form; {value} at the host's reference pace")
-    measured = f"measured {raw.value:.4g} {raw.unit}" if raw.value is not None else "measured"
+    measured = (
+        f"measured {value_text(raw.value, raw.unit)}" if raw.value is not None else "measured"
+    )
     return replace(paced, text=f"{paced.text}; at the host's reference pace, {measured}")

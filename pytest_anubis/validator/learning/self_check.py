@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck, UnlikeNode
+from pytest_anubis.core.metric import percent_text
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF
@@ -264,7 +265,8 @@ def _findings(
         why = (
             f"{check.rejected} of its own {check.nodes} nodes would be rejected"
             if check.rejected > MOST_SICK * check.nodes
-            else f"{check.rate:.1%} of its own healthy nodes would be rejected (up to {check.upper:.1%})"
+            else f"{percent_text(check.rate)} of its own healthy nodes would be rejected "
+            f"(up to {percent_text(check.upper)})"
         )
         found.append(
             Finding(

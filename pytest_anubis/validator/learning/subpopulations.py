@@ -9,6 +9,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import SEPARATES as SEPARATED
 from pytest_anubis.core.baseline import Finding
+from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.similarity.centre import FEWEST, median_centre
 from pytest_anubis.validator.similarity.usable_rows import (
@@ -153,7 +154,8 @@ def cluster_finding(
         who = f"{int(mask.sum())} of {int(rows.usable.sum())} devices, on {who},"
     text = (
         f"{population.metric.name}: {who} form a second population, {cluster.side} than "
-        f"the majority (typical {cluster.typical:.6g} against {middle:.6g} {population.metric.unit})"
+        f"the majority (typical {value_text(cluster.typical)} against "
+        f"{value_text(middle, population.metric.unit)})"
     )
     separating = separating_attribute(population, cluster.close, rows.usable & ~mask, attributes)
     text += f"; {separating}" if separating else "; no known attribute of the nodes separates them"

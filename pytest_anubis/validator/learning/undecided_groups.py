@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.baseline import Finding, SecondPopulation
+from pytest_anubis.core.metric import value_text
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import COHERENT, separating_attribute
@@ -81,9 +82,9 @@ def explained(
         benchmark=population.benchmark,
         metric=metric.name,
         text=(
-            f"{metric.name}: {members} of {whole} {what} have {criterion.second.typical:.6g} where the "
-            f"faster ones have {criterion.typical:.6g} {metric.unit}; nobody knows which is right, so the "
-            "slower ones are MARGINAL until somebody decides (anubis baseline populations)"
+            f"{metric.name}: {members} of {whole} {what} have {value_text(criterion.second.typical)} where "
+            f"the faster ones have {value_text(criterion.typical, metric.unit)}; nobody knows which is right, "
+            "so the slower ones are MARGINAL until somebody decides (anubis baseline populations)"
             + (f"; {separates}" if separates else "")
         ),
     )

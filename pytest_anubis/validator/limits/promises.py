@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, cannot_fail
-from pytest_anubis.core.metric import size_text
+from pytest_anubis.core.metric import percent_text, size_text
 from pytest_anubis.validator.limits.power import detectable, promised_threshold
 from pytest_anubis.validator.limits.second_population import decided
 from pytest_anubis.validator.limits.tails import Tail
@@ -67,9 +67,9 @@ def with_promises(
         cost = ""
         if tail is not None:
             chance = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0])) * tail[1]
-            cost = f"; that rejects {min(chance, 1.0):.2%} of the healthy nodes"
+            cost = f"; that rejects {percent_text(min(chance, 1.0))} of the healthy nodes"
         elif criterion.unconfirmed is not None:  # one machine
-            cost = f"; that rejects up to {_of_runs(criterion, threshold):.2%} of its healthy runs"
+            cost = f"; that rejects up to {percent_text(_of_runs(criterion, threshold))} of its healthy runs"
         out.append(
             replace(
                 criterion,

@@ -55,6 +55,8 @@ def trouble(values: npt.ArrayLike, *, least: int = 1, durations: bool = False) -
             return f"{text}; metrics are on a ratio scale"
         if durations and low == 0:
             return f"value {int((array == 0).argmax()) + 1} is 0, so nothing was timed"
+    if array.size == 0:
+        return "no value was recorded"
     if array.size < max(least, 1):
         return (
             f"{array.size} value{'s' if array.size != 1 else ''}, at least {max(least, 1)} needed"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import loss_text
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.similarity.distance import TINY
@@ -17,6 +18,12 @@ NOTABLE = 0.02
 """Loss beyond which the words say whose it is: of the whole, or of a part of the values."""
 FEWEST = 5
 """Values of a sample from which a part of them is worth words."""
+
+
+def part_of(values: FloatArray, alike: float, criterion: Criterion) -> str:
+    """Say which part of a sample is far off, where only a part is."""
+    metric = criterion.metric
+    return part_text(values, alike, criterion.centre, metric.better, metric.unit)
 
 
 def part_text(

@@ -138,7 +138,9 @@ def test_auto_says_why_and_how_good_it_is(
     assert "model: exponential: no richer one predicted better over 4 earlier moments" in text
     assert re.search(r"exponential +0\.\d{3} .* chosen", text)
     assert re.search(r"cox-time +- .* needs 10000 incidents, there are \d+", text)
-    assert "calibration within " in text
+    assert "incidents predicted and seen within " in text
+    assert "ranking (C): how often, of two nodes, the one that failed first" in text
+    assert "models: exponential, an incident is as likely in every hour; weibull, " in text
     assert (here / "risk.html").read_text().count("<svg") == 3
     # What was saved tells the same story, and every risk has its interval.
     assert main(["risk", "--json", "-"]) == 0

@@ -40,7 +40,11 @@ def run_of(**seconds: float) -> RunRecord:
 
 def test_more_than_twice_is_named_and_twice_is_not() -> None:
     (line,) = cost_lines([run_of(a=47.0, b=6.0, c=1.0)] * 3)
-    assert line.startswith("cost: a takes 47.0 s, 15.7 times the 3.0 s that its mark stands for")
+    assert line.startswith(
+        "cost: a is declared to take 3.0 s (the cost in its mark, for this profile) and took 47.0 s, "
+        "15.7 times as long (median of 3 measurements): "
+    )
+    assert line.endswith("declare what it takes, or let it do less")
     assert [line.split()[1] for line in cost_lines([run_of(a=7.0, b=9.0)])] == ["b", "a"]
 
 
@@ -70,7 +74,7 @@ def test_learn_and_doctor_say_it(
                            "--anubis-in-process")  # fmt: skip
     capfd.readouterr()
     main(["doctor"])
-    wanted = "cost: test_it.py::test_slow takes "
+    wanted = "cost: test_it.py::test_slow is declared to take 10 ms "
     told = [line for line in capfd.readouterr().out.splitlines() if line.startswith("cost:")]
     assert len(told) == 1
     assert told[0].startswith(wanted)

@@ -75,7 +75,7 @@ def test_node_whose_directions_lose_differently_and_way_that_is_dead() -> None:
     assert first.losses == pytest.approx((0.5, 0.2), abs=0.03)
     assert second.part == Part("way", (6, 7))
     assert second.text(NAMES).startswith(
-        "way n6 -> n7: 100% slower than the others, confidence 0.99"
+        "way n6 -> n7: 1000 times slower than the others, confidence 0.99"
     )
 
 

@@ -230,7 +230,7 @@ def process(pid: int, times: tuple[int, int, int, int], children: str = "") -> d
     before = "S 1 1 1 0 -1 4194560 1 1 1 1"
     base = f"/proc/{pid}"
     return {
-        f"{base}/stat": f"{pid} (a (strange) name) {before} {' '.join(map(str, times))} 20 0",
+        f"{base}/stat": f"{pid} (a (strange) name) {before} {' '.join(map(str, times))} 20 0 1 0 7 0 0",
         f"{base}/task/{pid}/children": children,
         f"{base}/io": "read_bytes: 10\nwrite_bytes: 5\ncancelled_write_bytes: 99\n",
     }

@@ -37,12 +37,14 @@ def test_other_processes_are_read_without_our_own_and_the_kernels(tmp_path: Path
         "/proc/15/stat": "",  # it has just ended
         "/proc/self/stat": "1 (no) S",
     }
-    found = ProcessReader(Files(lay_out(tmp_path, files)), 0.01).read(["14"])
+    found = ProcessReader(Files(lay_out(tmp_path, files)), 0.01).read({14: process(9.0)})
     assert {pid: (one.name, one.own) for pid, one in found.processes.items()} == {
         11: ("dcgm-exporter", 3.0),
         12: ("a (b) ?[31mc", 0.05),
     }
-    assert found.complete
+    assert list(found.ours) == [14]
+    # What ended before its turn may stand in the time of one who was read before it.
+    assert not found.complete
 
 
 def test_a_look_at_a_full_node_ends_in_time_and_begins_with_the_busy(
@@ -51,11 +53,11 @@ def test_a_look_at_a_full_node_ends_in_time_and_begins_with_the_busy(
     files = {key: text for pid in range(1, 40) for key, text in stat(pid, "idle", 1).items()}
     root = lay_out(tmp_path, files)
     reader = ProcessReader(Files(root), 0.01)
-    assert reader.read([]).complete
+    assert reader.read({}).complete
     lay_out(root, stat(3, "idle", 500))
-    reader.read([])  # now it is known to be busy
+    reader.read({})  # now it is known to be busy
     monkeypatch.setattr(process_load, "BUDGET", -1.0)
-    cut = reader.read([])
+    cut = reader.read({})
     assert (list(cut.processes), cut.complete) == ([3], False)
 
 
@@ -72,7 +74,7 @@ def process(
 def test_what_ended_meanwhile_is_found_with_its_parent_and_counts_once() -> None:
     begin = look(100.0, p7=process(1.0), p8=process(30.0, parent=7))
     end = look(102.0, p7=process(1.2, children=31.0), p9=process(0.5, started=101.0))
-    found = strangers(begin, end, 2.0)
+    found = strangers(begin, end)
     assert [(one.pid, round(one.cpus, 6)) for one in found] == [(7, 0.6), (9, 0.25)]
 
 
@@ -84,15 +86,41 @@ def test_what_a_whole_family_had_used_before_it_ended_is_not_counted() -> None:
         p9=process(90.0, parent=8),
     )
     end = look(102.0, p7=process(1.0, children=91.0))
-    (found,) = strangers(begin, end, 2.0)
+    (found,) = strangers(begin, end)
     assert (found.pid, round(found.cpus, 6)) == (7, 0.5)
     cut = replace(begin, processes={7: begin.processes[7]}, complete=False)
-    assert strangers(cut, end, 2.0) == ()
+    assert strangers(cut, end) == ()
+
+
+@pytest.mark.parametrize("adopting", [1, 4], ids=["init", "a subreaper"])
+def test_what_orphans_had_used_before_is_not_blamed_on_who_adopts_them(adopting: int) -> None:
+    """A helper whose parent has ended is waited for by process 1, which was shown with 23.8 of 2 cores."""
+    family = {7: process(1.0), 8: process(0.0, parent=7), 9: process(46.8, parent=8)}
+    begin = Snapshot(100.0, {adopting: process(2.0, children=10.0, parent=0), **family})
+    now = {adopting: process(2.2, children=57.6, parent=0), 7: family[7]}
+    (found,) = strangers(begin, Snapshot(102.0, now))
+    assert (found.pid, round(found.cpus, 6)) == (adopting, 0.5)
+
+
+def test_what_our_own_had_used_is_not_blamed_on_who_adopts_them() -> None:
+    begin = look(100.0, p1=process(2.0, parent=0))
+    ours = {50: process(3.0, parent=1), 51: process(1.0, parent=50), 52: process(40.0, parent=51)}
+    begin = replace(begin, ours=ours)
+    end = replace(look(102.0, p1=process(2.2, children=40.0, parent=0)), ours={50: ours[50]})
+    (found,) = strangers(begin, end)
+    assert (found.pid, round(found.cpus, 6)) == (1, 0.1)
+
+
+def test_the_share_of_a_process_is_of_the_time_between_the_looks_at_it() -> None:
+    """A reading that was held up for ten seconds before it looked at the processes."""
+    begin = look(100.0, p7=process(1.0))
+    (found,) = strangers(begin, look(112.0, p7=process(13.0)))
+    assert found.cpus == pytest.approx(1.0)
 
 
 def test_of_who_was_not_seen_at_first_nothing_is_said() -> None:
     end = look(102.0, p9=process(500.0), p7=process(9.0, started=90.0))
-    assert strangers(look(100.0, complete=False, p7=process(2.0)), end, 2.0) == ()
+    assert strangers(look(100.0, complete=False, p7=process(2.0)), end) == ()
 
 
 def test_who_is_named_and_what_cannot_be_seen_is_told() -> None:

@@ -180,7 +180,7 @@ CASES = {
     "empty": (
         "record('speed', [], unit='GFLOP/s', better='higher')",
         20,
-        "0 values, at least 5 needed",
+        "no value was recorded",
     ),
     "other unit": (
         "record('speed', [100.0]*20, unit='TFLOP/s', better='higher')",
@@ -225,6 +225,46 @@ def test_each_odd_case_has_a_defined_outcome(
     told = "benchmark written wrongly: " if code == 4 else "SKIPPED "
     assert [line for line in result.outlines if line.startswith(told) and words in line]
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ("float('nan')", "value 1 is NaN; record finite numbers, or skip the test"),
+        ("[1.0, float('inf')]", "value 2 is infinite; record finite numbers, or skip the test"),
+        ("[]", "no value was recorded; record finite numbers, or skip the test"),
+    ],
+)
+def test_what_nobody_can_judge_is_told_without_a_baseline_too(
+    project: pytest.Pytester, values: str, words: str
+) -> None:
+    project.makepyfile(
+        f"def test_it(anubis_metric): anubis_metric.record('x', {values}, unit='s', better='lower')"
+    )
+    result = project.runpytest("--anubis", "-rs")
+    assert result.ret == 20
+    told = f"x cannot be judged: {words}"
+    result.stdout.fnmatch_lines(
+        [f"*INCONCLUSIVE *::test_it x node: {told}", f"SKIPPED * INCONCLUSIVE: {told}"]
+    )
+
+
+def test_a_summary_that_is_cut_begins_with_the_cause(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in ("CI", "BUILD_NUMBER"):  # where pytest cuts nothing
+        monkeypatch.delenv(name, raising=False)
+    project.makepyfile(
+        test_cut="def test_it(anubis_metric): anubis_metric.record('speed', 'fast', unit='s', better='lower')"
+    )
+    result = project.runpytest("--anubis", "-rf")
+    result.stdout.fnmatch_lines(
+        [
+            "benchmark written wrongly: test_cut.py::test_it: metric 'speed': 'fast' is text; *",
+            "FAILED test_cut.py::test_it - metric 'speed': 'fast' is text; record numbers",
+        ]
+    )
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_guilty_part_fails_the_test(
 ) -> None:
     result = run(pytester, learn)
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["*sending of n2: 50% slower than the others, confidence 1.00*"])
+    result.stdout.fnmatch_lines(["*sending of n2: 50 % slower than the others, confidence 1.00*"])
     result.stdout.fnmatch_lines(["pair_rate n2 -> n0 * FAIL"])  # each row says which way
     result.stdout.no_fnmatch_line("*the test itself failed*")
     record = record_of(pytester)
@@ -147,7 +147,7 @@ def test_slow_way_whose_other_end_is_to_blame_is_told(
     record = record_of(pytester)
     (told,) = [v for v in record.verdicts if v.outcome is Outcome.MARGINAL]
     assert (told.device, told.reason) == ("n0 -> n2", Reason.UNUSUAL)
-    assert "not this node's: receiving of n2: 50% slower" in told.text
+    assert "not this node's: receiving of n2: 50 % slower" in told.text
 
 
 def test_changed_bytes_and_hosts_that_do_not_come(

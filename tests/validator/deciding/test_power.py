@@ -78,6 +78,15 @@ def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
     )
 
 
+def test_metrics_of_one_name_that_cannot_be_judged_are_told_apart() -> None:
+    lost = [
+        Unjudged(benchmark=f"t.py::test_x[{level}]", metric="slow", component="storage", reason=why)
+        for level, why in (("l1", "too noisy"), ("l2", "too noisy"), ("l3", "1 unit"))
+    ]
+    (line,) = uncovered(learned(unjudged=tuple(lost)))
+    assert ": slow[l1], slow[l2]: too noisy; slow[l3]: 1 unit; learn again" in line
+
+
 def test_that_results_are_right_covers_no_component_whose_rates_have_no_criterion() -> None:
     right = Criterion(
         benchmark="b",

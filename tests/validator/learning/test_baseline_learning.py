@@ -265,7 +265,7 @@ def test_what_a_promise_costs_a_machine_is_told() -> None:
     [told] = [f.text for f in baseline.findings if f.kind == "promise"]
     assert tight.learned is not None
     assert tight.learned > 0.95
-    cost = re.search(r"rejects up to ([\d.]+)% of its healthy runs", told)
+    cost = re.search(r"rejects up to ([\d.]+) % of its healthy runs", told)
     assert cost is not None
     assert 10 < float(cost[1]) < 50
 

@@ -97,7 +97,7 @@ def test_many_samples_of_nothing_are_nothing_alike_to_the_last_digit() -> None:
 @pytest.mark.parametrize(
     ("bad", "word"),
     [
-        ([], "0 values"),
+        ([], "no value was recorded"),
         ([1, math.nan], "value 2 is NaN"),
         ([math.inf], "infinite"),
         ([1, 2, -3], "value 3 is negative"),

@@ -123,7 +123,12 @@ def _choose(
         np.mean([_skills(scores[name], levelled=True) for name in names], axis=0).tolist(),
         judged,
     )
-    words = f"cox-time's C against {'theirs' if len(names) > 1 else names[0]} {rank:+.3f} (± {error:.3f})"
+    rivals = "they" if len(names) > 1 else names[0]
+    words = (
+        f"cox-time ranks nodes better than {rivals} by {rank:+.3f} (C, 0.5 is chance; ± {error:.3f})"
+        if rank > 0
+        else f"cox-time ranks nodes no better than {rivals} ({rank:+.3f} ± {error:.3f})"
+    )
     if rank <= max(error, RANK_GAIN * timed):
         return names, f"{reason}; {words}: not enough to trust a network with the next shift"
     if cost > max(doubt, SKILL_GAIN):

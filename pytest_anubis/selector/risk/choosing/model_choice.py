@@ -242,7 +242,7 @@ def _too_few(rows: Intervals) -> tuple[HazardModel, str] | None:
     if count < SHAPE_FROM:
         return Exponential(use_covariates=False), (
             f"exponential, one rate for all nodes: {count} incident{'s' if count != 1 else ''}; from "
-            f"{SHAPE_FROM} on the hazard may change with time"
+            f"{SHAPE_FROM} on the rate of incidents may change with a node's age"
         )
     if count < COVARIATES_FROM:
         return Weibull(use_covariates=False), (

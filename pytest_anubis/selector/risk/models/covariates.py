@@ -182,7 +182,9 @@ def learn_preparation(
         mean[column], scale[column] = values.mean(), values.std()
         wild = int((np.abs(values - mean[column]) > CLIP * scale[column]).sum())
         if wild:
-            notes.append(f"{labels[column]}: {wild} of {count} values clipped at {CLIP:g} sd")
+            notes.append(
+                f"{labels[column]}: {wild} of {count} values limited to {CLIP:g} standard deviations"
+            )
     rate = np.isnan(raw).mean(axis=0) if count else np.zeros(width)
     for column in np.flatnonzero((rate > 0) & (scale > 0)).tolist():
         notes.append(f"{labels[column]}: missing in {rate[column]:.1%} of rows; its median is used")

@@ -238,8 +238,8 @@ class HazardModel(ABC):
 
     def _beyond_words(self, latest: float) -> str:
         return (
-            f"time {latest:.6g} lies beyond the {self.observed:.6g} observed in training; the hazard "
-            "there is only assumed to stay as it was in the last fifth of that time"
+            f"time {latest:.6g} lies beyond the {self.observed:.6g} observed in training; the rate of "
+            "incidents (hazard) there is only assumed to stay as it was in the last fifth of that time"
         )
 
 
