@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module.add(sub)
             sub.set_defaults(handler=module.run)
     if sys.stdout is None:  # closed by whoever called (``>&-``); files must not get its number
-        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
         options = parser.parse_args(given)
         code = int(options.handler(options))
