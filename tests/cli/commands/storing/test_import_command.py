@@ -112,7 +112,8 @@ def test_every_lost_cell_is_counted_by_cause_with_an_example(
         "1 cell missing, 0 wrong lines"
     )
     assert said[0].startswith(
-        "t.csv: in another unit or direction: line 4, node n1, column unit: 'MB/s' (most of copy rate: 'GB/s')"
+        "t.csv: in another unit or direction: line 4, node n1, column unit: 'MB/s' "
+        "(most of copy rate: 'GB/s')"
     )
     assert said[1].startswith("t.csv: invalid: line 8, node n3, column value: '-5'")
     assert said[2] == "t.csv: missing: line 10, node n4, column value: ''"
