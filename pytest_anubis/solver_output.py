@@ -49,5 +49,6 @@ def _flush_c() -> None:
 
 
 def _write(line: bytes) -> None:
-    while line:
-        line = line[os.write(_STDOUT, line) :]
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it any more
+        while line:
+            line = line[os.write(_STDOUT, line) :]

@@ -7,11 +7,12 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from pytest_anubis import __version__
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.completion import FLAG, SHELLS, PrintCompletion
-from pytest_anubis.cli.shared.printing import ReaderGoneError, flush_output, say
+from pytest_anubis.cli.shared.printing import flush_output, lost_output, say
 
 COMMANDS = {
     "learn": "learn a baseline from this machine or from collected runs",
@@ -42,8 +43,9 @@ SHELVES = {
 }
 """Command -> the shelf of its module below ``cli/commands``, where it has one."""
 
-UNREAD = 141
-"""Exit code when nobody reads the output any more and nothing was decided: a shell's for SIGPIPE."""
+
+WRONG = 2
+"""Exit code of wrong usage or input, and of an answer that could not be written."""
 
 
 def module_of(command: str) -> str:
@@ -70,25 +72,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(module_of(command))
             module.add(sub)
             sub.set_defaults(handler=module.run)
-    code = UNREAD
+    if sys.stdout is None:  # closed by whoever called (``>&-``); files must not get its number
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
-        try:
-            options = parser.parse_args(given)
-        except SystemExit as ended:  # argparse has printed its help, or what is wrong
-            code = ended.code if isinstance(ended.code, int) else 0
-            flush_output()
-            raise
+        options = parser.parse_args(given)
         code = int(options.handler(options))
         flush_output()
+        lost = lost_output()
+        if lost:
+            say(
+                f"anubis {name}: not all that was printed could be written ({lost})",
+                file=sys.stderr,
+            )
+        return code or (WRONG if lost else 0)
     except CommandError as error:
         say(f"{f'anubis {name}'.strip()}: {error}", file=sys.stderr)
-        return 2
+        return WRONG
     except KeyboardInterrupt:
         say(f"anubis {name}: interrupted", file=sys.stderr)
         return 130
-    except ReaderGoneError:  # and whatever is in the buffer goes nowhere
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return code
+    finally:  # argparse has ended the command as well when it printed its help
+        flush_output()
+        flush_output(sys.stderr)
 
 
 class _Parser(argparse.ArgumentParser):
@@ -101,7 +106,8 @@ def _parser() -> _Parser:
         description="Hardware acceptance testing: learn what is normal, judge nodes, keep history.",
         epilog="The tests themselves are run with: pytest --anubis suites/. Exit codes: 0 fine, "
         "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected, "
-        "130 interrupted, 141 nobody reads the output any more. A file that would fill the memory is "
+        "130 interrupted. Whoever stops reading the output (head) changes none of them, and no file that is "
+        "written. A file that would fill the memory is "
         "refused; the environment variable PYTEST_ANUBIS_MAX_INPUT, e.g. 4GiB, raises the limit.",
     )
     parser.add_argument("--version", action="version", version=f"anubis {__version__}")

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.commands import import_command
-from pytest_anubis.cli.main import UNREAD, main
+from pytest_anubis.cli.main import main
 from pytest_anubis.cli.shared import progress
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import ReaderGoneError, say, show
+from pytest_anubis.cli.shared.printing import say, show
 from tests.cli.command_line import anubis
 from tests.places import RECORDED
 
@@ -47,14 +47,23 @@ class Gone(io.StringIO):
         raise BrokenPipeError(32, "Broken pipe")
 
 
-def test_a_reader_who_has_gone_is_no_fault_of_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(ReaderGoneError):
-        say("x", file=Gone())
+def test_a_reader_who_has_gone_ends_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    say("x", file=Gone())
     with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
         gone = Gone()
         monkeypatch.setattr(gone, "fileno", nowhere.fileno)
         monkeypatch.setattr(sys, "stdout", gone)
-        assert main(["doctor", f"--inventory={RECORDED}"]) == UNREAD
+        assert main(["doctor", f"--inventory={RECORDED}"]) == 0
+
+
+def _unread(*arguments: str) -> int:
+    """Run the command with outputs that nobody reads any more; return its exit code."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    command = [sys.executable, "-m", "pytest_anubis", *arguments]
+    done = subprocess.run(command, stdout=writing, stderr=writing, check=False)
+    os.close(writing)
+    return done.returncode
 
 
 def test_a_command_before_head_ends_quietly() -> None:
@@ -63,7 +72,65 @@ def test_a_command_before_head_ends_quietly() -> None:
     os.close(reading)
     done = subprocess.run(command, stdout=writing, stderr=subprocess.PIPE, text=True, check=False)
     os.close(writing)
-    assert done.stderr == ""
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_files_are_written_and_the_verdict_stays_whoever_reads(tmp_path: Path) -> None:
+    """A fleet with a slow node: every command that writes does so although ``head`` is satisfied."""
+    table = tmp_path / "fleet.csv"
+    rows = [
+        f"n{node:02},gemm,gemm_rate,TFLOP/s,higher,{100 + (node * 7 + turn * 3) % 5 / 10 - 40 * (node == 3)}"
+        for node in range(12)
+        for turn in range(4)
+    ]
+    table.write_text("node,benchmark,metric,unit,better,value\n" + "\n".join(rows) + "\n")
+    store, baselines = str(tmp_path / "store"), str(tmp_path / "baselines")
+    assert _unread("import", "table", str(table), "--store", store, "--class", "k") == 0
+    learned = tmp_path / "learned.html"
+    code = _unread("learn", store, "-o", baselines, "--accept-rate", "--html", str(learned))
+    assert (code, learned.exists()) == (0, True)
+    page, answer = tmp_path / "fleet.html", tmp_path / "verdicts.json"
+    judged = ("judge", store, "--baseline", baselines)
+    assert _unread(*judged, "--html", str(page), "--json", str(answer)) == 1
+    assert page.exists()
+    assert answer.exists()
+    assert _unread(*judged, "--json", "-") == 1
+    dossier, site = tmp_path / "n03.html", tmp_path / "site"
+    assert (
+        _unread("report", store, "--baseline", baselines, "--node", "n03", "--html", str(dossier))
+        == 0
+    )
+    assert dossier.exists()
+    fleet = ("report", "--fleet", store, "--baseline", baselines, "--html", str(site))
+    assert _unread(*fleet) == 0
+    assert (site / "index.html").exists()
+    wrong = tmp_path / "no such folder"
+    assert _unread("judge", str(wrong)) == 2
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_an_answer_that_a_full_disk_has_not_taken_is_no_success(tmp_path: Path) -> None:
+    record = tmp_path / "inventory.json"
+    command = [sys.executable, "-m", "pytest_anubis", "doctor", f"--inventory={RECORDED}"]
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [*command, "--record", str(record)],
+            stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+        )  # fmt: skip
+    assert record.exists()
+    wanted = "anubis doctor: not all that was printed could be written (No space left on device)\n"
+    assert (done.returncode, done.stderr) == (2, wanted)
+
+
+def test_a_closed_output_is_no_fault(tmp_path: Path) -> None:
+    record = tmp_path / "inventory.json"
+    words = [sys.executable, "-m", "pytest_anubis", "doctor", f"--inventory={RECORDED}"]
+    done = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *words, "--record", str(record)],
+        stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert record.exists()
 
 
 def test_an_importer_that_is_not_there_is_not_taken_for_another(tmp_path: Path) -> None:

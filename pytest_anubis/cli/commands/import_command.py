@@ -39,15 +39,25 @@ FILES = {
 OF_ONE_NODE = ("nccl", "nvbandwidth", "fio", "dcgm")
 """Kinds whose files do not say of which node they are."""
 CODES = (
-    "Exit codes: 0 all of it was imported; 1 some of it was left out, which is listed (0 with --lenient); 2 "
-    "wrong usage or a file of which nothing could be imported, after the others were."
+    "Exit codes: 0 all of it was imported; 1 some of it was left out or is in another unit or no possible "
+    "value, which is counted by cause with an example (0 with --lenient); 2 wrong usage or a file of "
+    "which nothing could be imported, after the others were."
 )
 CELLS = {
-    "failed": "failed",
-    "missing": "missing",
-    "invalid": "invalid",
+    "unit": (
+        "value",
+        "in another unit or direction",
+        "; most rows of a metric decide, others are not taken",
+    ),
+    "invalid": (
+        "value",
+        "invalid",
+        "; values are finite and not below 0, durations not 0, else their sample is none",
+    ),
+    "failed": ("cell", "failed", ""),
+    "missing": ("cell", "missing", ""),
 }
-"""Kinds of units under test without values, in words."""
+"""Kinds of cells that no verdict can rest on: what is counted, what is wrong with it, and the rule."""
 NAMED = 3
 """Files of runs that a suggested command names; of more it names their folder."""
 SHOWN = 20
@@ -211,7 +221,12 @@ def _keep(
     done.lost += imported.lost
     if done.told or imported.lost:
         say(f"{path}: {_counts(imported)}")
-    for line in imported.wrong[:SHOWN]:
+    if done.told or imported.lost:
+        for one in imported.lost_cells:
+            _, words, rule = CELLS[one.kind]
+            say(f"{path}: {words}: {one.example}{rule}")
+    first = sorted(imported.wrong, key=lambda line: not line.first)  # an example of each cause
+    for line in first[:SHOWN]:
         say(f"{path}: {line}")
     if imported.wrong_count > SHOWN:
         say(f"{path}: ... and {imported.wrong_count - SHOWN} more wrong lines")
@@ -251,17 +266,19 @@ def _keep(
 def _counts(imported: Imported) -> str:
     """Say in one line what was kept, what failed or is missing, and what was left out."""
     nodes = {node for p in imported.populations for node in p.nodes}
-    cells = imported.cells
+    wrong = count_text(imported.wrong_count, "wrong line")
+    causes = [(cause, count) for cause, count in imported.causes.items() if cause]
+    if len(causes) > 1:
+        wrong += f" ({', '.join(f'{count} {cause}' for cause, count in causes)})"
     parts = [
         f"{imported.values:,} value{'s' if imported.values != 1 else ''} of "
         f"{count_text(len(nodes), 'node')}",
         count_text(len(imported.populations), "metric"),
         *(
-            f"{count_text(cells[kind], 'cell')} {words}"
-            for kind, words in CELLS.items()
-            if cells.get(kind)
+            f"{count_text(one.count, CELLS[one.kind][0])} {CELLS[one.kind][1]}"
+            for one in imported.lost_cells
         ),
-        count_text(imported.wrong_count, "wrong line"),
+        wrong,
     ]
     if imported.left_out:
         parts.append(f"{count_text(imported.left_out, 'value')} of unknown direction left out")

@@ -18,8 +18,16 @@ from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.history import FleetHistory, NodeRecord
+    from pytest_anubis.core.history import NodeRecord
     from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, Offer
+    from pytest_anubis.selector.choice.known_benchmarks import KnownBenchmarks
+
+BESIDE_PLAN = (
+    "note: chosen as pytest --anubis-select does: risks count nothing that ran before, as an acceptance "
+    "stands by itself; 'anubis fleet plan' counts what a node passed last, and chooses what spares most cost "
+    "in a window"
+)
+"""Where the choice for a node and the plan of a fleet differ by design, of the same history."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -92,6 +100,7 @@ def run(options: argparse.Namespace) -> int:
     say(f"{nodes}: {choice.inputs.basis or 'no incidents in the history'}")
     for line in choice_lines(record):
         say(line)
+    say(BESIDE_PLAN)
     lines = explain_lines(record) if options.explain else list(choice.plan.chosen)
     say(*lines)
     return 0
@@ -104,6 +113,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
         exposing_open,
         gather_inputs,
     )
+    from pytest_anubis.selector.choice.known_benchmarks import known_benchmarks
     from pytest_anubis.store.history.fleet_history import read_fleet
 
     request = ChoiceRequest(
@@ -121,7 +131,8 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
     path = histories.model_path(options.store)
     model = histories.load_risk_model(path) if path is not None and path.exists() else None
     place = shown_place(options.store)
-    offers = _offers(fleet, place)
+    known = known_benchmarks(fleet, key)
+    offers = _offers(known, place)
     try:
         inputs = gather_inputs(
             fleet,
@@ -159,26 +170,13 @@ def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
     return nodes
 
 
-def _offers(fleet: FleetHistory, store: str) -> list[Offer]:
-    """Return every benchmark that the history knows."""
+def _offers(known: KnownBenchmarks, store: str) -> list[Offer]:
+    """Return the benchmarks that the history knows of the class."""
     from pytest_anubis.selector.choice.choice_inputs import Offer
 
-    components = {
-        name: defect.component
-        for defect in fleet.defects
-        for name in defect.benchmarks
-        if len(defect.benchmarks) == 1
-    } | dict(fleet.components)
-    exposing = {
-        name
-        for defect in fleet.defects
-        if defect.state != "false alarm"
-        for name in defect.benchmarks
-    }
-    names = sorted({*fleet.durations, *fleet.experience, *exposing})
-    if not names:
+    if not known.components:
         raise CommandError(
             f"{store}: the history knows no benchmark of this hardware class; run "
             "'pytest --anubis suites/' on such a node first"
         )
-    return [Offer(benchmark=name, component=components.get(name, "")) for name in names]
+    return [Offer(benchmark=name, component=part) for name, part in known.components.items()]

@@ -62,8 +62,7 @@ class LiveLine:
             self._live.update(Text(text, no_wrap=True, overflow="ellipsis"))
         elif text != self._shown and time.monotonic() - self._last >= EVERY:
             self._last, self._shown = time.monotonic(), text
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
+            say(text, file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:
         """Print a line that stays."""

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import show
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment, moment_of
 from pytest_anubis.store.journal.journal_events import JournalError
@@ -86,7 +87,7 @@ def run_round(
                 _end(process)
                 raise
         if process.returncode != 0:
-            sys.stdout.write(_said(output.fileno()))
+            show(_said(output.fileno()))
             raise CommandError(
                 f"a round ended with exit code {process.returncode}; nothing is learned from a run that "
                 "failed: fix what failed, or leave it out with --pytest-args"

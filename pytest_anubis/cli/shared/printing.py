@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -14,9 +15,8 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.store.atomic import write_atomically
 
-
-class ReaderGoneError(Exception):
-    """Whoever read the output has seen enough (``head``, ``less``)."""
+_lost: list[str] = []
+"""Why an output took no more text (a full disk), until somebody asks."""
 
 
 def say(*lines: str, file: TextIO | None = None, flush: bool = False) -> None:
@@ -38,33 +38,47 @@ def say(*lines: str, file: TextIO | None = None, flush: bool = False) -> None:
 def show(text: str, *, file: TextIO | None = None) -> None:
     """Print text that another program reads, such as JSON, as it is.
 
-    What the encoding of the terminal does not have is written as an escape.
+    What the encoding of the terminal does not have is written as an escape. Whoever reads may have seen
+    enough (``head``, ``less``), or a disk be full: then the rest goes nowhere, and the command goes on, as
+    it has files to write and a verdict to give.
 
     Args:
         text: All of it, with its line ends.
         file: Where to; default the standard output.
-
-    Raises:
-        ReaderGoneError: Nobody reads it any more. It is no `OSError`: commands blame files for those.
     """
     out = file or sys.stdout
     encoding = getattr(out, "encoding", None) or "utf-8"
     try:
         out.write(text.encode(encoding, "backslashreplace").decode(encoding))
-    except BrokenPipeError:
-        raise ReaderGoneError from None
+    except OSError as error:
+        _lead_nowhere(out, error)
 
 
 def flush_output(file: TextIO | None = None) -> None:
-    """Have everything seen that was printed so far.
-
-    Raises:
-        ReaderGoneError: Nobody reads it any more.
-    """
+    """Have everything seen that was printed so far, if somebody reads it still."""
+    out = file or sys.stdout
     try:
-        (file or sys.stdout).flush()
-    except BrokenPipeError:
-        raise ReaderGoneError from None
+        out.flush()
+    except OSError as error:
+        _lead_nowhere(out, error)
+
+
+def lost_output() -> str:
+    """Return why something that was printed stands nowhere, and forget it; empty where nobody missed it."""
+    said = _lost[0] if _lost else ""
+    _lost.clear()
+    return said
+
+
+def _lead_nowhere(out: TextIO, error: OSError) -> None:
+    """Let an output that takes no more end in the null device, for child processes and the buffer too."""
+    if not isinstance(error, BrokenPipeError):  # whoever closes a pipe has what he wanted
+        _lost.append(error.strerror or str(error))
+    with contextlib.suppress(OSError):  # one that has no descriptor has no buffer of its own either
+        descriptor = out.fileno()
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, descriptor)
+        os.close(nowhere)
 
 
 def terminal_width() -> int | None:

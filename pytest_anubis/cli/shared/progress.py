@@ -6,6 +6,7 @@ import sys
 import time
 from typing import Self
 
+from pytest_anubis.cli.shared.printing import flush_output, show
 from pytest_anubis.report.text.text_table import printable
 
 SILENT = 1.0
@@ -29,7 +30,7 @@ class Progress:
 
     def __exit__(self, *_: object) -> None:
         if self._shown and sys.stderr.isatty():
-            sys.stderr.write("\r\x1b[K")
+            show("\r\x1b[K", file=sys.stderr)
 
     def say(self, text: str) -> None:
         """Show a short text, not too often."""
@@ -39,8 +40,8 @@ class Progress:
             return
         self._last, self._shown = now, True
         line = printable(f"{self._what}: {text}")  # it names files
-        sys.stderr.write(f"\r\x1b[K{line[:100]}" if terminal else f"{line}\n")
-        sys.stderr.flush()
+        show(f"\r\x1b[K{line[:100]}" if terminal else f"{line}\n", file=sys.stderr)
+        flush_output(sys.stderr)
 
     def count(self, done: int, total: int) -> None:
         """Show how many of how many are done, and about how long the rest will take."""

@@ -13,6 +13,7 @@ from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.selector.choice.candidates import Candidate
 from pytest_anubis.selector.choice.choice_inputs import UNKNOWN_COST
 from pytest_anubis.selector.choice.coverage import learn_coverage
+from pytest_anubis.selector.choice.known_benchmarks import known_benchmarks
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
@@ -32,6 +33,8 @@ class ClassCoverage:
         shares: Mix of kinds -> shape (patterns,): share of the next defects that each pattern is; what no
             benchmark exposes is missing in the sum.
         unpriced: Benchmarks whose time nobody has measured.
+        elsewhere: Benchmarks that only other classes have run, and that are none of these.
+        guessed: No defect is known, so what the benchmarks expose is assumed.
     """
 
     benchmarks: tuple[str, ...]
@@ -39,6 +42,8 @@ class ClassCoverage:
     hits: Bools
     shares: Mapping[Mix, Floats]
     unpriced: tuple[str, ...] = ()
+    elsewhere: tuple[str, ...] = ()
+    guessed: bool = False
 
     def exposed(self, names: Collection[str]) -> Bools:
         """Return, shape (patterns,), what benchmarks expose; those that are not known expose nothing."""
@@ -46,25 +51,26 @@ class ClassCoverage:
         return np.asarray(known.any(axis=1), dtype=np.bool_)
 
 
-def class_coverage(fleet: FleetHistory, mixes: Iterable[Mix]) -> ClassCoverage:
+def class_coverage(
+    fleet: FleetHistory, mixes: Iterable[Mix], hardware_class: str = ""
+) -> ClassCoverage:
     """Learn what the benchmarks of a class expose.
 
     Args:
         fleet: The history, with durations, experience and defects of the class.
         mixes: The nodes' mixes of kinds.
+        hardware_class: The class, whose benchmarks alone are offered; empty: all of the history.
     """
     defects = [one for one in fleet.defects if one.state != "false alarm" and one.benchmarks]
-    exposing = {name for one in defects for name in one.benchmarks}
-    names = sorted({*fleet.durations, *fleet.experience, *exposing})
+    offered = known_benchmarks(fleet, hardware_class)
+    names = list(offered.components)
     known = [fleet.durations[name] for name in names if name in fleet.durations]
     usual = float(np.median(known)) if known else UNKNOWN_COST
-    of_one = {one.benchmarks[0]: one.component for one in defects if len(one.benchmarks) == 1}
-    components = of_one | dict(fleet.components)
     candidates = [
         Candidate(
             benchmark=name,
             cost_seconds=fleet.durations.get(name, usual),
-            component=components.get(name, ""),
+            component=offered.components[name],
         )
         for name in names
     ]
@@ -92,6 +98,8 @@ def class_coverage(fleet: FleetHistory, mixes: Iterable[Mix]) -> ClassCoverage:
             for mix, weights in found.items()
         },
         unpriced=tuple(name for name in names if name not in fleet.durations),
+        elsewhere=offered.elsewhere,
+        guessed=not defects,
     )
 
 

@@ -14,11 +14,17 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import IntArray, Population, Problem
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.long_form import TEXTS, Rows
+from pytest_anubis.store.importers.lost_cells import (
+    MISSING,
+    LostCells,
+    LostRows,
+    impossible,
+    lost_of_rows,
+)
 
 _KEY = ("class", "benchmark", "metric", "group")
 _UNIT = ("node", "device", "run")
 
-MISSING = Problem(kind="missing", text="not in the results, although most nodes have it")
 EMPTY = Problem(kind="missing", text="named in the results, but without a value")
 
 
@@ -33,7 +39,22 @@ class _Units:
     count: IntArray
 
 
-def group_rows(rows: Rows) -> tuple[Population, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Grouped:
+    """What the rows of a file have become.
+
+    Attributes:
+        populations: Sorted by hardware class, benchmark, metric and group.
+        values: How many values can be looked at.
+        lost: The cells that no verdict can rest on, by cause.
+    """
+
+    populations: tuple[Population, ...] = ()
+    values: int = 0
+    lost: tuple[LostCells, ...] = ()
+
+
+def group_rows(rows: Rows, *, keyed: bool = False) -> Grouped:
     """Group rows into populations, sorted by hardware class, benchmark, metric and group.
 
     The values of one unit stand in the order of their times, or of their lines where there are none. A
@@ -43,12 +64,13 @@ def group_rows(rows: Rows) -> tuple[Population, ...]:
 
     Args:
         rows: All good rows of a file.
+        keyed: A cell's column bears the name of benchmark and metric; else of what it holds.
 
     Raises:
         ImportFileError: There are more metrics than the memory is to be filled with.
     """
     if not len(rows.values):
-        return ()
+        return Grouped()
     names, codes = _sorted_names(rows)
     sizes = {name: len(names[name]) for name in TEXTS}
     key, key_parts = _combine([codes[n] for n in _KEY], [sizes[n] for n in _KEY])
@@ -60,12 +82,13 @@ def group_rows(rows: Rows) -> tuple[Population, ...]:
         order = np.lexsort((rows.times, whole))
     whole = whole[order]
     starts = np.flatnonzero(np.concatenate([[True], whole[1:] != whole[:-1]]))
+    key_of_row = key
     key, unit = key[order][starts], unit[order][starts]
 
     variant = codes["unit"] * sizes["better"] + codes["better"]
     chosen = _majority(whole // unit_parts.shape[0], variant[order], key_parts.shape[0])
-    other = variant[order] != chosen[whole // unit_parts.shape[0]]
-    failed = rows.return_codes[order] != 0
+    others, failures = variant != chosen[key_of_row], rows.return_codes != 0
+    other, failed = others[order], failures[order]
     keep = ~(other | failed | rows.missing[order])
     count = np.add.reduceat(keep.astype(np.int64), starts)
     node, device, run = unit_parts[unit].T
@@ -84,7 +107,19 @@ def group_rows(rows: Rows) -> tuple[Population, ...]:
         code = int(rows.return_codes[order[row]])
         marked[int(where[row])] = Problem(kind="failed", text=f"return code {code}")
     component = codes["component"][order][starts]
-    return _cut(names, key_parts, units, rows.values[order][keep], marked, chosen, sizes, component)
+    populations = _cut(
+        names, key_parts, units, rows.values[order][keep], marked, chosen, sizes, component
+    )
+    metrics = [population.metric for population in populations]
+    durations = np.array([metric.is_duration for metric in metrics], dtype=np.bool_)[key_of_row]
+    left = ~(failures | rows.missing)
+    invalid = left & ~others & impossible(rows.values, durations)
+    lost = LostRows(failed=failures, empty=rows.missing, other=left & others, invalid=invalid)
+    return Grouped(
+        populations=populations,
+        values=int(keep.sum() - invalid.sum()),
+        lost=lost_of_rows(rows, lost, metrics, key_of_row, populations, keyed=keyed),
+    )
 
 
 def _check_populations(count: int) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.store.importers.lost_cells import LostCells, lost_of_populations
 from pytest_anubis.store.samples.columnar_files import (
     SUFFIX,
     Columns,
@@ -48,10 +49,12 @@ class WrongLine:
     Attributes:
         line: Its number, from 1; 0 when the file has no lines that count.
         text: What is wrong and how to fix it.
+        first: It is the first one of its cause.
     """
 
     line: int
     text: str
+    first: bool = False
 
     def __str__(self) -> str:
         return f"line {self.line}: {self.text}" if self.line else self.text
@@ -63,12 +66,20 @@ class WrongLines:
     def __init__(self) -> None:
         self.lines: list[WrongLine] = []
         self.count = 0
+        self.causes: Counter[str] = Counter()
 
-    def add(self, line: int, text: str) -> None:
-        """Take note of one."""
+    def add(self, line: int, text: str, cause: str = "") -> None:
+        """Take note of one.
+
+        Args:
+            line: Its number, from 1; 0 where lines do not count.
+            text: What is wrong.
+            cause: The same without what only this line has; one of few, the first of each is always kept.
+        """
         self.count += 1
-        if self.count <= _MANY:
-            self.lines.append(WrongLine(line=line, text=text))
+        self.causes[cause] += 1
+        if self.count <= _MANY or (cause and self.causes[cause] == 1):
+            self.lines.append(WrongLine(line=line, text=text, first=self.causes[cause] == 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +92,10 @@ class Imported:
         runs: One per run and node in the file.
         lines: How many lines were read, the head not counted.
         values: How many values were kept.
-        wrong: The first thousand wrong lines.
+        wrong: The first thousand wrong lines, and the first of each cause.
         wrong_count: How many lines were wrong.
+        causes: Cause -> how many lines it cost; empty where there is only one, or nobody told causes apart.
+        lost_cells: Cells that no verdict can rest on, by cause.
         notes: What else people should know, one line each.
         left_out: How many values were left out besides wrong lines.
         node: The node, if it was told beside the file, which does not name it; else empty.
@@ -98,22 +111,17 @@ class Imported:
     notes: tuple[str, ...] = ()
     left_out: int = 0
     node: str = ""
+    causes: Mapping[str, int] = field(default_factory=dict)
+    lost_cells: tuple[LostCells, ...] = ()
 
     @property
     def lost(self) -> int:
-        """How many lines and values of the file are in no population."""
-        return self.wrong_count + self.left_out
+        """How many lines and values of the file say nothing of a node: left out, or no possible values.
 
-    @property
-    def cells(self) -> dict[str, int]:
-        """How many units under test have no values, by kind: ``failed``, ``missing``, ``invalid``."""
-        return dict(
-            Counter(
-                problem.kind
-                for population in self.populations
-                for problem in population.problems.values()
-            )
-        )
+        A test that failed and a cell that is empty say something, and are kept.
+        """
+        spoiled = sum(one.count for one in self.lost_cells if one.kind in ("unit", "invalid"))
+        return self.wrong_count + self.left_out + spoiled
 
 
 class ImportFolder:
@@ -261,6 +269,7 @@ def import_samples(
         runs=runs_of(populations, file_date(path)),
         lines=lines,
         values=sum(len(population.values) for population in populations),
+        lost_cells=lost_of_populations(populations),
         wrong=tuple(wrong.lines),
         wrong_count=wrong.count,
         notes=tuple(notes),

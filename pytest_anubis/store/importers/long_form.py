@@ -44,6 +44,7 @@ class Rows:
         missing: Shape (n,); True where the value was left empty.
         times: Shape (n,), seconds; None when the file has no times.
         return_codes: Shape (n,); 0 is success.
+        lines: Shape (n,), where each row stands in the file, from 1.
     """
 
     names: Mapping[str, Sequence[str]]
@@ -52,6 +53,7 @@ class Rows:
     missing: np.ndarray[Any, np.dtype[np.bool_]]
     times: FloatArray | None
     return_codes: IntArray
+    lines: IntArray
 
 
 class _Numbers(dict[Any, int]):
@@ -136,16 +138,18 @@ class LongForm:
             else:
                 chunk[name] = np.full(count, numbers[self._defaults.get(name, "")], dtype=np.int32)
         good = np.ones(count, dtype=bool)
-        values, missing = self._numbers(by_name["value"], "value", lines, good)
+        nodes = by_name.get("node") or [self._defaults["node"]] * count
+        where = _Where(lines, nodes)
+        values, missing = self._numbers(by_name["value"], "value", where, good)
         chunk["value"], chunk["missing"] = values, missing
         chunk["return_code"] = np.zeros(count, dtype=np.int64)
         if "return_code" in by_name:
-            found, empty = self._numbers(by_name["return_code"], "return_code", lines, good)
+            found, empty = self._numbers(by_name["return_code"], "return_code", where, good)
             # A return code that is NaN or huge is still no success.
             found = np.nan_to_num(np.where(empty, 0.0, found), nan=-1.0, posinf=-1.0, neginf=-1.0)
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
         if self._has_times:
-            chunk["time"], _ = self._numbers(by_name["time"], "time", lines, good)
+            chunk["time"], _ = self._numbers(by_name["time"], "time", where, good)
         chunk["good"] = good
         self._chunks.append(chunk)
 
@@ -163,6 +167,7 @@ class LongForm:
                 missing=np.empty(0, dtype=bool),
                 times=None,
                 return_codes=empty,
+                lines=empty,
             )
         good = joined["good"]
         if self._known is not None:
@@ -177,6 +182,7 @@ class LongForm:
             missing=joined["missing"][good],
             times=joined["time"][good] if self._has_times else None,
             return_codes=joined["return_code"][good],
+            lines=joined["line"][good],
         )
 
     def _fill(self, joined: dict[str, Any], known: MetricMap) -> None:
@@ -207,26 +213,29 @@ class LongForm:
 
     def _check_names(self, column: str, joined: Mapping[str, Any], good: Any) -> list[str]:
         names: list[str] = []
-        complaints: dict[int, str] = {}
+        complaints: dict[int, tuple[str, str]] = {}
         for code, raw in enumerate(self._names[column]):
             name = "" if raw is None else str(raw).strip()
             if not name and column in self._defaults:
                 name = self._defaults[column]
             complaint = _complaint(column, name)
-            if complaint:
+            if complaint is not None:
                 complaints[code] = complaint
             names.append(name)
         if complaints:
             bad = np.zeros(len(names), dtype=bool)
             bad[list(complaints)] = True
             wrong = bad[joined[column]]
+            nodes = list(self._names["node"])
             for row in np.flatnonzero(wrong & good).tolist():
-                self._wrong.add(int(joined["line"][row]), complaints[int(joined[column][row])])
+                node = _node_words(nodes[int(joined["node"][row])] or self._defaults["node"])
+                text, cause = complaints[int(joined[column][row])]
+                self._wrong.add(int(joined["line"][row]), f"{node}{text}", cause)
             good[wrong] = False
         return names
 
     def _numbers(
-        self, column: Sequence[Any], name: str, lines: Sequence[int], good: Any
+        self, column: Sequence[Any], name: str, where: _Where, good: Any
     ) -> tuple[FloatArray, Any]:
         missing = np.zeros(len(column), dtype=bool)
         try:
@@ -241,8 +250,10 @@ class LongForm:
             try:
                 found[i] = _moment(item) if name == "time" else float(item)
             except (TypeError, ValueError, OverflowError):
+                if good[i]:  # a row is one wrong line, whatever else is wrong with it
+                    text = f"{where.node(i)}column {name}: {str(item)[:40]!r} is not a number"
+                    self._wrong.add(where.lines[i], text, f"{name} is not a number")
                 good[i] = False
-                self._wrong.add(lines[i], f"{name} {str(item)[:40]!r} is not a number")
         return found, missing
 
 
@@ -257,15 +268,38 @@ def check_rows(count: int) -> None:
         raise ImportFileError(too_large(f"{most // ROW:,} rows of {ROW} bytes and more", most))
 
 
-def _complaint(column: str, name: str) -> str:
+@dataclass(frozen=True, slots=True)
+class _Where:
+    """The lines and nodes of the rows of a chunk."""
+
+    lines: Sequence[int]
+    nodes: Sequence[Any]
+
+    def node(self, row: int) -> str:
+        return _node_words(self.nodes[row])
+
+
+def _node_words(node: Any) -> str:
+    """Return a node's name as words of a complaint; empty where it has none that can be shown."""
+    name = str(node or "").strip()[:40]
+    return f"node {name}, " if name.isprintable() and name else ""
+
+
+def _complaint(column: str, name: str) -> tuple[str, str] | None:
+    """Return what is wrong with a name, with it and as a cause; None where nothing is."""
     if column in NEEDED and not name:
         more = ", and no metric map knows the metric (--map FILE)" if column in _FILLED else ""
-        return f"{column} is empty{more}"
+        return f"column {column} is empty{more}", f"{column} is empty"
     if not name.isprintable() or len(name) > NAMES_MAY_BE:
-        return f"{column} {name[:40]!r} is unprintable or longer than {NAMES_MAY_BE} characters"
+        cause = f"{column} is unprintable or longer than {NAMES_MAY_BE} characters"
+        return (
+            f"column {column}: {name[:40]!r} is unprintable or longer than {NAMES_MAY_BE} characters",
+            cause,
+        )
     if column == "better" and name not in DIRECTIONS:
-        return f"better {name!r} is none of {', '.join(DIRECTIONS)}"
-    return ""
+        known = ", ".join(DIRECTIONS)
+        return f"column better: {name[:40]!r} is none of {known}", f"better is none of {known}"
+    return None
 
 
 def _moment(item: Any) -> float:

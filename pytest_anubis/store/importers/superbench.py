@@ -115,20 +115,23 @@ def import_superbench(
                 if progress is not None:
                     progress(f"{path.name}: {len(reader.nodes):,} nodes")
         reader.add_failed()
-        populations = group_rows(form.rows())
+        grouped = group_rows(form.rows(), keyed=True)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
     if not reader.nodes:
         first = f" ({reader.wrong.lines[0]})" if reader.wrong.lines else ""
         raise ImportFileError(f"{path}: no node in it, so it is no SuperBench summary{first}")
+    populations = grouped.populations
     return Imported(
         source=path,
         populations=populations,
         runs=runs_of(populations, file_date(path)),
         lines=reader.lines,
-        values=sum(len(population.values) for population in populations),
+        values=grouped.values,
         wrong=tuple(reader.wrong.lines),
         wrong_count=reader.wrong.count,
+        causes=dict(reader.wrong.causes),
+        lost_cells=grouped.lost,
         notes=tuple(reader.notes()),
         left_out=reader.left_out,
     )
@@ -163,11 +166,12 @@ class _Reader:
         try:
             data: Any = parse_json(line, strict=False)
         except CodecError as error:
-            self.wrong.add(number, error.problem)
+            self.wrong.add(number, error.problem, "not JSON")
             return
         node = data.pop("node", None) if isinstance(data, dict) else None
         if not isinstance(node, str) or not node.strip() or not node.isprintable():
-            self.wrong.add(number, "not an object with a node's name in 'node'")
+            text = "not an object with a node's name in 'node'"
+            self.wrong.add(number, text, text)
             return
         times = self.nodes[node] = self.nodes.get(node, 0) + 1
         run = self._run if times == 1 else f"{self._run}-{times}"
@@ -187,7 +191,10 @@ class _Reader:
                 values.append(None)
             elif type(value) not in (int, float):
                 if value is not None:
-                    self.wrong.add(number, f"{name[:80]}: {str(value)[:20]!r} is not a number")
+                    text = (
+                        f"node {node[:40]}, column {name[:80]}: {str(value)[:20]!r} is not a number"
+                    )
+                    self.wrong.add(number, text, "value is not a number")
             elif not key.problem:
                 rows.append(key.columns)
                 values.append(value if abs(value) < 1e300 else float("inf"))
@@ -196,7 +203,8 @@ class _Reader:
             elif key.problem == _UNKNOWN:
                 self.left_out += 1
             elif key.problem == _NO_METRIC:
-                self.wrong.add(number, f"{name[:80]!r} is {_NO_METRIC}")
+                text = f"node {node[:40]}, column {name[:80]!r} is {_NO_METRIC}"
+                self.wrong.add(number, text, f"column is {_NO_METRIC}")
         if failed:
             self._failed[number, node, run] = failed
         codes = [_code(row, failed) for row in rows] if failed else [0] * len(rows)

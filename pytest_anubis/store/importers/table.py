@@ -23,7 +23,7 @@ from pytest_anubis.store.importers.import_result import (
     run_name,
     runs_of,
 )
-from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, LongForm, Rows, check_rows
+from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, LongForm, check_rows
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 from pytest_anubis.store.samples.parquet_files import ParquetError
 from pytest_anubis.store.samples.parquet_reading import read_samples
@@ -85,12 +85,12 @@ def import_table(
             form.add(lines, columns)
             if progress is not None and reader.lines % _TELL < _CHUNK:
                 progress(f"{path.name}: {reader.lines:,} lines")
-        rows = form.rows()
-        populations = group_rows(rows)
+        grouped = group_rows(form.rows())
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
     finally:
         reader.close()
+    populations = grouped.populations
     notes = [f"column {name[:40]!r} is not used" for name in form.unused]
     if not populations:
         notes.append("no good line at all")
@@ -99,9 +99,11 @@ def import_table(
         populations=populations,
         runs=runs_of(populations, file_date(path)),
         lines=reader.lines,
-        values=_kept(rows),
+        values=grouped.values,
         wrong=tuple(sorted(wrong.lines, key=lambda item: item.line)),
         wrong_count=wrong.count,
+        causes=dict(wrong.causes),
+        lost_cells=grouped.lost,
         notes=tuple(notes),
         node="" if "node" in form.columns else node,
     )
@@ -132,10 +134,6 @@ def exported_samples(path: Path, shelf: Shelf | None = None) -> Imported | None:
         lines=len(population.values),
         values=len(population.values),
     )
-
-
-def _kept(rows: Rows) -> int:
-    return int(((~rows.missing) & (rows.return_codes == 0)).sum())
 
 
 class _Csv:
@@ -189,7 +187,7 @@ class _Csv:
             rows.extend(islice(reader, _CHUNK))
         except csv.Error as error:
             # What came before the bad row stays; the reader goes on behind it.
-            self._wrong.add(getattr(reader, "line_num", -1) + 1, f"not CSV ({error})")
+            self._wrong.add(getattr(reader, "line_num", -1) + 1, f"not CSV ({error})", "not CSV")
             self.lines += 1
             return True
         return len(rows) == _CHUNK
@@ -201,7 +199,9 @@ class _Csv:
         for line, row in zip(lines, rows, strict=True):
             if row and len(row) != width:  # an empty line is no row at all
                 self.lines += 1
-                self._wrong.add(line, f"{len(row)} columns, the head has {width}")
+                self._wrong.add(
+                    line, f"{len(row)} columns, the head has {width}", "another number of columns"
+                )
         return [line for line, _ in good], [row for _, row in good]
 
     def close(self) -> None:

@@ -8,9 +8,13 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.history import Incident
+from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.database import History, shown_time
+from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.history.incident_records import add_incident
+from pytest_anubis.store.history.run_filing import record_run
 from tests.cli.command_line import anubis
 from tests.fleet.operations.test_fleet_status import DAY, NOW, journal
 
@@ -32,6 +36,75 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
             add_incident(history, happened)
     return store
+
+
+GEMM, DISK = "suites/test_card.py::test_gemm", "suites/test_disk.py::test_write"
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A history of two hardware classes; only the cards' has had a defect."""
+    store = tmp_path_factory.mktemp("mixed")
+    with History(store) as history:
+        for node, key, name in (
+            ("g1", "cards", GEMM),
+            ("c1", "plain", DISK),
+            ("c2", "plain", DISK),
+        ):
+            ran = TestResult(test=name, benchmark=name, outcome="passed", seconds=30.0, metrics=1)
+            record_run(
+                history,
+                RunRecord(
+                    run=f"r-{node}", node=node, hardware_class=key, purpose="acceptance",
+                    started=shown_time(NOW - 30 * DAY), ended=shown_time(NOW - 30 * DAY + 60),
+                    results=(ran,),
+                ),
+            )  # fmt: skip
+        history.add_node("x1", hardware_class="new", since=NOW - 9 * DAY)
+        add_defect(history, node="g1", benchmarks=[GEMM], component="card", found=NOW - 9 * DAY)
+        for number in range(12):
+            happened = Incident(
+                node="c1", kind="disk", started=NOW - (2 + number) * DAY, duration=60.0
+            )
+            add_incident(history, happened)
+    return store
+
+
+def test_only_what_applies_to_a_nodes_class_is_planned(mixed: Path) -> None:
+    """The defect of a card made its benchmark one for nodes that have no card."""
+    given = ("fleet", "plan", "--history", str(mixed), "--hours", "8", "--time-worth", "0")
+    document = json.loads(anubis(*given, "--format", "json").stdout)
+    found = {one["node"]: [run["benchmark"] for run in one["runs"]] for one in document["nodes"]}
+    assert found == {"g1": [GEMM], "c1": [DISK], "c2": [DISK]}
+    said = anubis(*given).stdout
+    assert (
+        f"note: plain (2 nodes): without 1 benchmark that only other classes have run ({GEMM})"
+        in said
+    )
+    assert (
+        "note: new (1 node): nothing is planned there, as no benchmark is known to have run" in said
+    )
+    chosen = anubis("select", "--store", str(mixed), "--node", "c1", "--ids").stdout.split()
+    assert chosen == [DISK]
+    lone = anubis(*given, "--class", "new")
+    assert lone.returncode == 2
+    assert "no benchmark is known to have run there" in lone.stderr
+
+
+def test_a_choice_and_a_plan_rest_on_the_same_and_say_how_they_differ(mixed: Path) -> None:
+    plan = anubis("fleet", "plan", "--history", str(mixed), "--hours", "8", "--format", "json")
+    planned = {one["node"]: one for one in json.loads(plan.stdout)["nodes"]}
+    given = ("select", "--store", str(mixed), "--node", "c1", "--by", "cost")
+    choice = json.loads(anubis(*given, "--json", "-").stdout)
+    # What passed thirty days ago says nothing of the next day, so the risks are the same.
+    assert choice["risk_before"] == pytest.approx(planned["c1"]["risk_before"], rel=1e-3)
+    assert choice["residual_risk"] == pytest.approx(planned["c1"]["risk_after"], rel=1e-3)
+    assert choice["chosen"] == [run["benchmark"] for run in planned["c1"]["runs"]]
+    assert choice["cost"] == sum(run["seconds"] for run in planned["c1"]["runs"])
+    (told,) = [line for line in anubis(*given).stdout.splitlines() if "fleet plan" in line]
+    assert "counts what a node passed last" in told
+    lines = anubis("fleet", "plan", "--history", str(mixed), "--hours", "8").stdout.splitlines()
+    assert len([line for line in lines if "'anubis select' chooses as" in line]) == 1
 
 
 def test_the_plan_is_json_lines_and_a_list_of_hosts(place: Path, tmp_path: Path) -> None:

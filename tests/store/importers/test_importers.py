@@ -75,7 +75,9 @@ def test_times_order_the_values_and_missing_columns_have_defaults(tmp_path: Path
     assert (population.hardware_class, population.devices, population.runs) == (
         "mine", ("node",), ("r7",),
     )  # fmt: skip
-    assert [str(line) for line in found.wrong] == ["line 5: time 'soon' is not a number"]
+    assert [str(line) for line in found.wrong] == [
+        "line 5: node a, column time: 'soon' is not a number"
+    ]
     assert found.notes == ("column 'remark' is not used",)
 
 
@@ -317,7 +319,11 @@ def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Pat
     assert any("stands there again" in note for note in found.notes)  # nothing of it is lost
     assert found.left_out == 1
     assert found.lost == 6
-    assert found.cells == {"failed": 3, "missing": 1}
+    lost = {one.kind: (one.count, one.example) for one in found.lost_cells}
+    assert lost == {
+        "failed": (3, "line 4, node bad, column b/return_code: '33'"),
+        "missing": (1, "node lost, c y_time: not in the results, although most nodes have it"),
+    }
     assert any("'frobs': direction unknown" in note for note in found.notes)
     assert any("1 monitor readings" in note for note in found.notes)
     mine = tmp_path / "map.csv"

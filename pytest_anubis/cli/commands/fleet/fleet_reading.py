@@ -231,7 +231,7 @@ def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) ->
     for key, fleet in found.classes.items():
         own = [one for one in found.nodes if one.node.hardware_class == key]
         own_risks = {one.node.name: risks[one.node.name] for one in own if one.node.name in risks}
-        coverage[key] = class_coverage(fleet, [mixes[name] for name in own_risks])
+        coverage[key] = class_coverage(fleet, [mixes[name] for name in own_risks], key)
         passed = {
             one.node.name: Passed(age=now - one.last.at, benchmarks=one.last.passed)
             for one in own

@@ -22,8 +22,10 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
 from pytest_anubis.cli.commands.fleet.plan_text import (
     PARTNER,
     RISKY,
+    class_notes,
     plan_document,
     plan_line,
+    risk_notes,
     show_plan,
 )
 from pytest_anubis.cli.shared import history_access as histories
@@ -142,8 +144,10 @@ def _plan(options: argparse.Namespace) -> int:
     places = places_of(found.nodes, now=now, risks=risk.left, accepted_risk=0.0, listed=())
     partners = _partners(options, places, risk)
     cases = _cases(options, found, risk, places, set(partners), now)
+    notes = class_notes(found, risk)
     if not cases:
-        raise CommandError(f"{found.place}: no node is in service that could be validated")
+        why = f"; {notes[0]}" if notes else ""
+        raise CommandError(f"{found.place}: no node is in service that could be validated{why}")
     window = _window(options, seconds, pools, len(partners), risk)
     try:
         with suppress_solver_output():
@@ -169,7 +173,7 @@ def _plan(options: argparse.Namespace) -> int:
     elif options.format == "lines":
         say(*(plan_line(one) for one in plan.nodes if one.runs))
     else:
-        show_plan(options, plan, window, partners, risk)
+        show_plan(options, plan, window, partners, [*risk_notes(risk), *notes])
     return 0
 
 
@@ -226,6 +230,8 @@ def _cases(
         last = one.last
         passed = None if last is None else Passed(age=now - last.at, benchmarks=last.passed)
         known = risk.coverage[key].benchmarks
+        if not known:
+            continue  # `class_notes` says so
         pins = {name_ for name_ in known if any(fnmatchcase(name_, p) for p in options.pin)}
         pins |= exposing_open(defects.get(name, ()), [name]) & set(known)
         cases.append(

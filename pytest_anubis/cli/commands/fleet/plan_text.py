@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.commands.fleet.fleet_reading import FleetRisk
+from pytest_anubis.cli.commands.fleet.fleet_reading import FleetRead, FleetRisk
 from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import table
@@ -28,7 +28,7 @@ def show_plan(
     plan: WindowPlan,
     window: Window,
     partners: Sequence[str],
-    risk: FleetRisk,
+    notes: Sequence[str],
 ) -> None:
     """Say what the plan is, for people."""
     chosen = [one for one in plan.nodes if one.runs]
@@ -66,7 +66,44 @@ def show_plan(
         say(
             f"note: what is pinned found no room on {count_text(len(plan.unpinned), 'node')} ({some})"
         )
-    say(*(f"note: {note}" for note in (f"risks: {risk.outlook.basis}", *risk.outlook.notes)))
+    say(
+        f"note: chosen by what is spared at {duration_text(options.incident_cost)} an incident, and risks "
+        "count what each node passed last; 'anubis select' chooses as pytest --anubis-select does, within "
+        "an accepted risk (--by cost is nearest to this plan), and counts nothing that ran before",
+        *(f"note: {note}" for note in notes),
+    )
+
+
+def risk_notes(risk: FleetRisk) -> list[str]:
+    """Say what the risks of a plan rest on, one line each."""
+    return [f"risks: {risk.outlook.basis}", *risk.outlook.notes]
+
+
+def class_notes(found: FleetRead, risk: FleetRisk) -> list[str]:
+    """Say what cannot be planned for a hardware class, or is only assumed of it, one line each."""
+    notes = []
+    for key, known in sorted(risk.coverage.items()):
+        nodes = count_text(sum(one.node.hardware_class == key for one in found.nodes), "node")
+        name = f"{key or 'no hardware class'} ({nodes})"
+        if not known.benchmarks:
+            notes.append(
+                f"{name}: nothing is planned there, as no benchmark is known to have run there; "
+                "run 'pytest --anubis suites/' on one first"
+            )
+        elif known.elsewhere:
+            some = ", ".join(known.elsewhere[:RISKY])
+            count = count_text(len(known.elsewhere), "benchmark")
+            more = ", ..." if len(known.elsewhere) > RISKY else ""
+            notes.append(f"{name}: without {count} that only other classes have run ({some}{more})")
+        if known.benchmarks and known.guessed:
+            notes.append(
+                f"{name}: no defect is known, so what its benchmarks expose is assumed; 'anubis select' then "
+                "leaves none of them out"
+            )
+        if known.unpriced:
+            count = count_text(len(known.unpriced), "benchmark")
+            notes.append(f"{name}: {count} of unknown duration, counted like the others")
+    return notes
 
 
 def _more_words(plan: WindowPlan) -> str:

@@ -92,3 +92,56 @@ def test_wrong_usage_is_one_line(results: Path, arguments: list[str], said: str)
     assert done.returncode == 2
     assert said in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_every_lost_cell_is_counted_by_cause_with_an_example(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value in another unit was neither counted nor named, and an invalid one had no line."""
+    monkeypatch.chdir(tmp_path)
+    rows = [f"n{node},copy,rate,GB/s,higher,{100 + node}" for node in range(6) for _ in range(2)]
+    rows[2] = "n1,copy,rate,MB/s,higher,101000"
+    rows[4] = "n2,copy,rate,GB/s,lower,102"
+    rows[6] = "n3,copy,rate,GB/s,higher,-5"
+    rows[8] = "n4,copy,rate,GB/s,higher,"
+    (tmp_path / "t.csv").write_text("\n".join(["node,benchmark,metric,unit,better,value", *rows]))
+    done = anubis("import", "table", "t.csv", "--class", "k")
+    first, *said = done.stdout.splitlines()
+    assert first == (
+        "t.csv: 8 values of 6 nodes, 1 metric, 2 values in another unit or direction, 1 value invalid, "
+        "1 cell missing, 0 wrong lines"
+    )
+    assert said[0].startswith(
+        "t.csv: in another unit or direction: line 4, node n1, column unit: 'MB/s' "
+        "(most of copy rate: 'GB/s')"
+    )
+    assert said[1].startswith("t.csv: invalid: line 8, node n3, column value: '-5'")
+    assert said[2] == "t.csv: missing: line 10, node n4, column value: ''"
+    assert done.returncode == 1
+    assert anubis("import", "table", "t.csv", "--class", "k", "--lenient").returncode == 0
+
+
+def test_wrong_lines_are_counted_by_cause_and_name_their_node(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = [f"n{number},copy,rate,GB/s,higher,fast" for number in range(30)]
+    rows += ["n30,copy,rate,,higher,1", "n31,copy,rate,GB/s,higher,1"]
+    (tmp_path / "t.csv").write_text("\n".join(["node,benchmark,metric,unit,better,value", *rows]))
+    said = anubis("import", "table", "t.csv", "--class", "k").stdout.splitlines()
+    assert said[0].endswith("31 wrong lines (30 value is not a number, 1 unit is empty)")
+    assert said[1] == "t.csv: line 2: node n0, column value: 'fast' is not a number"
+    # the first of each cause is named, however many there are of another
+    assert said[2].startswith("t.csv: line 32: node n30, column unit is empty")
+
+
+def test_a_summary_names_the_cell_that_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    lines = [f'{{"node": "n{number}", "b/x_bw:1": {number - 1}}}' for number in range(4)]
+    (tmp_path / "s.jsonl").write_text("\n".join(lines) + "\n")
+    done = anubis("import", "superbench", "s.jsonl", "--class", "k")
+    assert "1 value invalid" in done.stdout.splitlines()[0]
+    assert "line 1, node n0, column b/x_bw:1: '-1'" in done.stdout
+    assert done.returncode == 1
