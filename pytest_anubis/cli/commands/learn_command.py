@@ -215,6 +215,7 @@ def run(options: argparse.Namespace) -> int:
         raise
     if rounds.disturbed:
         raise CommandError(f"nothing can be learned: {rounds.disturbed}")
+    options.vain = bool(rounds.vain)
     return _learn(options, paths, measured=True)
 
 
