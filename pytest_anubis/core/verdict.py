@@ -49,6 +49,9 @@ class Reason(StrEnum):
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
 
 
+_BROKEN = (Reason.NOT_REPORTED, Reason.ENVIRONMENT, Reason.INVALID)
+"""Reasons why a test without a result says nothing about the node, and has to be looked at first."""
+
 SEARCHED = 24
 """Fewest values in which a change within a run is searched for (`validator.changes.segments` says why)."""
 
@@ -206,6 +209,12 @@ class MetricVerdict:
     def loss(self) -> float | None:
         """Loss relative to what is normal: .12 is 12 % slower, 29 thirty times as long (`relative_loss`)."""
         return None if self.similarity is None else relative_loss(self.similarity, self.better)
+
+    @property
+    def broken(self) -> bool:
+        """Whether a test as a whole hung, died, is written wrongly or was kept from its work."""
+        whole = self.outcome is Outcome.INCONCLUSIVE and not self.metric
+        return whole and self.reason in _BROKEN
 
     @property
     def worth_a_look(self) -> bool:

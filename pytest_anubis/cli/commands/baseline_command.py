@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import shutil
 import statistics
 import sys
 from pathlib import Path
@@ -33,12 +32,12 @@ from pytest_anubis.store.baselines.baseline_files import (
     save_baseline,
 )
 from pytest_anubis.store.baselines.baseline_form import baseline_to_plain
+from pytest_anubis.store.baselines.kept_files import free_place, keep_copy
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, Criterion
     from pytest_anubis.validator.judging.backtest import Backtest
 
-EXPIRED = "expired"
 ALL = "all"
 """Stands for every metric that nobody has decided about."""
 SHOWN = 40
@@ -255,12 +254,7 @@ def _promote(options: argparse.Namespace) -> None:
     folder = options.to or options.file.parent
     before = find_baseline(folder, baseline.hardware_class) if folder.is_dir() else None
     if before is not None and not before.samefile(options.file):
-        try:
-            kept = _free_place(before)
-            shutil.copy2(before, kept)
-        except OSError as error:
-            raise CommandError(f"{before}: cannot be kept ({error.strerror})") from error
-        say(f"replaced, kept as {kept}")
+        say(f"replaced, kept as {keep_copy(before)}")
     target = save_baseline(dataclasses.replace(baseline, digest=""), folder)
     say(f"in use: {target}: {baseline_line(load_baseline(target))}")
 
@@ -268,20 +262,9 @@ def _promote(options: argparse.Namespace) -> None:
 def _expire(options: argparse.Namespace) -> None:
     if not options.file.is_file():
         raise CommandError(f"{options.file}: no such baseline")
-    target = _free_place(options.file)
+    target = free_place(options.file)
     options.file.rename(target)
     say(f"out of use, kept as {target}")
-
-
-def _free_place(path: Path) -> Path:
-    """Return where a baseline that goes out of use is kept: in a folder beside it, whose files stay."""
-    folder = path.parent / EXPIRED
-    folder.mkdir(exist_ok=True)
-    target, number = folder / path.name, 1
-    while target.exists():
-        number += 1
-        target = folder / f"{path.stem}.{number}.json"
-    return target
 
 
 def _populations(options: argparse.Namespace) -> None:

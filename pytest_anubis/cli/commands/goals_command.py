@@ -24,6 +24,7 @@ from pytest_anubis.report.text.goal_tree import (
     goals_plain,
     goals_tree,
 )
+from pytest_anubis.session.collecting.benchmark_mark import is_benchmark
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -94,7 +95,7 @@ class _Goals:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in (*session.items, *self._elsewhere):
-            if "anubis_metric" not in getattr(item, "fixturenames", ()):
+            if not is_benchmark(item):
                 continue
             said: dict[str, Any] = {}
             for mark in reversed(list(item.iter_markers("anubis"))):  # the nearest counts

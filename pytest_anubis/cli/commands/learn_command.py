@@ -46,7 +46,13 @@ from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
-from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline, seal
+from pytest_anubis.store.baselines.baseline_files import (
+    BaselineError,
+    baseline_place,
+    save_baseline,
+    seal,
+)
+from pytest_anubis.store.baselines.kept_files import keep_copy
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.validator.deciding.plain_checks import plain_checks
 
@@ -209,6 +215,7 @@ def run(options: argparse.Namespace) -> int:
         raise
     if rounds.disturbed:
         raise CommandError(f"nothing can be learned: {rounds.disturbed}")
+    options.vain = bool(rounds.vain)
     return _learn(options, paths, measured=True)
 
 
@@ -357,14 +364,20 @@ def _learn_class(
     baseline, kept = with_kept_decisions(
         baseline, options.output, {one.benchmark for one in populations}
     )
+    path = before = None
     try:  # before anything is said: whoever reads may have seen enough (``head``)
-        path = save_baseline(baseline, options.output) if baseline.criteria else None
+        if baseline.criteria:
+            place = baseline_place(key, options.output)
+            before = keep_copy(place) if place.is_file() else None
+            path = save_baseline(baseline, options.output)
     except (OSError, BaselineError) as error:
         raise of_file(error, done="written") from error
     say(*learned_lines(baseline, verbose=options.verbose, see=see), *kept, *cost_lines(of_class))
     if path is None:
         return baseline
     say(f"written: {path}")
+    if before is not None:
+        say(f"the one that was in force before is kept: {before}")
     if baseline.undecided:
         metrics = count_text(len(baseline.undecided), "metric")
         say(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.hardware.load.allowing import limits_allowing, option_text, processes_named
@@ -35,9 +35,41 @@ def disturbed_end(records: Sequence[RunRecord]) -> str:
     return f"others disturbed every measurement of all {rounds}: {_told(records)}"
 
 
-def _told(records: Sequence[RunRecord]) -> str:
-    """Say what disturbed, and the options that allow exactly that, the user's own limits included."""
-    phrases = [p for r in records for one in r.measurements for p in one.disturbance]
+def vain_line(records: Sequence[RunRecord], metrics: Collection[tuple[str, str]]) -> str:
+    """Return one line about metrics of which no round has one quiet sample, and what would help.
+
+    Args:
+        records: The rounds.
+        metrics: Benchmark and name of each.
+    """
+    names = ", ".join(f"{benchmark.rpartition('::')[2]} {name}" for benchmark, name in sorted(metrics))
+    none = f"{count_text(len(metrics), 'metric')} without one quiet sample in {len(records)} rounds"
+    told = _told(records, metrics)
+    why = f": {told}" if told else ""
+    return f"{none} ({clip(names, SEEN)}), so more rounds would be in vain{why}"
+
+
+def _told(
+    records: Sequence[RunRecord], metrics: Collection[tuple[str, str]] | None = None
+) -> str:
+    """Say what disturbed, and the options that allow exactly that, the user's own limits included.
+
+    Args:
+        records: The rounds.
+        metrics: Benchmark and name of those that count; None for all of them.
+
+    Returns:
+        Empty where nothing disturbed any of them.
+    """
+    phrases = [
+        phrase
+        for record in records
+        for one in record.measurements
+        if metrics is None or (one.benchmark, one.metric.name) in metrics
+        for phrase in one.disturbance
+    ]
+    if not phrases:
+        return ""
     kinds: dict[str, tuple[int, str]] = {}
     for phrase in phrases:  # of each kind the worst
         (name, percent), *_ = (*limits_allowing([phrase]).items(), (phrase, 0))

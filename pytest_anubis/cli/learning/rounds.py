@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.learning.disturbed_rounds import disturbed_end, disturbed_line
+from pytest_anubis.cli.learning.disturbed_rounds import disturbed_end, disturbed_line, vain_line
 from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.option_values import left_out
 from pytest_anubis.cli.learning.watched_round import run_round
@@ -54,6 +54,7 @@ class Rounds:
         profile: Sizes and durations.
         pytest_args: More of pytest's own arguments.
         unwanted: What nothing is learned of, as `option_values.left_out` reads it.
+        vain: Metrics without one quiet sample after all rounds that were asked for by their number.
     """
 
     tests: Sequence[str]
@@ -61,6 +62,7 @@ class Rounds:
     profile: str
     pytest_args: str = ""
     unwanted: Sequence[str] = ()
+    vain: set[Key] = field(default_factory=set)
     _stamp: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S"))
     _records: list[RunRecord] = field(default_factory=list)
     _paths: list[Path] = field(default_factory=list)
@@ -70,7 +72,8 @@ class Rounds:
         """Run so many rounds of full length.
 
         A sample that was taken while others disturbed the machine teaches nothing, so rounds are added, at
-        most as many again, until every metric has as many quiet samples as rounds were asked for.
+        most as many again, until every metric has as many quiet samples as rounds were asked for. For a
+        metric that has none after all of these, no more are added.
 
         Args:
             wanted: How many rounds.
@@ -87,8 +90,12 @@ class Rounds:
             while len(self._paths) < wanted:
                 left = (wanted - len(self._paths)) * self._each()
                 self._run(line, f"round {len(self._paths) + 1} of {wanted}", left, brief=False)
-            most = 2 * wanted
-            while len(self._paths) < most and (few := spoiled(self._paths, wanted)):
+            most, self.vain = 2 * wanted, set(spoiled(self._paths, 1))
+            if self.vain and not self.disturbed:  # else the end says it
+                line.say(vain_line(self._records, self.vain))
+            while len(self._paths) < most and (
+                few := set(spoiled(self._paths, wanted)) - self.vain
+            ):
                 line.say(f"round {len(self._paths) + 1} of at most {most}, added: {_few(few)}")
                 self._run(line, f"round {len(self._paths) + 1}", self._each(), brief=False)
         return self._paths

@@ -263,7 +263,7 @@ def _case(benchmark: str) -> str:
 
 def _places(run: RunRecord) -> dict[tuple[str, str], None]:
     """Return benchmark and device of everything that a run planned or measured, in order."""
-    planned = [(plan.benchmark, plan.device) for plan in run.planned]
+    planned = [plan.place for plan in run.planned]
     return dict.fromkeys([*planned, *((m.benchmark, m.device) for m in run.measurements)])
 
 
@@ -296,7 +296,7 @@ def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
             )
             rows.append(_judged(row, verdicts))
         recorded = {m.metric.name for m in there}
-        outcome, why = _why_nothing(run, benchmark, device, verdicts)
+        outcome, why = _why_nothing(run, benchmark, device, verdicts, named=bool(goal.metrics))
         for name in [n for n in goal.metrics if n not in recorded] or ([] if recorded else [""]):
             row = MetricAnswer(metric=name, case=_case(benchmark), device=device)
             known = any(v.metric == name for v in verdicts) and name
@@ -321,16 +321,18 @@ def _judged(row: MetricAnswer, verdicts: Sequence[MetricVerdict]) -> MetricAnswe
 
 
 def _why_nothing(
-    run: RunRecord, benchmark: str, device: str, verdicts: Sequence[MetricVerdict]
+    run: RunRecord, benchmark: str, device: str, verdicts: Sequence[MetricVerdict], *, named: bool
 ) -> tuple[str, str]:
-    """Return outcome and reason of a metric that has no values in a run."""
+    """Return outcome and reason of a metric that has no values in a run; `named`: a mark declares it."""
     whole = next((v for v in reversed(verdicts) if not v.metric), None)
     if whole is not None:
         return whole.outcome.value, whole.text
-    tests = {p.test for p in run.planned if (p.benchmark, p.device) == (benchmark, device)}
+    tests = {p.test for p in run.planned if p.place == (benchmark, device)}
     result = next((r for r in run.results if r.test in tests), TestResult(test="", benchmark=""))
     said = f" ({result.text})" if result.text else ""
-    what = "declared, but not recorded" if result.outcome == "passed" else f"{result.outcome}{said}"
+    what = f"{result.outcome}{said}"
+    if result.outcome == "passed":
+        what = "declared, but not recorded" if named else "it passed and recorded no metric"
     return Outcome.NOT_TESTED.value, what
 
 

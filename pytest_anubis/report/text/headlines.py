@@ -40,6 +40,7 @@ _AGAIN = "measure again"
 _ONE_MACHINE = "one machine"
 _OF_NO_MATTER = (Reason.NO_CRITERION, Reason.REPEATED)
 """Reasons of verdicts that leave a question answered by the benchmark's other verdicts."""
+_UNCOLLECTED = " cannot be collected: "
 _APART = "not applicable"
 """How a benchmark's reason begins that its question is none of this machine's."""
 _SAID = (" is neither accepted nor rejected", " rejected", " accepted")
@@ -214,6 +215,8 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
     The most frequent blocker that a command helps against decides: learning where there is no baseline or
     components have no criterion, measuring again where the machine was disturbed.
 
+    Before all of these comes what broke: of tests that hang nothing is to be learned.
+
     Args:
         node: The decision.
         verdicts: All verdicts: they tell where the tests lie, and how many machines the baseline is of.
@@ -225,6 +228,8 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
     tests = _tests(verdicts)
     if node.decision is not Decision.UNDECIDED or not tests:
         return ""
+    if step := _after_mending(node, verdicts, profile):
+        return step
     known = Counter(kind for kind in map(_kind, node.blocking) if kind)
     if not known:
         return ""
@@ -241,6 +246,21 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
         return ""  # that of a fleet is learned from its runs, and nobody knows here where they lie
     longer = of_profile or f" {LONGER}"
     return f"next: anubis learn {tests}{longer} (when the machine is quieter than it was)"
+
+
+def _after_mending(node: NodeVerdict, verdicts: Sequence[MetricVerdict], profile: str) -> str:
+    """Return what to type once somebody has seen to what broke; empty where nothing did."""
+    broken = next((verdict for verdict in verdicts if verdict.broken), None)
+    files = [line.partition(_UNCOLLECTED) for line in node.blocking]
+    lost = next((name for name, found, _ in files if found), "").partition("::")[0]
+    if broken is None and not lost:
+        return ""
+    more = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
+    if broken is None:
+        return f"next: pytest --anubis {shlex.quote(lost)}{more} (once it can be collected)"
+    first = "where it ended" if broken.reason is Reason.NOT_REPORTED else "what stood in its way"
+    test = shlex.quote(broken.benchmark.partition("[")[0])
+    return f"next: pytest --anubis {test}{more} (alone, after a look at {first})"
 
 
 def _kind(line: str) -> str:

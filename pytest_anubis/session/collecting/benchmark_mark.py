@@ -101,9 +101,24 @@ def benchmark_mark(item: pytest.Item) -> BenchmarkMark:
     return result
 
 
-def is_benchmark(item: pytest.Item) -> bool:
-    """True for a test that records metrics."""
+def takes_metrics(item: pytest.Item) -> bool:
+    """True for a test whose arguments, or those of its fixtures, name the fixture that records metrics."""
     return "anubis_metric" in getattr(item, "fixturenames", ())
+
+
+def is_benchmark(item: pytest.Item) -> bool:
+    """True for a test that records metrics, or whose mark says what it answers.
+
+    The mark counts by itself: a test may look for its tool first, skip without it, and ask for the fixture
+    only then.
+
+    Raises:
+        pytest.UsageError: As `benchmark_mark` does.
+    """
+    if takes_metrics(item):
+        return True
+    mark = benchmark_mark(item)
+    return bool(mark.goal or mark.question or mark.metrics)
 
 
 def missing_goals(item: pytest.Item, folders: Sequence[Path]) -> str | None:

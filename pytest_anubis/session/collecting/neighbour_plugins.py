@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_anubis.session.collecting.benchmark_mark import is_benchmark
+from pytest_anubis.session.collecting.benchmark_mark import takes_metrics
 
 REPEATERS = {
     "__pytest_repeat_step_number": "pytest-repeat (--count, or the mark repeat)",
@@ -21,7 +21,7 @@ def refusal(item: pytest.Item, *, worker: bool) -> str:
         worker: Whether it is to run in a worker process.
     """
     callspec = getattr(item, "callspec", None)
-    for name in callspec.params if callspec is not None and is_benchmark(item) else ():
+    for name in callspec.params if callspec is not None and takes_metrics(item) else ():
         for begin, plugin in REPEATERS.items():
             if name.startswith(begin):
                 return (

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, is_benchmark
+from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, takes_metrics
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 
 Ask = Callable[[list[dict[str, Any]]], dict[str, Any]]
@@ -58,7 +58,7 @@ class Pruning:
         """
         if stands_down(config):
             return
-        benchmarks = [benchmark_id(item) if is_benchmark(item) else "" for item in items]
+        benchmarks = [benchmark_id(item) if takes_metrics(item) else "" for item in items]
         with _without_sweeps():
             answer = self._ask(describe(config, items, benchmarks))
         if "error" in answer:

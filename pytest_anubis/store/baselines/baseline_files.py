@@ -22,6 +22,7 @@ __all__ = [
     "BaselineError",
     "baseline_file_name",
     "baseline_from_plain",
+    "baseline_place",
     "baseline_to_plain",
     "find_baseline",
     "load_baseline",
@@ -37,6 +38,17 @@ def baseline_file_name(hardware_class: str) -> str:
     """Return the file name of a class's baseline: its key, with what a file name cannot hold as ``-``."""
     name = re.sub(r"[^A-Za-z0-9._+@=-]+", "-", hardware_class).strip(".-")
     return f"{name or 'unnamed'}.json"
+
+
+def baseline_place(hardware_class: str, folder: Path) -> Path:
+    """Return the file that a class's baseline is written to.
+
+    Args:
+        hardware_class: Key of the class.
+        folder: The folder; or the very file, if it ends in ``.json``.
+    """
+    very_file = folder.suffix == ".json" and not folder.is_dir()
+    return folder if very_file else folder / baseline_file_name(hardware_class)
 
 
 def find_baseline(folder: Path, hardware_class: str) -> Path | None:
@@ -146,8 +158,7 @@ def save_baseline(baseline: Baseline, folder: Path) -> Path:
         BaselineError: The baseline is not valid or the disk refuses; an older file is left as it was.
     """
     plain = baseline_to_plain(seal(baseline))
-    name = baseline_file_name(baseline.hardware_class)
-    path = folder if folder.suffix == ".json" and not folder.is_dir() else folder / name
+    path = baseline_place(baseline.hardware_class, folder)
     try:
         write_atomically(path, _pretty(plain, "") + "\n")
     except OSError as error:

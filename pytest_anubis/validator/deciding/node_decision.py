@@ -97,11 +97,11 @@ def judge_node(
     never = {check.test for check in rest} | {criterion.benchmark for criterion in spared}
     planned = {benchmark for benchmark, _ in evidence.planned}
     absent = absent_benchmarks(verdicts, criteria, planned)
-    blocking, listed, noted = _blockers(
+    broken, blocking, listed, noted = _blockers(
         verdicts, criteria, {check.test: check for check in checks}, required, ran
     )
-    more = (line for line in evidence.blockers if line != broken_off)
-    blocking, noted = [*more, *blocking], [*noted, *evidence.notes]
+    broken = [*(line for line in evidence.blockers if line != broken_off), *broken]
+    blocking, noted = [*broken, *blocking], [*noted, *evidence.notes]
     if evidence.residual_risk is None and any(v.reason is Reason.PRUNED for v in verdicts):
         blocking.append("benchmarks were left out, and nobody knows at which risk")
     explained = len(blocking)
@@ -114,7 +114,10 @@ def judge_node(
         blocking = [*required.unknown(criteria, baseline), *blocking]
     blocking += uncovered(baseline, required.covers) if baseline is not None else []
     if baseline is None and expected is None:
-        blocking.insert(0, "no baseline: nothing can be accepted; learn one with `anubis learn`")
+        # Behind what broke: of tests that hang or die nothing should be learned.
+        blocking.insert(
+            len(broken), "no baseline: nothing can be accepted; learn one with `anubis learn`"
+        )
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
         # What happened explains it, so it stands first.
         blocking.insert(explained, NOTHING_JUDGED)
@@ -194,12 +197,14 @@ def _blockers(
     checks: Mapping[str, PlainCheck],
     required: Requirement,
     ran: Collection[str],
-) -> tuple[list[str], list[str], list[str]]:
-    """Return what is in the way, what was not judged and is not, and what was judged and should be known.
+) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Return what broke, what else is in the way, what was not judged and is not, and what should be known.
 
-    `ran` are the benchmarks that ran anywhere: of these nothing is spared for not being required.
+    What broke is what the hardware says of itself, then the tests that did not come to their end or could
+    not do their work. `ran` are the benchmarks that ran anywhere: of these nothing is spared for not being required.
     """
-    first: list[str] = []  # what the hardware says of itself
+    hardware: list[str] = []
+    broken: list[str] = []
     blocking: list[str] = []
     listed: list[str] = []
     noted: list[str] = []
@@ -208,7 +213,9 @@ def _blockers(
     wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
     for verdict in verdicts:
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
-            first.append(_line(verdict))
+            hardware.append(_line(verdict))
+        elif verdict.broken:
+            broken.append(_line(verdict))
         elif verdict.outcome is Outcome.INCONCLUSIVE:
             blocking.append(_line(verdict))
         elif verdict.outcome is Outcome.NOT_TESTED:
@@ -228,7 +235,7 @@ def _blockers(
             verdict.reason is Reason.HARDWARE and verdict.outcome is Outcome.MARGINAL
         ):
             noted.append(_line(verdict))
-    return [*first, *blocking], listed, noted
+    return [*hardware, *broken], blocking, listed, noted
 
 
 def _line(verdict: MetricVerdict) -> str:

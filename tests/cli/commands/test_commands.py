@@ -275,3 +275,19 @@ def test_a_folder_in_place_of_the_baseline_is_one_line(learned: Path) -> None:
     assert refused.returncode == 4
     (line,) = [line for line in refused.stderr.splitlines() if line.strip()]
     assert path.name in line
+
+
+def test_a_benchmark_that_skips_before_it_asks_for_the_fixture_is_a_question_without_an_answer(
+    here: Path,
+) -> None:
+    (here / "test_disk.py").write_text(
+        "import pytest\n\n\n"
+        "@pytest.mark.anubis(component='storage.disk', goal='disks', question='is it fast?', action='look')\n"
+        "def test_disk():\n"
+        "    pytest.skip('fio not found: apt install fio')\n"
+    )
+    pytest_here("--anubis", "-q", "test_disk.py")
+    told = anubis("goals", "test_disk.py").stdout
+    assert "0 of 1 questions answered" in told
+    assert "test_disk.py::test_disk [storage.disk]" in told
+    assert "NOT_TESTED: fio not found" in told

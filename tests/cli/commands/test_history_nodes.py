@@ -209,3 +209,16 @@ def test_promote_keeps_the_baseline_that_it_replaces(here: Path) -> None:
     assert old.read_bytes() == new.read_bytes()
     again = anubis("baseline", "promote", str(old))  # itself: nothing is replaced
     assert "replaced" not in again.stdout
+
+
+def test_learning_again_keeps_the_baseline_that_it_replaces(here: Path) -> None:
+    head = "node,device,benchmark,metric,unit,better,value\n"
+    told = []
+    for level in (100, 90):
+        rows = [f"n{i},cuda:0,copy,rate,GB/s,higher,{level + i / 10}" for i in range(8)]
+        (here / "rates.csv").write_text(head + "\n".join(rows) + "\n")
+        before = [path.read_bytes() for path in (here / "baselines").glob("*.json")]
+        told.append(anubis("learn", "rates.csv", "--error-rate=none").stdout)
+    assert "kept" not in told[0]
+    assert "the one that was in force before is kept: baselines/expired/" in told[1]
+    assert [path.read_bytes() for path in (here / "baselines" / "expired").iterdir()] == before

@@ -24,6 +24,7 @@ class Machine:
         self.now = 0.0
         self.asked: list[tuple[list[str], bool]] = []
         self.disturbance: tuple[str, ...] = ()
+        self.disturbed = tuple(SECONDS)
 
     def run_round(
         self, tests: Sequence[str], *, run_id: str, brief: bool, without: Sequence[str], **_: Any
@@ -40,7 +41,7 @@ class Machine:
                     test=test,
                     benchmark=test,
                     metric=SimpleNamespace(name="rate"),
-                    disturbance=self.disturbance,
+                    disturbance=self.disturbance if test in self.disturbed else (),
                 )
                 for test in ran
             ],
@@ -135,7 +136,7 @@ def test_rounds_of_a_number_are_long_and_more_where_others_disturbed(
     machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found = of_suite(tmp_path).of_number(
-        3, lambda paths, wanted: [("b", "rate")] * (wanted + 2 - len(paths))
+        3, lambda paths, wanted: [(str(i), "rate") for i in range(wanted + 2 - len(paths))]
     )
     assert machine.asked == [(["suite.py"], False)] * 5
     assert [path.name[-2:] for path in found] == ["01", "02", "03", "04", "05"]
@@ -147,7 +148,33 @@ def test_rounds_of_a_number_are_long_and_more_where_others_disturbed(
 def test_machine_that_is_never_quiet_gets_twice_the_rounds_at_most(
     machine: Machine, tmp_path: Path
 ) -> None:
-    assert len(of_suite(tmp_path).of_number(3, lambda paths, wanted: [("b", "rate")])) == 6
+    def rarely_quiet(paths: Sequence[Path], wanted: int) -> list[tuple[str, str]]:
+        return [("b", "rate")] if wanted > 1 else []
+
+    assert len(of_suite(tmp_path).of_number(3, rarely_quiet)) == 6
+
+
+def test_no_rounds_are_added_for_what_had_not_one_quiet_sample_and_what_helps_is_said(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.disturbance = ("other processes used 0.9 of 2 cores: stress-ng (pid 12) 0.9",)
+    machine.disturbed = ("suite.py::test_a",)
+    some, key = of_suite(tmp_path), ("suite.py::test_a", "rate")
+    assert len(some.of_number(3, lambda paths, wanted: {key})) == 3
+    assert some.vain == {key}
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if "in vain" in one]
+    assert line.startswith("1 metric without one quiet sample in 3 rounds (test_a rate), ")
+    assert "--pytest-args=--anubis-quiet-limit=steal=5%,others=48%" in line
+
+
+def test_rounds_are_still_added_for_the_metrics_that_had_some_quiet_samples(
+    machine: Machine, tmp_path: Path
+) -> None:
+    def disturbed(paths: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
+        vain = {("suite.py::test_a", "rate")}
+        return vain | {("suite.py::test_b", "rate")} if 1 < wanted > len(paths) - 1 else vain
+
+    assert len(of_suite(tmp_path).of_number(3, disturbed)) == 4
 
 
 def test_too_few_rounds_are_refused(machine: Machine, tmp_path: Path) -> None:

@@ -86,6 +86,25 @@ def test_what_to_type_next_is_known_from_the_most_frequent_blocker(
     assert next_line(other, [one]) == ""
 
 
+def test_what_broke_comes_before_what_is_to_be_learned() -> None:
+    one = MetricVerdict(
+        outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_REPORTED, text="hung: no end within 6 s",
+        metric="", benchmark="suites/a/test_b.py::test_c[x]",
+    )  # fmt: skip
+    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=(NONE, BARE))
+    assert next_line(node, [one]) == (
+        "next: pytest --anubis suites/a/test_b.py::test_c (alone, after a look at where it ended)"
+    )
+    kept = replace(one, reason=Reason.ENVIRONMENT)
+    assert next_line(node, [kept], profile="soak") == (
+        "next: pytest --anubis suites/a/test_b.py::test_c --anubis-profile=soak "
+        "(alone, after a look at what stood in its way)"
+    )
+    lost = replace(node, blocking=("t.py cannot be collected: SyntaxError", NONE))
+    good = replace(one, outcome=Outcome.PASS, reason=Reason.WITHIN, metric="m")
+    assert next_line(lost, [good]) == "next: pytest --anubis t.py (once it can be collected)"
+
+
 def test_a_profile_is_typed_again_and_a_fleet_is_not_learned_from_one_machine() -> None:
     one = MetricVerdict(
         outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="t.py::test_c",

@@ -298,3 +298,17 @@ def test_what_is_not_sure_is_to_be_measured_again_before_anything_is_replaced() 
     assert (both.triage, both.lowest) == (Triage.REJECT, 0.5)
     assert both.headline.endswith("Next step: swap it")
     assert sorted([rejected, both], key=lambda node: node.severity) == [both, rejected]
+
+
+def test_what_broke_stands_before_the_lack_of_a_baseline() -> None:
+    hung = verdict(Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, "", "t::test_hang")
+    near = verdict(Outcome.INCONCLUSIVE, Reason.DISTURBED, "m", "t::test_rec")
+    node = judge_node([near, hung], evidence=RunEvidence(blockers=("worker gw0 died",)))
+    assert node.headline.startswith("node n1 is neither accepted nor rejected: worker gw0 died (and")
+    assert [line.partition(":")[0] for line in node.blocking] == [
+        "worker gw0 died",
+        "INCONCLUSIVE t",
+        "no baseline",
+        "INCONCLUSIVE t",
+    ]
+    assert "test_hang" in node.blocking[1]
