@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -133,9 +133,35 @@ class Burner:
             batches: Instead of a time so many batches, where other devices have to do as many.
             beside: Called once in each batch, while the device works: reads sensors, or queues more work.
         """
+        (done,) = self.parts(seconds, 1, begin=begin, batches=batches, beside=beside)
+        return done
+
+    def parts(
+        self,
+        seconds: float,
+        count: int,
+        *,
+        begin: float = 0.0,
+        batches: int = 0,
+        beside: Callable[[], object] | None = None,
+    ) -> Iterator[Burnt]:
+        """Load the device without a rest, and give what each part of the load did as soon as it is over.
+
+        Who takes a part asks for the next at once: until then the device has nothing to do.
+
+        Args:
+            seconds: Of one part; the ends of all parts are so far apart on the clock, for all devices that
+                begin together.
+            count: How many.
+            begin: As of `load`.
+            batches: As of `load`, of one part.
+            beside: As of `load`.
+        """
         self._wait_for(begin)
-        products, took = self._until(self._now() + seconds, BATCH, beside, batches)
-        return self._burnt(products, took)
+        begin = self._now()
+        for number in range(1, count + 1):
+            products, took = self._until(begin + number * seconds, BATCH, beside, batches)
+            yield self._burnt(products, took)
 
     def steps(
         self, hertz: float, periods: int, each: int = 1, *, begin: float = 0.0

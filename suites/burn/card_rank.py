@@ -58,10 +58,16 @@ class CardRank:
         return {}
 
     def load(self, request: Message) -> Message:
-        """Load the card for ``seconds`` from ``begin`` on; answer what it did and what its sensors told."""
-        watch = Watch(self._device)
-        done = self._loader.load(request["seconds"], begin=request["begin"], beside=watch.look)
-        return {**asdict(done), "told": watch.told()}
+        """Load the card from ``begin`` on for ``count`` parts of ``seconds``, without a rest between them.
+
+        Answers what each of the ``parts`` did, and what the sensors told in it.
+        """
+        watch, parts = Watch(self._device), []
+        seconds, count, begin = (request[name] for name in ("seconds", "count", "begin"))
+        for done in self._loader.parts(seconds, count, begin=begin, beside=watch.look):
+            parts.append({**asdict(done), "told": watch.told()})
+            watch.begin()
+        return {"parts": parts}
 
     def steps(self, request: Message) -> Message:
         """Load the card at ``hertz`` for ``periods`` from ``begin`` on; answer what each part did."""
@@ -70,16 +76,23 @@ class CardRank:
         return {"parts": [asdict(part) for part in done]}
 
     def together(self, request: Message) -> Message:
-        """Load units, copy engines and links at once; answer what was done, and what was ``wrong``."""
+        """Load units, copy engines and links at once, in ``count`` parts of ``batches`` without a rest.
+
+        Answers what each of the ``parts`` did, what was moved in it, and what was wrong.
+        """
         if self._traffic is None:
             self._traffic = Traffic(request["bytes"], self._number, self._world, self._device)
             self._traffic.fit(max(BATCH, self._loader.seconds), self._synchronize)
-        self._traffic.begin()
-        done = self._loader.load(
-            0.0, begin=request["begin"], batches=request["batches"], beside=self._traffic.queue
-        )
-        wrong = self._traffic.wrong()
-        return {**asdict(done), "moved": self._traffic.rates(), "wrong_moved": wrong}
+        traffic, parts = self._traffic, []
+        traffic.begin()
+        batches, count, begin = (request[name] for name in ("batches", "count", "begin"))
+        for done in self._loader.parts(
+            0.0, count, begin=begin, batches=batches, beside=traffic.queue
+        ):
+            parts.append({**asdict(done), "moved": traffic.rates(), "wrong_moved": traffic.wrong()})
+            traffic.begin()
+        parts[-1]["wrong_moved"] += traffic.wrong_at_last()
+        return {"parts": parts}
 
     def check(self, _request: Message) -> Message:
         """Answer what is wrong with the first result, and whether the card notices a flipped bit."""

@@ -16,6 +16,10 @@ MODULE = "suites.burn.card_rank"
 LEAD = 0.05
 """Seconds between the request and the moment at which all cards begin: a message takes a millisecond."""
 
+STRETCH = 30.0
+"""Seconds of one request, about: the cards rest between two, which would be a load step of its own once a
+second, and a card that is gone is heard of when its request ends."""
+
 
 @dataclass(frozen=True, slots=True)
 class CardLoad:
@@ -88,16 +92,18 @@ class Cards(Ranks):
         self.load(seconds)
         self.settled = len(self.loads)
 
-    def load(self, seconds: float) -> list[CardLoad]:
-        """Load all cards at once."""
-        begin = time.monotonic() + LEAD
-        answers = self.ask_all("load", timeout=ROUND + seconds, seconds=seconds, begin=begin)
-        return self._done(answers)
+    def load(self, seconds: float, count: int = 1) -> list[list[CardLoad]]:
+        """Load all cards at once; return what they did in each of `count` parts of so many seconds.
+
+        They rest between two parts only where one would make the stretch longer than `STRETCH`.
+        """
+        return self._sustain("load", seconds, count, seconds=seconds)
 
     def load_alone(self, number: int, seconds: float) -> CardLoad:
         """Load one card while the others rest."""
-        request = {"do": "load", "seconds": seconds, "begin": 0.0}
-        done = _load(self.processes[number].ask(request, timeout=ROUND + seconds))
+        request = {"do": "load", "seconds": seconds, "count": 1, "begin": 0.0}
+        answer = self.processes[number].ask(request, timeout=ROUND + seconds)
+        done = _load(answer["parts"][0])
         self.others.append((number, done))
         return done
 
@@ -108,7 +114,7 @@ class Cards(Ranks):
         """
         shares = []
         for number in range(self.world):
-            together = self.load(seconds)[number]
+            together = self.load(seconds)[0][number]
             shares.append(together.rate / self.load_alone(number, seconds).rate)
         return shares
 
@@ -120,21 +126,13 @@ class Cards(Ranks):
         """
         begin, timeout = time.monotonic() + LEAD, ROUND + periods / hertz
         asked = {"hertz": hertz, "periods": periods, "each": each, "begin": begin}
-        answers = self.ask_all("steps", timeout=timeout, **asked)
-        return [
-            self._done(parts)
-            for parts in zip(*(answer["parts"] for answer in answers), strict=True)
-        ]
+        return self._done(self.ask_all("steps", timeout=timeout, **asked))
 
-    def together(self, seconds: float, size: int) -> list[CardLoad]:
-        """Load all units, copy engines and links at once, with buffers of `size` bytes."""
+    def together(self, seconds: float, size: int, count: int = 1) -> list[list[CardLoad]]:
+        """Load all units, copy engines and links at once, with buffers of `size` bytes, as `load` does."""
         # As many all-reduces on every card, or they would wait for each other for ever.
         batches = max(1, math.ceil(seconds / max(BATCH, self._each)))
-        begin = time.monotonic() + LEAD
-        answers = self.ask_all(
-            "together", timeout=ROUND + seconds, bytes=size, batches=batches, begin=begin
-        )
-        return self._done(answers)
+        return self._sustain("together", seconds, count, bytes=size, batches=batches)
 
     def check(self, names: Sequence[str] = ()) -> list[str]:
         """Return what is wrong with the cards' results, a sentence each: none, on healthy cards.
@@ -218,10 +216,28 @@ class Cards(Ranks):
     def _warm(self) -> list[list[CardLoad]]:
         return self.loads[self.settled :]
 
-    def _done(self, answers: Sequence[Message]) -> list[CardLoad]:
-        loads = [_load(answer) for answer in answers]
-        self.loads.append(loads)
-        return loads
+    def _sustain(
+        self, do: str, length: float, count: int, **arguments: object
+    ) -> list[list[CardLoad]]:
+        """Ask for `count` parts of some `length` in seconds, as many at once as a stretch has."""
+        most = max(1, int(STRETCH / length))
+        done: list[list[CardLoad]] = []
+        while len(done) < count:
+            parts = min(most, count - len(done))
+            begin, timeout = time.monotonic() + LEAD, ROUND + parts * length
+            done += self._done(
+                self.ask_all(do, timeout=timeout, count=parts, begin=begin, **arguments)
+            )
+        return done
+
+    def _done(self, answers: Sequence[Message]) -> list[list[CardLoad]]:
+        """Keep and return what the cards did, part by part."""
+        parts = [
+            [_load(part) for part in cards]
+            for cards in zip(*(answer["parts"] for answer in answers), strict=True)
+        ]
+        self.loads += parts
+        return parts
 
 
 def slowest(loads: Sequence[Sequence[CardLoad]]) -> list[float]:

@@ -31,9 +31,13 @@ class Watch:
 
     def __init__(self, device: torch.device, now: Callable[[], float] = time.monotonic) -> None:
         self._device, self._now = device, now
+        self._counted: float | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Forget what was read so far; what the counter stands at is known."""
         self._last: float | None = None
         self._readings: list[dict[str, float]] = []
-        self._counted: float | None = None
         self._moved: list[tuple[float, float]] = []
 
     def look(self) -> None:

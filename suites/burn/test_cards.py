@@ -19,7 +19,7 @@ WARM_UP = {"smoke": 2.0, "standard": 30.0, "soak": 60.0}
 """Seconds under load before rates count: a card's clock falls with its temperature."""
 
 LOADS = {"smoke": 8, "standard": 300, "soak": 3600}
-"""Loads of a second, of all cards together."""
+"""Loads of a second, of all cards together, one right after the other."""
 
 ALONE = {"smoke": 0.5, "standard": 10.0, "soak": 60.0}
 """Seconds for which each card works alone, and right before that among all."""
@@ -121,8 +121,7 @@ def test_burn(
     """All cards multiply at once, then each alone; no bit of any result differs from the first."""
     cards.prepare(anubis_node.pick(**SIZE), "bfloat16" if width == 16 else short_type())
     cards.warm_up(anubis_node.pick(**WARM_UP))
-    for _ in range(anubis_node.pick(**LOADS)):
-        cards.load(SECOND)
+    cards.load(SECOND, anubis_node.pick(**LOADS))
     record_property("cards", cards.summary())
     sensors(anubis_metric, cards)
     anubis_metric.record(
@@ -238,8 +237,7 @@ def test_everything_at_once(
     """Products, copies both ways and all-reduces at once: each at its rate, and every result right."""
     cards.prepare(anubis_node.pick(**SIZE), "bfloat16")
     cards.warm_up(SECOND)
-    for _ in range(anubis_node.pick(**LOADS)):
-        cards.together(SECOND, anubis_node.pick(**COPIED))
+    cards.together(SECOND, anubis_node.pick(**COPIED), anubis_node.pick(**LOADS))
     anubis_metric.record(
         "combined_rate",
         [rate / 1e12 for rate in cards.slowest()],

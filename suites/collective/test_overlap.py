@@ -43,11 +43,17 @@ def test_overlap(anubis_metric: MetricFixture, ranks: RankGroup) -> None:
     for _ in range(3):
         step = ranks.overlap(STEPS)
     steps = max(STEPS, step.steps_within(LOADED)) if ranks.on_accelerators else STEPS
-    anubis_metric.collect(
-        "overlap_stretch", lambda: ranks.overlap(steps).stretch, unit="1", better="lower"
-    )
-    anubis_metric.collect(
-        "overlapped_step", lambda: ranks.overlap(steps).together * 1e3, unit="ms", better="lower"
+    together: dict[float, float] = {}
+
+    def stretch() -> float:
+        parts = ranks.overlap(steps)
+        together[parts.stretch] = parts.together * 1e3
+        return parts.stretch
+
+    kept = anubis_metric.collect("overlap_stretch", stretch, unit="1", better="lower")
+    # Of the same rounds, as each times all parts; not of those that were disturbed and taken again.
+    anubis_metric.record(
+        "overlapped_step", [together[value] for value in kept], unit="ms", better="lower"
     )
     wrong = ranks.wrong_elements()
     assert wrong == 0, f"{wrong} elements of the overlapped sum and products are wrong"

@@ -34,7 +34,11 @@ ACTION = (
 def between(
     pair: PairFixture, size: int, *, all_cards: bool = False, by: By = "engine"
 ) -> PeerCopies:
-    """Return copies from the pair's sender to its receiver, and along all ways that go on beside them."""
+    """Return copies from the pair's sender to its receiver, and along all ways that go on beside them.
+
+    Raises:
+        MemoryTakenError: A card of any of these ways has no room for its buffers.
+    """
     import torch
 
     from suites.link.peer_copy import BUFFERS, PeerCopies, shifted
@@ -44,7 +48,7 @@ def between(
     if all_cards:
         seen = range(torch.accelerator.device_count())
         ways = shifted([torch.device(pair.kind, index) for index in seen], way)
-    for end in way:
+    for end in dict.fromkeys(end for one in ways for end in one):
         size = min(size, fitting(size, end, times=BUFFERS))
     return PeerCopies(ways, size, by)
 

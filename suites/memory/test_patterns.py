@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 SHARE = 0.95
 """Of a card's memory, all profiles: a bad row lies somewhere."""
 
+UNEVEN = 2
+"""Pieces by which what was had may be short of that: a piece is a five-hundredth of a card's memory."""
+
 HOST_SHARE = {"smoke": 1 / 64, "standard": 1 / 16, "soak": 1 / 2}
 """Of the memory that is available on a host: others live there."""
 
@@ -64,12 +67,15 @@ def keeps_all(
 def test_card_patterns(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
-    """Nearly all of a card's memory keeps addresses, moving bits, random words and what is moved in it."""
+    """Nearly all of a card's memory keeps addresses, moving bits, random words and what is moved in it.
+
+    Where somebody else has too much of it, what is left is tested all the same, and nothing is accepted.
+    """
     if anubis_device.kind == "cpu":
         pytest.skip("not applicable: no accelerator")
     import torch
 
-    from pytest_anubis.benchmarking.sizes import memory_of
+    from pytest_anubis.benchmarking.sizes import MemoryTakenError, memory_of
     from suites.memory.patterns import SPARE, Memory, piece_of
 
     device = anubis_device.torch
@@ -82,15 +88,23 @@ def test_card_patterns(
     piece = piece_of(total, device)
     memory = Memory(int(min(SHARE * total, free - SPARE * piece)), device, piece)
     try:
-        anubis_metric.record(
-            "covered_share",
-            memory.size / total,
-            unit="1",
-            better="higher",
-            question="How much of the card's memory could be had and tested?",
-            action="End what else uses this card's memory, and repeat the test",
-        )
+        # Whoever has the rest may be invisible from here: that it is missing is no fault of the card.
+        taken = memory.size < SHARE * total - UNEVEN * piece
+        if not taken:
+            anubis_metric.record(
+                "covered_share",
+                memory.size / total,
+                unit="1",
+                better="higher",
+                question="How much of the card's memory could be had and tested?",
+                action="End what else uses this card's memory, and repeat the test",
+            )
         keeps_all(anubis_metric, memory, anubis_node.pick(**SEEDS), anubis_node.pick(**PAUSE))
+        if taken:
+            raise MemoryTakenError(
+                f"of {device}'s {total / 1e9:.1f} GB only {memory.size / 1e9:.1f} GB could be had and keep "
+                f"what is written, and this benchmark tests {SHARE:.0%} on every card of its class"
+            )
     finally:
         del memory
         give_back()

@@ -10,11 +10,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import torch
 
 from pytest_anubis.benchmarking.children import Message
 from pytest_anubis.session.collecting.device_parameters import Device
-from suites.burn import test_cards, test_cores, test_device, traffic
+from suites.burn import test_cards, test_cores, test_device
 from suites.burn.burner import BATCH, EVERY, SHORT_BATCH, Burner
 from suites.burn.cards import CardLoad, Cards
 from suites.compute.units import CoreLoad
@@ -241,7 +240,8 @@ class Heating:
             self.heat[number] = wanted + (before - wanted) * math.exp(-seconds / 5)
             rates.append(7e14 * (1 - 0.05 * (before + self.heat[number]) / 2))
         share = self.limit if len(numbers) > 1 else 1.0
-        return [{"work": rate * share, "seconds": 1.0, "wrong": 0} for rate in rates]
+        done = [{"work": rate * share, "seconds": 1.0, "wrong": 0} for rate in rates]
+        return [{"parts": [one]} for one in done]
 
     def one(self, number: int) -> Any:
         return SimpleNamespace(ask=lambda asked, **_: self.load(asked["seconds"], number)[number])
@@ -285,39 +285,6 @@ def test_device_alone_is_verified(monkeypatch: pytest.MonkeyPatch, dtype: str) -
         test_device.test_burn_device(taken, Device("cuda:0"), Node(), dtype)
     assert list(taken.asked) == ["burn_rate", "burn_errors"]
     assert taken.asked["burn_rate"]["unit"] == ("TOP/s" if dtype == "int8" else "TFLOP/s")
-
-
-def test_traffic_fills_the_batch_and_slow_link_shows_in_its_rate(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    moment, took, wrong = 0.0, 0.001, False
-
-    def all_reduce(buffer: torch.Tensor, op: object = None) -> None:
-        nonlocal moment
-        if op is None:  # not the agreement on how many there are
-            moment += took
-            buffer.mul_(2).view(-1)[5] += wrong
-
-    monkeypatch.setattr("torch.distributed.all_reduce", all_reduce)
-    rates = []
-    for seconds in (0.001, 0.005):
-        took = seconds
-        moved = traffic.Traffic(1 << 10, 0, 2, torch.device("cpu"), now=lambda: moment)
-        # What the copies take is not on this clock, so that few of them are enough.
-        monkeypatch.setattr(moved._to_device, "seconds", lambda: 0.01)
-        monkeypatch.setattr(moved._to_host, "seconds", lambda: 0.01)
-        moved.fit(BATCH, lambda: None)
-        moved.begin()
-        begin = moment
-        moved.queue()
-        assert 0.5 * BATCH < moment - begin <= BATCH
-        rates.append(moved.rates()["reduced"])
-    assert rates == pytest.approx([(1 << 10) / 0.001, (1 << 10) / 0.005])
-    assert moved.wrong() == 0
-    wrong = True
-    moved.queue()
-    moved._there[3] ^= 1
-    assert moved.wrong() == 2
 
 
 class Sick:

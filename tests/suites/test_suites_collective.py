@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
@@ -264,3 +264,54 @@ def test_stretch_is_relative_to_the_longer_part(together: float, stretch: float)
     assert Overlap(compute=4.0, communicate=4.0, together=together).stretch == stretch
     assert Overlap(compute=4.0, communicate=1.0, together=together).stretch == stretch
     assert Overlap(compute=1.0, communicate=4.0, together=together).stretch == stretch
+
+
+class Disturbed:
+    """Stands for ``anubis_metric``: three rounds were disturbed, the three taken after them count."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = {}
+
+    def collect(self, name: str, fn: Callable[[], float], **_: Any) -> tuple[float, ...]:
+        self.values[name] = [fn() for _ in range(6)][3:]
+        return tuple(self.values[name])
+
+    def record(self, name: str, value: Sequence[float], **_: Any) -> None:
+        self.values[name] = list(value)
+
+
+def test_both_metrics_are_of_the_rounds_that_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    from suites.collective import test_overlap
+    from suites.workload import data_parallel, test_data_parallel
+    from suites.workload.catalogue import BY_NAME
+
+    rounds: list[float] = []
+
+    def step(_steps: int = 1) -> float:
+        rounds.append(1.0 + len(rounds) / 16)
+        return rounds[-1]
+
+    group = SimpleNamespace(
+        on_accelerators=False,
+        prepare=lambda *_, **__: 2,
+        overlap=lambda steps: Overlap(compute=1.0, communicate=1.0, together=step(steps)),
+        wrong_elements=lambda: 0,
+    )
+    taken: Any = Disturbed()
+    test_overlap.test_overlap(taken, group)  # type: ignore[arg-type]
+    assert taken.values["overlapped_step"] == pytest.approx([one * 1e3 for one in rounds[-3:]])
+    assert taken.values["overlap_stretch"] == rounds[-3:]
+    assert len(rounds) == 3 + 6
+
+    rounds.clear()
+    for name in ("right_exchange", "same_weights"):
+        monkeypatch.setattr(test_data_parallel, name, lambda *_: None)
+    trained = SimpleNamespace(
+        kind="cpu",
+        fitting=lambda _: 1,
+        prepare=lambda *_: 2,
+        step=lambda steps=1: data_parallel.Together(alone=1.0, together=step(steps)),
+    )
+    test_data_parallel.measure(taken, trained, BY_NAME["llama-small"], "float32")  # type: ignore[arg-type]
+    assert taken.values["exchange_stretch"] == rounds[-3:]
+    assert len(rounds) == test_data_parallel.WARM + 6

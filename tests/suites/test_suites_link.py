@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from pytest_anubis.benchmarking.sizes import MemoryTakenError
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from suites.link import all_cards, copier, peer_copy, test_peer, test_transfer
 from suites.link.all_cards import AllCards, Slowest
@@ -237,6 +238,15 @@ def test_copies_take_what_both_cards_have_room_for(
     cards.memory = 2 * peer_copy.BUFFERS * MIB
     monkeypatch.setattr(test_peer, "SIZES", {"smoke": 64 * MIB})
     assert test_peer.between(PAIR, 64 * MIB).bytes == MIB
+    total, taken = cards.memory, CARDS[5]  # of a third card, which only the permutation uses
+    monkeypatch.setattr(
+        torch.cuda,
+        "mem_get_info",
+        lambda card: (total // 16 if card == taken else total, total),
+    )
+    assert test_peer.between(PAIR, MIB).bytes == MIB
+    with pytest.raises(MemoryTakenError, match="of cuda:5's"):
+        test_peer.between(PAIR, MIB, all_cards=True)
 
 
 @pytest.mark.parametrize("count", [2, 3, 8])

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from pytest_anubis.benchmarking.sizes import MemoryTakenError
 from pytest_anubis.benchmarking.verification import Pattern
 from pytest_anubis.session.collecting.device_parameters import Device
 from suites.memory import patterns, test_patterns
@@ -194,32 +195,49 @@ def test_no_second_copy_of_the_memory_is_made() -> None:
     assert max(others) <= 800
 
 
-def test_nearly_all_of_a_card_is_covered_and_less_where_others_are(
+@pytest.fixture
+def small_card(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(test_patterns, "PAUSE", {"smoke": 0.0})
+    monkeypatch.setattr(patterns, "SMALLEST_PIECE", 2048)
+    monkeypatch.setattr(patterns, "BLOCK", MIB // 4)
+
+
+@pytest.mark.usefixtures("small_card")
+def test_nearly_all_of_a_card_is_covered() -> None:
+    covered(taken := Told())
+    assert list(taken.values) == ["covered_share", "pattern_rate", "pattern_errors"]
+    assert taken.values["covered_share"] == pytest.approx(0.95, abs=0.005)
+
+
+@pytest.mark.usefixtures("small_card")
+def test_memory_that_somebody_invisible_has_is_no_fault_of_the_card(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(test_patterns, "PAUSE", {"smoke": 0.0})
-    monkeypatch.setattr(patterns, "SMALLEST_PIECE", 4096)
-    monkeypatch.setattr(patterns, "BLOCK", MIB // 4)
-    taken, share = covered()
-    assert list(taken.asked) == ["covered_share", "pattern_rate", "pattern_errors"]
-    assert share == pytest.approx(0.95, abs=0.01)
-    _, share = covered(free=MIB - MIB // 4)
-    assert share == pytest.approx(0.73, abs=0.03)  # what is free, less what checking needs
+    with pytest.raises(MemoryTakenError, match=r"of cuda:0's .* and this benchmark tests 95%"):
+        covered(taken := Told(), free=MIB - MIB // 4)
+    assert list(taken.values) == ["pattern_rate", "pattern_errors"]  # tested all the same
+    assert sum(taken.values["pattern_errors"]) == 0
+    monkeypatch.setattr(patterns, "Memory", StuckBit)  # and a fault in what is left is one
+    with pytest.raises(AssertionError, match="words wrong, the first at byte 0x2690"):
+        covered(Told(), free=MIB - MIB // 4)
 
 
-def covered(free: int = MIB) -> tuple[Taken, float]:
-    taken, shares = Taken(), []
+class Told(Taken):
+    """Keeps what is recorded."""
 
-    def record(name: str, value: Any, **asked: Any) -> tuple[float, ...]:
-        taken.asked[name] = asked
-        shares.append(value)
-        return ()
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, Any] = {}
 
-    taken.record = record  # type: ignore[method-assign]
+    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
+        self.values[name] = value
+        return super().record(name, value, **asked)
+
+
+def covered(taken: Taken, free: int = MIB) -> None:
     with stand_in(memory=MIB, rounded=False), pytest.MonkeyPatch.context() as patch:
         patch.setattr(torch.cuda, "mem_get_info", lambda *_: (free, MIB))
         test_patterns.test_card_patterns(taken, Device("cuda:0"), Node())
-    return taken, shares[0]
 
 
 def test_memory_that_cannot_be_had_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

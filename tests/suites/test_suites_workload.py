@@ -166,11 +166,12 @@ class Recorded:
             fn()
         self.values[name] = given
 
-    def collect(self, name: str, fn: Callable[[], float], **given: Any) -> None:
+    def collect(self, name: str, fn: Callable[[], float], **given: Any) -> tuple[float, ...]:
         self.values[name] = fn()
         assert math.isfinite(self.values[name])
+        return (self.values[name],)
 
-    def record(self, name: str, value: float, **given: Any) -> None:
+    def record(self, name: str, value: Any, **given: Any) -> None:
         self.values[name] = value
 
 
