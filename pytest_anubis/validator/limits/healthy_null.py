@@ -17,7 +17,7 @@ doi:10.1080/01621459.1973.10481350).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -83,13 +83,26 @@ class HealthyNull(NamedTuple):
         middle: Signed loss of a typical unit, near 0.
         scale: Scale on the bad side.
         degrees: Degrees of freedom of the Student-t.
-        healthy: Shape (n,), chance that a unit is one of the healthy; 0 for those left out.
+        sick: Share of the bad side that is sick, spread evenly over all losses.
     """
 
     middle: float
     scale: float
     degrees: float
-    healthy: FloatArray
+    sick: float
+
+    def healthy(self, signed: FloatArray) -> FloatArray:
+        """Return the chance of each unit (n,) to be one of the healthy; 0 for those left out (NaN)."""
+        away = signed - self.middle
+        chance = np.where(np.isnan(away), 0.0, 1.0)
+        bad = away > 0
+        if not self.sick:
+            return chance
+        log = _LOG[self.degrees == DEGREES][0]
+        kernel = np.log1p((away[bad] / self.scale) ** 2 / self.degrees)
+        dense = (1 - self.sick) * np.exp(log - (self.degrees + 1) / 2 * kernel) / self.scale
+        chance[bad] = dense / (dense + self.sick)
+        return chance
 
 
 _Candidates = tuple[FloatArray, FloatArray, FloatArray]
@@ -122,21 +135,24 @@ def healthy_null(signed: FloatArray, bulk: BoolArray, floor: float = FLOOR) -> H
     return healthy_nulls([(signed, bulk, floor)])[0]
 
 
-def healthy_nulls(metrics: Sequence[tuple[FloatArray, BoolArray, float]]) -> list[HealthyNull]:
-    """Fit the healthy parts of many metrics of one fleet, each as `healthy_null` takes it.
+def healthy_nulls(metrics: Iterable[tuple[FloatArray, BoolArray, float]]) -> list[HealthyNull]:
+    """Fit the healthy parts of all metrics of one fleet, each as `healthy_null` takes it, in any order.
 
-    Together they cost a third, and each learns from the others how heavy tails are there.
+    Together they cost a third, and each learns from the others how heavy tails are there. Of each only
+    what stands for its losses is held, so that a generator needs no memory for all of them.
     """
-    sides = [_sides(*one) for one in metrics]
-    asked = [
-        _Bad(
-            *_compressed(np.sort(away[away > 0])),
-            float(np.median(-away[away <= 0])) if (away <= 0).any() else 0.0,
-            floor,
-            *_good_side(away, floor),
+    middles, asked = [], []
+    for signed, bulk, floor in metrics:
+        middle, away = _sides(signed, bulk)
+        middles.append(middle)
+        asked.append(
+            _Bad(
+                *_compressed(np.sort(away[away > 0])),
+                float(np.median(-away[away <= 0])) if (away <= 0).any() else 0.0,
+                floor,
+                *_good_side(away, floor),
+            )
         )
-        for (_, away), (_, _, floor) in zip(sides, metrics, strict=True)
-    ]
     order = [place for place, one in enumerate(asked) if len(one.points)]
     order.sort(key=lambda place: len(asked[place].points))  # those of a size together
     found: dict[int, _Candidates] = {}
@@ -147,43 +163,18 @@ def healthy_nulls(metrics: Sequence[tuple[FloatArray, BoolArray, float]]) -> lis
         [asked[place].inner > max(asked[place].floor, STILL) for place in found], dtype=np.bool_
     )
     fits = dict(zip(found, _chosen(list(found.values()), noisy), strict=True)) if found else {}
-    return [
-        _described(signed, middle, away, fits.get(place), floor)
-        for place, ((middle, away), (signed, _, floor)) in enumerate(
-            zip(sides, metrics, strict=True)
-        )
+    return [  # of some nothing lies on the bad side
+        HealthyNull(middle, *fits.get(place, (one.floor, float(DEGREES[-1]), 0.0)))
+        for place, (middle, one) in enumerate(zip(middles, asked, strict=True))
     ]
 
 
-def _sides(signed: FloatArray, bulk: BoolArray, floor: float) -> tuple[float, FloatArray]:
+def _sides(signed: FloatArray, bulk: BoolArray) -> tuple[float, FloatArray]:
     """Return the middle, and how far every known unit is on the bad side of it."""
     known = ~np.isnan(signed)
     within = signed[bulk & known]
     middle = float(np.median(within)) if len(within) else float(np.median(signed[known]))
     return middle, signed[known] - middle
-
-
-def _described(
-    signed: FloatArray,
-    middle: float,
-    away: FloatArray,
-    fit: tuple[float, float, float] | None,
-    floor: float,
-) -> HealthyNull:
-    """Return the null of a fit; without one nothing lies on the bad side."""
-    healthy = np.zeros(len(signed))
-    known = ~np.isnan(signed)
-    healthy[known] = 1.0
-    if fit is None:
-        return HealthyNull(middle, floor, float(DEGREES[-1]), healthy)
-    scale, degrees, share = fit
-    bad = away[away > 0]
-    chance = np.ones(len(away))
-    log = _LOG[degrees == DEGREES][0]
-    dense = np.exp(log - (degrees + 1) / 2 * np.log1p((bad / scale) ** 2 / degrees)) / scale
-    chance[away > 0] = (1 - share) * dense / ((1 - share) * dense + share)
-    healthy[known] = chance
-    return HealthyNull(middle, scale, degrees, healthy)
 
 
 def step_of(values: FloatArray) -> float:
