@@ -46,7 +46,7 @@ def test_a_few_sick_units_are_no_heavy_tail_where_the_other_metrics_have_none() 
             fleet.append((signed, np.abs(signed) < 0.05, 2e-4))
         for (signed, _, _), null in zip(fleet, healthy_nulls(fleet), strict=True):
             found += (null.healthy(signed)[signed > 0.1] < HALF).tolist()
-    assert np.mean(found) > 0.97
+    assert np.mean(found) > 0.95  # .85 where each metric is fitted by itself
 
 
 def test_a_heavy_tail_among_light_ones_stays_healthy() -> None:
@@ -59,14 +59,17 @@ def test_a_heavy_tail_among_light_ones_stays_healthy() -> None:
 
 
 def test_a_light_good_side_says_nothing_of_the_bad_one() -> None:
-    rng = np.random.default_rng(7)
-    fleet = []
-    for _ in range(12):  # bodies are alike; what is slower than usual is often slower by much
-        noise = rng.normal(0, 0.02, 300)
-        fleet.append(np.where(noise > 0.026, 0.026 + 3 * (noise - 0.026), noise))
-    nulls = healthy_nulls([(signed, np.abs(signed) < 0.05, 2e-4) for signed in fleet])
-    kept = [(null.healthy(one) >= HALF).mean() for one, null in zip(fleet, nulls, strict=True)]
-    assert np.mean(kept) > 0.99
+    kept = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        fleet = []
+        for _ in range(12):  # both bodies are alike; one unit in twenty was delayed
+            delay = np.where(rng.random(300) < 0.05, rng.exponential(0.04, 300), 0.0)
+            fleet.append(rng.normal(0, 0.02, 300) + delay)
+        nulls = healthy_nulls([(signed, np.abs(signed) < 0.05, 2e-4) for signed in fleet])
+        for signed, null in zip(fleet, nulls, strict=True):
+            kept += (null.healthy(signed)[signed > 0.04] >= HALF).tolist()
+    assert np.mean(kept) > 0.97  # .95 where the good side is heard
 
 
 def test_a_fault_on_the_good_side_is_none() -> None:
