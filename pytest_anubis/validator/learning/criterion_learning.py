@@ -321,8 +321,8 @@ def _no_majority(
     if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
         return ""
     if after >= FEWEST:
-        null = healthy_null(np.where(usable, 2 * losses - apart, np.nan), healthy)
-        own = usable & (null.healthy >= HALF)
+        signed = np.where(usable, 2 * losses - apart, np.nan)
+        own = usable & (healthy_null(signed, healthy).healthy(signed) >= HALF)
         mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= MOSTLY * int(own.sum())
         if mostly and losses[usable & ~own].min(initial=1.0) > GAP * losses[own].max():
             return ""

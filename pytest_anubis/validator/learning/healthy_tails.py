@@ -42,7 +42,7 @@ MOST_SICK = 0.35
 it is likelier that a metric is not what it seems."""
 
 AT_ONCE = 64
-"""Metrics whose losses are held at a time while they are fitted together."""
+"""Metrics of which every unit's chance to be healthy is held at a time; it changes no result."""
 
 
 class HealthyTail(NamedTuple):
@@ -97,22 +97,23 @@ def healthy_tails(
         without: Nodes that take no part, since another metric shows that they are sick.
         executor: Looks at the values in parallel; the result is the same.
     """
-    found: list[HealthyTail | None] = []
-    for start in range(0, len(learned), AT_ONCE):
-        items = learned[start : start + AT_ONCE]
-        usable = [_usable(item, without) for item in items]
-        pairs = [(i, rows) for i, rows in zip(items, usable, strict=True) if rows is not None]
-        nulls = healthy_nulls([(*_signed(*pair), _floor(pair[0])) for pair in pairs])
-        asked = [
-            (item, usual_rows(item.population, rows & (null.healthy >= HALF)))
-            for (item, rows), null in zip(pairs, nulls, strict=True)
+    usable = [_usable(item, without) for item in learned]
+    pairs = [(i, rows) for i, rows in zip(learned, usable, strict=True) if rows is not None]
+    nulls = healthy_nulls((*_signed(*pair), _floor(pair[0])) for pair in pairs)
+    tails: list[HealthyTail | None] = []
+    for start in range(0, len(pairs), AT_ONCE):
+        part = slice(start, start + AT_ONCE)
+        known = [
+            (*pair, null, null.healthy(_signed(*pair)[0]))
+            for pair, null in zip(pairs[part], nulls[part], strict=True)
         ]
-        losses = _alone(asked, executor)
-        tails = (
-            _of_usable(*pair, null, next(losses)) for pair, null in zip(pairs, nulls, strict=True)
-        )
-        found += [None if rows is None else next(tails) for rows in usable]
-    return found
+        asked = [
+            (item, usual_rows(item.population, rows & (healthy >= HALF)))
+            for item, rows, _, healthy in known
+        ]
+        tails += map(_of_usable, known, _alone(asked, executor))
+    each = iter(tails)
+    return [None if rows is None else next(each) for rows in usable]
 
 
 _Asked = tuple[LearnedCriterion, BoolArray]
@@ -162,15 +163,16 @@ def _floor(learned: LearnedCriterion) -> float:
 
 
 def _of_usable(
-    learned: LearnedCriterion, usable: BoolArray, null: HealthyNull, alone: FloatArray
+    known: tuple[LearnedCriterion, BoolArray, HealthyNull, FloatArray], alone: FloatArray
 ) -> HealthyTail | None:
+    learned, usable, null, healthy = known
     criterion = learned.criterion
     if criterion is None:
         return None
     names, codes = name_codes(learned.population.nodes)
     signed = _signed(learned, usable)[0]
     losses = alone[usable]
-    weight, prior, here = null.healthy[usable], 1 / null.degrees, codes[usable]
+    weight, prior, here = healthy[usable], 1 / null.degrees, codes[usable]
     tail = fit_tail(losses, weight, prior)
     rare = tail.rarity_without(losses, here, weight, prior)
     practical = 1 - criterion.alpha
@@ -185,7 +187,7 @@ def _of_usable(
     deviation = max(math.sqrt(float(weight @ own**2) / max(units - 1, 1.0)), FLOOR)
     return HealthyTail(
         tail=tail,
-        lucky=max(luck(signed, null.healthy), next_luck(deviation, len(present))),
+        lucky=max(luck(signed, healthy), next_luck(deviation, len(present))),
         beyond=math.exp(-float(tail.rarity(np.array([practical]))[0])),
         each=len(here) / len(present),
         nodes=tuple(names[code] for code in present.tolist()),

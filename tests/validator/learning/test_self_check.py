@@ -300,6 +300,23 @@ def test_few_sick_nodes_with_single_values_hide_nobody() -> None:
     assert max(healthy) <= 0.015
 
 
+def test_limits_do_not_depend_on_the_order_of_the_metrics() -> None:
+    rng = np.random.default_rng(0)
+    tables = []
+    for m in range(72):  # more than are held at a time
+        noise = rng.normal(size=(60, 1, 1)) if m < 60 else rng.standard_t(3, size=(60, 1, 1))
+        values = 100 / (1 + np.clip(0.02 * noise, -0.5, 0.8))
+        values[: m % 4] *= 0.85
+        tables.append(metric(f"m{m:02d}", values))
+    one, other = learn(*tables), learn(*(tables[place] for place in rng.permutation(72).tolist()))
+    for criterion in one.criteria:
+        same = other.find("b", criterion.metric.name)
+        assert same is not None
+        assert same.learned == pytest.approx(criterion.learned, rel=1e-9)
+        assert same.detectable == pytest.approx(criterion.detectable, rel=1e-9)
+    assert other.factor == pytest.approx(one.factor, rel=1e-9)
+
+
 def test_the_worst_metric_is_told_first_with_the_promise_that_mends_it() -> None:
     populations = [
         metric(f"m{m}", rates(m, 60, spread)) for m, spread in enumerate((0.03, 0.06, 0.04))
