@@ -27,6 +27,13 @@ _MPI = re.compile(
 )
 """Of Open MPI's launcher: fewer slots than ranks, no program there, or it is not to run as root."""
 
+_RDMA = re.compile(
+    r"couldn't allocate MR|DMA-BUF is not supported|does not support DMA-BUF|unsupported memory type",
+    re.IGNORECASE,
+)
+"""Of perftest: less memory may be locked than it takes (``ulimit -l``), the kernel reaches no card's memory,
+or it was built without that."""
+
 _SIGNALLED = 128
 """A status above it is a shell's or a launcher's word for a signal of what it ran."""
 
@@ -54,6 +61,9 @@ _TOOLS = {
     ),
     "mpirun": _Refusal(_MPI),
     "mpiexec": _Refusal(_MPI),
+    "ib_write_bw": _Refusal(_RDMA),
+    "ib_read_bw": _Refusal(_RDMA),
+    "ib_write_lat": _Refusal(_RDMA),
 }
 
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 
 import pytest
 
 from pytest_anubis import MetricFixture, NodeFixture
-from pytest_anubis.benchmarking.tools import find_tool, run_tool, tool_version
-from suites.tools.nics import HELP, Port, active_ports, adapters, both_ends, only_here
+from pytest_anubis.benchmarking.tools import find_tool, tool_version
+from suites.tools.nics import (
+    Port,
+    active_ports,
+    adapters,
+    both_ends,
+    card_options,
+    help_of,
+    only_here,
+    why_not,
+)
 
 HINT = "apt install perftest"
 VERSION = r"[Vv]ersion:? *(\d[\w.]*)"
@@ -24,11 +34,20 @@ _ACTION = (
 
 @pytest.fixture
 def ports(anubis_metric: MetricFixture) -> list[Port]:
-    """The ports whose link is up, whose number is recorded; without an adapter the test does not apply."""
+    """The ports that perftest can loop back, of those whose link is up, whose number is recorded.
+
+    Without an adapter the test does not apply; where perftest is for none of the ports it is not made.
+    """
     if not adapters():
         pytest.skip("not applicable: no RDMA adapter")
-    found = active_ports()
-    anubis_metric.record("ports_up", float(len(found)), unit="count", better="equal")
+    up = active_ports()
+    anubis_metric.record("ports_up", float(len(up)), unit="count", better="equal")
+    left_out = {port: why_not(port) for port in up}
+    found = [port for port in up if not left_out[port]]
+    if up and not found:
+        pytest.skip(left_out[up[0]])
+    for why in filter(None, left_out.values()):
+        sys.stdout.write(f"not measured: {why}\n")
     return found
 
 
@@ -55,7 +74,7 @@ def test_rdma_bandwidth(
     """Every port carries large messages at its rate."""
     tool = find_tool(program, hint=HINT)
     version = tool_version(tool, pattern=VERSION, record_property=record_property)
-    waits = only_here(tool)
+    waits = only_here(help_of(tool))
     times = anubis_node.pick(smoke=1, standard=3, soak=10)
     options = ["--report_gbits", "--size", str(LARGE), "--iters", "5000"]
     for port in ports:
@@ -86,7 +105,7 @@ def test_rdma_latency(
     """A message of two bytes passes every port in its time."""
     tool = find_tool("ib_write_lat", hint=HINT)
     version = tool_version(tool, pattern=VERSION, record_property=record_property)
-    waits = only_here(tool)
+    waits = only_here(help_of(tool))
     times = anubis_node.pick(smoke=1, standard=5, soak=10)
     for port in ports:
         small = ["--size", "2"]
@@ -112,21 +131,23 @@ def test_rdma_from_cards(
     anubis_metric: MetricFixture,
     record_property: Callable[[str, object], None],
     ports: list[Port],
-    nvidia_cards: int,
+    cards: int,
 ) -> None:
     """Every pair of a card and a port carries large messages at its rate."""
-    tool = find_tool("ib_write_bw", hint=f"{HINT}, built with CUDA")
+    import torch
+
+    amd = torch.version.hip is not None
+    tool = find_tool("ib_write_bw", hint=f"{HINT}, built with {'ROCm' if amd else 'CUDA'}")
     version = tool_version(tool, pattern=VERSION, record_property=record_property)
-    waits = only_here(tool)
-    told = run_tool([tool, "--help"], timeout=HELP, accept=None)
-    if "--use_cuda" not in told.output + told.errors:
-        pytest.skip(
-            "ib_write_bw is built without CUDA: build github.com/linux-rdma/perftest with CUDA_H_PATH"
-        )
+    told = help_of(tool)
+    of_card, why = card_options(told, amd=amd)
+    if why:
+        pytest.skip(f"ib_write_bw {why}")
     options = ["--report_gbits", "--size", str(LARGE), "--iters", "2000"]
     for port in ports:
-        for card in range(nvidia_cards):
-            line = both_ends(tool, version, port, [*options, f"--use_cuda={card}"], waits)
+        for card in range(cards):
+            there = [option.replace("=0", f"={card}") for option in of_card]
+            line = both_ends(tool, version, port, [*options, *there], only_here(told))
             assert line.bandwidth, f"{port} and card {card}: no rate"
             name = f"rate_{port}_card_{card}"
             anubis_metric.record(name, line.bandwidth, unit="Gbit/s", better="higher")

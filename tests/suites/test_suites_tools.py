@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,13 +12,11 @@ from pytest_anubis.benchmarking import placement
 from pytest_anubis.benchmarking.tools import ToolFailed, ToolOutput, ToolRefused, UnreadableOutput
 from pytest_anubis.session.error_causes import environment_of
 from suites.tools import (
-    nics,
     test_dcgm_diag,
     test_gpu_burn,
     test_hpl,
     test_nccl_tests,
     test_nvbandwidth,
-    test_perftest,
     test_stream_c,
     test_stress_ng,
 )
@@ -192,6 +188,9 @@ SLOTS = "There are not enough slots available in the system to satisfy the 8\nsl
         ("mpirun", 139, SLOTS, False),
         ("mpirun", 1, "exited with a code of 1", False),
         ("nvbandwidth", 1, "ERROR: unrecognised option '-j'", True),
+        ("ib_write_bw", 1, "Couldn't allocate MR\nFailed to create MR", True),
+        ("ib_write_lat", 1, "OFED stack does not support DMA-BUF", True),
+        ("ib_read_bw", 1, "Completion with error at client", False),
         ("xhpl", 1, SLOTS, False),
         ("xhpl", -11, "unknown option", False),
     ],
@@ -232,80 +231,3 @@ def test_size_of_hpl_follows_cores_and_memory() -> None:
     lines = test_hpl.input_file(small, 1, 2).splitlines()
     assert len(lines) == 31  # as many as HPL reads
     assert lines[5].split()[0] == str(small)
-
-
-def test_ports_whose_link_is_up(tmp_path: Path) -> None:
-    states = {
-        "mlx5_1/ports/1": "4: ACTIVE",
-        "mlx5_0/ports/2": "4: ACTIVE",
-        "mlx5_0/ports/1": "1: DOWN",
-    }
-    for name, state in states.items():
-        folder = tmp_path / "sys/class/infiniband" / name
-        folder.mkdir(parents=True)
-        (folder / "state").write_text(state + "\n")
-    assert list(map(str, nics.active_ports(tmp_path))) == ["mlx5_0_2", "mlx5_1_1"]
-    assert nics.adapters(tmp_path) == ["mlx5_0", "mlx5_1"]
-    assert not nics.active_ports(tmp_path / "none")
-    assert not nics.adapters(tmp_path / "none")
-
-
-@pytest.mark.parametrize(("adapters", "ports"), [(["mlx5_0"], 0), (["mlx5_0"], 2), ([], 0)])
-def test_port_that_is_down_is_counted_and_not_skipped(
-    monkeypatch: pytest.MonkeyPatch, adapters: list[str], ports: int
-) -> None:
-    up = [nics.Port("mlx5_0", number) for number in range(1, ports + 1)]
-    monkeypatch.setattr(test_perftest, "adapters", lambda: adapters)
-    monkeypatch.setattr(test_perftest, "active_ports", lambda: up)
-    kept: list[tuple[object, ...]] = []
-
-    class Metrics:
-        def record(self, name: str, value: float, *, unit: str, better: str) -> None:
-            kept.append((name, value, unit, better))
-
-    fixture: Any = getattr(test_perftest.ports, "__wrapped__")  # noqa: B009 - pytest's own name
-    if adapters:
-        assert fixture(Metrics()) == up
-        assert kept == [("ports_up", float(ports), "count", "equal")]
-    else:
-        with pytest.raises(pytest.skip.Exception, match="not applicable: no RDMA adapter"):
-            fixture(Metrics())
-
-
-PERFTEST = """#!/usr/bin/env python3
-import socket, sys
-if sys.argv[1:] == ["--help"]:
-    sys.exit(print("--bind_source_ip  Source IP of the interface"))
-port = int(sys.argv[sys.argv.index("--port") + 1])
-bound = "--bind_source_ip" in sys.argv
-if sys.argv[-1] in ("localhost", "127.0.0.1") and not bound:
-    with socket.create_connection((sys.argv[-1], port)) as end:
-        end.recv(1)
-    print(open({golden!r}).read())
-else:
-    with socket.create_server(("127.0.0.1" if bound else "", port)) as server:
-        end, _ = server.accept()
-        end.close()
-    sys.exit({code})
-"""
-
-
-def test_two_ends_of_perftest(tmp_path: Path) -> None:
-    data = Path(__file__).parents[1] / "tool_outputs/data/ib_write_lat.txt"
-    tool = tmp_path / "ib_write_lat"
-    port = nics.Port("mlx5_0", 1)
-    for code in (0, 3):
-        tool.write_text(PERFTEST.format(golden=str(data), code=code))
-        tool.chmod(stat.S_IRWXU)
-        if code == 0:
-            assert nics.both_ends(str(tool), "4.5", port, ["--size", "2"]).latency == 0.98
-            waits = nics.only_here(str(tool))
-            assert waits == ["--bind_source_ip", "127.0.0.1"]
-            assert nics.both_ends(str(tool), "4.5", port, [], waits).latency == 0.98
-        else:
-            with pytest.raises(ToolFailed, match=r"ib_write_lat 4\.5 ended with status 3"):
-                nics.both_ends(str(tool), "4.5", port, [])
-    tool.write_text("#!/bin/sh\necho 'Unable to find the Infiniband/RoCE device' >&2; exit 1\n")
-    with pytest.raises(ToolFailed, match="Unable to find the Infiniband"):
-        nics.both_ends(str(tool), "4.5", port, [])
-    assert os.access(tool, os.X_OK)
