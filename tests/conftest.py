@@ -31,13 +31,10 @@ with contextlib.suppress(ImportError):
 
     # Property tests run on shared machines, where slowness says nothing. Their examples are the same in every
     # run, so that a change is judged by what it changed; --hypothesis-profile=search draws new ones.
-    for _profile, _same in (("shared", True), ("search", False)):
+    _found: dict[str, Any] = {"derandomize": True, "database": None}
+    for _profile, _kept in (("shared", _found), ("search", {})):
         settings.register_profile(
-            _profile,
-            deadline=None,
-            suppress_health_check=[HealthCheck.too_slow],
-            derandomize=_same,
-            database=None if _same else settings.default.database,
+            _profile, deadline=None, suppress_health_check=[HealthCheck.too_slow], **_kept
         )
     settings.load_profile("shared")
 
