@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -48,6 +49,7 @@ from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, save_baseline, seal
 from pytest_anubis.store.run_filter import RunFilter
+from pytest_anubis.validator.deciding.ledger import uncovered_components
 from pytest_anubis.validator.deciding.plain_checks import plain_checks
 
 if TYPE_CHECKING:
@@ -312,11 +314,12 @@ def _learn_from(
             for line in power_lines(baseline, options.detect):
                 say(line)
             commands = {"judge": judge_command(options), "learn": longer_command(options)}
-            for line in next_lines(baseline, options.detect, **commands):
-                say(line)
+            bare = bool(uncovered_components(baseline))
+            say(*next_lines(baseline, options.detect, bare=bare, **commands))
     if without:
+        more = f"; to measure longer: {shlex.join(longer_command(options))}" if measured else ""
         raise CommandError(
-            f"{', '.join(without)}: no criterion could be learned; the findings above say why"
+            f"{', '.join(without)}: no criterion could be learned; the findings above say why{more}"
         )
     return NOT_ACCEPTED if doubtful else 0
 
