@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import errno
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
@@ -54,6 +55,7 @@ from pytest_anubis.store.baselines.baseline_files import (
 )
 from pytest_anubis.store.baselines.kept_files import keep_copy
 from pytest_anubis.store.run_filter import RunFilter
+from pytest_anubis.validator.deciding.ledger import uncovered_components
 from pytest_anubis.validator.deciding.plain_checks import plain_checks
 
 if TYPE_CHECKING:
@@ -319,11 +321,12 @@ def _learn_from(
             for line in power_lines(baseline, options.detect):
                 say(line)
             commands = {"judge": judge_command(options), "learn": longer_command(options)}
-            for line in next_lines(baseline, options.detect, **commands):
-                say(line)
+            bare = bool(uncovered_components(baseline))
+            say(*next_lines(baseline, options.detect, bare=bare, **commands))
     if without:
+        more = f"; to measure longer: {shlex.join(longer_command(options))}" if measured else ""
         raise CommandError(
-            f"{', '.join(without)}: no criterion could be learned; the findings above say why"
+            f"{', '.join(without)}: no criterion could be learned; the findings above say why{more}"
         )
     return NOT_ACCEPTED if doubtful else 0
 

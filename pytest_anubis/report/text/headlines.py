@@ -212,9 +212,8 @@ def questions_text(
 def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: str = USUAL) -> str:
     """Return what to type next about an undecided node.
 
-    The most frequent blocker that a command helps against decides: learning where there is no baseline or
-    components have no criterion, measuring again where the machine was disturbed.
-
+    A blocker that measuring again can never take away decides, however many others there are: learning where
+    there is no baseline or components have no criterion, measuring again where only a disturbance is left.
     Before all of these comes what broke: of tests that hang nothing is to be learned.
 
     Args:
@@ -230,11 +229,10 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
         return ""
     if step := _after_mending(node, verdicts, profile):
         return step
-    known = Counter(kind for kind in map(_kind, node.blocking) if kind)
-    if not known:
+    known = set(map(_kind, node.blocking))
+    first = next((kind for kind in (_NO_BASELINE, UNCOVERED, _AGAIN) if kind in known), "")
+    if not first:
         return ""
-    # Of equally many the one that measuring again cannot help against.
-    first = max((_NO_BASELINE, UNCOVERED, _AGAIN), key=lambda kind: known[kind])
     other = profile not in ("", USUAL)
     if first == _AGAIN:
         more = f" --anubis-profile={profile}" if other else ""

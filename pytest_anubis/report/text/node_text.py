@@ -16,6 +16,7 @@ from pytest_anubis.core.verdict import (
     Reference,
     Triage,
     Trouble,
+    without_absent,
 )
 from pytest_anubis.report.text.failure_text import place_text, summary_sentence
 from pytest_anubis.report.text.headlines import after_name
@@ -68,8 +69,12 @@ class NodeRow:
     @property
     def only_absent(self) -> bool:
         """Whether it is undecided for nothing but benchmarks that never ran on it."""
-        undecided = self.verdict.decision is Decision.UNDECIDED
-        return undecided and len(self.verdict.hindrances) == 1 < len(self.verdict.blocking)
+        verdict = self.verdict
+        if verdict.decision is not Decision.UNDECIDED or not verdict.blocking:
+            return False
+        if len(verdict.absent) == 1:  # no line counts it, only those about its metrics stand there
+            return not without_absent(verdict.blocking, verdict.absent)
+        return len(verdict.hindrances) == 1 < len(verdict.blocking)
 
     @property
     def look(self) -> MetricVerdict | None:
@@ -251,10 +256,11 @@ def _row(group: Sequence[NodeRow]) -> str:
 def _absence(group: Sequence[NodeRow]) -> str:
     """Return how many benchmarks never ran on each node of a group, and which ones on most of them."""
     counts = sorted({len(row.verdict.absent) for row in group})
-    many = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else str(counts[0])
+    many = count_text(counts[-1], "benchmark")
+    many = f"{counts[0]} to {many}" if len(counts) > 1 else many
     often = Counter(name for row in group for name in row.verdict.absent).most_common(MISSED)
     named = ", ".join(f"{without_folders(name)} on {nodes}" for name, nodes in often)
-    return f"{many} benchmarks of the baseline never ran on each, or left no result (most often {named})"
+    return f"{many} of the baseline never ran on each, or left no result (most often {named})"
 
 
 def _details(row: NodeRow) -> list[str]:

@@ -45,16 +45,24 @@ def power_lines(baseline: Baseline, detect: float) -> list[str]:
 
 
 def next_lines(
-    baseline: Baseline, detect: float, *, judge: Sequence[str], learn: Sequence[str]
+    baseline: Baseline,
+    detect: float,
+    *,
+    judge: Sequence[str],
+    learn: Sequence[str],
+    bare: bool = False,
 ) -> list[str]:
-    """Return what to type next on the machine that was measured.
+    """Return what to type next on the machine that was measured: only what can bring it nearer to acceptance.
 
     Args:
         baseline: As learned.
         detect: Loss that every metric is wanted to find.
         judge: Command line that judges by this baseline.
         learn: One that measures longer.
+        bare: A component has no criterion, so that no run is accepted by this baseline.
     """
+    if bare:
+        return [f"next, when nothing else runs here: {shlex.join(learn)}"]
     lines = []
     if baseline.unjudged or any((c.shown_loss or 0.0) > detect for c in baseline.criteria):
         lines.append(f"for more power: stop what else runs here, and {shlex.join(learn)}")

@@ -20,7 +20,7 @@ from pytest_anubis.core.verdict import (
     Trouble,
 )
 from pytest_anubis.validator.deciding.machine_identity import strange_to
-from pytest_anubis.validator.deciding.requirement import HOW
+from pytest_anubis.validator.deciding.requirement import absence_step
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
@@ -77,7 +77,7 @@ def headline(
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
         waived = "".join(f"; {text}" for text in _answered_for(verdicts))
         only = "".join(f"; {text}" for text in _required(verdicts, evidence, never))
-        step = f". Next step: {HOW}" if len(absent) > 1 else ""
+        step = f". Next step: {absence_step(absent)}" if absent else ""
         first = uncovered or f"{blocking[0]}{more}"
         return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{step}"
     risk = evidence.residual_risk

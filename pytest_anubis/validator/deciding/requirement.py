@@ -18,8 +18,8 @@ ANYTHING = "any"
 NAMED = 6
 """Components named in one line: the journal has every benchmark."""
 HOW = (
-    "run them, or say what is required: --anubis-require NAME ('anubis judge': --require NAME; 'any' for "
-    "whatever ran)"
+    "or say what is required: --anubis-require NAME ('anubis judge': --require NAME; 'any' for whatever "
+    "ran)"
 )
 
 
@@ -148,6 +148,12 @@ def absent_benchmarks(
     }
     every = {criterion.benchmark for criterion in criteria} - {HOST_PACE}
     return tuple(sorted(every.difference(met, planned)))
+
+
+def absence_step(absent: Collection[str]) -> str:
+    """Say what to do about benchmarks that never ran and are required; one is named, as no line counts it."""
+    one = next(iter(absent)).rpartition("::")[2] if len(absent) == 1 else "them"
+    return f"run {one}, {HOW}"
 
 
 def absence_line(absent: Collection[str], criteria: Sequence[Criterion]) -> str:

@@ -73,3 +73,34 @@ def test_a_learning_that_was_disturbed_throughout_names_the_options(
     told = " ".join(anubis("learn", "--help").stdout.split())
     assert "--anubis-quiet-limit" in told
     assert "--anubis-allow-process" in told
+
+
+NOISY = """
+import random
+import pytest
+
+@pytest.mark.anubis(component="steady.part")
+def test_steady(anubis_metric):
+    anubis_metric.record("rate", [100 + 0.1 * (i % 5) for i in range(20)], unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="noisy.part")
+def test_noisy(anubis_metric):
+    drawn = random.Random().lognormvariate(0, 3)
+    anubis_metric.record("rate", [drawn] * 20, unit="GB/s", better="higher")
+"""
+
+
+def test_a_baseline_by_which_nothing_is_accepted_proposes_a_longer_learning_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It named ``pytest --anubis`` as next, which can only end undecided."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test_parts.py").write_text(NOISY)
+    given = ["--rounds", "4", "--pytest-args=--anubis-quiet-wait=0s"]
+    result = anubis("learn", "test_parts.py", *given)
+    assert "nothing is accepted while a component has no criterion: noisy.part" in result.stdout
+    (line,) = [one for one in result.stdout.splitlines() if one.startswith("next")]
+    assert line.startswith("next, when nothing else runs here: anubis learn test_parts.py ")
+    assert line.endswith(" --rounds 12")
+    assert "pytest --anubis test_parts.py" not in result.stdout
+    assert result.returncode == 20

@@ -49,6 +49,12 @@ def test_what_is_enough_asks_for_no_more() -> None:
     assert power_lines(replace(BASELINE, criteria=()), 0.1) == []
 
 
+def test_what_can_never_be_accepted_is_not_proposed() -> None:
+    assert next_lines(BASELINE, 0.1, bare=True, **COMMANDS) == [
+        "next, when nothing else runs here: anubis learn 'a b.py'"
+    ]
+
+
 @pytest.mark.parametrize(
     ("typed", "judge", "learn"),
     [

@@ -69,6 +69,15 @@ def test_what_never_ran_is_one_line_with_its_parts_and_the_way_out() -> None:
         assert "--anubis-require NAME" in found.headline
 
 
+def test_one_benchmark_that_never_ran_has_the_way_out_too() -> None:
+    found = node(verdict("gemm"), verdict("hbm"), verdict("fio"))
+    assert found.absent == ("ib",)
+    assert "Next step: run ib, or say what is required: --anubis-require NAME" in found.headline
+    lines = fleet_lines([NodeRow(verdict=found)])
+    assert "1 node undecided only for benchmarks that never ran there" in lines[-1]
+    assert "--require NAME" in lines[-1]
+
+
 def test_what_is_required_accepts_and_the_headline_names_what_did_not_run() -> None:
     for require in (("gpu",), ("gemm", "hbm rate"), ("any",)):
         found = node(verdict("gemm"), verdict("hbm"), GONE, require=require)
@@ -100,6 +109,7 @@ def test_a_crash_or_a_test_that_was_cut_short_is_no_benchmark_that_never_ran() -
     found = judge_node(verdicts, baseline=BASELINE, node="n1", evidence=evidence)
     assert found.decision is Decision.UNDECIDED
     assert found.absent == ()
+    assert "Next step" not in found.headline
 
 
 def test_many_nodes_with_different_gaps_are_one_line_in_the_fleet() -> None:
