@@ -214,6 +214,8 @@ def accepted_unlike(told: Mapping[str, str]) -> str:
 def _trouble(one: UnlikeNode) -> str:
     """Return what a node is worst in, and by how much."""
     where = f" on {one.device}" if one.device not in HOST else ""
+    if one.failure:
+        return f"{one.benchmark.rpartition('/')[2]} {one.metric}{where} failed: {one.failure}"
     lost = (
         "differs from the others"
         if one.better == "equal"
