@@ -75,7 +75,7 @@ def learned_lines(
     nodes = count_text(len(baseline.nodes), "node") if not baseline.one_machine else "nodes: 1"
     excluded = f", {len(baseline.exclusions)} samples left out" if baseline.exclusions else ""
     lines.append(
-        f"{len(shown)} criteria from {nodes}, {count_text(len(baseline.runs), 'run')}{excluded}"
+        f"{count_text(len(shown), 'criterion')} from {nodes}, {count_text(len(baseline.runs), 'run')}{excluded}"
     )
     lines += _paced(shown)
     if baseline.checks:
