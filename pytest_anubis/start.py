@@ -6,6 +6,7 @@ A worker is told all this and starts in ``start_worker.py``.
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -205,10 +206,12 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
     baseline, note, source = None, "", ""
     if settings.mode == "judge":
         source = _source(settings)
-        baseline, note = find(settings, key)
+        tests = _typed_tests(config)
+        baseline, note = find(settings, key, tests)
         other = ALONE if lanes == SIDE_BY_SIDE else SIDE_BY_SIDE
         if baseline is None and attributes.get("lanes"):
-            note = note_of_way(settings, extended_key(attributes | {"lanes": other}, added)) or note
+            other_key = extended_key(attributes | {"lanes": other}, added)
+            note = note_of_way(settings, other_key, tests) or note
     node = _node(settings, inventory)
     return RunContext(
         settings=settings,
@@ -284,12 +287,20 @@ def _added(config: pytest.Config, attributes: dict[str, str]) -> dict[str, str]:
     return added
 
 
-def note_of_way(settings: Settings, other: str) -> str:
+def _typed_tests(config: pytest.Config) -> str:
+    """Return the tests of a run as they are typed for another command; a word for them if there is no path."""
+    args = ["." if Path(one) == config.invocation_params.dir else one for one in config.args]
+    there = all(Path(one.partition("::")[0]).exists() for one in args)
+    return shlex.join(args) if args and there else "TESTS"
+
+
+def note_of_way(settings: Settings, other: str, tests: str) -> str:
     """Say so where there is a baseline, but for the other way of running; empty if there is none.
 
     Args:
         settings: The settings of the run.
         other: Key of this node's class as it is when it runs the other way.
+        tests: Those of the run, as they are typed.
     """
     try:
         if find_baseline(settings.baselines, other) is None:
@@ -301,8 +312,8 @@ def note_of_way(settings: Settings, other: str) -> str:
     more = " --pytest-args=-nauto" if here == SIDE_BY_SIDE else ""
     return (
         f"no baseline for this way of running: that of {other} was learned with the accelerators {learned}, "
-        f"and here they are measured {here}; {ways[learned]}, or learn this way with 'anubis learn suites/"
-        f"{more}'"
+        f"and here they are measured {here}; {ways[learned]}, or learn this way with 'anubis learn "
+        f"{tests}{more}'"
     )
 
 
@@ -314,8 +325,13 @@ def _source(settings: Settings) -> str:
         raise pytest.UsageError(f"--anubis-baseline: {error}") from error
 
 
-def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
+def find(settings: Settings, key: str, tests: str) -> tuple[Baseline | None, str]:
     """Find and load the class's baseline.
+
+    Args:
+        settings: The settings of the run.
+        key: The class.
+        tests: Those of the run, as they are typed.
 
     Returns:
         The baseline and an empty note, or None and one sentence that says what to do next.
@@ -337,5 +353,5 @@ def find(settings: Settings, key: str) -> tuple[Baseline | None, str]:
     profile = "" if settings.profile == "smoke" else f" --profile {settings.profile}"
     return None, (
         f"no baseline for hardware class {key} in {settings.baselines}: learn one with "
-        f"'anubis learn suites/{profile}' on machines known to be good, then run again"
+        f"'anubis learn {tests}{profile}' on machines known to be good, then run again"
     )

@@ -273,6 +273,7 @@ class UnlikeNode:
         unit: The metric's unit.
         better: Its direction.
         rejected: Whether any criterion rejects it.
+        failure: How its test failed, which rejects whatever the values are; empty where values tell.
     """
 
     node: str
@@ -284,6 +285,7 @@ class UnlikeNode:
     unit: str = ""
     better: str = ""
     rejected: bool = True
+    failure: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

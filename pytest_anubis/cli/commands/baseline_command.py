@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from pytest_anubis.cli.learning.next_commands import first_command
 from pytest_anubis.cli.shared.arguments import (
     add_action,
     add_baseline,
@@ -130,7 +131,7 @@ def _list(options: argparse.Namespace) -> None:
         )
     paths = sorted(options.folder.glob("*.json"))
     if not paths:
-        none = f"{options.folder}: no baselines yet; learn one with 'anubis learn suites/'"
+        none = f"{options.folder}: no baselines yet; learn one with '{first_command('learn')}'"
         say(none, file=sys.stderr if options.json == "-" else None)
     broken, rows = 0, []
     for path in paths:

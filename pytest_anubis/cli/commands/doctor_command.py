@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.learning.true_costs import cost_lines
+from pytest_anubis.cli.learning.next_commands import first_command
 from pytest_anubis.cli.shared.arguments import (
     add_baseline,
     add_json,
@@ -172,7 +173,7 @@ def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:
     path = find_baseline(baselines, key)
     if path is None:
         lines.append(
-            f"no baseline for this class in {baselines}: learn one, 'anubis learn suites/'"
+            f"no baseline for this class in {baselines}: learn one, '{first_command('learn')}'"
         )
     else:
         try:
@@ -182,7 +183,8 @@ def _missing(inventory: Inventory, key: str, baselines: Path) -> list[str]:
     try:
         if not load_certificates(baselines, key):
             lines.append(
-                "no certificates for this class: host benchmarks never overlap; 'anubis certify suites/'"
+                "no certificates for this class: host benchmarks never overlap; "
+                f"'{first_command('certify')}'"
             )
     except CertificateError as error:
         lines.append(f"certificates: {error}")

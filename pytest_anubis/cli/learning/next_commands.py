@@ -33,6 +33,19 @@ _LISTS = (("--promise", "promise"), ("--without", "without"), ("--split", "split
 """Those that can be given again."""
 
 
+def first_command(verb: str) -> str:
+    """Return the command line that learns or certifies with the set that comes with this project.
+
+    Args:
+        verb: ``learn`` or ``certify``.
+
+    Returns:
+        The line; where the folder of the set is not here, with the command that puts it here before it.
+    """
+    before = "" if Path("suites").is_dir() else "anubis suites && "
+    return f"{before}anubis {verb} suites/"
+
+
 def judge_command(options: argparse.Namespace) -> list[str]:
     """Return the command line that judges this machine by what was learned."""
     more = []

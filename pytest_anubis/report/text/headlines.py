@@ -79,7 +79,7 @@ def baseline_line(baseline: Baseline) -> str:
     lanes = baseline.attributes.get("lanes")
     way = f" with the accelerators {lanes}" if lanes else ""
     return (
-        f"baseline {baseline.digest}, {len(baseline.criteria)} criteria, {basis}, {rate}, "
+        f"baseline {baseline.digest}, {count_text(len(baseline.criteria), 'criterion')}, {basis}, {rate}, "
         f"learned {baseline.created[:10]}{way}"
     )
 

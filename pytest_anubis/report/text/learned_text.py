@@ -75,7 +75,7 @@ def learned_lines(
     nodes = count_text(len(baseline.nodes), "node") if not baseline.one_machine else "nodes: 1"
     excluded = f", {len(baseline.exclusions)} samples left out" if baseline.exclusions else ""
     lines.append(
-        f"{len(shown)} criteria from {nodes}, {count_text(len(baseline.runs), 'run')}{excluded}"
+        f"{count_text(len(shown), 'criterion')} from {nodes}, {count_text(len(baseline.runs), 'run')}{excluded}"
     )
     lines += _paced(shown)
     if baseline.checks:
@@ -214,6 +214,8 @@ def accepted_unlike(told: Mapping[str, str]) -> str:
 def _trouble(one: UnlikeNode) -> str:
     """Return what a node is worst in, and by how much."""
     where = f" on {one.device}" if one.device not in HOST else ""
+    if one.failure:
+        return f"{one.benchmark.rpartition('/')[2]} {one.metric}{where} failed: {one.failure}"
     lost = (
         "differs from the others"
         if one.better == "equal"

@@ -39,7 +39,10 @@ class Moment:
         Args:
             left: Seconds that the rest takes; None where nobody knows.
         """
-        parts = [self.doing or ("starting" if not self.done else "waits for a worker")]
+        idle = "starting" if not self.done else "waits for a worker"
+        if self.planned and self.done >= self.planned:
+            idle = "writes what it found"
+        parts = [self.doing or idle]
         if self.planned:
             parts.append(f"{self.done} of {self.planned} done")
         parts += left_text(left)

@@ -48,8 +48,12 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
     for name in ("checks", "unjudged", "self_check", "promises", "machine"):
         if not plain[name]:
             del plain[name]
-    if "self_check" in plain and not plain["self_check"]["unlike"]:
-        del plain["self_check"]["unlike"]
+    if "self_check" in plain:
+        for one in plain["self_check"]["unlike"]:
+            if not one["failure"]:
+                del one["failure"]
+        if not plain["self_check"]["unlike"]:
+            del plain["self_check"]["unlike"]
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)
     for short, criterion in zip(rounded["criteria"], plain["criteria"], strict=True):
         if criterion["better"] == "equal":  # a fingerprint is compared to the last digit

@@ -36,7 +36,7 @@ from pytest_anubis.validator.learning.machine_thresholds import (
     machine_thresholds,
 )
 from pytest_anubis.validator.learning.pace_learning import paced_forms, paces_of, with_paced
-from pytest_anubis.validator.learning.self_check import movement_findings, self_check
+from pytest_anubis.validator.learning.self_check import failed_nodes, movement_findings, self_check
 from pytest_anubis.validator.learning.undecided_groups import decide_clusters, explained
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.limits.promises import that_can_fail, with_promises
@@ -120,7 +120,14 @@ def learn_baseline(
     seen: tuple[Finding, ...] = ()
     if not single:
         check, seen = self_check(
-            criteria, every, limits.healthy, limits.factor, error_rate, len(nodes), limits.sick
+            criteria,
+            every,
+            limits.healthy,
+            limits.factor,
+            error_rate,
+            len(nodes),
+            limits.sick,
+            failed_nodes(populations),
         )
         seen += movement_findings(found)
     criteria = _with_change_rates(criteria, every)

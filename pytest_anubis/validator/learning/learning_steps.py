@@ -6,6 +6,7 @@ looked at. What is known of all metrics together is learned from what these step
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -110,7 +111,7 @@ def learned_of(
 
 
 def tasks_of(populations: Sequence[Population], single: bool) -> list[Task]:
-    """Return what is to be learned: every population, and where nodes have several devices, their nodes.
+    """Return what is to be learned: every population, and where most nodes have several devices, their nodes.
 
     Args:
         populations: Of one class.
@@ -119,13 +120,23 @@ def tasks_of(populations: Sequence[Population], single: bool) -> list[Task]:
     tasks: list[Task] = []
     for population in populations:
         tasks.append((population, "unit"))
-        several = _several(tuple(population.nodes), tuple(population.devices))
+        missing = tuple(row for row, one in population.problems.items() if one.kind == "missing")
+        several = _several(tuple(population.nodes), tuple(population.devices), missing)
         if several and not single and population.metric.better != "equal":
             tasks.append((population, "node"))
     return tasks
 
 
 @lru_cache(maxsize=8)  # metrics of one fleet come from the same units
-def _several(nodes: tuple[str, ...], devices: tuple[str, ...]) -> bool:
-    """Return whether any node has more than one device."""
-    return len(set(nodes)) < len(set(zip(nodes, devices, strict=True)))
+def _several(nodes: tuple[str, ...], devices: tuple[str, ...], missing: tuple[int, ...]) -> bool:
+    """Return whether most nodes have more than one device; else what is pooled is one device, told twice.
+
+    Args:
+        nodes: The node of every row.
+        devices: Its device.
+        missing: Rows of devices that most nodes have and this one has not.
+    """
+    pairs = set(zip(nodes, devices, strict=True))
+    pairs -= {(nodes[row], devices[row]) for row in missing}
+    counts = Counter(node for node, _ in pairs)
+    return 2 * sum(count > 1 for count in counts.values()) > len(counts)

@@ -12,6 +12,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck, UnlikeNode
 from pytest_anubis.core.metric import percent_text
+from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import FLOOR, HALF
@@ -38,6 +39,7 @@ def self_check(
     rate: float | None,
     every: int,
     sick: Sequence[str],
+    failed: Mapping[str, UnlikeNode],
 ) -> tuple[SelfCheck, tuple[Finding, ...]]:
     """Judge the fleet by limits learned without the node that is judged.
 
@@ -49,6 +51,8 @@ def self_check(
         rate: Stated chance that a healthy node is rejected; None for alpha alone.
         every: How many nodes there are.
         sick: Nodes that are surely no part of the healthy ones, and took no part in the tails.
+        failed: Nodes of which a test failed, as `failed_nodes` says it: judging rejects them whatever the
+            limits are, so they count as rejected, and not against the limits.
     """
     by_metric: dict[tuple[str, str], set[str]] = {}
     trust = _trust([tail for tail in tails if tail is not None])
@@ -69,6 +73,10 @@ def self_check(
             found.update(_beyond(criterion, item, None).intersection(sick))
         if item.undecided is not None:
             found.update(_beyond(criterion, item, item.undecided))
+    by_limits = set().union(*by_metric.values())
+    for name, one in failed.items():
+        by_metric.setdefault((one.benchmark, one.metric), set()).add(name)
+    wrong |= failed.keys()
     trust = {name: value for name, value in trust.items() if name not in wrong}
     sick = sorted({*sick, *wrong})
     times: dict[str, int] = {}
@@ -80,20 +88,42 @@ def self_check(
     false = sum(trust.get(name, 0.0) for name in times)
     lower, upper = _interval(false, healthy)
     unlike = {name for name in times if trust.get(name, 0.0) < HALF} | set(sick)
-    rejected = len(times)
     check = SelfCheck(
         nodes=every,
-        rejected=rejected,
+        rejected=len(times),
         sick=len(unlike),
         rate=false / healthy if healthy else 0.0,
         upper=upper,
-        holds=rate is None or (lower <= rate and rejected <= MOST_SICK * every),
+        holds=rate is None or (lower <= rate and len(by_limits) <= MOST_SICK * every),
         worst=tuple(worst[:SHOWN]),
-        unlike=_unlike(criteria, learned, {*times, *unlike}, times),
+        unlike=_unlike(criteria, learned, {*times, *unlike}, times, failed),
     )
     # A batch of sick nodes is no reason to leave out the metric that shows it.
     doubted = {key: found.difference(sick) for key, found in by_metric.items()}
     return check, _findings(check, _worst(doubted, times), rate)
+
+
+def failed_nodes(populations: Sequence[Population]) -> dict[str, UnlikeNode]:
+    """Return the nodes of which a test failed, each with its first failure.
+
+    Args:
+        populations: All that was learned from; what is not judged by any criterion too.
+    """
+    found: dict[str, UnlikeNode] = {}
+    for one in populations:
+        for row, problem in one.problems.items():
+            if problem.kind == "failed":
+                unlike = UnlikeNode(
+                    node=one.nodes[row],
+                    benchmark=one.benchmark,
+                    metric=one.metric.name,
+                    device=one.devices[row],
+                    component=one.component,
+                    similarity=0.0,
+                    failure=problem.text,
+                )
+                found.setdefault(unlike.node, unlike)
+    return found
 
 
 def movement_findings(learned: Sequence[LearnedCriterion]) -> tuple[Finding, ...]:
@@ -189,8 +219,9 @@ def _unlike(
     learned: Sequence[LearnedCriterion],
     names: Collection[str],
     rejected: Collection[str],
+    failed: Mapping[str, UnlikeNode],
 ) -> tuple[UnlikeNode, ...]:
-    """Return nodes and what they are worst in: the largest loss beyond a limit, else the rarest one."""
+    """Return nodes and what they are worst in: a failure, the largest loss beyond a limit, or the rarest."""
     worst: dict[str, tuple[bool, float, int, int]] = {}
     for number, (criterion, item) in enumerate(zip(criteria, learned, strict=True)):
         known, codes = name_codes(item.population.nodes)
@@ -206,8 +237,10 @@ def _unlike(
             found = (beyond, loss if beyond else loss / scale, -number, row)
             name = known[codes[row]]
             worst[name] = max(found, worst.get(name, found))
-    told = []
+    told = list(failed.values())
     for name, (_, _, number, row) in worst.items():
+        if name in failed:
+            continue
         criterion, item = criteria[-number], learned[-number]
         told.append(
             UnlikeNode(

@@ -291,3 +291,13 @@ def test_a_benchmark_that_skips_before_it_asks_for_the_fixture_is_a_question_wit
     assert "0 of 1 questions answered" in told
     assert "test_disk.py::test_disk [storage.disk]" in told
     assert "NOT_TESTED: fio not found" in told
+
+
+def test_what_is_proposed_to_be_learned_names_what_was_given_or_is_there(here: Path) -> None:
+    done = pytest_here("--anubis", "test_suite.py::test_speed")
+    assert "'anubis learn test_suite.py::test_speed' on machines known to be good" in done.stdout
+    assert "'anubis learn .' on machines" in pytest_here("--anubis").stdout
+    (here / "baselines").mkdir(exist_ok=True)
+    assert "'anubis suites && anubis learn suites/'" in anubis("baseline", "list").stdout
+    (here / "suites").mkdir()
+    assert "learn one with 'anubis learn suites/'" in anubis("baseline", "list").stdout

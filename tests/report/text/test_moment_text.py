@@ -13,7 +13,7 @@ from pytest_anubis.core.events import (
 )
 from pytest_anubis.core.measurement import PlannedTest, QuietWait, Slot, TestResult
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.report.text.moment_text import moment_of
+from pytest_anubis.report.text.moment_text import Moment, moment_of
 
 BEGUN = RunStarted(run="r", node="n", hardware_class="c", started="2026-01-01T00:00:00+00:00")
 
@@ -78,3 +78,9 @@ def test_moment_names_a_benchmark_on_several_cards_once_and_the_lane_that_waits(
 def test_what_an_earlier_part_of_the_run_was_doing_does_not_run() -> None:
     state = state_of(TestsPlanned(tests=(GEMM,)), TestStarted(test=GEMM.test), Resumed(started=""))
     assert moment_of(state).text() == "starting, 0 of 1 done"
+
+
+def test_a_run_whose_tests_are_done_waits_for_no_worker() -> None:
+    done = Moment(done=3, planned=3)
+    assert done.text() == "writes what it found, 3 of 3 done"
+    assert Moment(done=2, planned=3).text() == "waits for a worker, 2 of 3 done"

@@ -312,3 +312,8 @@ def test_what_broke_stands_before_the_lack_of_a_baseline() -> None:
         "INCONCLUSIVE t",
     ]
     assert "test_hang" in node.blocking[1]
+
+
+def test_a_reason_that_begins_with_its_metric_names_it_once() -> None:
+    nan = replace(verdict(Outcome.INCONCLUSIVE, Reason.INVALID), text="m: value 2 is NaN")
+    assert judge_node([nan], baseline=baseline("m")).blocking[0] == "INCONCLUSIVE b m: value 2 is NaN"

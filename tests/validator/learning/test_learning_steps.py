@@ -113,3 +113,17 @@ def test_paces_on_a_shelf_stand_beside_their_values(
         assert np.array_equal(found.paces["memory"][beside], found.values[beside] / 7)
         assert int((~beside).sum()) == 48
         del found
+
+
+def test_nodes_of_one_device_have_no_aggregate_though_one_is_told_to_lack_another() -> None:
+    (one,) = fleet(metrics=1, devices=1)[:1]
+    other = replace(
+        one,
+        devices=("d3", *one.devices[1:], "d0"),
+        nodes=(*one.nodes, one.nodes[0]),
+        runs=(*one.runs, one.runs[0]),
+        offsets=np.append(one.offsets, one.offsets[-1]),
+        problems={len(one.nodes): Problem(kind="missing", text="not in the results")},
+    )
+    learned = learn_baseline([other], hardware_class="c", created="")
+    assert [criterion.scope for criterion in learned.criteria] == ["unit"]

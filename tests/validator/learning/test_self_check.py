@@ -7,7 +7,7 @@ import pytest
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import FloatArray, Population, population_of
+from pytest_anubis.core.sample import FloatArray, Population, Problem, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
 from pytest_anubis.validator.judging.verdict_table import FAIL
@@ -325,3 +325,20 @@ def test_the_worst_metric_is_told_first_with_the_promise_that_mends_it() -> None
     assert list(dict.fromkeys(f.metric for f in told)) == ["m1", "m2", "m0"]
     assert told[0].text.endswith("; --promise m1=10% makes a loss of 10 % fail all the same")
     assert all("--promise" not in f.text for f in told[1:])
+
+
+def test_a_node_whose_test_failed_counts_as_rejected_and_not_against_the_limits() -> None:
+    whole = metric("m", rates(1, 40))
+    failed = replace(
+        whole,
+        problems={3: Problem(kind="failed", text="return code 1")}
+        | {8 + i: Problem(kind="disturbed", text="steal") for i in range(4)},
+    )
+    check, fine = learn(failed).self_check, learn(whole).self_check
+    assert check is not None
+    assert fine is not None
+    assert check.rejected == fine.rejected + 1
+    assert check.holds
+    worst = check.unlike[0]
+    assert (worst.node, worst.device, worst.failure) == ("n000", "d3", "return code 1")
+    assert worst.rejected
