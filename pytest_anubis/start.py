@@ -288,7 +288,7 @@ def _added(config: pytest.Config, attributes: dict[str, str]) -> dict[str, str]:
 
 
 def _typed_tests(config: pytest.Config) -> str:
-    """Return the tests of a run as they are typed for another command; a word for them if there is no path."""
+    """Return the tests of a run as they are typed for another command; TESTS where there is no path."""
     args = ["." if Path(one) == config.invocation_params.dir else one for one in config.args]
     there = all(Path(one.partition("::")[0]).exists() for one in args)
     return shlex.join(args) if args and there else "TESTS"

@@ -42,16 +42,16 @@ def vain_line(records: Sequence[RunRecord], metrics: Collection[tuple[str, str]]
         records: The rounds.
         metrics: Benchmark and name of each.
     """
-    names = ", ".join(f"{benchmark.rpartition('::')[2]} {name}" for benchmark, name in sorted(metrics))
+    names = ", ".join(
+        f"{benchmark.rpartition('::')[2]} {name}" for benchmark, name in sorted(metrics)
+    )
     none = f"{count_text(len(metrics), 'metric')} without one quiet sample in {len(records)} rounds"
     told = _told(records, metrics)
     why = f": {told}" if told else ""
     return f"{none} ({clip(names, SEEN)}), so more rounds would be in vain{why}"
 
 
-def _told(
-    records: Sequence[RunRecord], metrics: Collection[tuple[str, str]] | None = None
-) -> str:
+def _told(records: Sequence[RunRecord], metrics: Collection[tuple[str, str]] | None = None) -> str:
     """Say what disturbed, and the options that allow exactly that, the user's own limits included.
 
     Args:

@@ -29,6 +29,14 @@ KEPT = 400
 BLOCK = 1 << 16
 """Bytes of a round's output that are read at a time, and at its end: far more than such lines are long."""
 
+CHATTER = (
+    "bringing up nodes...",
+    "anubis: measured, not judged",
+    "anubis: run recorded in ",
+    "no tests ran in ",
+)
+"""Beginnings of lines that pytest and its plugins print in every round, which say nothing of a failure."""
+
 INTERRUPTED = 2.0
 """Seconds after an interrupt within which a round that had it too begins to end."""
 
@@ -111,10 +119,12 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 def _said(descriptor: int) -> str:
-    """Return the last lines of what a round has printed into a file."""
+    """Return the last lines of what a round has printed into a file, but for what every round prints."""
     size = os.fstat(descriptor).st_size
     text = os.pread(descriptor, BLOCK, max(0, size - BLOCK)).decode(errors="replace")
-    return "".join(text.splitlines(keepends=True)[-KEPT:])
+    lines = [line for line in text.splitlines() if not line.startswith(CHATTER)]
+    told = "\n".join(lines[-KEPT:]).strip("\n")
+    return f"{told}\n" if told else ""
 
 
 def _moment(journal: FollowedJournal) -> Moment:

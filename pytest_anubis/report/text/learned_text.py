@@ -74,9 +74,8 @@ def learned_lines(
         lines.append(f"... and {len(shown) - most} more criteria, all in the file")
     nodes = count_text(len(baseline.nodes), "node") if not baseline.one_machine else "nodes: 1"
     excluded = f", {len(baseline.exclusions)} samples left out" if baseline.exclusions else ""
-    lines.append(
-        f"{count_text(len(shown), 'criterion')} from {nodes}, {count_text(len(baseline.runs), 'run')}{excluded}"
-    )
+    count, runs = count_text(len(shown), "criterion"), count_text(len(baseline.runs), "run")
+    lines.append(f"{count} from {nodes}, {runs}{excluded}")
     lines += _paced(shown)
     if baseline.checks:
         lines.append(

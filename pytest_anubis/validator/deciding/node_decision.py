@@ -201,7 +201,8 @@ def _blockers(
     """Return what broke, what else is in the way, what was not judged and is not, and what should be known.
 
     What broke is what the hardware says of itself, then the tests that did not come to their end or could
-    not do their work. `ran` are the benchmarks that ran anywhere: of these nothing is spared for not being required.
+    not do their work. `ran` are the benchmarks that ran anywhere: of these nothing is spared for not being
+    required.
     """
     hardware: list[str] = []
     broken: list[str] = []

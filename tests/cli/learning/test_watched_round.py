@@ -68,6 +68,21 @@ def test_round_that_fails_shows_what_it_printed(
     assert "no_such_module_here" in capsys.readouterr().out
 
 
+def test_round_that_fails_shows_nothing_of_what_every_round_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test_bad.py").write_text(
+        "import pytest\n\n\n@pytest.mark.anubis(cots='1s')\ndef test_x(anubis_metric):\n    pass\n",
+        encoding="utf-8",
+    )
+    with pytest.raises(CommandError, match="a round ended"):
+        measured(tmp_path / "store", "test_bad.py")
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("ERROR: ")
+    assert "mark anubis has no key 'cots'" in line
+
+
 def test_tests_are_left_out_wherever_the_root_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

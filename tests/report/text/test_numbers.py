@@ -117,7 +117,12 @@ def test_durations_never_show_sixty(seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("count", "noun", "text"),
-    [(1, "metric", "1 metric"), (2, "box", "2 boxes"), (0, "node", "0 nodes"), (2, "criterion", "2 criteria")],
+    [
+        (1, "metric", "1 metric"),
+        (2, "box", "2 boxes"),
+        (0, "node", "0 nodes"),
+        (2, "criterion", "2 criteria"),
+    ],
 )
 def test_counts_agree_with_their_noun(count: int, noun: str, text: str) -> None:
     assert count_text(count, noun) == text

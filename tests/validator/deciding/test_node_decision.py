@@ -304,7 +304,9 @@ def test_what_broke_stands_before_the_lack_of_a_baseline() -> None:
     hung = verdict(Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, "", "t::test_hang")
     near = verdict(Outcome.INCONCLUSIVE, Reason.DISTURBED, "m", "t::test_rec")
     node = judge_node([near, hung], evidence=RunEvidence(blockers=("worker gw0 died",)))
-    assert node.headline.startswith("node n1 is neither accepted nor rejected: worker gw0 died (and")
+    assert node.headline.startswith(
+        "node n1 is neither accepted nor rejected: worker gw0 died (and"
+    )
     assert [line.partition(":")[0] for line in node.blocking] == [
         "worker gw0 died",
         "INCONCLUSIVE t",
@@ -316,4 +318,6 @@ def test_what_broke_stands_before_the_lack_of_a_baseline() -> None:
 
 def test_a_reason_that_begins_with_its_metric_names_it_once() -> None:
     nan = replace(verdict(Outcome.INCONCLUSIVE, Reason.INVALID), text="m: value 2 is NaN")
-    assert judge_node([nan], baseline=baseline("m")).blocking[0] == "INCONCLUSIVE b m: value 2 is NaN"
+    assert (
+        judge_node([nan], baseline=baseline("m")).blocking[0] == "INCONCLUSIVE b m: value 2 is NaN"
+    )
