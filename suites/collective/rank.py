@@ -66,7 +66,8 @@ class Rank:
     def prepare(self, request: Message) -> Message:
         """Make a buffer of so many ``bytes``, and ``products`` of matrices of a ``size`` and ``dtype``."""
         # Small whole numbers: the sum is exact in any order, so every wrong bit is an error.
-        ramp = torch.arange(PERIOD, dtype=torch.float32, device=self._device)
+        # None of them is 0, which equals itself with the sign turned round.
+        ramp = torch.arange(1, PERIOD + 1, dtype=torch.float32, device=self._device)
         self._buffer = torch.zeros(request["bytes"] // 4, device=self._device)
         self._ramp = ramp.repeat(min(CHUNK, len(self._buffer)) // PERIOD + 2)
         self._products = request.get("products", 0)

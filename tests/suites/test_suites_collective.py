@@ -10,15 +10,18 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
+import torch
 
 from pytest_anubis.benchmarking.children import ChildError
 from pytest_anubis.benchmarking.ranks import ROUND, SETTLE, START, TIMEOUT, sharing
 from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
+from pytest_anubis.benchmarking.verification import flip_bit
 from pytest_anubis.distributed.containment.watchdog import deadline_of
 from pytest_anubis.hardware.load.disturbance import HostWatch
 from pytest_anubis.settings import seconds
 from suites.collective.group import Overlap, RankGroup
 from suites.collective.operations import BUS, Span, spans
+from suites.collective.rank import Rank
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 
@@ -39,6 +42,16 @@ def test_sum_is_right_alone_and_beside_a_product(healthy: RankGroup) -> None:
     healthy.rest()
     healthy.prepare(MIB, products=1, order=64, dtype="float32")
     assert healthy.wrong_elements() == 0
+
+
+@pytest.mark.parametrize("element", [0, 1021, 2042])
+def test_sign_of_any_element_is_noticed(element: int) -> None:
+    def turn(buffer: torch.Tensor, _in_background: bool) -> None:
+        flip_bit(buffer, element, 31)
+
+    rank = Rank(0, 1, torch.device("cpu"), reduce=turn)  # type: ignore[arg-type]
+    rank.prepare({"bytes": 1 << 14})
+    assert rank.check({})["wrong"] == 1
 
 
 class Shared:

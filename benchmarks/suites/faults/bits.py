@@ -8,26 +8,18 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-Try = Callable[[random.Random, bool], bool]
+from benchmarks.suites.faults import card_bits
+from benchmarks.suites.faults.flips import Try, flip
+
 SIZE = 192  # rows of the matrices: small, since a bit is a bit
 ELEMENTS = 1 << 20
 FOOTPRINT = 1 << 20
 PIECE = 1 << 16  # bytes of memory that are checked at once
 WORD = 8  # bytes, as the patterns count places
-
-
-def flip(tensor: Any, draw: random.Random) -> None:
-    """Flip one bit of a contiguous tensor."""
-    import torch
-
-    seen = tensor.view(-1).view(torch.uint8)
-    place, bit = draw.randrange(len(seen)), draw.randrange(8)
-    seen[place] ^= 1 << bit
 
 
 def product(dtype: str) -> Try:
@@ -224,6 +216,7 @@ BUFFERS: dict[str, tuple[str, Try]] = {
     "bit in a register": ("units of a CPU", register),
     "bit in what a rank got": ("collective operations", arrival),
     "bit in a weight": ("inference", weight),
+    **card_bits.BUFFERS,
 }
 """Kind of buffer -> the benchmark whose check has to see it, and how it is tried."""
 
