@@ -15,13 +15,16 @@ if TYPE_CHECKING:
 SIZE = {"smoke": 8192, "standard": 8192, "soak": 16384}
 """Rows and columns of the factors: large enough for the full rate of every card there is."""
 
-WARM_UP = {"smoke": 2.0, "standard": 30.0, "soak": 60.0}
+WARM_UP = {"smoke": 2.0, "standard": 15.0, "soak": 60.0}
 """Seconds under load before rates count: a card's clock falls with its temperature."""
 
-LOADS = {"smoke": 8, "standard": 300, "soak": 3600}
+LOADS = {"smoke": 8, "standard": 100, "soak": 3600}
 """Loads of a second, of all cards together, one right after the other."""
 
-ALONE = {"smoke": 0.5, "standard": 10.0, "soak": 60.0}
+AT_ONCE = {"smoke": 8, "standard": 40, "soak": 3600}
+"""The same while they copy and reduce besides."""
+
+ALONE = {"smoke": 0.5, "standard": 2.0, "soak": 60.0}
 """Seconds for which each card works alone, and right before that among all."""
 
 STEPS = {
@@ -31,7 +34,7 @@ STEPS = {
 }
 """Steps of the load in a second: power supplies regulate some of them away, and resonate at others."""
 
-STEPPING = {"smoke": 2.0, "standard": 15.0, "soak": 300.0}
+STEPPING = {"smoke": 2.0, "standard": 5.0, "soak": 300.0}
 """Seconds for each of these."""
 
 COPIED = {"smoke": 64 << 20, "standard": 256 << 20, "soak": 256 << 20}
@@ -101,7 +104,8 @@ def verified(cards: Cards) -> None:
 @pytest.mark.anubis(
     component="accelerator.burn",
     scope="node",
-    cost="36s",  # a third of it the start of eight processes and their NCCL, which the tests below share
+    # A third of it the start of eight processes and their NCCL, which the tests below share.
+    cost={"cpu": "1s", "accelerator": "36s"},
     deadline="600s",
     metrics=["burn_rate", "slowest_share", "burn_errors"],
     goal="Accelerators compute right, and at their rate, when all of them work as hard as they can",
@@ -193,7 +197,7 @@ def sensors(anubis_metric: MetricFixture, cards: Cards) -> None:
 @pytest.mark.anubis(
     component="accelerator.power",
     scope="node",
-    cost="7s",
+    cost={"cpu": "1s", "accelerator": "7s"},
     deadline="600s",
     metrics=["step_rate_10", "step_errors"],
     goal="Power supplies hold when the load of all accelerators comes and goes at once",
@@ -224,7 +228,7 @@ def test_load_steps(anubis_metric: MetricFixture, anubis_node: NodeFixture, card
 @pytest.mark.anubis(
     component="accelerator.burn",
     scope="node",
-    cost="13s",
+    cost={"cpu": "1s", "accelerator": "13s"},
     deadline="600s",
     metrics=["combined_rate", *(f"combined_{name}_rate" for name in TRAFFIC), "combined_errors"],
     goal="Units, memory, links and copy engines work together as they do alone",
@@ -237,7 +241,7 @@ def test_everything_at_once(
     """Products, copies both ways and all-reduces at once: each at its rate, and every result right."""
     cards.prepare(anubis_node.pick(**SIZE), "bfloat16")
     cards.warm_up(SECOND)
-    cards.together(SECOND, anubis_node.pick(**COPIED), anubis_node.pick(**LOADS))
+    cards.together(SECOND, anubis_node.pick(**COPIED), anubis_node.pick(**AT_ONCE))
     anubis_metric.record(
         "combined_rate",
         [rate / 1e12 for rate in cards.slowest()],

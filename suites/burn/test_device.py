@@ -10,17 +10,31 @@ SIZES = {
     "cpu": {"smoke": 1024, "standard": 2048, "soak": 4096},
     "accelerator": {"smoke": 8192, "standard": 8192, "soak": 16384},
 }
-BURN = {"smoke": 1.0, "standard": 20.0, "soak": 600.0}
+BURN = {
+    "cpu": {"smoke": 1.0, "standard": 20.0, "soak": 600.0},
+    "accelerator": {"smoke": 1.0, "standard": 10.0, "soak": 600.0},
+}
 """Seconds under load before the rate counts."""
+
+EVER = pytest.mark.anubis(
+    cost={"cpu": "35s", "accelerator": "20s"}, profiles=("standard", "soak")
+)
+ON_CARDS = pytest.mark.anubis(
+    cost={"cpu": "25min", "accelerator": "20s"},
+    profiles={"cpu": ("soak",), "accelerator": ("standard", "soak")},
+)
+LONGER = pytest.mark.anubis(
+    cost={"cpu": "35s", "accelerator": "25min"},
+    profiles={"cpu": ("standard", "soak"), "accelerator": ("soak",)},
+)
+"""Types whose units a shorter profile loads on accelerators by products, verified too, or by another type."""
 
 
 @pytest.mark.anubis(
     component="compute.burn",
     scope="device",
     host=True,
-    cost="35s",
     deadline="300s",
-    profiles=("standard", "soak"),
     metrics=["burn_rate", "burn_errors"],
     goal="Every device computes right, and at its rate, for as long as it is under load",
     question="What do the matrix units of this device sustain while its results are verified?",
@@ -29,7 +43,13 @@ BURN = {"smoke": 1.0, "standard": 20.0, "soak": 600.0}
 )
 @pytest.mark.parametrize(
     "dtype",
-    ["float64", "float32", "bfloat16", "float16", "int8", "float8_e4m3fn", "float8_e4m3fnuz"],
+    [
+        *(pytest.param(one, marks=LONGER) for one in ("float64", "float32", "float16")),
+        *(
+            pytest.param(one, marks=EVER if one in ("bfloat16", "int8") else ON_CARDS)
+            for one in ("bfloat16", "int8", "float8_e4m3fn", "float8_e4m3fnuz")
+        ),
+    ],
 )
 @pytest.mark.usefixtures("torch_settings")
 def test_burn_device(
@@ -41,12 +61,12 @@ def test_burn_device(
     from suites.compute.exact import ExactProduct, Shape, whole_sums
 
     require(anubis_device.torch, dtype)
-    sizes = SIZES["cpu" if anubis_device.kind == "cpu" else "accelerator"]
+    kind = "cpu" if anubis_device.kind == "cpu" else "accelerator"
     with whole_sums():
-        shape = Shape.square(anubis_node.pick(**sizes))
+        shape = Shape.square(anubis_node.pick(**SIZES[kind]))
         product = ExactProduct(shape, dtype, anubis_device.torch)
         burner = Burner(product, anubis_device.synchronize)
-        burner.load(anubis_node.pick(**BURN))
+        burner.load(anubis_node.pick(**BURN[kind]))
         anubis_metric.measure(
             "burn_rate",
             burner.turn,

@@ -13,6 +13,9 @@ NAMES = (
 )  # fmt: skip
 """Keys of `functions.FUNCTIONS`, which loads torch: tests are listed without it."""
 
+LONGER = ("bert-large-attention-out", "gpt2-xl-feed-forward", "vgg16-3x3", "llama-8b-norm")
+"""Of the same kind as others, between them in size: on accelerators they belong to ``soak`` only."""
+
 ON_A_CPU = 64
 """How many times fewer examples a CPU computes."""
 
@@ -20,15 +23,28 @@ ON_A_CPU = 64
 @pytest.mark.anubis(
     component="compute.function",
     scope="device",
-    cost={"cpu": "40s", "accelerator": "25s"},
-    profiles=("standard", "soak"),
     metrics=["function_time"],
     goal="Models spend their time as on every other device of the class",
     question="How long does this function of a well-known model take?",
     action="Compare with the products of the same type: if they are normal, compare the versions of the "
     "libraries, which choose another kernel for each shape",
 )
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(
+            one,
+            marks=pytest.mark.anubis(
+                cost={"cpu": "40s", "accelerator": "12min" if one in LONGER else "15s"},
+                profiles={
+                    "cpu": ("standard", "soak"),
+                    "accelerator": ("soak",) if one in LONGER else ("standard", "soak"),
+                },
+            ),
+        )
+        for one in NAMES
+    ],
+)
 @pytest.mark.usefixtures("torch_settings")
 def test_function(anubis_metric: MetricFixture, anubis_device: DeviceFixture, name: str) -> None:
     """A layer, a convolution, attention or a normalisation takes its time, and every element is right."""

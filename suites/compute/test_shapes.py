@@ -116,7 +116,7 @@ def test_shapes(anubis_metric: MetricFixture, anubis_device: DeviceFixture, shap
     component="compute.matrix",
     scope="node",
     resources=["cpu"],
-    cost="40s",
+    cost="25s",  # one metric of a host
     profiles=("standard", "soak"),
     metrics=["gemm_rate"],
     goal=_GOAL,
@@ -143,7 +143,7 @@ def test_short_types_on_the_host(
     component="compute.matrix",
     scope="node",
     resources=["cpu"],
-    cost="40s",
+    cost="25s",  # one metric of a host
     profiles=("standard", "soak"),
     metrics=["gemm_rate"],
     goal=_GOAL,

@@ -83,7 +83,7 @@ def test_both_ways(
 @pytest.mark.anubis(
     component="memory.transfer",
     scope="device",
-    cost="60s",
+    cost="30s",
     profiles=("standard", "soak"),
     timing="host",
     metrics=["pageable_to_device_rate", "pageable_to_host_rate"],
@@ -118,7 +118,7 @@ def test_pageable_copy(
 @pytest.mark.anubis(
     component="memory.transfer",
     scope="node",
-    cost="20s",
+    cost={"cpu": "1s", "accelerator": "20s"},
     deadline="420s",
     metrics=["all_to_device_rate", "all_to_host_rate", "all_both_ways_rate"],
     goal=GOAL,

@@ -21,8 +21,9 @@ UNEVEN = 2
 HOST_SHARE = {"smoke": 1 / 64, "standard": 1 / 16, "soak": 1 / 2}
 """Of the memory that is available on a host: others live there."""
 
-SEEDS = {"smoke": 1, "standard": 4, "soak": 64}
-PAUSE = {"smoke": 1.0, "standard": 60.0, "soak": 300.0}
+SEEDS = {"smoke": 1, "standard": 2, "soak": 64}
+PAUSE = {"smoke": 1.0, "standard": 30.0, "soak": 300.0}
+HOST_PAUSE = {"smoke": 1.0, "standard": 10.0, "soak": 300.0}
 """Seconds for which words have to be kept: rows are refreshed every 32 or 64 ms, a weak cell may last
 longer."""
 
@@ -113,7 +114,7 @@ def test_card_patterns(
 @pytest.mark.anubis(
     component="memory.cells",
     scope="node",
-    cost="10s",
+    cost="30s",  # most of it are two pauses
     deadline="600s",
     profiles=("standard", "soak"),
     metrics=["pattern_rate", "pattern_errors"],
@@ -139,4 +140,4 @@ def test_host_patterns(
     host = torch.device("cpu")
     memory = Memory(size, host, piece_of(total, host))
     record_property("memory_tested", f"{memory.size / 2**30:.1f} of {total / 2**30:.1f} GiB")
-    keeps_all(anubis_metric, memory, anubis_node.pick(**SEEDS), anubis_node.pick(**PAUSE))
+    keeps_all(anubis_metric, memory, anubis_node.pick(**SEEDS), anubis_node.pick(**HOST_PAUSE))

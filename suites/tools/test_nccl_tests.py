@@ -14,6 +14,9 @@ PROGRAMS = (
     "all_reduce_perf", "all_gather_perf", "reduce_scatter_perf", "alltoall_perf", "broadcast_perf",
     "reduce_perf", "sendrecv_perf",
 )  # fmt: skip
+USUAL = ("all_reduce_perf", "alltoall_perf")
+"""Those that load every link in one direction and the other, and all pairs at once; the others' patterns are
+the set's own collectives' too (`suites/collective`), and belong to ``soak``."""
 SWEEP = {"smoke": ("32M", "256M", "8"), "standard": ("16", "2G", "8"), "soak": ("8", "8G", "2")}
 """Smallest and largest message, and the factor between sizes; every sweep has 256 MiB."""
 
@@ -38,9 +41,7 @@ def checked(done: ToolOutput) -> NcclRun:
 @pytest.mark.anubis(
     component="collective.nccl",
     scope="node",
-    cost="60s",
     deadline="30min",
-    profiles=["standard", "soak"],
     metrics=["busbw_268435456"],
     resources=["cpu", "network"],
     goal="Ranks of one machine exchange data at the rate of its class, whoever measures it",
@@ -48,7 +49,19 @@ def checked(done: ToolOutput) -> NcclRun:
     action="Compare with the collectives of this set, read link states and error counts (nvidia-smi nvlink "
     "-e), and run the program on pairs of cards (CUDA_VISIBLE_DEVICES) to find the slow link",
 )
-@pytest.mark.parametrize("program", PROGRAMS)
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(
+            one,
+            marks=pytest.mark.anubis(
+                cost="40s" if one in USUAL else "15min",
+                profiles=["standard", "soak"] if one in USUAL else ["soak"],
+            ),
+        )
+        for one in PROGRAMS
+    ],
+)
 def test_nccl_tests(
     anubis_metric: MetricFixture,
     anubis_node: NodeFixture,

@@ -45,7 +45,7 @@ def metrics_of(case: Case) -> list[tuple[str, float, str, Literal["higher", "low
 @pytest.mark.anubis(
     component="memory.transfer",
     scope="node",
-    cost="3min",
+    cost="90s",
     deadline="80min",  # more than the five runs of `soak` at ONCE, and the help
     profiles=["standard", "soak"],
     metrics=["host_to_device_memcpy_ce_lowest", "device_to_host_memcpy_ce_lowest"],
@@ -68,7 +68,7 @@ def test_nvbandwidth(
     )  # tells whether it writes JSON: 0.5 on
     form = ["-j"] if "--json" in told.output + told.errors else []
     values: dict[tuple[str, str, Literal["higher", "lower"]], list[float]] = {}
-    for _ in range(anubis_node.pick(smoke=1, standard=2, soak=5)):
+    for _ in range(anubis_node.pick(smoke=1, standard=1, soak=5)):
         run = checked(run_tool([tool, *form], timeout=ONCE, accept=None))
         for case in run.cases:
             for name, value, unit, better in metrics_of(case):

@@ -51,6 +51,9 @@ class Workload:
         steps: What is done with it on accelerators.
         steps_cpu: What is done with it on a CPU.
         smoke: What of this belongs to the profile ``smoke`` of accelerators too.
+        usual: Element types that the profile ``standard`` of accelerators takes, of `dtypes`: the others are
+            left to ``soak``, where their units and kernels are not the ones that another network loads.
+        usual_steps: What of `steps` the profile ``standard`` does; None: all of it.
         between: It lies between two others of its kind, so that it belongs to the profile ``soak`` only.
         light: Weights, gradients and state in the low type itself, trained without momentum: what a network
             needs that fills a card with its weights alone.
@@ -70,9 +73,20 @@ class Workload:
     steps: tuple[Step, ...] = ()
     steps_cpu: tuple[Step, ...] = ()
     smoke: tuple[Step, ...] = ()
+    usual: tuple[str, ...] = ("bfloat16",)
+    usual_steps: tuple[Step, ...] | None = None
     between: bool = False
     light: bool = False
     tolerances: Mapping[str, float] = field(default_factory=dict)
+
+    def long(self, step: Step, dtype: str) -> bool:
+        """Say whether a step in an element type is left to the profile ``soak`` on accelerators."""
+        if dtype not in self.types(step, "card"):
+            return False
+        kept = self.usual_steps is None or step in self.usual_steps
+        # Served, and checked, in the type that everybody takes.
+        types = self.usual if step == "training" else ("bfloat16",)
+        return self.between or not kept or dtype not in types
 
     @property
     def unit(self) -> str:
@@ -127,6 +141,7 @@ CATALOGUE = (
         parameters=25_557_032,
         cpu=Sizes(batch=4, length=64),
         dtypes=FLOATS,
+        usual=("float32", "bfloat16"),
         **{**PICTURES, "steps": (*PICTURES["steps"], "parallel")},
         steps_cpu=("training", "inference"),
     ),
@@ -136,7 +151,7 @@ CATALOGUE = (
             family="residual",
             shape={"layers": layers},
             parameters=parameters,
-            between=layers == 101,
+            between=layers in (101, 152),
             **PICTURES,
         )
         for layers, parameters in ((101, 44_549_160), (152, 60_192_808))
@@ -195,6 +210,7 @@ CATALOGUE = (
         shape={"width": 1024, "layers": 24, "heads": 16, "classes": 100},
         parameters=335_141_888,
         dtypes=FLOATS,
+        usual=("bfloat16", "float16"),
         **TEXTS,
         steps=("training", "bits", "inference", "parallel"),
     ),
@@ -204,6 +220,7 @@ CATALOGUE = (
         shape={"width": 768, "layers": 12, "heads": 12},
         parameters=124_439_808,
         cpu=Sizes(batch=1, length=64),
+        usual_steps=("training", "bits"),
         **LANGUAGE,
         steps_cpu=("training",),
     ),
@@ -212,6 +229,7 @@ CATALOGUE = (
         family="decoder",
         shape={"width": 1280, "layers": 36, "heads": 20},
         parameters=774_030_080,
+        usual_steps=("training",),
         **{**LANGUAGE, "steps": (*LANGUAGE["steps"], "parallel")},
     ),
     Workload(
@@ -280,24 +298,40 @@ BY_NAME = {workload.name: workload for workload in CATALOGUE}
 
 SMOKE_COST: dict[Step, str] = {"token": "2s"}
 
+ELSEWHERE = "0.1s"
+"""Of a test that says that it is for the other kind of device."""
 
-def runs(step: Step, *, cost: str) -> list[Any]:
+SOAK_COST = "12min"
+"""On an accelerator, of what belongs to ``soak`` only: its plan is 600 rounds of a second, and a minute until
+the card has settled."""
+SOAK_BITS_COST = "15s"
+"""Of the same where nothing is timed."""
+
+
+def runs(step: Step, *, cost: str, cards: str) -> list[Any]:
     """Return a parameter for each network and element type in which a step is made on any kind of device.
 
     Args:
         step: What is done.
-        cost: How long it takes, as the mark's ``cost`` says it.
+        cost: How long it takes on a CPU in the profile ``standard``, as the mark's ``cost`` says it.
+        cards: The same on an accelerator.
     """
     found = []
     for workload in CATALOGUE:
         dtypes = (*workload.types(step, "card"), *workload.types(step, "cpu"))
         for dtype in dict.fromkeys(dtypes):
-            given: dict[str, Any] = {"cost": cost}
-            given["profiles"] = ("soak",) if workload.between else LONG
-            if step in workload.smoke and dtype == dtypes[0]:
-                given["cost"] = SMOKE_COST[step]
-                given["profiles"] = {"cpu": LONG, "accelerator": ("smoke", *LONG)}
-            marks = pytest.mark.anubis(**given)
+            profiles, there = LONG, cards
+            if workload.long(step, dtype):
+                profiles, there = ("soak",), SOAK_BITS_COST if step == "bits" else SOAK_COST
+            elif step in workload.smoke:
+                profiles, there = ("smoke", *LONG), SMOKE_COST[step]
+            elif dtype not in workload.types(step, "card"):
+                there = ELSEWHERE
+            here = cost if dtype in workload.types(step, "cpu") else ELSEWHERE
+            marks = pytest.mark.anubis(
+                cost={"cpu": here, "accelerator": there},
+                profiles={"cpu": LONG, "accelerator": profiles},
+            )
             found.append(pytest.param(workload, dtype, id=f"{workload.name}-{dtype}", marks=marks))
     return found
 

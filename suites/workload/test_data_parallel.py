@@ -33,7 +33,7 @@ WARM = 3
     action="A long exchange with normal all-reduce benchmarks means that computing and links fight for power "
     "or memory; a low rate with a normal exchange is the slowest device: compare their training steps alone",
 )
-@pytest.mark.parametrize(("workload", "dtype"), runs("parallel", cost="60s"))
+@pytest.mark.parametrize(("workload", "dtype"), runs("parallel", cost="60s", cards="45s"))
 def test_data_parallel(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, workload: Workload, dtype: str
 ) -> None:

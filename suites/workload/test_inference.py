@@ -92,7 +92,7 @@ def steady(serving: Serving) -> Iterator[None]:
     question="How many pictures, sequences or texts a second does a network tell apart?",
     action=_ACTION,
 )
-@pytest.mark.parametrize(("workload", "dtype"), runs("inference", cost="40s"))
+@pytest.mark.parametrize(("workload", "dtype"), runs("inference", cost="40s", cards="25s"))
 @pytest.mark.usefixtures("torch_settings")
 def test_inference(
     anubis_metric: MetricFixture,
@@ -123,7 +123,7 @@ def test_inference(
     question="How many tokens of prompts a second does a language model read?",
     action=_ACTION,
 )
-@pytest.mark.parametrize(("workload", "dtype"), runs("prefill", cost="40s"))
+@pytest.mark.parametrize(("workload", "dtype"), runs("prefill", cost="40s", cards="25s"))
 @pytest.mark.usefixtures("torch_settings")
 def test_prefill(
     anubis_metric: MetricFixture,
@@ -154,7 +154,7 @@ def test_prefill(
     question="How long does one more token take for one text that was read?",
     action=_ACTION,
 )
-@pytest.mark.parametrize(("workload", "dtype"), runs("token", cost="40s"))
+@pytest.mark.parametrize(("workload", "dtype"), runs("token", cost="40s", cards="25s"))
 @pytest.mark.usefixtures("torch_settings")
 def test_token(
     anubis_metric: MetricFixture,
@@ -178,7 +178,7 @@ def test_token(
     question="How many tokens a second does a language model add to a batch of texts?",
     action=_ACTION,
 )
-@pytest.mark.parametrize(("workload", "dtype"), runs("decode", cost="40s"))
+@pytest.mark.parametrize(("workload", "dtype"), runs("decode", cost="40s", cards="25s"))
 @pytest.mark.usefixtures("torch_settings")
 def test_decode(
     anubis_metric: MetricFixture,

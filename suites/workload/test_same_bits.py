@@ -54,7 +54,7 @@ def software(on_cpu: bool) -> str:
     action="Run it again on this device: if it differs from itself or always from its siblings, take the "
     "device out of service; if all devices differ from the baseline, a library was exchanged: learn anew",
 )
-@pytest.mark.parametrize(("workload", "dtype"), runs("bits", cost="15s"))
+@pytest.mark.parametrize(("workload", "dtype"), runs("bits", cost="15s", cards="15s"))
 @pytest.mark.usefixtures("torch_settings", "optimizers")
 def test_same_bits(
     anubis_metric: MetricFixture,

@@ -32,7 +32,7 @@ it; its bfloat16 has 8 bits, and a thousand tokens' errors average out."""
     "compare the networks with each other: convolutions alone slow means their library, all slow under long "
     "load only means heat or power",
 )
-@pytest.mark.parametrize(("workload", "dtype"), runs("training", cost="45s"))
+@pytest.mark.parametrize(("workload", "dtype"), runs("training", cost="45s", cards="30s"))
 @pytest.mark.usefixtures("torch_settings", "optimizers")
 def test_training_step(
     anubis_metric: MetricFixture,

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.hardware.rate_units import in_unit
-from pytest_anubis.hardware.round_plans import PLANS, SETTLE, RoundPlan
+from pytest_anubis.hardware.round_plans import PLANS, PROFILE_FACTOR, SETTLE, RoundPlan
 from pytest_anubis.hardware.timing import MAX_CALLS, BusyClock, HostClock, repeats, rounds, warm_up
 
 PLAN = RoundPlan(rounds=12, round_seconds=0.02, warmup_seconds=0.2, budget_seconds=1e9)
@@ -110,14 +110,27 @@ def test_device_that_rested_is_woken_before_the_first_round() -> None:
 
 def test_plan_for_an_accelerator_has_no_pauses_and_settles() -> None:
     for profile, plan in PLANS.items():
-        card = plan.on_accelerator(SETTLE[profile])
+        card = plan.on_accelerator(profile)
         assert (card.bursts, card.pause_seconds, card.rounds) == (1, 0.0, plan.rounds)
         assert card.warmup_seconds > card.settle_seconds > 0 < card.wake_seconds
     assert SETTLE["standard"].least >= 3
 
 
+def test_length_of_a_profile_is_what_its_plans_take() -> None:
+    def least(profile: str, kind: str) -> float:
+        plan = PLANS[profile]
+        if kind != "cpu":
+            plan = plan.on_accelerator(profile)
+        spent = plan.settle_seconds + plan.wake_seconds + plan.rounds * plan.round_seconds
+        return spent if kind != "cpu" else plan.budget_seconds
+
+    for kind, factors in PROFILE_FACTOR.items():
+        ratio = least("standard", kind) / least("smoke", kind)
+        assert 0.75 < ratio / factors["standard"] < 1.33
+
+
 def test_short_load_rests_and_is_over_before_anything_settles() -> None:
-    plan = PLANS["standard"].on_accelerator(SETTLE["standard"]).short_load()
+    plan = PLANS["standard"].on_accelerator("standard").short_load()
     clock = FakeClock(lambda _: 0.001)
     calls = warm_up(nothing, clock, plan)
     assert calls == 20

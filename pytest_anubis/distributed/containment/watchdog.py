@@ -79,7 +79,7 @@ def deadline_of(
         if least is not None and least > max(LEAST, FACTOR * expected):
             return Deadline(least, "its mark's deadline")
         return Deadline(max(LEAST, FACTOR * expected), f"{FACTOR:g} times its cost")
-    return Deadline(UNKNOWN * PROFILE_FACTOR.get(profile, 1.0), "no cost is declared")
+    return Deadline(UNKNOWN * PROFILE_FACTOR["cpu"].get(profile, 1.0), "no cost is declared")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

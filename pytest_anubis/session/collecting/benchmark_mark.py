@@ -165,7 +165,7 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
         host=host,
         timing=timing,
         scope=scope,
-        cost=_in_profile(item, spans["cost"], _profiles(item, of_cost)),
+        cost=_in_profile(item, spans["cost"], _factors(item, given), _profiles(item, of_cost)),
         deadline=spans["deadline"],
         metrics=_names(item, given, "metrics"),
         resources=_names(item, given, "resources"),
@@ -182,15 +182,31 @@ def _profiles(item: pytest.Item, value: Any) -> tuple[str, ...]:
     return names
 
 
-def _in_profile(item: pytest.Item, cost: float | None, profiles: Sequence[str]) -> float | None:
+def _factors(item: pytest.Item, given: dict[str, Any]) -> dict[str, float]:
+    """Return how many times as long as in ``smoke`` a test takes, by profile.
+
+    A test of the node measures as long as a host, pauses and all, unless its cost says that the kind counts.
+    """
+    by_kind = isinstance(given.get("cost"), dict) or device_of(item) != NODE
+    return PROFILE_FACTOR[_kind(item) if by_kind else HOST]
+
+
+def _in_profile(
+    item: pytest.Item, cost: float | None, factors: dict[str, float], profiles: Sequence[str]
+) -> float | None:
     """Return the cost in the profile of the run: it is declared for the shortest one of its mark."""
     if cost is None:
         return None
-    shortest = min((PROFILE_FACTOR[one] for one in PROFILES if one in profiles), default=1.0)
+    shortest = min((factors[one] for one in PROFILES if one in profiles), default=1.0)
     # What belongs to longer profiles only is not run in this one: it keeps what it declares.
-    return cost * max(
-        1.0, PROFILE_FACTOR[item.config.stash[context_key].settings.profile] / shortest
-    )
+    return cost * max(1.0, factors[item.config.stash[context_key].settings.profile] / shortest)
+
+
+def _kind(item: pytest.Item) -> str:
+    """Return the kind of device that the test runs on, one of `KINDS`."""
+    unit = device_of(item)
+    on_host = unit == HOST or (unit == NODE and device_names(item.config) == (HOST,))
+    return HOST if on_host else KINDS[1]
 
 
 def _here(item: pytest.Item, given: dict[str, Any], key: str) -> Any:
@@ -200,9 +216,7 @@ def _here(item: pytest.Item, given: dict[str, Any], key: str) -> Any:
         return value
     if set(value) != set(KINDS):
         _reject(item, f"{key}: {value!r} must name {' and '.join(KINDS)}, and nothing else")
-    unit = device_of(item)
-    on_host = unit == HOST or (unit == NODE and device_names(item.config) == (HOST,))
-    return value[HOST if on_host else KINDS[1]]
+    return value[_kind(item)]
 
 
 def _names(item: pytest.Item, given: dict[str, Any], key: str) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ def plan_of(
             needs while the profile's time allows.
         per_value: Rounds of a plan that stand for one value.
     """
-    from pytest_anubis.hardware.round_plans import PLANS, SETTLE
+    from pytest_anubis.hardware.round_plans import PLANS
 
     plan = PLANS[settings.profile]
     if not settings.active:
@@ -42,7 +42,7 @@ def plan_of(
         plan = replace(plan, rounds=max(plan.rounds, FEWEST * per_value))
     else:
         plan = replace(plan, rounds=rounds, least=min(plan.least, rounds))
-    return plan if device.kind == "cpu" else plan.on_accelerator(SETTLE[settings.profile])
+    return plan if device.kind == "cpu" else plan.on_accelerator(settings.profile)
 
 
 def window_of(context: RunContext, criterion: Criterion | None) -> tuple[int, int] | None:
