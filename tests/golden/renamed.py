@@ -8,6 +8,9 @@ RENAMED: dict[str, str] = {
     "beyond the practical limit of": "beyond the practical threshold of",
     # What was switched off stands in the headline now; the recorded runs used recorded inventories.
     "; switched off: reading this machine's inventory (a recorded one was used)": "",
+    # What is written wrongly in a benchmark begins with the cause, and what is no number says what to record.
+    "MetricUsageError: toy.py::test_wrong: metric": "metric",
+    "NaN; record finite numbers, or skip the test": "NaN",
 }
 """Old word -> new word: whole words of texts, and of keys and texts of JSON documents.
 

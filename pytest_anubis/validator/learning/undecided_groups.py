@@ -83,8 +83,8 @@ def explained(
         metric=metric.name,
         text=(
             f"{metric.name}: {members} of {whole} {what} have {value_text(criterion.second.typical)} where "
-            f"the faster ones have {value_text(criterion.typical, metric.unit)}; nobody knows which is right, "
-            "so the slower ones are MARGINAL until somebody decides (anubis baseline populations)"
+            f"the faster ones have {value_text(criterion.typical, metric.unit)}; nobody knows which is "
+            "right, so the slower ones are MARGINAL until somebody decides (anubis baseline populations)"
             + (f"; {separates}" if separates else "")
         ),
     )
