@@ -20,6 +20,7 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     TEMPERATURE,
     THERMAL_CYCLES,
     UTILISATION,
+    XGMI,
     Reading,
 )
 from pytest_anubis.hardware.text_files import Files
@@ -46,6 +47,11 @@ _RESIDENCY_NAMES = (
     f"{THERMAL_CYCLES}voltage regulator (cycles)",
     f"{THERMAL_CYCLES}memory (cycles)",
 )
+_BLOCKS = {"umc": "ECC errors", "xgmi_wafl": f"{XGMI} errors"}
+"""What the driver counts in ``ras/<block>_err_count``, where that has a name of its own: the memory's
+controllers, and the links between cards. The others (``gfx``, ``sdma``, ``mmhub``, ``pcie_bif``, ...) are told
+by the driver's names."""
+
 _UNKNOWN = 0xFFFFFFFF  # what the driver puts where the card has nothing
 
 
@@ -118,13 +124,20 @@ class AmdSource:
         return found
 
     def _counters(self, card: _Card) -> dict[str, int]:
-        """Return memory errors (lines ``ue: 0`` and ``ce: 3``) and PCIe replays."""
+        """Return the errors of every block (lines ``ue: 0`` and ``ce: 3``) and PCIe replays."""
         found: dict[str, int] = {}
-        text = self._files.text(f"{card.device}/ras/umc_err_count", "ECC errors") or ""
-        for key, name in (("ue", "uncorrected ECC errors"), ("ce", "corrected ECC errors")):
-            match = re.search(rf"^{key}:\s*(\d+)", text, re.MULTILINE)
-            if match:
-                found[name] = int(match[1])
+        for file in self._files.names(f"{card.device}/ras"):
+            block, counted, rest = file.partition("_err_count")
+            if not counted or rest:
+                continue
+            what = _BLOCKS.get(block, f"{block} errors")
+            text = self._files.text(f"{card.device}/ras/{file}", what) or ""
+            for key, kind in (("ue", "uncorrected"), ("ce", "corrected")):
+                match = re.search(rf"^{key}:\s*(\d+)", text, re.MULTILINE)
+                if match:
+                    link = what.startswith(XGMI)
+                    name = f"{XGMI} {kind} errors" if link else f"{kind} {what}"
+                    found[name] = int(match[1])
         replays = self._files.integer(f"{card.device}/pcie_replay_count", "PCIe replays")
         if replays is not None:
             found["PCIe replays"] = replays

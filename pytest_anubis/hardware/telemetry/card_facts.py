@@ -14,12 +14,14 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     LIFETIME_ERRORS,
     PENDING_REMAPPING,
     RECOVERY_ACTION,
+    XGMI,
     Reading,
 )
 from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent, xid_sort
 from pytest_anubis.hardware.telemetry.xid_catalogue import xid
 
 UNCORRECTED = "uncorrected ECC errors"
+_OF_BLOCK = re.compile(r"uncorrected (\w+) errors")  # of a card of AMD's; that of its memory has its own rule
 
 CRC_RATE = 100.0
 """CRC errors of an NVLink per second that count: the limit of NVIDIA's DCGM
@@ -70,6 +72,11 @@ def counter_facts(begin: Reading, end: Reading) -> list[Fact]:
         before = begin.counters.get(part, {})
         # The lifetime's counter survives the driver's unloading, the other one is there without InfoROM.
         grown = max(_grown(before, after, LIFETIME_ERRORS), _grown(before, after, UNCORRECTED))
+        for name in after:
+            block = _OF_BLOCK.fullmatch(name)
+            if block and name != UNCORRECTED and (more := _grown(before, after, name)):
+                text = f"{more} uncorrected error{'s' if more > 1 else ''} in the block {block[1]}"
+                facts.append(Fact(sort="uncorrected-error", name=name, text=text, part=part))
         if grown:
             text = f"{grown} uncorrected memory error{'s' if grown > 1 else ''}"
             facts.append(
@@ -91,7 +98,7 @@ def link_facts(first: Reading, end: Reading, seconds: float) -> list[Fact]:
     for part, after in end.counters.items():
         before = first.counters.get(part, {})
         for name in after:
-            match = re.fullmatch(r"(NVLink \d+) (.*)", name)
+            match = re.fullmatch(rf"(NVLink \d+|{XGMI}) (.*)", name)
             grown = _grown(before, after, name) if match else 0
             if match is None or not grown:
                 continue
@@ -99,7 +106,7 @@ def link_facts(first: Reading, end: Reading, seconds: float) -> list[Fact]:
             what = match[2]
             if what.startswith("CRC"):
                 sort = "link-errors" if rate >= CRC_RATE else ""
-            elif what == "failed recoveries":
+            elif what in ("failed recoveries", "uncorrected errors"):
                 sort = "link-errors"
             else:
                 sort = "link-errors" if grown > 1 and rate > RECOVERY_RATE else "link-error"

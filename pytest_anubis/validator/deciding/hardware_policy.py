@@ -56,6 +56,12 @@ RULES: dict[str, Rule] = {
         _REPLACE,
         "data was lost: no result of that moment can be trusted, and a new node has none",
     ),
+    "uncorrected-error": Rule(
+        Outcome.FAIL,
+        "accelerator",
+        _REPLACE,
+        "a unit, a cache or a bus lost data: no result of that moment can be trusted",
+    ),
     "xid-fault": Rule(
         Outcome.FAIL,
         "accelerator",

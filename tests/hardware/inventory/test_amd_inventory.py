@@ -181,6 +181,9 @@ def card_files(number: int, address: str, power: str) -> dict[str, str]:
         f"{device}/gpu_busy_percent": "97",
         f"{device}/pcie_replay_count": "4",
         f"{device}/ras/umc_err_count": "ue: 1\nce: 12\n",
+        f"{device}/ras/gfx_err_count": "ue: 2\nce: 0\n",
+        f"{device}/ras/xgmi_wafl_err_count": "ue: 3\nce: 5\n",
+        f"{device}/ras/features": "feature mask: 0x1\n",
         f"{device}/hwmon/hwmon{number}/power1_average": power,
         f"{device}/hwmon/hwmon{number}/freq1_input": "2100000000",
         f"{device}/hwmon/hwmon{number}/temp1_input": "60000",
@@ -206,6 +209,10 @@ def test_telemetry_reads_the_drivers_files_and_numbers_cards_by_slot(tmp_path: P
     assert found.counters["GPU 1"] == {
         "uncorrected ECC errors": 1,
         "corrected ECC errors": 12,
+        "uncorrected gfx errors": 2,
+        "corrected gfx errors": 0,
+        "xGMI uncorrected errors": 3,
+        "xGMI corrected errors": 5,
         "PCIe replays": 4,
     }
 

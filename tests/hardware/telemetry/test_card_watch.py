@@ -252,6 +252,27 @@ def test_a_counter_that_was_reset_counts_from_there() -> None:
     assert [fact.text for fact in facts] == ["1 uncorrected memory error"]
 
 
+def test_error_of_a_block_that_is_not_memory_is_named() -> None:
+    before, after = (counted(uncorrected_gfx_errors=n, corrected_gfx_errors=n) for n in (1, 3))
+    (fact,) = counter_facts(before, after)
+    assert (fact.sort, fact.part) == ("uncorrected-error", "GPU 0")
+    assert fact.text == "2 uncorrected errors in the block gfx"
+
+
+@pytest.mark.parametrize(
+    ("name", "grown", "sort"),
+    [
+        ("corrected errors", 1, "link-error"),
+        ("corrected errors", 2, "link-errors"),
+        ("uncorrected errors", 1, "link-errors"),
+    ],
+)
+def test_links_of_amds_cards_follow_the_same_rules(name: str, grown: int, sort: str) -> None:
+    begin, end = (Reading(counters={"GPU 0": {f"xGMI {name}": n}}) for n in (7, 7 + grown))
+    assert [fact.sort for fact in link_facts(begin, end, 60.0)] == [sort]
+    assert not counter_facts(begin, end)
+
+
 @pytest.mark.parametrize(
     ("name", "grown", "seconds", "sort"),
     [

@@ -117,6 +117,7 @@ def test_every_sort_decides_as_its_rule_says_although_all_tests_passed(sort: str
     ("sort", "outcome"),
     [
         ("uncorrected-memory-error", Outcome.FAIL),
+        ("uncorrected-error", Outcome.FAIL),
         ("xid-fault", Outcome.FAIL),
         ("remap-failed", Outcome.FAIL),
         ("card-lost", Outcome.FAIL),
