@@ -24,6 +24,10 @@ TOOL_PROPERTY = "anubis_tool"
 """Name of the test's properties (pytest's ``record_property``) that say which tools it ran, with version."""
 
 
+ASKING = ("goal", "question", "metrics")
+"""Keys of a mark that make its test a question of the run, whether it ever asks for the fixture or not: it may
+look for its tool first, and skip without it."""
+
 SET = "suites"
 """The folder and package of the benchmark set that comes with this project."""
 

@@ -54,7 +54,9 @@ class Lane:
         if device.type == "cuda":
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self.rounds = 1
-        self._forget()
+        self._times: list[tuple[Any, Any]] = []
+        self._whole: list[tuple[Any, Any]] = []
+        self._took, self._done = 0.0, 0
 
     def begin(self) -> None:
         """Forget what was done; what the default stream was asked for before is waited for."""
@@ -97,8 +99,7 @@ class Lane:
         return sum(self._between(*marks) for marks in self._whole) / self._done
 
     def _forget(self) -> None:
-        self._times: list[tuple[Any, Any]] = []
-        self._whole: list[tuple[Any, Any]] = []
+        self._times, self._whole = [], []
         self._took, self._done = 0.0, 0
 
     def _add(self, times: list[tuple[Any, Any]]) -> None:

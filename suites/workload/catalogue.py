@@ -320,7 +320,8 @@ def runs(step: Step, *, cost: str, cards: str) -> list[Any]:
     for workload in CATALOGUE:
         dtypes = (*workload.types(step, "card"), *workload.types(step, "cpu"))
         for dtype in dict.fromkeys(dtypes):
-            profiles, there = LONG, cards
+            profiles: tuple[str, ...] = LONG
+            there = cards
             if workload.long(step, dtype):
                 profiles, there = ("soak",), SOAK_BITS_COST if step == "bits" else SOAK_COST
             elif step in workload.smoke:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from pytest_anubis.benchmarking.children import Message
-from suites.burn import cards as burn_cards
 from suites.burn import test_cards
 from suites.burn.burner import BATCH, EVERY
 from suites.burn.cards import LEAD, STRETCH, CardLoad
@@ -46,7 +45,7 @@ class Played:
         self.machine, self.asked = Machine(), [""]
         self.burner = self.machine.burner()
         self.machine.loaded.clear()
-        monkeypatch.setattr(burn_cards.time, "monotonic", lambda: self.machine.time)
+        monkeypatch.setattr("suites.burn.cards.time.monotonic", lambda: self.machine.time)
         monkeypatch.setattr(test_cards, "verified", lambda _: None)
         self.cards = cards_that_told([CardLoad(1.0, 0)] * 2)
         self.cards.loads, self.cards._each = [], SECONDS

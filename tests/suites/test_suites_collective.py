@@ -49,7 +49,7 @@ def test_sign_of_any_element_is_noticed(element: int) -> None:
     def turn(buffer: torch.Tensor, _in_background: bool) -> None:
         flip_bit(buffer, element, 31)
 
-    rank = Rank(0, 1, torch.device("cpu"), reduce=turn)  # type: ignore[arg-type]
+    rank = Rank(0, 1, torch.device("cpu"), reduce=turn)
     rank.prepare({"bytes": 1 << 14})
     assert rank.check({})["wrong"] == 1
 

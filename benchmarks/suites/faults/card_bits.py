@@ -124,7 +124,12 @@ def _alone() -> Iterator[None]:
 
     # A store of its own: gloo would look up the host's name, which many containers cannot.
     with mock.patch.dict("os.environ", {"GLOO_SOCKET_IFNAME": "lo"}):
-        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+        dist.init_process_group(
+            "gloo",
+            store=dist.HashStore(),  # type: ignore[attr-defined]
+            rank=0,
+            world_size=1,
+        )
     try:
         yield
     finally:

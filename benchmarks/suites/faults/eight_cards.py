@@ -212,7 +212,7 @@ def cards_of(node: Node) -> Any:
     def ask_all(do: str, *, timeout: float = 0.0, **asked: object) -> list[Message]:
         return [rank.ask({"do": do, **asked}, timeout=timeout) for rank in ranks]
 
-    cards.ask_all = ask_all  # type: ignore[method-assign]
+    cards.ask_all = cast(Any, ask_all)  # type: ignore[method-assign]
     return cards
 
 
@@ -238,27 +238,21 @@ def measured(node: Node) -> Iterator[tuple[Unit, Taken, bool]]:
 
     devices = [Device(f"cuda:{index}", index) for index in range(CARDS)]
     loaded: dict[Any, Any] = {}
-    runs: list[tuple[Unit, Callable[[Taken], object]]] = []
+    runs: list[tuple[Unit, Callable[..., object], tuple[Any, ...]]] = []
     for pair in (Pair(one, other) for one in devices for other in devices if one != other):
         way = f"{pair.source.name}>{pair.target.name}"
         runs += [
-            ((PEER, way), lambda taken, pair=pair: test_peer_copy(taken, pair, node)),
-            (
-                (LOADED, way),
-                lambda taken, pair=pair: test_peer_permutation(taken, pair, node, loaded),
-            ),
+            ((PEER, way), test_peer_copy, (pair, node)),
+            ((LOADED, way), test_peer_permutation, (pair, node, loaded)),
         ]
-    runs += [
-        ((PATTERNS, one.name), lambda taken, one=one: patterns(taken, one, node)) for one in devices
-    ]
+    runs += [((PATTERNS, one.name), patterns, (one, node)) for one in devices]
     told: dict[str, list[str]] = {}
     group = cards_of(node)
-    burn = cast(Callable[..., None], test_burn)
-    runs.append(((BURN, ""), lambda taken: burn(taken, node, group, told.__setitem__, 16)))
-    for (benchmark, where), run in runs:
+    runs.append(((BURN, ""), cast(Any, test_burn), (node, group, told.__setitem__, 16)))
+    for (benchmark, where), run, its in runs:
         taken, right = Taken(), True
         try:
-            run(taken)
+            run(taken, *its)
         except AssertionError:
             right = False
         if benchmark == BURN:

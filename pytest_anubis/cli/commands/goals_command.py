@@ -16,7 +16,7 @@ from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file
 from pytest_anubis.cli.shared.run_lookup import read_run
-from pytest_anubis.core.measurement import portable_id
+from pytest_anubis.core.measurement import ASKING, portable_id
 from pytest_anubis.report.text.goal_tree import (
     BenchmarkGoal,
     goal_answers,
@@ -24,7 +24,6 @@ from pytest_anubis.report.text.goal_tree import (
     goals_plain,
     goals_tree,
 )
-from pytest_anubis.session.collecting.benchmark_mark import is_benchmark
 
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
@@ -95,11 +94,12 @@ class _Goals:
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         for item in (*session.items, *self._elsewhere):
-            if not is_benchmark(item):
-                continue
             said: dict[str, Any] = {}
             for mark in reversed(list(item.iter_markers("anubis"))):  # the nearest counts
                 said |= mark.kwargs
+            measures = "anubis_metric" in getattr(item, "fixturenames", ())
+            if not measures and not any(map(said.get, ASKING)):
+                continue
             module = getattr(getattr(item, "module", None), "__name__", "")
             name = portable_id(item.nodeid, module).partition("[")[0]
             self.found[name] = BenchmarkGoal(

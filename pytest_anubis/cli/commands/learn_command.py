@@ -47,13 +47,8 @@ from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
-from pytest_anubis.store.baselines.baseline_files import (
-    BaselineError,
-    baseline_place,
-    save_baseline,
-    seal,
-)
-from pytest_anubis.store.baselines.kept_files import keep_copy
+from pytest_anubis.store.baselines.baseline_files import BaselineError, seal
+from pytest_anubis.store.baselines.kept_files import put_in_force
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.validator.deciding.ledger import uncovered_components
 from pytest_anubis.validator.deciding.plain_checks import plain_checks
@@ -83,6 +78,7 @@ NOT_ACCEPTED = 20
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
+    parser.set_defaults(vain=False)  # whether more rounds would be in vain is known after them
     explain(
         parser,
         "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
@@ -217,7 +213,7 @@ def run(options: argparse.Namespace) -> int:
         raise
     if rounds.disturbed:
         raise CommandError(f"nothing can be learned: {rounds.disturbed}")
-    options.vain = bool(rounds.vain)
+    options.vain = bool(rounds.vain)  # more of them would be in vain
     return _learn(options, paths, measured=True)
 
 
@@ -370,9 +366,7 @@ def _learn_class(
     path = before = None
     try:  # before anything is said: whoever reads may have seen enough (``head``)
         if baseline.criteria:
-            place = baseline_place(key, options.output)
-            before = keep_copy(place) if place.is_file() else None
-            path = save_baseline(baseline, options.output)
+            path, before = put_in_force(baseline, options.output)
     except (OSError, BaselineError) as error:
         raise of_file(error, done="written") from error
     say(*learned_lines(baseline, verbose=options.verbose, see=see), *kept, *cost_lines(of_class))

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.core.measurement import ASKING
 from pytest_anubis.hardware.round_plans import PROFILE_FACTOR
 from pytest_anubis.session.collecting.device_parameters import HOST, NODE, device_names, device_of
 from pytest_anubis.session.context import context_key
@@ -118,7 +119,7 @@ def is_benchmark(item: pytest.Item) -> bool:
     if takes_metrics(item):
         return True
     mark = benchmark_mark(item)
-    return bool(mark.goal or mark.question or mark.metrics)
+    return any(getattr(mark, key) for key in ASKING)
 
 
 def missing_goals(item: pytest.Item, folders: Sequence[Path]) -> str | None:

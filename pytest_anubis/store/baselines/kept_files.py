@@ -5,7 +5,12 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from pytest_anubis.store.baselines.baseline_files import BaselineError
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.store.baselines.baseline_files import (
+    BaselineError,
+    baseline_place,
+    save_baseline,
+)
 
 EXPIRED = "expired"
 """Name of the folder, beside the baselines in force."""
@@ -44,3 +49,21 @@ def keep_copy(path: Path) -> Path:
     except OSError as error:
         raise BaselineError(f"{path}: cannot be kept ({error.strerror})") from error
     return target
+
+
+def put_in_force(baseline: Baseline, folder: Path) -> tuple[Path, Path | None]:
+    """Write a baseline in the place of the one in force, of which a copy is kept.
+
+    Args:
+        baseline: What was learned.
+        folder: As `save_baseline` has it.
+
+    Returns:
+        Its file, and the copy of the one before; None where there was none.
+
+    Raises:
+        BaselineError: As `save_baseline` and `keep_copy` do.
+    """
+    place = baseline_place(baseline.hardware_class, folder)
+    before = keep_copy(place) if place.is_file() else None
+    return save_baseline(baseline, folder), before
