@@ -14,13 +14,13 @@ from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.codec import to_plain
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
+from pytest_anubis.selector.choice.known_benchmarks import KnownBenchmarks, known_benchmarks
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import NodeRecord
     from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, Offer
-    from pytest_anubis.selector.choice.known_benchmarks import KnownBenchmarks
 
 BESIDE_PLAN = (
     "note: chosen as pytest --anubis-select does: risks count nothing that ran before, as an acceptance "
@@ -113,7 +113,6 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
         exposing_open,
         gather_inputs,
     )
-    from pytest_anubis.selector.choice.known_benchmarks import known_benchmarks
     from pytest_anubis.store.history.fleet_history import read_fleet
 
     request = ChoiceRequest(

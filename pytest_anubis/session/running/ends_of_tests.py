@@ -14,6 +14,7 @@ from pytest_anubis.session.context import Sink
 from pytest_anubis.session.running.report_outcomes import (
     FAILED,
     REPEATED,
+    collecting_error,
     counts,
     excuse,
     first_line,
@@ -86,7 +87,7 @@ class EndsOfTests:
         """Take note of a file or class that cannot be collected."""
         if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
             self._uncollected.add(report.nodeid)
-            text = f"{report.nodeid} cannot be collected: {first_line(report)}"
+            text = f"{report.nodeid} cannot be collected: {collecting_error(report)}"
             self._sink(BlockerFound(text=text, file=report.nodeid.partition("::")[0]))
 
     def _result(

@@ -213,7 +213,8 @@ class Run:
         self._ends.broken_off()
         state = self.state
         pruned = self.selection is not None and bool(self.selection.unneeded())
-        judged = state.planned or pruned or state.judged
+        # Where not one file could be collected, pytest's 1 would say that a node was rejected.
+        judged = state.planned or pruned or state.judged or self._ends.failed
         if self.context.settings.mode == "judge" and judged:
             if exitstatus == pytest.ExitCode.TESTS_FAILED and not self._ends.failed:
                 self._block("pytest ended with a failure, but no test of this run failed")

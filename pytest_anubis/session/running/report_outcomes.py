@@ -73,3 +73,14 @@ def first_line(report: pytest.TestReport | pytest.CollectReport) -> str:
     crash = getattr(longrepr, "reprcrash", None)
     text = crash.message if crash is not None else str(longrepr)
     return str(text).strip().split("\n", 1)[0]
+
+
+def collecting_error(report: pytest.CollectReport) -> str:
+    """Return in one line why a file cannot be collected: of a traceback the error, not its first line."""
+    first = first_line(report)
+    if first.startswith("ImportError"):  # pytest's own sentence names the file
+        return first
+    marked = [
+        line[1:].strip() for line in str(report.longrepr).splitlines() if line.startswith("E ")
+    ]
+    return marked[-1] if marked else first

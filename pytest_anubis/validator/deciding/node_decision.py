@@ -156,7 +156,7 @@ def judge_node(
             baseline,
             evidence,
             unneeded=unneeded,
-            absent=short,
+            absent=() if broken_off else short,  # a run that goes on runs them
             never=sorted(never - {HOST_PACE}),
             uncovered=uncovered_text(baseline, blocking) if baseline is not None else "",
         ),

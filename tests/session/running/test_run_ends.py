@@ -152,6 +152,24 @@ def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, le
     assert evidence_of(record).blockers == (f"run {record.run}: {line}",)
 
 
+@pytest.mark.parametrize(("workers", "code"), [("-n1", 20), ("--anubis-in-process", 2)])
+def test_a_file_that_no_python_reads_rejects_no_node(
+    project: pytest.Pytester,
+    learn: Learn,
+    workers: str,
+    code: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Alone, it was the 1 of pytest-xdist without any verdict: a scheduler would have drained the node."""
+    learn()
+    monkeypatch.setenv("PYTEST_ADDOPTS", workers)
+    project.makepyfile(test_broken="def broken(:")
+    result = project.runpytest("--anubis", "test_broken.py")
+    assert result.ret == code
+    result.stdout.fnmatch_lines(["UNDECIDED: *"])
+    assert "test_broken.py cannot be collected: SyntaxError: invalid syntax" in result.stdout.str()
+
+
 def test_a_failure_that_no_test_explains_stands_in_the_way(
     project: pytest.Pytester, learn: Learn
 ) -> None:
