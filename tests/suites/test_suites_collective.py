@@ -12,11 +12,19 @@ from typing import Any, Self
 import pytest
 
 from pytest_anubis.benchmarking.children import ChildError
-from pytest_anubis.benchmarking.ranks import ROUND, SETTLE, START, TIMEOUT, sharing
+from pytest_anubis.benchmarking.ranks import (
+    ROUND,
+    SETTLE,
+    START,
+    TIMEOUT,
+    drop_nccl_choices,
+    sharing,
+)
 from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
 from pytest_anubis.distributed.containment.watchdog import deadline_of
 from pytest_anubis.hardware.load.disturbance import HostWatch
 from pytest_anubis.settings import seconds
+from suites import conftest as suites_conftest
 from suites.collective.group import Overlap, RankGroup
 from suites.collective.operations import BUS, Span, spans
 
@@ -264,3 +272,14 @@ def test_stretch_is_relative_to_the_longer_part(together: float, stretch: float)
     assert Overlap(compute=4.0, communicate=4.0, together=together).stretch == stretch
     assert Overlap(compute=4.0, communicate=1.0, together=together).stretch == stretch
     assert Overlap(compute=1.0, communicate=4.0, together=together).stretch == stretch
+
+
+def test_choices_of_a_users_environment_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth0")
+    assert drop_nccl_choices() == ("NCCL_P2P_DISABLE",)
+    assert "NCCL_P2P_DISABLE" not in os.environ
+    assert os.environ["NCCL_SOCKET_IFNAME"] == "eth0"
+    monkeypatch.setattr(suites_conftest, "_CHOICES", ("NCCL_P2P_DISABLE",))
+    (line,) = suites_conftest.pytest_report_header()
+    assert line.startswith("suites: NCCL_P2P_DISABLE ignored: ")
