@@ -8,15 +8,19 @@ import pytest
 
 from pytest_anubis import NodeFixture
 from pytest_anubis.benchmarking.precision import drop_tf32_variables, single_precision
+from pytest_anubis.benchmarking.ranks import drop_nccl_choices
 
 _DROPPED = drop_tf32_variables()  # now: before any test of this process loads a CUDA library
+_CHOICES = drop_nccl_choices()
 
 
-def pytest_report_header() -> str | None:
+def pytest_report_header() -> list[str]:
     """Say what of the environment the benchmarks do not obey."""
-    if not _DROPPED:
-        return None
-    return f"suites: {', '.join(_DROPPED)} ignored: float32 is measured in single precision"
+    why = [
+        (_DROPPED, "float32 is measured in single precision"),
+        (_CHOICES, "links are measured by the way that the library chooses"),
+    ]
+    return [f"suites: {', '.join(names)} ignored: {what}" for names, what in why if names]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ module ends in `serve`.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,6 +22,17 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", bound="Ranks")
 
+NCCL_CHOICES = tuple(
+    f"NCCL_{name}"
+    for name in (
+        "ALGO", "PROTO", "P2P_DISABLE", "P2P_LEVEL", "P2P_DIRECT_DISABLE", "SHM_DISABLE", "NVLS_ENABLE",
+        "NET_GDR_LEVEL", "NET_GDR_READ", "IB_DISABLE", "NTHREADS", "BUFFSIZE", "MIN_NCHANNELS",
+        "MAX_NCHANNELS", "MIN_CTAS", "MAX_CTAS", "CROSS_NIC", "NVLSTREE_MAX_CHUNKSIZE",
+    )
+)  # fmt: skip
+"""Variables of NCCL and RCCL that choose another way than the library's own, so that something else is
+measured. What a site needs to be connected at all (interfaces, adapters, plugins, topology) is not among them."""
+
 START = 120.0
 """Seconds that the ranks have to import torch and find each other."""
 
@@ -34,6 +46,14 @@ say who is missing."""
 SETTLE = 2.0
 """Seconds for which the other ranks are listened to when one has failed: the first to complain of a dead rank
 may be a neighbour that was waiting for it."""
+
+
+def drop_nccl_choices() -> tuple[str, ...]:
+    """Take the variables out of this process and its children; return those that were set.
+
+    What a benchmark itself chooses it gives its ranks as their `environment`.
+    """
+    return tuple(name for name in NCCL_CHOICES if os.environ.pop(name, None) is not None)
 
 
 class Ranks(Group):

@@ -25,8 +25,8 @@ TOOL_PROPERTY = "anubis_tool"
 
 
 ASKING = ("goal", "question", "metrics")
-"""Keys of a mark that make its test a question of the run, whether it ever asks for the fixture or not: it may
-look for its tool first, and skip without it."""
+"""Keys of a mark that make its test a question of the run, whether it ever asks for the fixture or not: it
+may look for its tool first, and skip without it."""
 
 SET = "suites"
 """The folder and package of the benchmark set that comes with this project."""

@@ -13,12 +13,20 @@ import pytest
 import torch
 
 from pytest_anubis.benchmarking.children import ChildError
-from pytest_anubis.benchmarking.ranks import ROUND, SETTLE, START, TIMEOUT, sharing
+from pytest_anubis.benchmarking.ranks import (
+    ROUND,
+    SETTLE,
+    START,
+    TIMEOUT,
+    drop_nccl_choices,
+    sharing,
+)
 from pytest_anubis.benchmarking.shaped_link import INTERFACE, NotPossible, ShapedLink
 from pytest_anubis.benchmarking.verification import flip_bit
 from pytest_anubis.distributed.containment.watchdog import deadline_of
 from pytest_anubis.hardware.load.disturbance import HostWatch
 from pytest_anubis.settings import seconds
+from suites import conftest as suites_conftest
 from suites.collective.group import Overlap, RankGroup
 from suites.collective.operations import BUS, Span, spans
 from suites.collective.rank import Rank
@@ -328,3 +336,14 @@ def test_both_metrics_are_of_the_rounds_that_count(monkeypatch: pytest.MonkeyPat
     test_data_parallel.measure(taken, trained, BY_NAME["llama-small"], "float32")  # type: ignore[arg-type]
     assert taken.values["exchange_stretch"] == rounds[-3:]
     assert len(rounds) == test_data_parallel.WARM + 6
+
+
+def test_choices_of_a_users_environment_are_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NCCL_P2P_DISABLE", "1")
+    monkeypatch.setenv("NCCL_SOCKET_IFNAME", "eth0")
+    assert drop_nccl_choices() == ("NCCL_P2P_DISABLE",)
+    assert "NCCL_P2P_DISABLE" not in os.environ
+    assert os.environ["NCCL_SOCKET_IFNAME"] == "eth0"
+    monkeypatch.setattr(suites_conftest, "_CHOICES", ("NCCL_P2P_DISABLE",))
+    (line,) = suites_conftest.pytest_report_header()
+    assert line.startswith("suites: NCCL_P2P_DISABLE ignored: ")
