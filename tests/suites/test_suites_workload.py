@@ -296,7 +296,7 @@ def test_smoke_of_accelerators_holds_one_decode_step() -> None:
     smoke = {
         f"{step} {one.id}"
         for step in steps
-        for one in runs(step, cost="1s")
+        for one in runs(step, cost="1s", cards="1s")
         if isinstance(profiles := one.marks[0].kwargs["profiles"], dict)
         and "smoke" in profiles["accelerator"]
     }
