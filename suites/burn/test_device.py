@@ -16,9 +16,7 @@ BURN = {
 }
 """Seconds under load before the rate counts."""
 
-EVER = pytest.mark.anubis(
-    cost={"cpu": "35s", "accelerator": "20s"}, profiles=("standard", "soak")
-)
+EVER = pytest.mark.anubis(cost={"cpu": "35s", "accelerator": "20s"}, profiles=("standard", "soak"))
 ON_CARDS = pytest.mark.anubis(
     cost={"cpu": "25min", "accelerator": "20s"},
     profiles={"cpu": ("soak",), "accelerator": ("standard", "soak")},

@@ -49,8 +49,8 @@ _RESIDENCY_NAMES = (
 )
 _BLOCKS = {"umc": "ECC errors", "xgmi_wafl": f"{XGMI} errors"}
 """What the driver counts in ``ras/<block>_err_count``, where that has a name of its own: the memory's
-controllers, and the links between cards. The others (``gfx``, ``sdma``, ``mmhub``, ``pcie_bif``, ...) are told
-by the driver's names."""
+controllers, and the links between cards. The others (``gfx``, ``sdma``, ``mmhub``, ``pcie_bif``, ...) are
+told by the driver's names."""
 
 _UNKNOWN = 0xFFFFFFFF  # what the driver puts where the card has nothing
 

@@ -21,7 +21,9 @@ from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent, xid_sort
 from pytest_anubis.hardware.telemetry.xid_catalogue import xid
 
 UNCORRECTED = "uncorrected ECC errors"
-_OF_BLOCK = re.compile(r"uncorrected (\w+) errors")  # of a card of AMD's; that of its memory has its own rule
+_OF_BLOCK = re.compile(
+    r"uncorrected (\w+) errors"
+)  # of a card of AMD's; that of its memory has its own rule
 
 CRC_RATE = 100.0
 """CRC errors of an NVLink per second that count: the limit of NVIDIA's DCGM
