@@ -31,7 +31,7 @@ NCCL_CHOICES = tuple(
     )
 )  # fmt: skip
 """Variables of NCCL and RCCL that choose another way than the library's own, so that something else is
-measured. What a site needs to be connected at all (interfaces, adapters, plugins, topology) is not among them."""
+measured. What a site needs to be connected at all (interfaces, adapters, plugins, topology) is not one."""
 
 START = 120.0
 """Seconds that the ranks have to import torch and find each other."""

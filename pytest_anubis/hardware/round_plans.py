@@ -157,4 +157,4 @@ PROFILE_FACTOR: dict[str, dict[str, float]] = {
     "accelerator": {"smoke": 1.0, "standard": 4.0, "soak": 1800.0},
 }
 """How much longer than in ``smoke`` a benchmark takes, as the budgets above. On an accelerator, where
-``smoke`` settles for 1 to 4 s and measures for 0.6 s, ``standard`` settles for 3 to 8 s and measures for 6 s."""
+``smoke`` settles for 1 to 4 s and measures for 0.6 s, ``standard`` settles for 3 to 8 s and measures 6."""

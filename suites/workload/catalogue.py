@@ -239,6 +239,7 @@ CATALOGUE = (
         parameters=4_917_504,
         cpu=Sizes(batch=4, length=128),
         dtypes_cpu=("float32", "bfloat16"),
+        usual_steps=(),  # but for what `smoke` has
         **{**LANGUAGE, "steps": ("token",)},
         steps_cpu=("training", "bits", "prefill", "decode", "token", "parallel"),
         smoke=("token",),
@@ -322,10 +323,10 @@ def runs(step: Step, *, cost: str, cards: str) -> list[Any]:
         for dtype in dict.fromkeys(dtypes):
             profiles: tuple[str, ...] = LONG
             there = cards
-            if workload.long(step, dtype):
-                profiles, there = ("soak",), SOAK_BITS_COST if step == "bits" else SOAK_COST
-            elif step in workload.smoke:
+            if step in workload.smoke and dtype == dtypes[0]:
                 profiles, there = ("smoke", *LONG), SMOKE_COST[step]
+            elif workload.long(step, dtype):
+                profiles, there = ("soak",), SOAK_BITS_COST if step == "bits" else SOAK_COST
             elif dtype not in workload.types(step, "card"):
                 there = ELSEWHERE
             here = cost if dtype in workload.types(step, "cpu") else ELSEWHERE

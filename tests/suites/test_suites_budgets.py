@@ -17,7 +17,7 @@ MOST = 300.0
 """Seconds that the whole smoke set is planned to take on eight cards: it may become shorter, never longer."""
 
 MOST_STANDARD, MOST_OWN = 5150.0, 4450.0
-"""The same of ``standard``, with every adapter to another's tool, and without them: few have them all."""
+"""The same of ``standard``, with every adapter to another's tool, and without them: few have all of them."""
 
 CARDS = tuple(f"cuda:{index}" for index in range(8))
 
