@@ -8,6 +8,9 @@ RENAMED: dict[str, str] = {
     "beyond the practical limit of": "beyond the practical threshold of",
     # What was switched off stands in the headline now; the recorded runs used recorded inventories.
     "; switched off: reading this machine's inventory (a recorded one was used)": "",
+    # One benchmark that never ran has the next step that several have.
+    ". Next step: run test_latency, or say what is required: --anubis-require NAME ('anubis judge': "
+    "--require NAME; 'any' for whatever ran)": "",
 }
 """Old word -> new word: whole words of texts, and of keys and texts of JSON documents.
 
