@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -26,7 +27,7 @@ TIME = replace(
     detectable=1.0,  # twice as long
 )
 BASELINE = Baseline(hardware_class="c", criteria=(RATE, TIME), created="-", one_machine=True)
-COMMANDS = {"judge": ["pytest", "a b.py"], "learn": ["anubis", "learn", "a b.py"]}
+COMMANDS: dict[str, Any] = {"judge": ["pytest", "a b.py"], "learn": ["anubis", "learn", "a b.py"]}
 
 
 def test_losses_are_counted_on_one_scale_and_the_weakest_metrics_named() -> None:
