@@ -11,6 +11,9 @@ RENAMED: dict[str, str] = {
     # What is written wrongly in a benchmark begins with the cause, and what is no number says what to record.
     "MetricUsageError: toy.py::test_wrong: metric": "metric",
     "NaN; record finite numbers, or skip the test": "NaN",
+    # One benchmark that never ran has the next step that several have.
+    ". Next step: run test_latency, or say what is required: --anubis-require NAME ('anubis judge': "
+    "--require NAME; 'any' for whatever ran)": "",
 }
 """Old word -> new word: whole words of texts, and of keys and texts of JSON documents.
 

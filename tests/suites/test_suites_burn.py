@@ -279,7 +279,7 @@ def test_card_whose_first_result_is_another_is_named() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "float8_e4m3fn"])
 def test_device_alone_is_verified(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     monkeypatch.setattr(test_device, "SIZES", {"accelerator": {"smoke": 64}})
-    monkeypatch.setattr(test_device, "BURN", {"smoke": 0.01})
+    monkeypatch.setattr(test_device, "BURN", {"accelerator": {"smoke": 0.01}})
     taken = Taken()
     with stand_in(rounded=False):
         test_device.test_burn_device(taken, Device("cuda:0"), Node(), dtype)

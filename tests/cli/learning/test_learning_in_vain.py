@@ -76,7 +76,8 @@ def test_a_learning_that_was_disturbed_throughout_names_the_options(
 
 
 NOISY = """
-import random
+from pathlib import Path
+
 import pytest
 
 @pytest.mark.anubis(component="steady.part")
@@ -85,8 +86,8 @@ def test_steady(anubis_metric):
 
 @pytest.mark.anubis(component="noisy.part")
 def test_noisy(anubis_metric):
-    drawn = random.Random().lognormvariate(0, 3)
-    anubis_metric.record("rate", [drawn] * 20, unit="GB/s", better="higher")
+    ten_times_as_much_each_round = 10.0 ** len(list(Path(".anubis/runs").iterdir()))
+    anubis_metric.record("rate", [ten_times_as_much_each_round] * 20, unit="GB/s", better="higher")
 """
 
 
