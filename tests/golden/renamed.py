@@ -14,6 +14,8 @@ RENAMED: dict[str, str] = {
     # One benchmark that never ran has the next step that several have.
     ". Next step: run test_latency, or say what is required: --anubis-require NAME ('anubis judge': "
     "--require NAME; 'any' for whatever ran)": "",
+    # Who has no baseline is told to learn from the tests that were given.
+    "learn one with 'anubis learn suites/' on machines": "learn one with 'anubis learn cards.py' on machines",
 }
 """Old word -> new word: whole words of texts, and of keys and texts of JSON documents.
 
