@@ -363,7 +363,9 @@ def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
         assert population.values.tolist() == [1.0, 2.0]
         assert [run.node for run in found.runs] == ["n9", "n1"]
         assert population.given  # nobody looks closer at what was imported
-    assert any("line 3: value 'bad'" in text for text in direct.warnings)
+    assert any(
+        "line 3: node n8, column value: 'bad' is not a number" in text for text in direct.warnings
+    )
     again = read_runs([path, tmp_path / "old.csv"])
     assert "read already" in again.refused[0].reason
 

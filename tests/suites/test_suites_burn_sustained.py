@@ -73,14 +73,15 @@ class Played:
 def test_cards_do_not_rest_once_a_second(monkeypatch: pytest.MonkeyPatch, do: str) -> None:
     played = Played(monkeypatch)
     test: Callable[..., None] = test_cards.test_everything_at_once
+    seconds = (test_cards.LOADS if do == "load" else test_cards.AT_ONCE)["standard"]
     if do == "load":
         test, played.cards.world = test_cards.test_burn, 1
         arguments: list[Any] = [lambda *_: None, 16]
     else:
         arguments = []
     test(Taken(), Node("standard"), played.cards, *arguments)
-    assert played.asked.count(do) >= 300 / STRETCH
-    assert len(played.cards.loads) == 1 + 300  # the warm-up, and each second by itself
+    assert played.asked.count(do) >= seconds / STRETCH
+    assert len(played.cards.loads) == 1 + seconds  # the warm-up, and each second by itself
     end, begin = played.machine.loaded[-1][1], played.machine.loaded[0][0]
     rests = len(played.asked) - 2  # between two requests
     assert resting(played.machine) == pytest.approx(rests * (LEAD + 1e-3), rel=0.05)

@@ -53,7 +53,7 @@ def card(monkeypatch: Patch) -> Iterator[Any]:
     monkeypatch.setattr(test_transfer, "SIZES", small)
     monkeypatch.setattr(test_gemm, "SIZES", {"accelerator": {"smoke": 96}})
     monkeypatch.setattr(test_device, "SIZES", {"accelerator": {"smoke": 64}})
-    monkeypatch.setattr(test_device, "BURN", {"smoke": 0.01})
+    monkeypatch.setattr(test_device, "BURN", {"accelerator": {"smoke": 0.01}})
     with stand_in(rounded=False) as found, pytest.MonkeyPatch.context() as patch:
         told = SimpleNamespace(L2_cache_size=1 << 15)
         patch.setattr(torch.cuda, "get_device_properties", lambda *_: told)

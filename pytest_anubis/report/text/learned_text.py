@@ -73,7 +73,8 @@ def learned_lines(
     if most is not None and len(shown) > most:
         lines.append(f"... and {len(shown) - most} more criteria, all in the file")
     nodes = count_text(len(baseline.nodes), "node") if not baseline.one_machine else "nodes: 1"
-    excluded = f", {len(baseline.exclusions)} samples left out" if baseline.exclusions else ""
+    left_out = count_text(len(baseline.exclusions), "sample")
+    excluded = f", {left_out} left out" if baseline.exclusions else ""
     count, runs = count_text(len(shown), "criterion"), count_text(len(baseline.runs), "run")
     lines.append(f"{count} from {nodes}, {runs}{excluded}")
     lines += _paced(shown)
