@@ -23,7 +23,8 @@ from pytest_anubis.core.measurement import MISTAKE
 _WRONG_CALL = re.compile(
     r"\bmissing \d+ required|unexpected keyword argument|takes .*arguments? .*given|"
     r"takes no (keyword )?arguments|multiple values for (keyword )?argument|missing required argument|"
-    r"takes \d+ positional|expected (at (least|most) )?\d+ arguments?, got"
+    r"takes \d+ positional|expected (at (least|most) )?\d+ arguments?, got|"
+    r"^'(?!NoneType')\w+' object is not callable"  # None may be what was looked for and not found
 )
 _INSTALLED = ("site-packages", "dist-packages")
 """Folders of what was installed: nobody's own code, also where an environment stands in the project."""

@@ -15,6 +15,7 @@ MISTAKES = {
     "fixture": ("anubis_metric, anubis_devise", "pass", "fixture 'anubis_devise' not found"),
     "name": ("anubis_metric", "lenght = 3; length", "NameError: name 'length' is not defined"),
     "call": ("anubis_metric", "helper()", "TypeError: helper() missing 1 required"),
+    "fixture called": ("anubis_metric", "anubis_metric('x', 1)", "object is not callable"),
     "import": ("anubis_metric", "from json import lods", "ImportError: cannot import name 'lods'"),
     "attribute": ("anubis_metric", "anubis_metric.recrod('x')", "has no attribute 'recrod'"),
     "syntax": ("anubis_metric", "import beside_it", "SyntaxError: "),
@@ -81,6 +82,7 @@ def test_a_missing_fixture_is_told_by_workers_too(project: pytest.Pytester, lear
         "raise TypeError('the card returned nonsense')",
         "assert length == 3 if False else False",
         "{}['length']",
+        "vars().get('length')()",
     ],
 )
 def test_every_other_error_still_counts(project: pytest.Pytester, learn: Learn, body: str) -> None:
