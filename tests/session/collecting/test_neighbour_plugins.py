@@ -89,7 +89,9 @@ def test_a_clock_that_stands_still_is_said_and_not_waited_for(
     result = pytester.runpytest("--anubis", "--anubis-mode=measure", "--anubis-in-process")
     result.assert_outcomes(failed=2, passed=1)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stdout.fnmatch_lines(["*test_measure: the clock is not the machine's (freezegun*"])
+    result.stdout.fnmatch_lines(
+        ["E * MetricUsageError: the clock is not the machine's (freezegun*"]
+    )
 
 
 @pytest.mark.parametrize(("options", "told"), [((), "load"), (("--anubis-in-process",), "no")])
