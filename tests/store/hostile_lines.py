@@ -1,4 +1,4 @@
-"""Reads files with one line of a megabyte that was made to take for ever; run as a process by a test.
+"""Reads files with one line of 400 kB that was made to take for ever; run as a process by a test.
 
 Usage: python -m tests.store.hostile_lines FOLDER. Prints the name of each reader before it begins.
 """
@@ -27,7 +27,7 @@ from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers
 
-SIZE = 1_000_000
+SIZE = 400_000
 HEAD = "node,device,benchmark,metric,unit,better,value\n"
 
 

@@ -33,7 +33,7 @@ from pytest_anubis.store.samples.columnar_files import (
 
 ROOT = Path(__file__).parents[2]
 HANGS = 60
-"""Seconds: all of it takes five on an idle machine; a reader whose time grows with the square takes hours."""
+"""Seconds: all of it takes two on an idle machine; a reader whose time grows with the square takes hours."""
 MIB = 1 << 20
 COUNT = 2 * MIB // ROW
 """Rows that need twice the limit."""

@@ -36,7 +36,7 @@ def test_drops_are_found_where_they_begin_and_clean_runs_are_left_alone(
 ) -> None:
     rng = np.random.default_rng(0)
     found, alarms, shuffled, errors = 0, 0, 0, []
-    for _ in range(40):
+    for _ in range(24):
         onset = int(rng.integers(60, 220))
         values = series(rng, noise)
         values[onset:] *= 1 - drop
@@ -46,9 +46,9 @@ def test_drops_are_found_where_they_begin_and_clean_runs_are_left_alone(
             errors.append(abs(change.onset - onset))
         alarms += segments(series(rng, noise), "higher").change is not None
         shuffled += segments(rng.permutation(values), "higher").change is not None
-    assert found >= 38
-    assert alarms <= 2
-    assert shuffled <= 5  # order is what carries the finding
+    assert found >= 23
+    assert alarms <= 1
+    assert shuffled <= 3  # order is what carries the finding
     assert np.median(errors) <= 2
 
 
