@@ -31,8 +31,9 @@ def unread(folder: Path, *more: str, both: bool = False) -> tuple[int, str]:
     return process.returncode, said or ""
 
 
+@pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("both", [False, True])
-@pytest.mark.parametrize("more", [["--anubis-in-process"], ["-n1"], ["--anubis-in-process", "-s"]])
+@pytest.mark.parametrize("more", [["--anubis-in-process"], ["-n0"], ["--anubis-in-process", "-s"]])
 def test_a_run_whose_output_nobody_reads_ends_in_silence_with_all_files(
     project: pytest.Pytester, learn: Learn, more: list[str], both: bool
 ) -> None:

@@ -58,8 +58,8 @@ def table(
 ) -> str:
     """Return rows as aligned lines; the first row is the header.
 
-    A column whose cells are all numbers (or dashes) is aligned to the right. Cells of more than 100 columns are
-    cut in their middle, but for the last column's.
+    A column whose cells are all numbers (or dashes) is aligned to the right. Cells wider than 100 are cut in
+    their middle, but for the last column's.
 
     Args:
         rows: At least a header; every row has as many cells.

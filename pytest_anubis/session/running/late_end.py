@@ -1,4 +1,4 @@
-"""What breaks a run off after its verdict: somebody interrupts, or another part fails, while reports are written.
+"""What breaks a run off after its verdict: an interruption or a failure while reports are written.
 
 pytest ends such a run with a status that accepts nothing, so its record must accept nothing either.
 """
