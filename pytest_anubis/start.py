@@ -57,6 +57,7 @@ from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.measuring.watching import watch_tests
 from pytest_anubis.session.running.gate_plugin import Gate, golden_of
 from pytest_anubis.session.running.hardware_watch import HardwareWatch
+from pytest_anubis.session.running.late_end import LateEnd
 from pytest_anubis.session.running.live_progress import LiveProgress
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.resume import SkipDone, compared, find_earlier
@@ -92,6 +93,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
     run = Run(config, context, earlier)
     config.stash[sink_key] = run.sink
     add_part(config, run, "anubis-run")
+    add_part(config, LateEnd(config, run), "anubis-end")
     if settings.select:
         _select(config, run, earlier)
     if earlier is not None:  # after the choice, which must see all tests

@@ -2,7 +2,8 @@
 
 Each plugin stands alone beside ``--anubis`` and does what it is there for (its options are given, a test uses
 its fixture). A healthy node, one with a metric that is 50 % slow, one of which a worker dies: decision, exit
-code, outcomes of the tests and counts of the verdicts are compared with the same run without it. Prints the
+code, outcomes of the tests and counts of the verdicts are compared with the same run without it. Beside what
+repeats failures, a metric that is slow once leaves a healthy node with one MARGINAL more. Prints the
 table of docs/neighbours.md; ends with 1 if a row is neither the same nor refused in one line.
 Run: ``python benchmarks/sessions/neighbours.py --install DIR`` once, then
 ``python benchmarks/sessions/neighbours.py DIR``.
@@ -35,6 +36,12 @@ SCENES = {
     "dead": {"b": "os._exit(9)"},
 }
 """Scene -> the bodies of the tests that differ from a healthy node's."""
+
+ONCE = {
+    "b": "import pathlib\nfirst = not pathlib.Path('once').exists()\npathlib.Path('once').touch()\n"
+    "record(anubis_metric, 'NAME', 0.5 if first else 1.0)"
+}
+"""Slow at the first attempt only: what repeats failures makes a healthy node of it."""
 
 IN_PROCESS = "--anubis-in-process"
 REFUSED = 4
@@ -293,16 +300,26 @@ def _row(
                     refusals.add(said_why.partition(";")[0])
                     continue
             if given and neighbour.again:
-                kept = tuple(pair for pair in said.verdicts if pair[0] != "MARGINAL")
-                said = replace(said, verdicts=kept)
+                said = _without_marginal(said)
             if said != plain[scene, way] or (scene == HEALTHY and said.status):
                 where = " ".join(filter(None, (scene, way, *given)))
                 found.append(f"{where}: {said}, without it {plain[scene, way]}")
                 if options.said:
                     print(printed[-6000:], file=sys.stderr)
+    for way in neighbour.ways if neighbour.again else ():
+        folder = copy_of(template, home / f"{view.name}-once{way}", suite("host", ONCE, {}))
+        said, _ = said_by(folder, [*filter(None, [way]), *neighbour.options], view)
+        if _without_marginal(said) != plain[HEALTHY, way] or said == plain[HEALTHY, way]:
+            where = " ".join(filter(None, ("slow once", way, *neighbour.options)))
+            found.append(f"{where}: {said}, not accepted with one MARGINAL more")
     if found:
         return "; ".join(found), True
     return (f"refused: {'; '.join(sorted(refusals))}", False) if refusals else ("same", False)
+
+
+def _without_marginal(said: Said) -> Said:
+    """Return what was said, but for attempts that failed and were repeated."""
+    return replace(said, verdicts=tuple(pair for pair in said.verdicts if pair[0] != "MARGINAL"))
 
 
 def _ini(project: str) -> str:

@@ -88,9 +88,15 @@ class RunState:
 
         Nothing is refused: an end without a beginning, a verdict on an unknown test and the like are what a
         damaged journal holds. After the run's end nothing counts any more unless it is resumed: the last
-        words of a worker that was not waited for are no part of what was decided.
+        words of a worker that was not waited for are no part of what was decided. Only what broke the run off
+        after its verdict, while others still wrote their reports, takes an acceptance back.
         """
-        if self._finished is not None and not isinstance(event, (Resumed, DamageFound)):
+        late = isinstance(event, RunFinished) and bool(event.broken_off)
+        if (
+            self._finished is not None
+            and not late
+            and not isinstance(event, (Resumed, DamageFound))
+        ):
             return
         match event:
             case RunStarted():
@@ -119,6 +125,10 @@ class RunState:
                 self.node_verdict = node_verdict
             case RunFinished():
                 self._finished = event
+                decided = self.node_verdict
+                if late and decided is not None and decided.decision is Decision.ACCEPTED:
+                    why = f"the run was broken off: {event.broken_off}"
+                    self.node_verdict = undecided_by(decided, why)
             case _:
                 self._other(event)
 

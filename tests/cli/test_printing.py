@@ -137,8 +137,9 @@ def test_an_importer_that_is_not_there_is_not_taken_for_another(tmp_path: Path) 
     path = tmp_path / "x"
     path.write_text("{}")
     options = argparse.Namespace(
-        kind="another", run="", hardware_class="", files=[path], node_pattern=None, store=tmp_path
-    )
+        kind="another", run="", hardware_class="", files=[path], node_pattern=None, store=tmp_path,
+        json=None,
+    )  # fmt: skip
     with pytest.raises(CommandError, match="another: no importer; known are table, superbench"):
         import_command.run(options)
 

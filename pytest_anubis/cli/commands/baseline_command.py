@@ -76,8 +76,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     promote.add_argument(
         "--to", type=Path, metavar="DIR", help="folder in use; default: the file's"
     )
+    add_json(promote, "what is in use now, and what it replaced")
     expire = add_action(actions, "expire", _expire, "take a baseline out of use; it is kept beside")
     expire.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
+    add_json(expire, "where it is kept")
     groups = add_action(
         actions,
         "populations",
@@ -100,6 +102,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="accept the faster group of this metric only, or of all that are undecided (all): the slower "
         "one fails; can be given again",
     )
+    add_json(groups, "the groups, and what was decided about each")
     back = add_action(
         actions, "backtest", _backtest, "show which past verdicts a new baseline would change"
     )
@@ -236,7 +239,11 @@ def _limit(criterion: Criterion) -> float:
 
 
 def _by_key(baseline: Baseline) -> dict[tuple[str, str, str, str], Criterion]:
-    return {(c.benchmark, c.metric.name, c.group, c.scope): c for c in baseline.criteria}
+    return {_key(one): one for one in baseline.criteria}
+
+
+def _key(one: Criterion) -> tuple[str, str, str, str]:
+    return one.benchmark, one.metric.name, one.group, one.scope
 
 
 def _changed(old: Criterion, new: Criterion) -> list[str]:
@@ -254,10 +261,15 @@ def _promote(options: argparse.Namespace) -> None:
     baseline = load_baseline(options.file, sealed=False)
     folder = options.to or options.file.parent
     before = find_baseline(folder, baseline.hardware_class) if folder.is_dir() else None
+    kept = None
     if before is not None and not before.samefile(options.file):
-        say(f"replaced, kept as {keep_copy(before)}")
+        kept = keep_copy(before)
     target = save_baseline(dataclasses.replace(baseline, digest=""), folder)
-    say(f"in use: {target}: {baseline_line(load_baseline(target))}")
+    used = load_baseline(target)
+    lines = [f"in use: {target}: {baseline_line(used)}"]
+    lines = lines if kept is None else [f"replaced, kept as {kept}", *lines]
+    plain = {"in_use": _summary(target, used), "replaced": None if kept is None else str(kept)}
+    answer(options.json, plain, *lines)
 
 
 def _expire(options: argparse.Namespace) -> None:
@@ -265,7 +277,7 @@ def _expire(options: argparse.Namespace) -> None:
         raise CommandError(f"{options.file}: no such baseline")
     target = free_place(options.file)
     options.file.rename(target)
-    say(f"out of use, kept as {target}")
+    answer(options.json, {"kept": str(target)}, f"out of use, kept as {target}")
 
 
 def _populations(options: argparse.Namespace) -> None:
@@ -275,8 +287,9 @@ def _populations(options: argparse.Namespace) -> None:
     path = _the_file(options.file)
     baseline = load_baseline(path)
     groups = [criterion for criterion in baseline.criteria if criterion.second is not None]
+    lines = []
     if not groups:
-        say(f"{path.name}: no metric has a slower group that anybody must decide about")
+        lines = [f"{path.name}: no metric has a slower group that anybody must decide about"]
     if ALL in options.both and ALL in options.faster:
         raise CommandError(f"{ALL}: named with --both and with --faster; name it once")
     named = {*options.both, *options.faster}
@@ -311,10 +324,14 @@ def _populations(options: argparse.Namespace) -> None:
         changed = dataclasses.replace(baseline, criteria=criteria, findings=findings, digest="")
         path = save_baseline(changed, path.parent)
         groups = [criterion for criterion in criteria if criterion.second is not None]
-    for line in population_lines(groups):
-        say(line)
+    lines += population_lines(groups)
     if wanted:
-        say(f"written: {path}: {baseline_line(load_baseline(path))}")
+        lines.append(f"written: {path}: {baseline_line(load_baseline(path))}")
+    plain = {
+        "file": str(path),
+        "groups": [_names(_key(one)) | {"second": to_plain(one.second)} for one in groups],
+    }
+    answer(options.json, plain, *lines)
 
 
 def _backtest(options: argparse.Namespace) -> int:

@@ -64,7 +64,7 @@ def _add_file(nouns: Any) -> None:
         "--runs",
         type=Path,
         metavar="DIR",
-        help="the store that keeps the runs (default: --store where that is a folder, else .anubis)",
+        help="the store that keeps the runs (default: --history where that is a folder, else .anubis)",
     )
     file.add_argument(
         "--all", action="store_true", help="every run of the store, e.g. after its history was lost"
@@ -76,7 +76,7 @@ def _add_file(nouns: Any) -> None:
 def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
     action = _show if options.action == "show" else options.action
-    store = options.store
+    store = options.history
     folder = "://" not in store and not is_mistaken(store)
     if folder and action in _READING and not Path(store).is_dir():
         raise CommandError(f"{store}: no history yet; run 'pytest --anubis suites/' first")
@@ -84,12 +84,12 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> None:
-    nodes = use(options.store, lambda history: history.nodes())
+    nodes = use(options.history, lambda history: history.nodes())
     if not options.node and len(nodes) != 1:
         list_nodes(options)
         return
     name, limit = options.node or nodes[0].name, max(1, options.limit)
-    runs = use(options.store, lambda history: history.node_history(name, limit=limit))
+    runs = use(options.history, lambda history: history.node_history(name, limit=limit))
     node = next(record for record in nodes if record.name == name)
     plain = plain_record(node, "since", "changed") | {"runs": [_plain(run) for run in runs]}
     answer(options.json, plain, *_node_lines(name, node.state, runs))
@@ -154,10 +154,10 @@ def _file(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.database import HistoryError
     from pytest_anubis.store.history.run_filing import file_all
 
-    elsewhere = "://" in options.store
-    folder = Path(".anubis" if elsewhere else options.store)
+    elsewhere = "://" in options.history
+    folder = Path(".anubis" if elsewhere else options.history)
     runs = options.runs or folder
-    place = options.store if elsewhere else folder
+    place = options.history if elsewhere else folder
     names = None if options.all else waiting_for(runs, place)
     filed: list[str] = []
     notes: list[str] = []
@@ -171,7 +171,7 @@ def _file(options: argparse.Namespace) -> None:
     left = len(waiting(runs)) - len(waiting_for(runs, place))
     if left:
         lines.append(
-            f"{count_text(left, 'run')} in {runs / WAITING} for another history: name it as --store"
+            f"{count_text(left, 'run')} in {runs / WAITING} for another history: name it as --history"
         )
     plain = {"filed": count, "not_filed": list(said), "for_another_history": left}
     answer(options.json, plain, *lines)

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import platform
 import shlex
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.shared.arguments import add_store, explain
+from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.report.text.numbers import count_text
 
@@ -106,15 +108,42 @@ def add(parser: argparse.ArgumentParser) -> None:
                 "--node", help=f"node that it comes from; default: this one ({platform.node()})"
             )
         add_store(sub)
+        add_json(sub, "what was taken and what was left out")
 
 
 def run(options: argparse.Namespace) -> int:
     """Import every file; what is wrong is listed, what is good kept; 1 if something was left out."""
+    done = _Done()
+    # Programs get the JSON alone, people beside it read what they always read.
+    aside = (
+        contextlib.redirect_stdout(sys.stderr) if options.json == "-" else contextlib.nullcontext()
+    )
+    try:
+        with aside:
+            return _import_all(options, done)
+    finally:
+        if options.json is not None and (done.written or done.again):
+            write_json(options.json, _document(done))
+
+
+def _document(done: _Done) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "written": [str(path) for path in done.written],
+        "there_already": done.again,
+        "refused": done.refused,
+        "nodes": sorted(done.nodes),
+        "values": done.values,
+        "lost": done.lost,
+    }
+
+
+def _import_all(options: argparse.Namespace, done: _Done) -> int:
     from pytest_anubis.store.importers.import_result import ImportFolder
 
     sources = list(_sources(options))
     folder = ImportFolder(options.store)
-    done = _Done(told=len(sources) <= SHOWN)
+    done.told = len(sources) <= SHOWN
     runs: set[tuple[str, str]] = set()
     for number, source in enumerate(sources, start=1):
         try:
@@ -173,7 +202,7 @@ class _Source:
 class _Done:
     """What became of the files so far; `told`: few enough that each has its lines."""
 
-    told: bool
+    told: bool = True
     written: list[Path] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     nodes: set[str] = field(default_factory=set)

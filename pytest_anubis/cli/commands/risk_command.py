@@ -78,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
 
     if options.load is not None and options.model is not None:
         raise CommandError("--load uses a model that was kept, --model fits one: give one of them")
-    fleet = histories.read(options.store, read_fleet)
+    fleet = histories.read(options.history, read_fleet)
     unknown = sorted(set(options.node) - {node.name for node in fleet.nodes})
     if unknown:
         raise CommandError(unknown_node(unknown[0]))
@@ -104,7 +104,7 @@ def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> Risk
 
     if options.load is not None:
         return histories.load_risk_model(options.load)
-    kept = histories.model_path(options.store)
+    kept = histories.model_path(options.history)
     fresh = options.model is not None or options.save is not None
     if not fresh and kept is not None and kept.exists():
         return histories.load_risk_model(kept)
@@ -120,7 +120,7 @@ def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> Risk
                 say=progress.say,
             )
         except SelectorError as error:
-            raise CommandError(f"{shown_place(options.store)}: {error}") from error
+            raise CommandError(f"{shown_place(options.history)}: {error}") from error
 
 
 def _look(
@@ -135,7 +135,7 @@ def _look(
     try:
         return look_ahead(fleet, risk, now=now, horizon=horizon, nodes=options.node or None)
     except SelectorError as error:
-        raise CommandError(f"{shown_place(options.store)}: {error}") from error
+        raise CommandError(f"{shown_place(options.history)}: {error}") from error
 
 
 def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel, now: float) -> list[NodeOutlook]:
@@ -266,7 +266,7 @@ def _save(options: argparse.Namespace, risk: RiskModel) -> None:
     from pytest_anubis.store.history.database import HistoryError
     from pytest_anubis.store.history.risk_model_files import save_model
 
-    path = Path(options.save) if options.save else histories.model_path(options.store)
+    path = Path(options.save) if options.save else histories.model_path(options.history)
     if path is None:
         raise CommandError("--save: name a FILE; a database elsewhere has no folder for it")
     try:

@@ -122,14 +122,14 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
         incident_cost=options.incident_cost,
         explore=0.0,  # a list for people: nothing is left to chance
     )
-    nodes = _nodes(options.node, histories.read(options.store, lambda history: history.nodes()))
+    nodes = _nodes(options.node, histories.read(options.history, lambda history: history.nodes()))
     key, profile = nodes[0].hardware_class, options.profile
     fleet = histories.read(
-        options.store, lambda history: read_fleet(history, hardware_class=key, profile=profile)
+        options.history, lambda history: read_fleet(history, hardware_class=key, profile=profile)
     )
-    path = histories.model_path(options.store)
+    path = histories.model_path(options.history)
     model = histories.load_risk_model(path) if path is not None and path.exists() else None
-    place = shown_place(options.store)
+    place = shown_place(options.history)
     known = known_benchmarks(fleet, key)
     offers = _offers(known, place)
     try:

@@ -23,19 +23,22 @@ T = TypeVar("T")
 
 
 def add_history(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
-    """Declare ``--store``, the place of the history; `inherited` where the parser above has it too."""
+    """Declare ``--history``, its place, and the older spelling; `inherited` where the parser above has it."""
     parser.add_argument(
+        "--history",
         "--store",
+        dest="history",
         default=argparse.SUPPRESS
         if inherited
         else os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis",
         metavar="DIR|URL",
-        help="folder of the store, or a database URL (default: PYTEST_ANUBIS_HISTORY, else .anubis)",
+        help="place of the history: folder of a store, or a database URL (default: PYTEST_ANUBIS_HISTORY, "
+        "else .anubis); --store is its older spelling",
     )
 
 
 def add_history_and_horizon(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--store`` and ``--horizon``."""
+    """Declare ``--history`` and ``--horizon``."""
     add_history(parser)
     parser.add_argument(
         "--horizon",

@@ -88,14 +88,14 @@ def terminal_width() -> int | None:
     return None
 
 
-def write_json(path: str, document: Mapping[str, Any]) -> None:
-    """Write strict JSON to a file, or to the standard output for ``-``.
+def write_json(path: str, document: Mapping[str, Any], *, aside: bool = False) -> None:
+    """Write strict JSON to a file, or to the standard output for ``-``; `aside` as in `write_file`.
 
     Raises:
         CommandError: The file cannot be written.
     """
     text = json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
-    write_file(Path(path), text)
+    write_file(Path(path), text, aside=aside)
 
 
 def answer(place: str | None, document: Mapping[str, Any], *lines: str) -> None:

@@ -10,6 +10,9 @@ from itertools import takewhile
 _NUMBER = re.compile(r"-|NaN|-?Infinity|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?")
 _LEAST = 12
 """Narrowest that a column is cut to."""
+_WIDEST = 100
+"""Widest that a column gets with others after it: one odd name must not push those out of sight in all rows.
+Paths, ids of tests and SuperBench's names of metrics are shorter."""
 _BEFORE = 4
 """Characters that still stand before what differs, where a common beginning is left out."""
 MANY = 5
@@ -55,7 +58,8 @@ def table(
 ) -> str:
     """Return rows as aligned lines; the first row is the header.
 
-    A column whose cells are all numbers (or dashes) is aligned to the right.
+    A column whose cells are all numbers (or dashes) is aligned to the right. Cells wider than 100 are cut in
+    their middle, but for the last column's.
 
     Args:
         rows: At least a header; every row has as many cells.
@@ -70,6 +74,7 @@ def table(
     clean = [[plain_line(cell) for cell in row] for row in rows]
     columns = list(zip(*clean, strict=True))
     widths = [max(map(width_of, column)) for column in columns]
+    widths = [*(min(one, _WIDEST) for one in widths[:-1]), *widths[-1:]]
     if width is not None and widths:
         over = sum(widths) + width_of(gap) * (len(widths) - 1) - width
         least = max(least, width_of(clean[0][shrink]))

@@ -38,6 +38,7 @@ class EndsOfTests:
         self._around: dict[str, float] = {}  # seconds of setup and teardown of the last attempt
         self._left_out: dict[str, str] = {}  # test -> why a subtest of it was not run, or waived
         self._uncollected: set[str] = set()
+        self._repeating: set[str] = set()  # tests of which an attempt was repeated, before a setup
 
     @property
     def failed(self) -> bool:
@@ -56,12 +57,17 @@ class EndsOfTests:
         data: dict[str, Any] = getattr(report, "anubis", {})
         if str(report.outcome) in REPEATED:
             self._ending.pop(report.nodeid, None)
+            self._repeating.add(report.nodeid)
             text, phase = first_line(report), str(report.when)
             self._sink(TestRepeated(test=report.nodeid, phase=phase, text=text))
             return
         if report.when not in ("setup", "call", "teardown"):
             self._finish(self._result(report, data, "crashed"))
             return
+        if report.when == "setup":
+            self._repeating.discard(report.nodeid)
+        elif report.when == "call" and report.nodeid in self._repeating:
+            data = _without_first_attempt(report, data)
         if report.when != "call":  # a setup begins an attempt
             before = self._around.get(report.nodeid, 0.0) if report.when == "teardown" else 0.0
             self._around[report.nodeid] = before + report.duration
@@ -122,3 +128,14 @@ class EndsOfTests:
         around = round(self._around.pop(result.test, 0.0), 6)
         waited = round(self._state.waited(result.test), 6)
         self._sink(TestFinished(result=replace(result, around=around, waited=waited)))
+
+
+def _without_first_attempt(report: pytest.TestReport, data: dict[str, Any]) -> dict[str, Any]:
+    """Return what a report says of the last attempt, where it was made for the first one.
+
+    pytest-retry repeats setup and call inside the first attempt's report, which then ends as the last one
+    did; what the first one raised stands beside it still. Plugins that begin a whole attempt anew report
+    its setup before.
+    """
+    stale = ("text",) if report.failed else ("text", "raised", "environment", "told")
+    return {name: value for name, value in data.items() if name not in stale}

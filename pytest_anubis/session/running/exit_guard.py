@@ -16,8 +16,9 @@ import resource
 import signal
 import sys
 import time
+import traceback
 import warnings
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -25,6 +26,7 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_anubis.core.verdict import Decision
+from pytest_anubis.session.closed_output import go_on_unread
 from pytest_anubis.session.context import add_part
 from pytest_anubis.session.running.parent_death import die_with_parent
 
@@ -33,6 +35,9 @@ vouched_key = pytest.StashKey[bool]()
 
 decided_key = pytest.StashKey[int]()
 """The status that the run itself ended with, once its journal is closed."""
+
+late_key = pytest.StashKey[Callable[[BaseException], None]]()
+"""To be told of what ends the run after its verdict."""
 
 _STATUSES = (*map(int, pytest.ExitCode), Decision.UNDECIDED.exit_code)
 """The statuses that have a meaning: pytest's own, two of which say accepted and rejected, and ours."""
@@ -68,7 +73,10 @@ class ExitGuard:
         self, config: pytest.Config
     ) -> Generator[None, int | pytest.ExitCode | None, int | pytest.ExitCode | None]:
         """Around everything: what any plugin made of the status is seen here."""
-        status = yield
+        try:
+            status = yield
+        except BaseException as error:
+            status = _late(config, error)
         if hasattr(config, "workerinput"):
             return status  # the controller answers for its workers
         decided = config.stash.get(decided_key, 0)
@@ -84,6 +92,25 @@ class ExitGuard:
         return status
 
 
+def _late(config: pytest.Config, error: BaseException) -> int:
+    """Return the status of a run that something ended after its verdict; Python's own 1 would say rejected.
+
+    Raises:
+        BaseException: `error` itself, where there is no verdict yet, or somebody interrupts.
+    """
+    tell = config.stash.get(late_key, None)
+    decided = config.stash.get(decided_key, None)
+    if tell is not None and not isinstance(error, pytest.UsageError):
+        tell(error)
+    if decided is None or isinstance(error, (pytest.UsageError, KeyboardInterrupt, SystemExit)):
+        raise error
+    if isinstance(error, pytest.exit.Exception):
+        sys.stderr.write(f"anubis: pytest.exit: {error}\n")
+        return decided or int(pytest.ExitCode.INTERRUPTED)
+    traceback.print_exception(error)
+    return decided or int(pytest.ExitCode.INTERNAL_ERROR)
+
+
 def guard_exit(config: pytest.Config) -> None:
     """Watch over the exit status of this run; to be called before anything of the user's is loaded.
 
@@ -93,7 +120,10 @@ def guard_exit(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: No process can be made, or ``-p no:`` blocks this part.
     """
-    channel = _forked() if hasattr(os, "fork") and _is_command() else None
+    command = _is_command()
+    if command:  # before the fork: both processes have something to say
+        go_on_unread()
+    channel = _forked() if hasattr(os, "fork") and command else None
     add_part(config, ExitGuard(channel), "anubis-exit")
 
 
@@ -193,20 +223,24 @@ def _cannot_end(child: int) -> bool:
 
 
 def _end(code: int, reading: int) -> NoReturn:
-    """End with the child's status; a 0 only if the run has vouched for it, else with what it said it was."""
+    """End with the child's status; accepted or rejected only if the run has said so.
+
+    pytest-timeout's threads and Python itself end a process with 1, whatever the reason.
+    """
     if code < 0:
         _end_by_signal(-code)
     os.set_blocking(reading, False)
     said = b""
     with contextlib.suppress(BlockingIOError):  # somebody else still holds the other end
         said = os.read(reading, 64)  # one number and a line end
-    if code == 0:
+    if code in (Decision.ACCEPTED.exit_code, Decision.REJECTED.exit_code):
         if said.strip().isdigit():
             code = int(said)
         else:
+            nothing = "accepted" if code == Decision.ACCEPTED.exit_code else "rejected"
             sys.stderr.write(
-                "anubis: something ended the process with exit status 0 before the run had a verdict, so "
-                "nothing is accepted (exit status 20)\n"
+                f"anubis: something ended the process with exit status {code} before the run had a verdict, "
+                f"so nothing is {nothing} (exit status 20)\n"
             )
             sys.stderr.flush()
             code = Decision.UNDECIDED.exit_code

@@ -28,7 +28,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState, undecided_by
-from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.core.waivers.waiving import WaiversRead
 from pytest_anubis.report.export.drain_reason import drain_reason
 from pytest_anubis.session.context import RunContext, discard, judge_key
@@ -247,6 +247,22 @@ class Run:
         verdict = self.state.node_verdict
         if verdict is not None and verdict.decision is Decision.ACCEPTED:
             self.state.node_verdict = undecided_by(verdict, lost)
+
+    def take_back(self, end: RunFinished) -> NodeVerdict | None:
+        """Record that the run was broken off after its verdict; return what an acceptance is now."""
+        verdict = self.state.node_verdict
+        if self._journal is None or verdict is None or verdict.decision is not Decision.ACCEPTED:
+            return None
+        try:
+            with Journal.open_existing(self._journal.path) if self._closed else self._journal as on:
+                on.write(end)
+        except JournalError as error:
+            self._note(str(error))
+        self._closed = True
+        self.state.apply(end)
+        self._keep_standing()
+        self._file()
+        return self.state.node_verdict
 
     def _vouch(self, status: int) -> None:
         """Stand behind a status of 0: the journal is closed, and accepts the node where one is judged."""

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.cli.main import module_of
+from pytest_anubis.cli.main import COMMANDS, module_of
+from pytest_anubis.store.node_standing import NodeStanding, keep_standing
 from tests.cli.command_line import anubis
 
 
@@ -129,3 +130,89 @@ def test_goals_have_one_json_form(here: Path) -> None:
     both = anubis("goals", "test_a.py", "--json=goals.json")
     assert (here / "goals.json").read_text() == by_format.stdout
     assert "is it fast?" in both.stdout
+
+
+WITHOUT_JSON = {"learn", "certify", "suites", "fleet recipes"}
+"""What they write is their answer: a JSON file that another command prints, or a copy of a folder."""
+
+
+def every_command() -> dict[str, argparse.ArgumentParser]:
+    found = {}
+    for command in COMMANDS:
+        found[command] = argparse.ArgumentParser()
+        importlib.import_module(module_of(command)).add(found[command])
+    return found
+
+
+def test_whatever_answers_answers_in_json_too() -> None:
+    known = [one for command in every_command().items() for one in parsers(*command)]
+    assert len(known) > 30
+    assert {path for path, options in known if "--json" not in options} == WITHOUT_JSON
+
+
+def test_a_history_is_named_alike_in_every_command() -> None:
+    """``--history`` is its place everywhere; ``--store`` a folder of runs, or the older spelling of it."""
+    places = set()
+    for command, parser in every_command().items():
+        waiting = [parser]
+        while waiting:
+            for action in waiting.pop()._actions:
+                if isinstance(action, argparse._SubParsersAction):
+                    waiting += action.choices.values()
+                elif action.metavar == "DIR|URL":
+                    assert action.option_strings[0] == "--history", command
+                    places.add(command)
+                elif "--store" in action.option_strings:
+                    assert action.metavar == "DIR", command
+    assert places >= {"history", "select", "risk", "simulate", "push", "learn", "judge", "fleet"}
+
+
+def test_the_older_spelling_of_a_histories_place_still_works(here: Path) -> None:
+    add = ["incident", "add", "--add-nodes", "--node=n1", "--kind=nic", "--started=2025-06-01"]
+    assert answer("history", "--store=there", *add) == {"added": True}
+    assert answer("history", *add, "--store", "there") == {"added": False}
+    assert (here / "there" / "history.sqlite").exists()
+    (listed,) = answer("history", "--history=there", "nodes", "list")["nodes"]
+    assert listed["name"] == "n1"
+
+
+def test_health_answers_in_json(here: Path) -> None:
+    nothing = answer("health", "--node=n1", code=20)
+    assert (nothing["node"], nothing["decision"], nothing["run"]) == ("n1", "UNDECIDED", None)
+    assert "no run" in nothing["reason"]
+    standing = NodeStanding(node="n1", decision="ACCEPTED", run="r", ended=1.0, hardware_class="c")
+    keep_standing(here / ".anubis", standing)
+    found = answer("health", "--node=n1")
+    assert (found["decision"], found["run"], found["ended"]) == ("ACCEPTED", "r", 1.0)
+    refused = anubis("health", "--node=n1", "--patch=labels", "--json=-")
+    assert (refused.returncode, refused.stdout) == (2, "")
+
+
+def test_what_is_imported_and_exported_is_told_in_json(here: Path) -> None:
+    table(here / "old.csv", {"n1": 100.0, "n2": 101.0})
+    told = answer("import", "table", "old.csv")
+    (written,) = told["written"]
+    assert Path(written).exists()
+    assert (told["nodes"], told["values"], told["lost"]) == (["n1", "n2"], 60, 0)
+    (here / "bad.csv").write_text((here / "old.csv").read_text() + "n3,cpu,copy,rate,GB/s,,1,C\n")
+    said = anubis("import", "table", "bad.csv", "--json=bad.json")
+    bad = json.loads((here / "bad.json").read_text())
+    assert (said.returncode, bad["lost"], bad["values"]) == (1, 1, 60)
+    assert "next: anubis learn" in said.stdout
+    exported = answer("export", written, "--parquet=tables")
+    assert exported["values"] == 60
+    assert [Path(one).exists() for one in exported["files"]] == [True]
+
+
+def test_baselines_are_put_in_and_out_of_use_in_json(here: Path) -> None:
+    table(here / "old.csv", {f"n{i}": 100.0 + i / 10 for i in range(8)})
+    assert anubis("learn", "old.csv", "-o", "new").returncode in (0, 20)
+    groups = answer("baseline", "populations", "new")
+    assert groups == {"file": "new/C.json", "groups": []}
+    first = answer("baseline", "promote", "new/C.json", "--to=used")
+    assert first["replaced"] is None
+    assert first["in_use"]["file"] == "used/C.json"
+    second = answer("baseline", "promote", "new/C.json", "--to=used")
+    assert Path(second["replaced"]).exists()
+    kept = answer("baseline", "expire", "used/C.json")["kept"]
+    assert Path(kept).exists()

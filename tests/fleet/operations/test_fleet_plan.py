@@ -74,6 +74,8 @@ def test_only_what_applies_to_a_nodes_class_is_planned(mixed: Path) -> None:
     """The defect of a card made its benchmark one for nodes that have no card."""
     given = ("fleet", "plan", "--history", str(mixed), "--hours", "8", "--time-worth", "0")
     document = json.loads(anubis(*given, "--format", "json").stdout)
+    again = json.loads(anubis(*given, "--json", "-").stdout)
+    assert again.keys() == document.keys()
     found = {one["node"]: [run["benchmark"] for run in one["runs"]] for one in document["nodes"]}
     assert found == {"g1": [GEMM], "c1": [DISK], "c2": [DISK]}
     said = anubis(*given).stdout

@@ -120,6 +120,8 @@ def test_equal_nodes_are_one_line_and_age_makes_them_due(collected: Path) -> Non
 def test_the_history_says_the_same_and_knows_the_risk(place: Path) -> None:
     done = anubis("fleet", "status", "--history", str(place), "--format", "json", "--horizon", "1d")
     document = json.loads(done.stdout)
+    again = anubis("fleet", "status", "--history", str(place), "--json", "-", "--horizon", "1d")
+    assert json.loads(again.stdout)["counts"] == document["counts"]
     found = {one["node"]: one for one in document["nodes"]}
     assert document["exit_code"] == done.returncode == 1
     assert [one["node"] for one in document["nodes"][:2]] == ["n3", "n8"]

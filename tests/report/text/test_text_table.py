@@ -50,6 +50,18 @@ def test_a_table_that_is_too_wide_is_cut_in_one_column_only() -> None:
     assert lines[1].endswith("123.4")
 
 
+def test_one_odd_name_pushes_nothing_out_of_sight() -> None:
+    odd = "m" + 500 * "x" + "1"
+    header, first, second = table(
+        [["metric", "value", "why"], [odd, "1", 300 * "y"], ["ok", "2", ""]]
+    ).splitlines()
+    assert header.index("value") <= 102
+    assert first.startswith("mxxx")
+    assert "xx1  " in first
+    assert first.endswith(300 * "y")  # the last column's length is its own row's
+    assert second.split() == ["ok", "2"]
+
+
 def test_a_column_is_not_cut_to_nothing() -> None:
     lines = table([["a", "b"], ["x" * 30, "y" * 50]], width=20).split("\n")
     assert lines[1].split()[0] == squeeze("x" * 30, 12)

@@ -276,6 +276,44 @@ def test_the_last_attempt_decides_and_the_failure_before_is_told(
     assert strict.ret == 0  # healthy by now: nothing was repeated
 
 
+WITHIN = """
+import json, pathlib, pytest
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    # Like pytest-retry: the next attempt has no reports of its own, the first one's ends as it did.
+    report = yield
+    if call.when == "call" and report.failed:
+        none = pytest.Class.from_parent(item.session, name="X")
+        item.ihook.pytest_runtest_teardown(item=item, nextitem=none)
+        report.outcome = "retried"
+        item.ihook.pytest_runtest_logreport(report=report)
+        pathlib.Path("speed.json").write_text(NEXT)
+        item._initrequest()
+        pytest.CallInfo.from_call(lambda: item.ihook.pytest_runtest_setup(item=item), when="setup")
+        call = pytest.CallInfo.from_call(lambda: item.ihook.pytest_runtest_call(item=item), when="call")
+        last = pytest.TestReport.from_item_and_call(item, call)
+        report.outcome, report.longrepr = last.outcome, last.longrepr
+    return report
+"""
+
+
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
+@pytest.mark.parametrize(("then", "code"), [(HEALTHY, 0), (SLOW, 1)])
+def test_an_attempt_within_the_report_of_the_first_one_decides(
+    project: pytest.Pytester, learn: Learn, workers: list[str], then: list[float], code: int
+) -> None:
+    learn()
+    set_speed(project, SLOW)
+    project.makeconftest(f"NEXT = {json.dumps(then)!r}\n" + WITHIN)
+    result = project.runpytest("--anubis", *workers)
+    assert result.ret == code
+    verdict = ended(project, result)
+    assert ["MARGINAL", 1] in verdict["counts"]
+    assert ("failed at first and passed when repeated" in verdict["headline"]) is (code == 0)
+
+
 @pytest.mark.usefixtures("in_workers")
 @pytest.mark.parametrize("workers", [["--anubis-in-process"], ["-n0"]])
 def test_a_failure_that_stays_rejects_however_often_it_is_repeated(

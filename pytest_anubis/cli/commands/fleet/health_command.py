@@ -8,10 +8,11 @@ import os
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
-from pytest_anubis.cli.shared.arguments import explain
+from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.printing import answer, say
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.durations import seconds
 from pytest_anubis.fleet.launching import kubernetes_node as cluster
@@ -61,6 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         choices=("labels", "condition"),
         help="print the patch of Kubernetes' node in place of the line",
     )
+    add_json(parser, "the decision, its reason and the run behind it")
     parser.add_argument("--prefix", help="domain of labels and annotations in Kubernetes")
 
 
@@ -68,6 +70,8 @@ def run(options: argparse.Namespace) -> int:
     """Answer; the exit code is that of the decision."""
     node, now = _node(options.node), time.time()
     health = _health(options, node, now)
+    if options.patch and options.json:
+        raise CommandError("--patch prints in place of the answer: leave --json out")
     if options.patch:
         prefix = options.prefix or cluster.PREFIX
         labels = options.patch == "labels"
@@ -78,10 +82,25 @@ def run(options: argparse.Namespace) -> int:
         )
         say(json.dumps(patch))
     else:
-        say(health.text)
+        answer(options.json, _document(node, health), health.text)
     if options.act:
         _act(options, node, health, now)
     return health.decision.exit_code
+
+
+def _document(node: str, health: Health) -> dict[str, Any]:
+    """Return the answer for programs; times in seconds since 1970, None where no run is behind it."""
+    known = health.standing if health.standing is not None and health.standing.run else None
+    return {
+        "schema": 1,
+        "node": node,
+        "decision": health.decision.name,
+        "reason": health.text,
+        "run": None if known is None else known.run,
+        "ended": None if known is None else known.ended,
+        "hardware_class": None if known is None else known.hardware_class,
+        "baseline": None if known is None else known.baseline,
+    }
 
 
 def _health(options: argparse.Namespace, node: str, now: float) -> Health:

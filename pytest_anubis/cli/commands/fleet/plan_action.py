@@ -29,7 +29,7 @@ from pytest_anubis.cli.commands.fleet.plan_text import (
     show_plan,
 )
 from pytest_anubis.cli.shared import history_access as histories
-from pytest_anubis.cli.shared.arguments import add_action
+from pytest_anubis.cli.shared.arguments import add_action, add_json
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.report.text.numbers import count_text
@@ -122,8 +122,9 @@ def add_plan(actions: Any) -> None:
         default="text",
         help="what is printed: text; lines, one for each node: its start in seconds, its name, its "
         "benchmarks; "
-        "or json (default: text)",
+        "or json, as --json - (default: text)",
     )
+    add_json(parser, "the whole plan")
 
 
 def _plan(options: argparse.Namespace) -> int:
@@ -167,10 +168,14 @@ def _plan(options: argparse.Namespace) -> int:
     if options.hosts is not None:
         names = [one.node for one in plan.nodes if one.runs]
         listed = "".join(f"{name}\n" for name in names)
-        write_file(options.hosts, listed, aside=options.format != "text")
-    if options.format == "json":
-        write_json("-", plan_document(options, plan, window, partners, now))
-    elif options.format == "lines":
+        write_file(options.hosts, listed, aside=options.format != "text" or options.json == "-")
+    to = "-" if options.format == "json" else options.json
+    if to is not None:
+        plain = plan_document(options, plan, window, partners, now)
+        write_json(to, plain, aside=options.format != "text")
+    if to == "-":
+        return 0
+    if options.format == "lines":
         say(*(plan_line(one) for one in plan.nodes if one.runs))
     else:
         show_plan(options, plan, window, partners, [*risk_notes(risk), *notes])

@@ -19,7 +19,7 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
     risk_of,
 )
 from pytest_anubis.cli.shared import history_access as histories
-from pytest_anubis.cli.shared.arguments import add_action
+from pytest_anubis.cli.shared.arguments import add_action, add_json
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_json
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import folded, table
@@ -69,6 +69,7 @@ def add_status(actions: Any) -> None:
         "--all", action="store_true", help="every node on a line of its own, all of them"
     )
     _add_format(parser, ("text", "json"))
+    add_json(parser, "where every node is, and why")
 
 
 def add_drain_list(actions: Any) -> None:
@@ -80,6 +81,7 @@ def add_drain_list(actions: Any) -> None:
     )  # fmt: skip
     add_fleet(parser, folders=True)
     _add_format(parser, ("text", "scontrol", "json"))
+    add_json(parser, "the nodes and their reasons")
 
 
 def _add_format(parser: argparse.ArgumentParser, known: Sequence[str]) -> None:
@@ -89,7 +91,7 @@ def _add_format(parser: argparse.ArgumentParser, known: Sequence[str]) -> None:
         "--format",
         choices=known,
         default="text",
-        help=f"what is printed: text, one line a node, {more}or json (default: text)",
+        help=f"what is printed: text, one line a node, {more}or json, as --json - (default: text)",
     )
 
 
@@ -107,8 +109,10 @@ def _status(options: argparse.Namespace) -> int:
         max_age=options.max_age,
         listed=found.listed,
     )
-    if options.format == "json":
-        write_json("-", _document(options, found, places, risk, now))
+    to = "-" if options.format == "json" else options.json
+    if to is not None:
+        write_json(to, _document(options, found, places, risk, now))
+    if to == "-":
         return exit_code(places)
     counts = Counter(one.place for one in places)
     told = ", ".join(f"{counts[place]} {place.value}" for place in counts)
@@ -210,10 +214,13 @@ def _drain_list(options: argparse.Namespace) -> int:
     lines, refused = drain_lines(due, scontrol=options.format == "scontrol")
     for note in (*_some(found.notes), *refused):
         say(f"note: {note}", file=sys.stderr)
-    if options.format == "json":
+    to = "-" if options.format == "json" else options.json
+    if to is not None:
         plain = [{"node": one.node, "reason": one.reason, "since": one.since} for one in due]
-        write_json("-", {"schema": 1, "nodes": plain})
-    elif options.format == "scontrol":
+        write_json(to, {"schema": 1, "nodes": plain}, aside=True)
+    if to == "-":
+        return 1 if due else 0
+    if options.format == "scontrol":
         show("".join(f"{line}\n" for line in lines))
     else:
         say(*lines)

@@ -60,7 +60,7 @@ def list_defects(options: argparse.Namespace) -> None:
     """List them, in time order."""
     from pytest_anubis.store.history.defect_records import defects
 
-    found = use(options.store, lambda history: defects(history, node=options.node))
+    found = use(options.history, lambda history: defects(history, node=options.node))
     rows = [["number", "found", "node", "component", "state", "exposed by"]]
     for one in found:
         exposed = clip(", ".join(name.rpartition("/")[2] for name in one.benchmarks), 80)
@@ -76,7 +76,7 @@ def _found(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.defect_records import add_defect
 
     number = use(
-        options.store,
+        options.history,
         lambda history: add_defect(
             history,
             node=options.node,
@@ -97,7 +97,7 @@ def _close(options: argparse.Namespace) -> None:
 
     state = STATES[options.state]
     use(
-        options.store,
+        options.history,
         lambda history: close_defect(history, options.number, state, note=options.note),
     )
     line = f"defect {options.number}: {state}"

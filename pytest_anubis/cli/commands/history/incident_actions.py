@@ -55,7 +55,7 @@ def _import(options: argparse.Namespace) -> int:
 
     add_nodes = options.add_nodes
     result = use(
-        options.store,
+        options.history,
         lambda history: import_incidents(history, options.file, add_nodes=add_nodes),
     )
     return tell_import(options, result, "incident", result.left_out)
@@ -76,7 +76,7 @@ def _add(options: argparse.Namespace) -> None:
         )
         return add_incident(history, incident, add_node=options.add_nodes)
 
-    new = use(options.store, enter)
+    new = use(options.history, enter)
     answer(
         options.json,
         {"added": new},
@@ -88,7 +88,7 @@ def list_incidents(options: argparse.Namespace) -> None:
     """List them, the latest first."""
     from pytest_anubis.store.history.incident_records import incidents
 
-    found = use(options.store, lambda history: incidents(history, node=options.node))
+    found = use(options.history, lambda history: incidents(history, node=options.node))
     shown = found[-max(1, options.limit) :][::-1]
     rows = [["number", "started", "node", "kind", "component", "lasted", "note"]]
     for one in shown:
@@ -105,6 +105,6 @@ def list_incidents(options: argparse.Namespace) -> None:
 def _withdraw(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.incident_records import withdraw_incident
 
-    use(options.store, lambda history: withdraw_incident(history, options.number))
+    use(options.history, lambda history: withdraw_incident(history, options.number))
     line = f"incident {options.number}: taken out"
     answer(options.json, {"number": options.number, "withdrawn": True}, line)

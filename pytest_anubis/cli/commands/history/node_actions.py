@@ -96,7 +96,7 @@ def list_nodes(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.node_records import node_traits
 
     nodes, verdicts, traits = use(
-        options.store,
+        options.history,
         lambda history: (history.nodes(), last_verdicts(history), node_traits(history)),
     )
     columns = sorted(
@@ -135,7 +135,7 @@ def list_nodes(options: argparse.Namespace) -> None:
 def _join(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.machines.joined_nodes import join_node
 
-    name, moved = use(options.store, lambda history: join_node(history, options.node))
+    name, moved = use(options.history, lambda history: join_node(history, options.node))
     line = (
         f"{options.node} is {name} now: {count_text(moved, 'run')} moved; later ones go there too"
     )
@@ -145,7 +145,7 @@ def _join(options: argparse.Namespace) -> None:
 def _import(options: argparse.Namespace) -> int:
     from pytest_anubis.store.history.node_records import import_nodes
 
-    result = use(options.store, lambda history: import_nodes(history, options.file))
+    result = use(options.history, lambda history: import_nodes(history, options.file))
     more = f"; kept of each: {', '.join(result.traits)}" if result.traits else ""
     return tell_import(options, result, "node", len(result.wrong), more)
 
@@ -198,7 +198,7 @@ def _state(options: argparse.Namespace) -> None:
             history.add_node(options.node, since=at)
         history.set_state(options.node, state, at=at, note=options.note)
 
-    use(options.store, enter)
+    use(options.history, enter)
     since = None if at is None else shown_time(at)
     line = f"node {options.node}: {state}{f' since {since}' if since else ''}"
     answer(options.json, {"node": options.node, "state": state, "since": since}, line)

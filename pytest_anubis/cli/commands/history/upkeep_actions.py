@@ -108,4 +108,4 @@ def _compact(options: argparse.Namespace) -> None:
 
 
 def _place(options: argparse.Namespace) -> Path | str:
-    return history_place(options.store)
+    return history_place(options.history)

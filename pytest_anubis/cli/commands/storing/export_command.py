@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from functools import partial
 from pathlib import Path
 
-from pytest_anubis.cli.shared.arguments import explain
+from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.printing import answer, say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
 from pytest_anubis.report.text.numbers import count_text
@@ -28,6 +30,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--parquet", type=Path, metavar="DIR", required=True, help="folder to write to; it is made"
     )
+    add_json(parser, "which files were written and what was left out")
     add_sources(parser)
 
 
@@ -41,21 +44,33 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError(
             "name runs (folders, journals, imports), or their history with --history"
         )
+    aside = partial(say, file=sys.stderr) if options.json == "-" else say
     with SpilledValues() as shelf, Progress("writing") as progress:
         if options.history:
-            runs = read_history(options, say, shelf=shelf)
+            runs = read_history(options, aside, shelf=shelf)
         else:
-            runs = read_collected(options.runs, say, wanted_of(options), shelf=shelf)
+            runs = read_collected(options.runs, aside, wanted_of(options), shelf=shelf)
         try:
             files = save_parquet(runs.populations, options.parquet, progress=progress.say)
         except ParquetError as error:
             raise CommandError(str(error)) from error
     values = sum(len(population.values) for population in runs.populations)
     size = sum(path.stat().st_size for path in files)
-    say(
+    damaged = sum(one.damaged for one in runs.refused)
+    lines = [
         f"written: {count_text(len(files), 'file')} with {count_text(values, 'value')} in {options.parquet} "
         f"({size / 1e6:,.1f} MB)"
-    )
-    if damaged := sum(one.damaged for one in runs.refused):
-        say(f"not exported: {count_text(damaged, 'source')} that could not be read (see above)")
+    ]
+    if damaged:
+        lines.append(
+            f"not exported: {count_text(damaged, 'source')} that could not be read (see above)"
+        )
+    plain = {
+        "schema": 1,
+        "files": [str(path) for path in files],
+        "values": values,
+        "bytes": size,
+        "unreadable": damaged,
+    }
+    answer(options.json, plain, *lines)
     return 1 if damaged else 0

@@ -52,7 +52,7 @@ def roles_sql(*, prefix: str = "anubis", place: str = "public") -> str:
     nodes, defects = _of(place, schema.nodes.name), _of(place, schema.defects.name)
     return f"""\
 -- Roles of the history of pytest-anubis. Run it once, and again after an update, as the owner of the tables
--- (whoever filed the first run, or ran 'anubis history --store URL' first) and with CREATEROLE.
+-- (whoever filed the first run, or ran 'anubis history --history URL' first) and with CREATEROLE.
 -- Give users of your own what they need: GRANT {append} TO node; GRANT {read} TO dashboard;
 {made}
 REVOKE ALL ON ALL TABLES IN SCHEMA {place} FROM PUBLIC, {append}, {read};

@@ -1,0 +1,123 @@
+"""Whatever ends a run after its verdict, while reports are written: nothing says any more that it accepts."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+from pytest_anubis.core.events import NodeDecided, RunFinished, RunStarted
+from pytest_anubis.core.run_state import RunState
+from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.cli.command_line import anubis
+from tests.session.conftest import HEALTHY, Learn, set_speed
+from tests.session.running.test_exit_guard import started
+
+HOOK = """
+import pytest
+@pytest.hookimpl({order})
+def {hook}():
+    {how}
+"""
+EXIT = "pytest.exit('enough')"
+INTERRUPT = "raise KeyboardInterrupt"
+FAULT = "raise RuntimeError('a plugin of ours')"
+
+
+@pytest.mark.parametrize(
+    ("order", "hook", "how", "codes"),
+    [
+        ("tryfirst=True", "pytest_sessionfinish", EXIT, (2,)),
+        ("trylast=True", "pytest_sessionfinish", FAULT, (3,)),
+        ("trylast=True", "pytest_sessionfinish", "pytest.exit('enough', returncode=0)", (20,)),
+        ("tryfirst=True", "pytest_terminal_summary", INTERRUPT, (-2, 130)),
+        ("", "pytest_unconfigure", INTERRUPT, (-2, 130)),
+        ("", "pytest_unconfigure", FAULT, (3,)),
+        ("", "pytest_unconfigure", EXIT, (2,)),
+        ("", "pytest_unconfigure", "raise SystemExit(0)", (20,)),
+    ],
+)
+def test_what_ends_a_run_after_its_verdict_takes_the_acceptance_back_everywhere(
+    project: pytest.Pytester,
+    learn: Learn,
+    order: str,
+    hook: str,
+    how: str,
+    codes: tuple[int, ...],
+) -> None:
+    learn()
+    project.makeconftest(HOOK.format(order=order, hook=hook, how=how))
+    process = started(project, "--anubis-in-process")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode in codes, said
+    assert "anubis: UNDECIDED: node " in said
+    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    assert "while reports were written" in record.broken_off
+    assert record.node_verdict is not None
+    assert record.node_verdict.decision is Decision.UNDECIDED
+    numbers = anubis("report", str(path.parent), "--prometheus", "-").stdout
+    assert 'decision="ACCEPTED"} 0' in numbers
+    told = anubis("report", str(path.parent)).stdout
+    assert "ACCEPTED:" not in told
+    assert "--anubis-resume" in told
+    judged = anubis("judge", ".anubis/runs", "--baseline", "baselines")
+    assert judged.returncode == 20
+    assert "0 REJECTED, 1 UNDECIDED, 0 ACCEPTED" in judged.stdout
+    assert anubis("health").returncode == 20
+    with sqlite3.connect(project.path / ".anubis/history.sqlite") as history:
+        assert history.execute("SELECT decision FROM runs").fetchall() == [("UNDECIDED",)]
+
+
+def test_what_ends_a_rejected_run_leaves_it_rejected(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    set_speed(project, [0.5 * value for value in HEALTHY])
+    project.makeconftest(HOOK.format(order="", hook="pytest_unconfigure", how=FAULT))
+    process = started(project, "--anubis-in-process")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 1, said
+    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    verdict = read_journal(path).node_verdict
+    assert verdict is not None
+    assert verdict.decision is Decision.REJECTED
+
+
+def test_a_run_whose_acceptance_was_taken_back_is_gone_on_with_at_once(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    conftest = project.makeconftest(HOOK.format(order="", hook="pytest_unconfigure", how=EXIT))
+    process = started(project, "--anubis-in-process", "--anubis-run-id=r")
+    process.communicate(timeout=60)
+    assert process.returncode == 2
+    conftest.write_text("")
+    result = project.runpytest("--anubis", "--anubis-in-process", "--anubis-resume=r")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["ACCEPTED: *"])
+
+
+def test_a_second_end_counts_only_if_it_tells_what_broke_the_run_off() -> None:
+    state = RunState()
+    accepted = NodeVerdict(node="n", decision=Decision.ACCEPTED, headline="accepted")
+    state.apply(RunStarted(run="r", node="n", started="2026-01-01T00:00:00+00:00"))
+    state.apply(NodeDecided(verdict=accepted))
+    for broken_off, decision in (("", "ACCEPTED"), ("", "ACCEPTED"), ("why", "UNDECIDED")):
+        end = RunFinished(exit_status=0, ended="2026-01-01T00:00:01+00:00", broken_off=broken_off)
+        state.apply(end)
+        assert state.node_verdict is not None
+        assert state.node_verdict.decision.name == decision
+
+
+def test_a_process_that_ends_itself_with_1_rejects_nothing(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    # As the threads of pytest-timeout end a process.
+    (project.path / "test_z.py").write_text("import os\ndef test_z(): os._exit(1)\n")
+    process = started(project, "--anubis-in-process")
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == 20, said
+    assert "so nothing is rejected (exit status 20)" in said

@@ -1,0 +1,54 @@
+"""Whoever stops reading a run's output (``| head``) changes neither the run nor what it writes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.session.conftest import Learn
+
+
+def unread(folder: Path, *more: str, both: bool = False) -> tuple[int, str]:
+    """Run with output that nobody reads; return the exit code and what standard error says."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pytest", "--anubis", "-p", "no:cacheprovider", *more],
+        cwd=folder,
+        stdout=writing,
+        stderr=writing if both else subprocess.PIPE,
+        text=True,
+    )
+    os.close(writing)
+    _, said = process.communicate(timeout=120)
+    return process.returncode, said or ""
+
+
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("more", [["--anubis-in-process"], ["-n0"], ["--anubis-in-process", "-s"]])
+def test_a_run_whose_output_nobody_reads_ends_in_silence_with_all_files(
+    project: pytest.Pytester, learn: Learn, more: list[str], both: bool
+) -> None:
+    learn()
+    outputs = ["--junitxml=out.xml", "--html=out.html", "--self-contained-html"]
+    code, said = unread(project.path, *outputs, *more, both=both)
+    assert (code, said) == (0, "")
+    (path,) = project.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    assert record.node_verdict is not None
+    assert record.node_verdict.decision is Decision.ACCEPTED
+    assert ET.parse(project.path / "out.xml").find(".//testcase") is not None  # noqa: S314
+    assert "ACCEPTED" in (project.path / "out.html").read_text()
+
+
+def test_an_undecided_run_says_so_to_nobody_too(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    assert unread(project.path, "--collect-only", both=True) == (20, "")
