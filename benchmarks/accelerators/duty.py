@@ -61,9 +61,7 @@ def run(cards: int, only: str, place: Path) -> Iterator[tuple[str, Seconds]]:
     if cards:
         command += ["-p", "tests.suites.stand_in_node", "-n", str(cards + 1)]
         shown = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, range(cards)))}
-        environment = stand_in_node.environment(
-            Node(place / "nvml.txt", nvml_library()), shown
-        )
+        environment = stand_in_node.environment(Node(place / "nvml.txt", nvml_library()), shown)
     done = subprocess.run(
         command, cwd=place, env=environment,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST, check=False,
@@ -107,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     low = []
     for test, taken in found.items():
         setup, call, measured = (median(column) for column in zip(*taken, strict=True))
-        duties = [busy / whole for _, whole, busy in taken]
+        duties = [min(1.0, busy / whole) if whole else 0.0 for _, whole, busy in taken]
         cells = (
             test.removeprefix("suites/"),
             f"{setup:.1f} s",
@@ -116,8 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         print(f"| {' | '.join(cells)} | {median(duties):.0%} | {min(duties):.0%} |")
         low += [test] if median(duties) < wanted else []
+    whole, busy = (sum(median(one[i] for one in taken) for taken in found.values()) for i in (1, 2))
+    if found:
+        print(f"\nall tests: {busy:.0f} s measured of {whole:.0f} s in calls, {busy / whole:.0%}")
     if low:
-        print(f"\nbelow {wanted:.0%}: {', '.join(low)}")
+        print(f"below {wanted:.0%}: {', '.join(low)}")
     return int(bool(low) or not found)
 
 

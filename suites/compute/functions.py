@@ -177,13 +177,17 @@ FUNCTIONS = {
     "resnet50-3x3-data-gradient": convolution_gradient("data", 64, 64, 3, 56),
     "resnet50-3x3-weight-gradient": convolution_gradient("weights", 64, 64, 3, 56),
     "resnet50-3x3-nhwc": convolution(64, 64, 3, 56, channels_last=True),
-    "resnet50-3x3-nhwc-data-gradient": convolution_gradient("data", 64, 64, 3, 56, channels_last=True),
+    "resnet50-3x3-nhwc-data-gradient": convolution_gradient(
+        "data", 64, 64, 3, 56, channels_last=True
+    ),
     "resnet50-3x3-nhwc-weight-gradient": convolution_gradient(
         "weights", 64, 64, 3, 56, channels_last=True
     ),
     "resnet50-1x1": convolution(256, 64, 1, 56),
     "vgg16-3x3": convolution(256, 256, 3, 56),
-    "vgg16-3x3-nhwc-data-gradient": convolution_gradient("data", 256, 256, 3, 56, channels_last=True),
+    "vgg16-3x3-nhwc-data-gradient": convolution_gradient(
+        "data", 256, 256, 3, 56, channels_last=True
+    ),
     "vgg16-3x3-nhwc-weight-gradient": convolution_gradient(
         "weights", 256, 256, 3, 56, channels_last=True
     ),

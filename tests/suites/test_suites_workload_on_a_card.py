@@ -143,11 +143,11 @@ def test_what_is_not_for_a_kind_of_device_does_not_apply_there(kind: str) -> Non
 
 @pytest.mark.usefixtures("card")
 @pytest.mark.parametrize("name", ["llama-small", "llama-1b", "bert-large", "vgg19"])
-def test_rank_on_a_card_trains(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
-) -> None:
+def test_rank_on_a_card_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     workload = BY_NAME[name]
-    if workload.family == "plain":  # a hundredth of its width; pictures that five halvings leave one of
+    if (
+        workload.family == "plain"
+    ):  # a hundredth of its width; pictures that five halvings leave one of
         monkeypatch.setattr(plain, "CHANNELS", (4, 8, 8, 8, 8))
         monkeypatch.setattr(plain, "HIDDEN", 32)
         workload = replace(workload, cards=Sizes(batch=SMALL.batch, length=32))

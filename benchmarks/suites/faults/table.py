@@ -78,7 +78,8 @@ def main(about: str, arguments: Sequence[str] | None = None) -> int:
         print("\n".join(ALL))
         return 0
     print(
-        f"{'fault':{NAME}}{'must be found by':30}{'recall':>9}   {'must be left alone':44}{'false alarms':>12}"
+        f"{'fault':{NAME}}{'must be found by':30}{'recall':>9}   {'must be left alone':44}"
+        f"{'false alarms':>12}"
     )
     missed = [
         _speed([name for name in chosen if name in SLOWDOWNS], options.trials, options.learn),

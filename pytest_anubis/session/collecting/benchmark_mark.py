@@ -18,16 +18,16 @@ from pytest_anubis.settings import PROFILES, seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
-    "resources=(), host=False, timing='device', deadline=None, profiles=(), version=1): this test is a benchmark of "
-    "`component`; scope is device, pair or node; cost is its expected duration such as '20s' in the shortest "
-    "profile that it belongs to, or {'cpu': '3s', 'accelerator': '10s'}; goal, question "
-    "and action say why it is measured and what to do when it is bad; metrics are names that it must record; "
-    "resources are what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
-    "accelerators; timing='host' says that a test of an accelerator is timed on the host or moves the "
-    "host's data, so that two of them never run at once; deadline such as '300s' is what it may always "
-    "take, however cheap it is; profiles such as ('standard', 'soak') are those that it belongs to, all if "
-    "empty, or of each kind of device as for cost; version counts up when it comes to measure something else or "
-    "for another time: values of another version are never compared"
+    "resources=(), host=False, timing='device', deadline=None, profiles=(), version=1): this test is a "
+    "benchmark of `component`; scope is device, pair or node; cost is its expected duration such as "
+    "'20s' in the shortest profile that it belongs to, or {'cpu': '3s', 'accelerator': '10s'}; goal, "
+    "question and action say why it is measured and what to do when it is bad; metrics are names that "
+    "it must record; resources are what it occupies; host=True runs a test with anubis_device on the "
+    "CPU too where there are accelerators; timing='host' says that a test of an accelerator is timed on "
+    "the host or moves the host's data, so that two of them never run at once; deadline such as '300s' "
+    "is what it may always take, however cheap it is; profiles such as ('standard', 'soak') are those "
+    "that it belongs to, all if empty, or of each kind of device as for cost; version counts up when it "
+    "comes to measure something else, or for another time: values of another version are never compared"
 )
 
 SCOPES = ("device", "pair", "node")

@@ -67,9 +67,9 @@ def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
 def _population(connection: Any, name: str, shelf: Shelf | None) -> Population | None:
     head = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [name]).description
     known = list(zip(COLUMNS, _KINDS, strict=True))
-    columns = [(str(one[0]), str(one[1])) for one in head]
-    versioned = (VERSION, "BIGINT") in columns
-    if columns != known[:-2] + [(VERSION, "BIGINT")] * versioned + known[-2:]:
+    described = [(str(one[0]), str(one[1])) for one in head]
+    versioned = (VERSION, "BIGINT") in described
+    if described != known[:-2] + [(VERSION, "BIGINT")] * versioned + known[-2:]:
         return None
     version = 1
     if versioned:

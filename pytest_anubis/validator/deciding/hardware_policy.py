@@ -67,7 +67,7 @@ RULES: dict[str, Rule] = {
         Outcome.INCONCLUSIVE,
         "accelerator.memory",
         _RESET_AMD,
-        "data was lost that nobody has used yet: the driver retires its page; if it returns, the memory is bad",
+        "data was lost that nobody has used yet; the driver retires its page, more of them are bad memory",
     ),
     "deferred-error": Rule(
         Outcome.INCONCLUSIVE,

@@ -169,7 +169,15 @@ def test_what_happened_is_found_and_named(name: str) -> None:
         {"block_errors": {"uncorrected gfx errors": 0}},
         {"block_errors": {"uncorrected sdma errors": 5}},
     ],
-    ids=["nothing", "few replays", "reloaded", "idle", "no reading", "reloaded blocks", "new block"],
+    ids=[
+        "nothing",
+        "few replays",
+        "reloaded",
+        "idle",
+        "no reading",
+        "reloaded blocks",
+        "new block",
+    ],
 )
 def test_what_is_normal_is_no_finding(changes: dict[str, Any]) -> None:
     assert compare(BEFORE, at("10:15:00", **changes)) == []
