@@ -10,11 +10,10 @@ from typing import Protocol, TypeVar
 
 import numpy as np
 
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.metric import Metric, Variant
 from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem, problem_with
 
 Key = tuple[str, str, str, str]  # hardware class, benchmark, metric name, group
-Variant = tuple[str, str]  # unit, direction
 T = TypeVar("T")
 
 PENDING = 1 << 25
@@ -132,6 +131,10 @@ class _Rows:
     components: Counter[str] = field(default_factory=Counter)
 
 
+_STANDING = ("failed", "waived", "missing")
+"""Kinds of problems that no value takes part in."""
+
+
 class Gather:
     """Collects samples and makes populations of them; the order of adding does not matter.
 
@@ -176,7 +179,7 @@ class Gather:
         rows.runs.append(run)
         rows.sizes.append(len(values))
         self._take(rows.values, np.asarray(values, dtype=np.float64))
-        rows.variants.append((metric.unit, metric.better))
+        rows.variants.append(metric.variant)
         rows.metrics[metric] += 1
         rows.components[component] += 1
 
@@ -203,7 +206,7 @@ class Gather:
         """Return the populations, sorted by key, their rows by node, device and run.
 
         A sample whose unit or direction is not that of most samples of its key keeps its row and has
-        the problem ``unit``.
+        the problem ``unit``; one of an earlier version than the newest of these the problem ``version``.
         """
         built = dict(self._whole)
         for key in list(self._rows) if self._shelf is None else sorted(self._rows):
@@ -231,7 +234,7 @@ class Gather:
         rows.runs.extend(population.runs)
         rows.sizes.extend(np.diff(population.offsets).tolist())
         self._take(rows.values, population.values)
-        rows.variants.extend([(population.metric.unit, population.metric.better)] * count)
+        rows.variants.extend([population.metric.variant] * count)
         rows.metrics[population.metric] += count
         rows.components[population.component] += count
 
@@ -260,8 +263,9 @@ def _most(counts: Counter[T]) -> T:
 
 def _build(key: Key, rows: _Rows, shelf: Shelf | None) -> Population:
     hardware_class, benchmark, _, group = key
-    chosen = _most(Counter(rows.variants))
-    metric = _most(Counter({m: n for m, n in rows.metrics.items() if (m.unit, m.better) == chosen}))
+    usual = _most(Counter(variant[:2] for variant in rows.variants))
+    chosen = max(variant for variant in rows.variants if variant[:2] == usual)
+    metric = _most(Counter({m: n for m, n in rows.metrics.items() if m.variant == chosen}))
     units = list(zip(rows.nodes, rows.devices, rows.runs, strict=True))
     order = sorted(range(len(units)), key=units.__getitem__)
     problems = {row: rows.problems[i] for row, i in enumerate(order) if i in rows.problems}
@@ -269,7 +273,9 @@ def _build(key: Key, rows: _Rows, shelf: Shelf | None) -> Population:
     if len(set(rows.variants)) > 1:
         other = {i for i, variant in enumerate(rows.variants) if variant != chosen}
         problems |= {
-            row: other_unit(rows.variants[i], chosen) for row, i in enumerate(order) if i in other
+            row: other_variant(rows.variants[i], chosen)
+            for row, i in enumerate(order)
+            if i in other and not _said(rows, i, usual)
         }
     size = np.array(rows.sizes, dtype=np.int64)
     begins = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)[:-1]
@@ -295,6 +301,12 @@ def _build(key: Key, rows: _Rows, shelf: Shelf | None) -> Population:
     )
     more = invalid_rows(population.values, offsets, problems)
     return replace(population, problems=problems | more) if more else population
+
+
+def _said(rows: _Rows, row: int, usual: tuple[str, str]) -> bool:
+    """Say whether a row's own problem stands whatever its version is: a test that failed has failed."""
+    known = rows.problems.get(row)
+    return rows.variants[row][:2] == usual and known is not None and known.kind in _STANDING
 
 
 def _seconds(found: Sequence[float], count: int) -> FloatArray:
@@ -355,8 +367,13 @@ def _parts(
         first = last
 
 
-def other_unit(found: Variant, expected: Variant) -> Problem:
-    """Return the problem of a sample in another unit or direction than most of its population."""
+def other_variant(found: Variant, expected: Variant) -> Problem:
+    """Return the problem of a sample in another unit, direction or version than its population."""
+    if found[:2] == expected[:2]:
+        return Problem(
+            kind="version",
+            text=f"measured by version {found[2]} of its benchmark, others by version {expected[2]}",
+        )
     return Problem(
         kind="unit",
         text=f"recorded in {found[0]} ({found[1]}), most others in {expected[0]} ({expected[1]})",

@@ -72,6 +72,7 @@ class Accelerator:
         nvlink_speed: Speed of the slowest NVLink that is up, in MB/s.
         nvlink_errors: How often NVLinks had to recover since the driver was loaded.
         pcie_replays: PCIe packets sent again since the driver was loaded.
+        block_errors: Errors of each block since the driver was loaded (AMD), such as ``deferred gfx errors``.
         unreadable: Sensors that failed, ``field: reason``.
     """
 
@@ -122,6 +123,7 @@ class Accelerator:
     nvlink_speed: int | None = None
     nvlink_errors: int | None = None
     pcie_replays: int | None = None
+    block_errors: Mapping[str, int] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
 
 

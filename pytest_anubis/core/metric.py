@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
-from pytest_anubis.core.field_types import compact
+from pytest_anubis.core.field_types import Range, compact
 
 Direction = Literal["higher", "lower", "equal"]
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
+
+Variant = tuple[str, str, int]
+"""Unit, direction and version: samples of one metric are comparable where these are equal."""
 
 
 _TIMES = frozenset(
@@ -39,9 +42,12 @@ class Metric:
         goal: What the measurement is for (the G of Goal-Question-Metric).
         question: What the metric answers (the Q).
         action: What to do when the metric is bad.
+        version: Counts up when a benchmark comes to measure something else under the same name, or for
+            another time: values of different versions are never compared.
 
     Raises:
-        MetricError: The name or the unit is empty or unprintable, or the direction is unknown.
+        MetricError: The name or the unit is empty or unprintable, the direction is unknown, or the version is
+            below 1.
     """
 
     name: str
@@ -50,6 +56,7 @@ class Metric:
     goal: str = ""
     question: str = ""
     action: str = ""
+    version: Annotated[int, Range(least=1)] = 1
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.name.isprintable():
@@ -64,6 +71,14 @@ class Metric:
                 f"metric {self.name!r} has better={self.better!r}; "
                 "say better='higher', better='lower' or better='equal'"
             )
+
+        if self.version < 1:
+            raise MetricError(f"metric {self.name!r} has version {self.version}; the first is 1")
+
+    @property
+    def variant(self) -> Variant:
+        """What has to be equal for two samples of this metric to be compared."""
+        return self.unit, self.better, self.version
 
     @property
     def is_duration(self) -> bool:

@@ -137,8 +137,8 @@ class Problem:
     Attributes:
         kind: ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
             ``disturbed`` (the machine was not quiet), ``waived`` (its test is marked as expected to
-            fail, and did), ``invalid`` (NaN, negative, too few), ``unit``
-            (recorded in another unit or direction than most others).
+            fail, and did), ``invalid`` (NaN, negative, too few), ``unit`` (recorded in another unit or
+            direction than most others), ``version`` (by an earlier version of its benchmark than others).
         text: One phrase for people.
     """
 

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     TOO_FEW = "too-few"  # fewer values than the criterion needs
     INVALID = "invalid"  # NaN, infinity, negative
     WRONG_UNIT = "wrong-unit"  # unit or direction differs from the baseline's
+    OTHER_VERSION = "other-version"  # the benchmark's version differs from the baseline's
     UNSET = "unset"  # declared but never recorded
     NOT_RUN = "not-run"  # a tool or device is missing; the test says which
     NOT_REPORTED = "not-reported"  # planned, but crashed, hung or interrupted before it reported

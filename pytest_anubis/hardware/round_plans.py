@@ -152,6 +152,17 @@ CARD_ROUNDS: dict[str, tuple[float, float]] = {"standard": (0.1, 8.0)}
 """Seconds of a round and of all of them on accelerators, where they are others than on a host: a card's rate
 is steady once it has settled, so that a tenth of a second repeats as well as more."""
 
+LENGTHS: dict[str, int] = {"standard": 2}
+"""Version of the lengths above on accelerators, by profile, where it is not the first: a card that works for
+less long is less hot, and its values are no more those of before. Counts up with every change of them; on
+hosts nothing has changed yet."""
+
+
+def lengths_version(profile: str, kind: str) -> int:
+    """Return the version of a profile's lengths on a kind of device: ``cpu``, or any other."""
+    return 1 if kind == "cpu" else LENGTHS.get(profile, 1)
+
+
 PROFILE_FACTOR: dict[str, dict[str, float]] = {
     "cpu": {"smoke": 1.0, "standard": 15.0, "soak": 1800.0},
     "accelerator": {"smoke": 1.0, "standard": 4.0, "soak": 1800.0},

@@ -104,6 +104,7 @@ def verified(cards: Cards) -> None:
 @pytest.mark.anubis(
     component="accelerator.burn",
     scope="node",
+    version=2,  # one load without rests
     # A third of it the start of eight processes and their NCCL, which the tests below share.
     cost={"cpu": "1s", "accelerator": "36s"},
     deadline="600s",
@@ -197,6 +198,7 @@ def sensors(anubis_metric: MetricFixture, cards: Cards) -> None:
 @pytest.mark.anubis(
     component="accelerator.power",
     scope="node",
+    version=2,  # `standard` steps for a third of the time
     cost={"cpu": "1s", "accelerator": "7s"},
     deadline="600s",
     metrics=["step_rate_10", "step_errors"],
@@ -228,6 +230,7 @@ def test_load_steps(anubis_metric: MetricFixture, anubis_node: NodeFixture, card
 @pytest.mark.anubis(
     component="accelerator.burn",
     scope="node",
+    version=2,  # one load without rests, the all-reduce without its copies
     cost={"cpu": "1s", "accelerator": "13s"},
     deadline="600s",
     metrics=["combined_rate", *(f"combined_{name}_rate" for name in TRAFFIC), "combined_errors"],

@@ -7,14 +7,25 @@ import pytest
 from pytest_anubis import DeviceFixture, MetricFixture
 
 NAMES = (
-    "bert-large-attention-out", "bert-large-feed-forward", "gpt2-xl-feed-forward", "llama-8b-gate",
-    "llama-8b-gate-decode", "lstm-1024-gates", "resnet50-first", "resnet50-3x3", "resnet50-1x1", "vgg16-3x3",
-    "densenet121-3x3", "bert-large-attention", "llama-8b-attention", "bert-large-norm", "llama-8b-norm",
+    "bert-large-attention-out", "bert-large-feed-forward", "bert-large-feed-forward-data-gradient",
+    "bert-large-feed-forward-weight-gradient", "bert-large-scores", "bert-large-context",
+    "gpt2-xl-feed-forward", "llama-8b-gate", "llama-8b-gate-decode", "lstm-1024-gates", "resnet50-first",
+    "resnet50-3x3", "resnet50-3x3-data-gradient", "resnet50-3x3-weight-gradient", "resnet50-3x3-nhwc",
+    "resnet50-3x3-nhwc-data-gradient", "resnet50-3x3-nhwc-weight-gradient", "resnet50-1x1", "vgg16-3x3",
+    "vgg16-3x3-nhwc-data-gradient", "vgg16-3x3-nhwc-weight-gradient", "densenet121-3x3",
+    "bert-large-attention", "llama-8b-attention", "bert-large-norm", "llama-8b-norm",
 )  # fmt: skip
 """Keys of `functions.FUNCTIONS`, which loads torch: tests are listed without it."""
 
-LONGER = ("bert-large-attention-out", "gpt2-xl-feed-forward", "vgg16-3x3", "llama-8b-norm")
-"""Of the same kind as others, between them in size: on accelerators they belong to ``soak`` only."""
+LONGER = (
+    "bert-large-attention-out", "bert-large-feed-forward-data-gradient",
+    "bert-large-feed-forward-weight-gradient", "bert-large-context", "gpt2-xl-feed-forward",
+    "lstm-1024-gates", "resnet50-3x3", "resnet50-3x3-data-gradient", "resnet50-3x3-weight-gradient",
+    "vgg16-3x3", "vgg16-3x3-nhwc-data-gradient", "vgg16-3x3-nhwc-weight-gradient", "densenet121-3x3",
+    "llama-8b-norm",
+)  # fmt: skip
+"""Of the same kind as others, between them in size, or in the layout that accelerators are seldom given: on
+those they belong to ``soak`` only."""
 
 ON_A_CPU = 64
 """How many times fewer examples a CPU computes."""

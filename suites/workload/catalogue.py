@@ -174,7 +174,9 @@ CATALOGUE = (
             shape={"layers": layers},
             parameters=parameters,
             between=layers < 19,
-            **PICTURES,
+            usual_steps=PICTURES["steps"],
+            # Most numbers of all for little computing: the exchange is hardest to hide.
+            **{**PICTURES, "steps": (*PICTURES["steps"], *(("parallel",) if layers == 19 else ()))},
         )
         for layers, parameters in (
             (11, 132_863_336),
@@ -211,6 +213,7 @@ CATALOGUE = (
         parameters=335_141_888,
         dtypes=FLOATS,
         usual=("bfloat16", "float16"),
+        usual_steps=("training", "bits", "inference"),
         **TEXTS,
         steps=("training", "bits", "inference", "parallel"),
     ),
@@ -249,7 +252,11 @@ CATALOGUE = (
         family="llama",
         shape={"width": 2048, "layers": 22, "heads": 32, "kept": 4, "inner": 5632},
         parameters=1_100_048_384,
-        **{**LANGUAGE, "dtypes": FLOATS[1:]},
+        **{
+            **LANGUAGE,
+            "dtypes": FLOATS[1:],
+            "steps": (*LANGUAGE["steps"], "parallel"),
+        },
     ),
     Workload(
         name="llama2-7b",

@@ -19,6 +19,7 @@ SAMPLE = st.fixed_dictionaries(
             [
                 Metric(name="m", unit="GB/s", better="higher"),
                 Metric(name="m", unit="MB/s", better="higher"),
+                Metric(name="m", unit="GB/s", better="higher", version=2),
             ]
         ),
         "node": st.sampled_from(["n1", "n2", "n3"]),
@@ -57,8 +58,8 @@ def test_order_and_portions_do_not_matter(
         assert np.array_equal(population.offsets, np.sort(population.offsets))
         for row in range(len(population)):
             given_one = next(s for s in samples if s["run"] == population.runs[row])
-            same_unit = given_one["metric"].unit == population.metric.unit
-            assert population.sample(row).tolist() == (given_one["values"] if same_unit else [])
+            same = given_one["metric"].variant == population.metric.variant
+            assert population.sample(row).tolist() == (given_one["values"] if same else [])
             good = population.sample(row)
             clean = len(good) > 0 and bool((np.isfinite(good) & (good >= 0)).all())
             if row not in population.problems:
@@ -78,3 +79,21 @@ def test_order_and_portions_do_not_matter(
             for population in gathered(portion).populations():
                 parts.add_population(population)
         assert shown(parts) == expected
+
+
+def sample(run: str, version: int, **given: Any) -> dict[str, Any]:
+    metric = Metric(name="m", unit="GB/s", better="higher", version=version)
+    fixed = {"benchmark": "b", "node": "n", "device": "d", "run": run, "values": [1.0]}
+    return {**fixed, "metric": metric, **given}
+
+
+def test_samples_of_the_newest_version_count_however_few_they_are() -> None:
+    failed = Problem(kind="failed", text="x")
+    samples = [sample(f"r{i}", 1) for i in range(3)]
+    samples += [sample("r3", 2, values=[5.0]), sample("r4", 1, problem=failed)]
+    (population,) = gathered(samples).populations()
+    assert population.metric.version == 2
+    assert population.values.tolist() == [5.0]
+    kinds = {population.runs[row]: problem.kind for row, problem in population.problems.items()}
+    assert kinds == {"r0": "version", "r1": "version", "r2": "version", "r4": "failed"}
+    assert population.problems[0].text.startswith("measured by version 1")

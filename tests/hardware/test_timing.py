@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.hardware.rate_units import in_unit
-from pytest_anubis.hardware.round_plans import PLANS, PROFILE_FACTOR, SETTLE, RoundPlan
+from pytest_anubis.hardware.round_plans import (
+    PLANS,
+    PROFILE_FACTOR,
+    SETTLE,
+    RoundPlan,
+    lengths_version,
+)
 from pytest_anubis.hardware.timing import MAX_CALLS, BusyClock, HostClock, repeats, rounds, warm_up
 
 PLAN = RoundPlan(rounds=12, round_seconds=0.02, warmup_seconds=0.2, budget_seconds=1e9)
@@ -127,6 +133,26 @@ def test_length_of_a_profile_is_what_its_plans_take() -> None:
     for kind, factors in PROFILE_FACTOR.items():
         ratio = least("standard", kind) / least("smoke", kind)
         assert 0.75 < ratio / factors["standard"] < 1.33
+
+
+LENGTHS = {
+    ("cpu", "smoke"): (1, (30, 0.02, 2.0, 0.5, 0.0, 0.0)),
+    ("cpu", "standard"): (1, (60, 0.2, 30.0, 5.0, 0.0, 0.0)),
+    ("cpu", "soak"): (1, (600, 1.0, 3600.0, 30.0, 0.0, 0.0)),
+    ("cuda", "smoke"): (1, (30, 0.02, 2.0, 4.0, 1.0, 0.3)),
+    ("cuda", "standard"): (2, (60, 0.1, 8.0, 8.0, 3.0, 0.5)),
+    ("cuda", "soak"): (1, (600, 1.0, 3600.0, 60.0, 10.0, 1.0)),
+}
+"""Version, and rounds, their length, all of them, the longest warm-up, the least load and the load before."""
+
+
+@pytest.mark.parametrize(("kind", "profile"), list(LENGTHS))
+def test_other_lengths_are_another_version(kind: str, profile: str) -> None:
+    # Whoever changes a length counts its version up, or old baselines are compared with it in silence.
+    plan = PLANS[profile] if kind == "cpu" else PLANS[profile].on_accelerator(profile)
+    lengths = (plan.rounds, plan.round_seconds, plan.budget_seconds, plan.warmup_seconds)
+    known = (*lengths, plan.settle_seconds, plan.wake_seconds)
+    assert (lengths_version(profile, kind), known) == LENGTHS[kind, profile]
 
 
 def test_short_load_rests_and_is_over_before_anything_settles() -> None:

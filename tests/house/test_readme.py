@@ -16,6 +16,7 @@ from pytest_anubis.settings import OPTIONS
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
 CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
@@ -66,7 +67,23 @@ def test_the_changelog_is_about_this_version() -> None:
 
 def test_the_readmes_benchmark_works(pytester: pytest.Pytester) -> None:
     assert torch.__version__  # loaded before pytester does: it is loaded once in a process
-    (code,) = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    pytester.makepyfile(test_mine=code)
+    pytester.makepyfile(test_mine=CODE[0])
     pytester.runpytest().assert_outcomes(passed=1)
     pytester.runpytest("--anubis", "--anubis-mode=measure").assert_outcomes(passed=1)
+
+
+def test_the_readmes_ranks_work(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_own_ranks=CODE[1])
+    options = ("--anubis", "--anubis-mode=measure", "--anubis-in-process", "--anubis-brief")
+    done = pytester.runpytest(*options).parseoutcomes()
+    assert done["passed"] + done.get("skipped", 0) == 2
+    assert "failed" not in done
+
+
+def test_the_readmes_ranks_notice_a_wrong_sum(pytester: pytest.Pytester) -> None:
+    before = "        dist.all_reduce(values)\n"
+    spoiled = CODE[1].replace(before, f"{before}        values[7] += 1 if number == 1 else 0\n")
+    pytester.makepyfile(test_own_ranks=spoiled)
+    run = pytester.runpytest("-k", "test_sum")
+    run.assert_outcomes(failed=1, deselected=1)
+    run.stdout.fnmatch_lines(["*the sum is off by *"])

@@ -82,6 +82,8 @@ def test_wrong_durations(text: str) -> None:
         ("component='cpu', speed=1", "no key 'speed'*valid keys: component"),
         ("'cpu'", "keywords only"),
         ("component='CPU core'", "must look like"),
+        ("component='c', version=0", "version must be a whole number from 1 on, found 0"),
+        ("component='c', version='2'", "version must be a whole number from 1 on, found '2'"),
         ("component='c', timing='cpu'", "timing 'cpu' is none of device, host"),
         ("scope='rack'", "device, pair, node"),
         ("cost='soon'", "500ms"),

@@ -19,8 +19,11 @@ from suites.compute.functions import (
     FunctionCall,
     attention,
     convolution,
+    convolution_gradient,
     layer_norm,
     linear,
+    linear_gradient,
+    products,
 )
 from suites.compute.kernels import Launch
 from tests.suites.stand_in_card import stand_in
@@ -33,7 +36,22 @@ SMALL = {
     "convolution": convolution(4, 6, 3, 10, batch=6),
     "attention": attention(2, 24, 8, causal=True, batch=3),
     "layer norm": layer_norm(32, 40),
+    "products": products(12, 16, 10, batch=20),
+    "transposed products": products(12, 16, 10, batch=20, transposed=True),
+    "channels last": convolution(4, 6, 3, 10, batch=6, channels_last=True),
+    "gradient of rows": linear_gradient("data", 64, 32, 48),
+    "gradient of pictures": convolution_gradient("data", 4, 6, 3, 10, batch=6, channels_last=True),
 }
+SUMMED = {
+    "gradient of weights": linear_gradient("weights", 64, 32, 1030),
+    "gradient of filters": convolution_gradient("weights", 4, 6, 3, 10, batch=6),
+    "gradient of filters, channels last": convolution_gradient(
+        "weights", 4, 6, 3, 10, batch=6, channels_last=True
+    ),
+}
+"""Of more examples than are checked at a time."""
+
+ALL = {**SMALL, **SUMMED}
 
 
 def spoiled(function: Function, spoil: Callable[[torch.Tensor], object]) -> Apply:
@@ -45,23 +63,23 @@ def spoiled(function: Function, spoil: Callable[[torch.Tensor], object]) -> Appl
     return apply
 
 
-@pytest.mark.parametrize("name", list(SMALL))
+@pytest.mark.parametrize("name", list(ALL))
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_healthy_hardware_is_right(name: str, dtype: str) -> None:
     with stand_in(), single_precision():  # sums of halves in single precision, as on a card
-        call = FunctionCall(SMALL[name], dtype, torch.device("cuda", 0))
+        call = FunctionCall(ALL[name], dtype, torch.device("cuda", 0))
         call.run()
         assert call.wrong_elements() == 0
 
 
-@pytest.mark.parametrize("name", list(SMALL))
+@pytest.mark.parametrize("name", list(ALL))
 @pytest.mark.parametrize("place", [0, -1])
 def test_one_wrong_element_anywhere_is_counted(name: str, place: int) -> None:
     def another_sign(found: torch.Tensor) -> None:
-        large = found.view(-1)
-        large[place] = -large[place] - large.std()
+        where = (place,) * found.dim()
+        found[where] = -found[where] - found.std()
 
-    function = SMALL[name]
+    function = ALL[name]
     call = FunctionCall(function, "float32", CPU, apply=spoiled(function, another_sign))
     call.run()
     assert call.wrong_elements() == 1
@@ -71,10 +89,12 @@ def test_one_wrong_element_anywhere_is_counted(name: str, place: int) -> None:
 
 
 def test_blind_device_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
-    call = FunctionCall(SMALL["linear"], "float32", CPU)
-    call.run()
+    calls = [FunctionCall(ALL[name], "float32", CPU) for name in ("linear", "gradient of filters")]
+    for call in calls:
+        call.run()
     monkeypatch.setattr(torch, "count_nonzero", lambda _: torch.tensor(0))
-    assert call.wrong_elements() == call._out.numel()
+    for call in calls:
+        assert call.wrong_elements() == call._out.numel()
 
 
 def test_twice_the_examples_are_twice_the_result() -> None:
@@ -85,6 +105,47 @@ def test_twice_the_examples_are_twice_the_result() -> None:
             call.run()
             sizes.append(call._out.numel())
         assert sizes[1] == 2 * sizes[0]
+
+
+@pytest.mark.parametrize("name", list(SUMMED))
+def test_sum_over_twice_the_examples_has_the_terms_of_both_halves(name: str) -> None:
+    function = SUMMED[name]
+    whole = FunctionCall(function, "float64", CPU)
+    whole.run()
+    half = function.examples // 2
+    parts = [
+        function.apply(*(batch[part] for batch in whole._batches), *whole._weights)
+        for part in (slice(0, half), slice(half, None))
+    ]
+    assert not torch.allclose(whole._out, parts[0])
+    torch.testing.assert_close(whole._out, parts[0] + parts[1])
+
+
+@pytest.mark.parametrize("name", [name for name in SUMMED if "filters" in name])
+def test_gradients_are_those_that_training_computes(name: str) -> None:
+    function = SUMMED[name]
+    call = FunctionCall(function, "float64", CPU)
+    call.run()
+    pictures, gradients = call._batches
+    (filters,) = call._weights
+    filters.requires_grad_()
+    made = torch.nn.functional.conv2d(pictures, filters, padding=1)
+    (expected,) = torch.autograd.grad(made, filters, gradients)
+    torch.testing.assert_close(call._out, expected)
+
+
+def test_layout_is_the_one_that_the_name_says() -> None:
+    for name, function in FUNCTIONS.items():
+        assert function.channels_last == ("nhwc" in name)
+    calls = {
+        name: FunctionCall(ALL[name], "float32", CPU) for name in ("convolution", "channels last")
+    }
+    for name, call in calls.items():
+        call.run()
+        for made in (*call._batches, *call._weights, call._out):
+            last = made.is_contiguous(memory_format=torch.channels_last)
+            assert last == (name == "channels last")
+    assert calls["convolution"].wrong_elements() == calls["channels last"].wrong_elements() == 0
 
 
 def test_every_function_is_listed_and_is_the_models_shape() -> None:

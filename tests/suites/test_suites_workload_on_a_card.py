@@ -18,6 +18,7 @@ from suites.workload import test_same_bits as bits
 from suites.workload import test_training_steps as training
 from suites.workload.catalogue import BY_NAME, Sizes, Workload
 from suites.workload.data_parallel_rank import TrainingRank
+from suites.workload.models import plain
 from suites.workload.running import NoRoomError, bytes_of_example, fitting_batch, training_step
 from tests.suites.stand_in_card import CARD, stand_in
 from tests.suites.test_suites_on_a_card import Taken
@@ -141,12 +142,22 @@ def test_what_is_not_for_a_kind_of_device_does_not_apply_there(kind: str) -> Non
 
 
 @pytest.mark.usefixtures("card")
-def test_rank_on_a_card_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(BY_NAME, "llama-small", on_cards("llama-small"))
+@pytest.mark.parametrize("name", ["llama-small", "llama-1b", "bert-large", "vgg19"])
+def test_rank_on_a_card_trains(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    workload = BY_NAME[name]
+    if (
+        workload.family == "plain"
+    ):  # a hundredth of its width; pictures that five halvings leave one of
+        monkeypatch.setattr(plain, "CHANNELS", (4, 8, 8, 8, 8))
+        monkeypatch.setattr(plain, "HIDDEN", 32)
+        workload = replace(workload, cards=Sizes(batch=SMALL.batch, length=32))
+    else:
+        workload = on_cards(name)
+    monkeypatch.setitem(BY_NAME, name, workload)
     dist.init_process_group("gloo", init_method=f"file://{tmp_path}/store", rank=0, world_size=1)
     try:
         rank = TrainingRank(0, 1, CARD)
-        asked = {"workload": "llama-small", "dtype": "bfloat16"}
+        asked = {"workload": name, "dtype": "bfloat16"}
         assert rank.fit(asked) == {"batch": SMALL.batch}
         assert rank.gradient(asked)["off"] < 3e-4
         rank.prepare({**asked, "batch": 2})

@@ -117,6 +117,42 @@ def exchanged(draw: random.Random, faulty: bool) -> bool:
         return not rank.gradient({"workload": "llama-small"})["off"] < GRADIENT_TOLERANCE
 
 
+def function(made: Callable[[], Any]) -> Try:
+    """A high bit of the largest number of what a function of a model makes, which is held to a tolerance."""
+
+    def attempt(draw: random.Random, faulty: bool) -> bool:
+        import torch
+
+        from suites.compute.functions import FunctionCall
+
+        plain = made()
+
+        def spoilt(*inputs: Any) -> Any:
+            found = plain.apply(*inputs)
+            if faulty:
+                place = int(found.abs().argmax())
+                found.view(-1).view(torch.int32)[place] ^= 1 << draw.choice(HIGH)
+            return found
+
+        call = FunctionCall(plain, "float32", torch.device("cpu"), apply=spoilt)
+        call.run()
+        return call.wrong_elements() > 0
+
+    return attempt
+
+
+def _convolution() -> Any:
+    from suites.compute.functions import convolution
+
+    return convolution(4, 6, 3, 10, batch=6)
+
+
+def _gradient() -> Any:
+    from suites.compute.functions import convolution_gradient
+
+    return convolution_gradient("weights", 4, 6, 3, 10, batch=6)
+
+
 @contextmanager
 def _alone() -> Iterator[None]:
     """Be the only rank of a group."""
@@ -145,5 +181,7 @@ BUFFERS: dict[str, tuple[str, Try]] = {
     "bit in a copy between cards": ("peer copies", peer),
     "bit in a sum beside products": ("overlap", reduced),
     "bit in an exchanged gradient": ("data-parallel training", exchanged),
+    "bit in a convolution": ("functions of models", function(_convolution)),
+    "bit in a gradient of filters": ("functions of models", function(_gradient)),
 }
 """Kind of buffer -> the benchmark whose check has to see it, and how it is tried."""

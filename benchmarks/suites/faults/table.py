@@ -57,6 +57,8 @@ SLOWDOWNS = {
     ),
 }
 ALL = (*SLOWDOWNS, *bits.BUFFERS, *eight_cards.FAULTS, *cards.FAULTS)
+NAME = max(map(len, ALL)) + 2
+"""Columns of the table that a fault's name takes."""
 
 
 def main(about: str, arguments: Sequence[str] | None = None) -> int:
@@ -76,7 +78,8 @@ def main(about: str, arguments: Sequence[str] | None = None) -> int:
         print("\n".join(ALL))
         return 0
     print(
-        f"{'fault':36}{'must be found by':30}{'recall':>9}   {'must be left alone':40}{'false alarms':>12}"
+        f"{'fault':{NAME}}{'must be found by':30}{'recall':>9}   {'must be left alone':44}"
+        f"{'false alarms':>12}"
     )
     missed = [
         _speed([name for name in chosen if name in SLOWDOWNS], options.trials, options.learn),
@@ -109,7 +112,7 @@ def _said(
 ) -> bool:
     """Print a row whose benchmark is its own witness; return whether something was missed."""
     print(
-        f"{name:36}{finder:30}{found:>6}/{trials}   {silent:40}{alarms:>8}/{trials}",
+        f"{name:{NAME}}{finder:30}{found:>6}/{trials}   {silent:44}{alarms:>8}/{trials}",
         flush=True,
     )
     return found < trials or alarms > 0
@@ -139,7 +142,7 @@ def _row(
         [one for one in group if one in measured] for group in (fault.finds, fault.spares)
     )
     if fault.finds and not finds:
-        print(f"{name:36}not possible here")
+        print(f"{name:{NAME}}not possible here")
         return False
     found = alarms = 0
     by: dict[str, int] = {}
@@ -152,12 +155,12 @@ def _row(
             for one in failed:
                 by[one] = by.get(one, 0) + 1
     except NotPossible as reason:
-        print(f"{name:36}not possible here: {reason}")
+        print(f"{name:{NAME}}not possible here: {reason}")
         return False
     shown = ", ".join(f"{one} {by.get(one, 0)}" for one in finds) or "-"
     beside = ", ".join(f"{one} {by[one]}" if one in by else one for one in spares)
     recall = f"{found}/{trials}" if finds else "-"
-    print(f"{name:36}{shown:30}{recall:>9}   {beside:40}{alarms:>9}/{trials}", flush=True)
+    print(f"{name:{NAME}}{shown:30}{recall:>9}   {beside:44}{alarms:>9}/{trials}", flush=True)
     return (bool(finds) and found < RECALL * trials) or alarms > ALARMS * trials
 
 

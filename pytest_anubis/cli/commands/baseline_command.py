@@ -251,6 +251,8 @@ def _changed(old: Criterion, new: Criterion) -> list[str]:
     change = f"{100 * (after - before) / before:+.1f} %" if before else "-"
     if old.metric.unit != new.metric.unit:
         change = f"unit {old.metric.unit} -> {new.metric.unit}"
+    elif old.metric.version != new.metric.version:
+        change = f"version {old.metric.version} -> {new.metric.version}"
     limits = [similarity_text(_limit(one)) for one in (old, new)]
     name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
     centre = value_text(after, new.metric.unit)

@@ -94,4 +94,4 @@ def _decision(new: Criterion, old: Criterion | None) -> Literal["", "both", "fas
         return ""
     pairs = ((new.typical, old.typical), (new.second.typical, old.second.typical))
     same = all(abs(now - then) <= SAME * max(now, then) for now, then in pairs)
-    return old.second.decided if same and old.metric.unit == new.metric.unit else ""
+    return old.second.decided if same and old.metric.variant == new.metric.variant else ""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime
 
 from pytest_anubis.core.inventory import REDACTED, Accelerator, GateFinding, Inventory
+from pytest_anubis.hardware.amd_errors import XGMI
 from pytest_anubis.hardware.gate.card_checks import (
     REPLACE,
     RESEAT,
@@ -41,6 +42,13 @@ _GROWN: tuple[tuple[str, str, Severity, str, str], ...] = (
 _OF_A_LIFE = (
     ("ecc_uncorrected_lifetime", "number of uncorrected ECC errors of its life"),
     ("remapped_uncorrected", "number of rows remapped after uncorrected errors"),
+)
+
+# Errors that a card counts block by block (AMD): kind, how bad, next step.
+_OF_BLOCKS: tuple[tuple[str, Severity, str], ...] = (
+    ("uncorrected", "FAIL", RESET),
+    ("deferred", "INCONCLUSIVE", RESET),
+    ("corrected", "NOTE", ""),
 )
 
 # What must not become less: field, what shrank, component, next step.
@@ -210,7 +218,12 @@ def _happened(
         if (grown := _grown(before, after, field)) > 0
     ]
     memory = "accelerator.memory"
-    if errors:
+    blocks = list(_grown_blocks(before, after))
+    for name, grown, how, component, action in blocks:
+        found = f"{grown} more than at the start"
+        yield finding(f"number of {name}", "no new one", found, how, component, action)
+    # The sum over all blocks says no more than they do, and blames the memory.
+    if errors and not any(how == "FAIL" for _, _, how, _, _ in blocks):
         what, found = "number of uncorrected ECC errors", f"{max(errors)} more than at the start"
         yield finding(what, "no new one", found, "FAIL", memory, RESET)
     if after.remap_failed and not before.remap_failed:
@@ -240,6 +253,22 @@ def _happened(
         if was is not None and now is not None and was != now:
             action = "find out who changed it during the run, and test again"
             yield finding(what, was, now, "INCONCLUSIVE", "accelerator", action)
+
+
+def _grown_blocks(
+    before: Accelerator, after: Accelerator
+) -> Iterator[tuple[str, int, Severity, str, str]]:
+    """Yield which errors a card's blocks had in between: name, how many, how bad, component, next step."""
+    for name, now in after.block_errors.items():
+        # A driver that was loaded anew in between begins at zero.
+        was = before.block_errors.get(name)
+        if was is None or now <= was:
+            continue
+        component = "accelerator.memory" if "ECC" in name else "accelerator"
+        component = "accelerator.link" if name.startswith(XGMI) else component
+        for kind, how, action in _OF_BLOCKS:
+            if kind in name.split():
+                yield name, now - was, how, component, action
 
 
 def _grown(before: Accelerator, after: Accelerator, field: str) -> int:

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.core.inventory import Accelerator
+from pytest_anubis.hardware.amd_errors import block_errors
 from pytest_anubis.hardware.inventory.host_inventory import pci_link
 from pytest_anubis.hardware.text_files import Files, key_values
 
 _KFD = "/sys/class/kfd/kfd/topology/nodes"
+_PCI = "/sys/bus/pci/devices"
 _MODULES, _DRIVER = "/sys/module", "amdgpu"
 _WHOLE = "SPX"
 """Compute partition of a card that is not divided."""
@@ -89,6 +91,7 @@ def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Ac
     number = _whole(named, "hip_id")
     links, active = _links(get("nvlinks", "amdsmi_get_link_metrics"))
     reader = files.part()
+    device = f"{_PCI}/{str(address).lower()}" if address else ""
     usage = get("memory_free", "amdsmi_get_gpu_vram_usage") or {}
     total, used = _number(usage, "vram_total"), _number(usage, "vram_used")  # MB
     link: dict[str, Any] = pci_link(reader, str(address).lower() if address else None)
@@ -118,6 +121,10 @@ def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Ac
         compute_capability=_text(asic, "target_graphics_version"),
         ecc_corrected=_whole(errors, "correctable_count"),
         ecc_uncorrected=_whole(errors, "uncorrectable_count"),
+        pcie_replays=reader.integer(f"{device}/pcie_replay_count", "pcie_replays")
+        if device
+        else None,
+        block_errors=block_errors(reader, device) if device else {},
         unreadable=(*notes, *reader.unreadable),
         **link,
     )

@@ -47,6 +47,7 @@ OWN = {
     "memory_free",
     "nvlink_errors",
     "pcie_replays",
+    "block_errors",
     "performance_state",
     "corrected",
     "uncorrected",

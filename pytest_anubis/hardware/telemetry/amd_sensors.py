@@ -10,6 +10,7 @@ import struct
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from pytest_anubis.hardware.amd_errors import block_errors
 from pytest_anubis.hardware.inventory.host_inventory import pci_address
 from pytest_anubis.hardware.telemetry.host_sensors import (
     CYCLES,
@@ -20,7 +21,6 @@ from pytest_anubis.hardware.telemetry.host_sensors import (
     TEMPERATURE,
     THERMAL_CYCLES,
     UTILISATION,
-    XGMI,
     Reading,
 )
 from pytest_anubis.hardware.text_files import Files
@@ -47,11 +47,6 @@ _RESIDENCY_NAMES = (
     f"{THERMAL_CYCLES}voltage regulator (cycles)",
     f"{THERMAL_CYCLES}memory (cycles)",
 )
-_BLOCKS = {"umc": "ECC errors", "xgmi_wafl": f"{XGMI} errors"}
-"""What the driver counts in ``ras/<block>_err_count``, where that has a name of its own: the memory's
-controllers, and the links between cards. The others (``gfx``, ``sdma``, ``mmhub``, ``pcie_bif``, ...) are
-told by the driver's names."""
-
 _UNKNOWN = 0xFFFFFFFF  # what the driver puts where the card has nothing
 
 
@@ -124,20 +119,8 @@ class AmdSource:
         return found
 
     def _counters(self, card: _Card) -> dict[str, int]:
-        """Return the errors of every block (lines ``ue: 0`` and ``ce: 3``) and PCIe replays."""
-        found: dict[str, int] = {}
-        for file in self._files.names(f"{card.device}/ras"):
-            block, counted, rest = file.partition("_err_count")
-            if not counted or rest:
-                continue
-            what = _BLOCKS.get(block, f"{block} errors")
-            text = self._files.text(f"{card.device}/ras/{file}", what) or ""
-            for key, kind in (("ue", "uncorrected"), ("ce", "corrected")):
-                match = re.search(rf"^{key}:\s*(\d+)", text, re.MULTILINE)
-                if match:
-                    link = what.startswith(XGMI)
-                    name = f"{XGMI} {kind} errors" if link else f"{kind} {what}"
-                    found[name] = int(match[1])
+        """Return the errors of every block, PCIe replays, and for how long clocks were held down."""
+        found = block_errors(self._files, card.device)
         replays = self._files.integer(f"{card.device}/pcie_replay_count", "PCIe replays")
         if replays is not None:
             found["PCIe replays"] = replays

@@ -9,21 +9,22 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_anubis.hardware.amd_errors import XGMI
 from pytest_anubis.hardware.telemetry.host_sensors import (
     FAILED_REMAPPING,
     LIFETIME_ERRORS,
     PENDING_REMAPPING,
     RECOVERY_ACTION,
-    XGMI,
     Reading,
 )
 from pytest_anubis.hardware.telemetry.kernel_log import KernelEvent, xid_sort
 from pytest_anubis.hardware.telemetry.xid_catalogue import xid
 
 UNCORRECTED = "uncorrected ECC errors"
+DEFERRED = "deferred ECC errors"
 _OF_BLOCK = re.compile(
-    r"uncorrected (\w+) errors"
-)  # of a card of AMD's; that of its memory has its own rule
+    r"(uncorrected|deferred) (\w+) errors"
+)  # of a card of AMD's; those of its memory have their own rules
 
 CRC_RATE = 100.0
 """CRC errors of an NVLink per second that count: the limit of NVIDIA's DCGM
@@ -76,9 +77,14 @@ def counter_facts(begin: Reading, end: Reading) -> list[Fact]:
         grown = max(_grown(before, after, LIFETIME_ERRORS), _grown(before, after, UNCORRECTED))
         for name in after:
             block = _OF_BLOCK.fullmatch(name)
-            if block and name != UNCORRECTED and (more := _grown(before, after, name)):
-                text = f"{more} uncorrected error{'s' if more > 1 else ''} in the block {block[1]}"
-                facts.append(Fact(sort="uncorrected-error", name=name, text=text, part=part))
+            if not block or name == UNCORRECTED or not (more := _grown(before, after, name)):
+                continue
+            kind, errors = block[1], "errors" if more > 1 else "error"
+            if name == DEFERRED:
+                sort, text = "deferred-memory-error", f"{more} deferred memory {errors}"
+            else:
+                sort, text = f"{kind}-error", f"{more} {kind} {errors} in the block {block[2]}"
+            facts.append(Fact(sort=sort, name=name, text=text, part=part))
         if grown:
             text = f"{grown} uncorrected memory error{'s' if grown > 1 else ''}"
             facts.append(

@@ -199,7 +199,9 @@ class CardWatch:
         """Return facts that are to be told: states once, errors and messages each time, but never a flood."""
         new = []
         for fact in facts:
-            state = fact.source == "counters" and not fact.sort.startswith("uncorrected")
+            state = fact.source == "counters" and not fact.sort.startswith(
+                ("uncorrected", "deferred")
+            )
             key = (fact.sort, fact.name, fact.part or fact.place)
             if self._told[key] < (1 if state else MOST_REPEATS):
                 new.append(fact)

@@ -25,7 +25,6 @@ INLET = "inlet temperature (°C)"
 
 # Counters that more than their reader must know by name.
 ENERGY = "energy (mJ)"
-XGMI = "xGMI"  # the links between AMD's cards, all of a card together
 LIFETIME_ERRORS = "uncorrected ECC errors, lifetime"
 FAILED_REMAPPING = "failed row remappings"
 PENDING_REMAPPING = "row remappings pending"

@@ -18,6 +18,7 @@ Sort = Literal[
     "switch-fault",
     "switch-event",
     "uncorrected-memory-error",
+    "deferred-memory-error",
     "remap-failed",
     "card-lost",
     "card-reset",
@@ -54,6 +55,11 @@ _OTHERS: tuple[tuple[re.Pattern[str], str, Sort], ...] = (
         ),
         "uncorrectable error of the card (RAS)",
         "uncorrected-memory-error",
+    ),
+    (
+        re.compile(rf"{_AMD}\b[1-9]\d* new deferred hardware errors detected in (?!total)"),
+        "deferred error of the card (RAS)",
+        "deferred-memory-error",
     ),
     (
         re.compile(rf"{_AMD}\b[1-9]\d* (?:new )?correctable hardware errors detected in (?!total)"),

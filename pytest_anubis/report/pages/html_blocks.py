@@ -35,9 +35,10 @@ def criteria_by_key(baseline: Baseline | None) -> dict[CriterionKey, Criterion]:
 def criterion_of(
     measurement: Measurement, known: dict[CriterionKey, Criterion]
 ) -> Criterion | None:
-    """Return the criterion of a measurement, None without one or when the units differ."""
+    """Return the criterion of a measurement, None without one or when units or versions differ."""
     found = known.get((measurement.benchmark, measurement.metric.name, measurement.group))
-    return found if found is not None and found.metric.unit == measurement.metric.unit else None
+    same = found is not None and found.metric.variant == measurement.metric.variant
+    return found if same else None
 
 
 def badge(word: str) -> str:

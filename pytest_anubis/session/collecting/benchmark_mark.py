@@ -18,15 +18,16 @@ from pytest_anubis.settings import PROFILES, seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
-    "resources=(), host=False, timing='device', deadline=None, profiles=()): this test is a benchmark of "
-    "`component`; scope is device, pair or node; cost is its expected duration such as '20s' in the shortest "
-    "profile that it belongs to, or {'cpu': '3s', 'accelerator': '10s'}; goal, question "
-    "and action say why it is measured and what to do when it is bad; metrics are names that it must record; "
-    "resources are what it occupies; host=True runs a test with anubis_device on the CPU too where there are "
-    "accelerators; timing='host' says that a test of an accelerator is timed on the host or moves the "
-    "host's data, so that two of them never run at once; deadline such as '300s' is what it may always "
-    "take, however cheap it is; profiles such as ('standard', 'soak') are those that it belongs to, all if "
-    "empty, or of each kind of device as for cost"
+    "resources=(), host=False, timing='device', deadline=None, profiles=(), version=1): this test is a "
+    "benchmark of `component`; scope is device, pair or node; cost is its expected duration such as "
+    "'20s' in the shortest profile that it belongs to, or {'cpu': '3s', 'accelerator': '10s'}; goal, "
+    "question and action say why it is measured and what to do when it is bad; metrics are names that "
+    "it must record; resources are what it occupies; host=True runs a test with anubis_device on the "
+    "CPU too where there are accelerators; timing='host' says that a test of an accelerator is timed on "
+    "the host or moves the host's data, so that two of them never run at once; deadline such as '300s' "
+    "is what it may always take, however cheap it is; profiles such as ('standard', 'soak') are those "
+    "that it belongs to, all if empty, or of each kind of device as for cost; version counts up when it "
+    "comes to measure something else, or for another time: values of another version are never compared"
 )
 
 SCOPES = ("device", "pair", "node")
@@ -54,6 +55,7 @@ class BenchmarkMark:
         timing: ``host`` for a test of an accelerator whose times depend on the host: launches that the host's
             clock times, copies from and to the host's memory. Two of them never run at once.
         profiles: The profiles that it belongs to; empty: all of them.
+        version: Counts up when the benchmark comes to measure something else, or for another time.
     """
 
     component: str = ""
@@ -68,6 +70,7 @@ class BenchmarkMark:
     deadline: float | None = None
     timing: str = "device"
     profiles: tuple[str, ...] = ()
+    version: int = 1
 
 
 NO_MARK = BenchmarkMark()
@@ -160,10 +163,14 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
     host = given.get("host", False)
     if not isinstance(host, bool):
         _reject(item, f"host must be True or False, found {host!r}")
+    version = _here(item, given, "version") if "version" in given else 1
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        _reject(item, f"version must be a whole number from 1 on, found {version!r}")
     return BenchmarkMark(
         **texts,
         profiles=_profiles(item, given.get("profiles", ())),
         host=host,
+        version=version,
         timing=timing,
         scope=scope,
         cost=_in_profile(item, spans["cost"], _factors(item, given), _profiles(item, of_cost)),

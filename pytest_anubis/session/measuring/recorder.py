@@ -332,7 +332,12 @@ class Recorder:
             )
         mark = self._mark
         texts = (goal or mark.goal, question or mark.question, action or mark.action)
-        return checked_metric(name, unit, better, *texts)
+        from pytest_anubis.hardware.round_plans import lengths_version
+
+        lengths = lengths_version(self._context.settings.profile, self._device.kind)
+        # Each only grows, so that one number tells both.
+        metric = checked_metric(name, unit, better, *texts)
+        return replace(metric, version=mark.version + lengths - 1)
 
     def _clock(self, which: str) -> Clock:
         from pytest_anubis.hardware.timing import EventClock, HostClock
@@ -346,8 +351,7 @@ class Recorder:
         if not self._context.judging or self._context.baseline is None:
             return None
         found = self._context.baseline.find(self._benchmark, metric.name, group=group)
-        theirs = found and (found.metric.unit, found.metric.better)
-        return found if theirs == (metric.unit, metric.better) else None
+        return found if found and found.metric.variant == metric.variant else None
 
     def _measurement(
         self,

@@ -155,11 +155,14 @@ def _check(baseline: Baseline) -> None:
             )
         seen[key] = i
         metric = metrics.setdefault(key[:2], criterion.metric)
-        if (metric.unit, metric.better) != (criterion.metric.unit, criterion.metric.better):
+        if metric.variant != criterion.metric.variant:
+            here, there = (
+                f"{unit} ({better}, version {version})"
+                for unit, better, version in (criterion.metric.variant, metric.variant)
+            )
             raise BaselineError(
-                f"{place}.unit: {criterion.metric.unit} ({criterion.metric.better}) here, "
-                f"{metric.unit} ({metric.better}) in another criterion of the same metric; "
-                "one metric has one unit and one direction"
+                f"{place}.unit: {here} here, {there} in another criterion of the same metric; "
+                "one metric has one unit, one direction and one version"
             )
 
 

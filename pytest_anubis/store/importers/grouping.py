@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from pytest_anubis.codec.input_limits import LARGEST_DATA, POPULATION, most_bytes, too_large
-from pytest_anubis.core.gather import invalid_rows, other_unit
+from pytest_anubis.core.gather import invalid_rows, other_variant
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import IntArray, Population, Problem
 from pytest_anubis.store.importers.import_result import ImportFileError
@@ -99,9 +99,9 @@ def group_rows(rows: Rows, *, keyed: bool = False) -> Grouped:
     for row in np.flatnonzero(other).tolist():
         pair = divmod(int(variant[order[row]]), sizes["better"])
         most = divmod(int(chosen[units.key[where[row]]]), sizes["better"])
-        marked[int(where[row])] = other_unit(
-            (names["unit"][pair[0]], names["better"][pair[1]]),
-            (names["unit"][most[0]], names["better"][most[1]]),
+        marked[int(where[row])] = other_variant(
+            (names["unit"][pair[0]], names["better"][pair[1]], 1),
+            (names["unit"][most[0]], names["better"][most[1]], 1),
         )
     for row in np.flatnonzero(failed).tolist():
         code = int(rows.return_codes[order[row]])

@@ -15,7 +15,7 @@ from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_
 from pytest_anubis.core.gather import Shelf, invalid_rows
 from pytest_anubis.core.metric import DIRECTIONS, Metric
 from pytest_anubis.core.sample import FloatArray, Population, Problem
-from pytest_anubis.store.samples.parquet_files import COLUMNS, ParquetError
+from pytest_anubis.store.samples.parquet_files import COLUMNS, VERSION, ParquetError
 
 _AT_ONCE = 1 << 22
 """Rows of a file that are read at a time: 64 MiB with their numbers."""
@@ -33,7 +33,7 @@ _LIMITS: dict[str, str | bool | int | float | list[str]] = {
 _UNIT = ("node", "device", "run", "problem")
 _LONG = 1000
 """Characters that a name may have at most, as in other tables."""
-_PROBLEMS = ("failed", "missing", "disturbed", "waived", "invalid", "unit")
+_PROBLEMS = ("failed", "missing", "disturbed", "waived", "invalid", "unit", "version")
 
 
 def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
@@ -66,10 +66,18 @@ def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
 
 def _population(connection: Any, name: str, shelf: Shelf | None) -> Population | None:
     head = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [name]).description
-    if tuple((str(one[0]), str(one[1])) for one in head) != tuple(
-        zip(COLUMNS, _KINDS, strict=True)
-    ):
+    known = list(zip(COLUMNS, _KINDS, strict=True))
+    described = [(str(one[0]), str(one[1])) for one in head]
+    versioned = (VERSION, "BIGINT") in described
+    if described != known[:-2] + [(VERSION, "BIGINT")] * versioned + known[-2:]:
         return None
+    version = 1
+    if versioned:
+        found = connection.execute("SELECT DISTINCT version FROM read_parquet(?) LIMIT 2", [name])
+        versions = found.fetchall()
+        if len(versions) != 1 or versions[0][0] is None or versions[0][0] < 1:
+            return None
+        version = int(versions[0][0])
     shared = connection.execute(
         'SELECT class, benchmark, metric, unit, better, component, "group", count(*) '
         "FROM read_parquet(?) GROUP BY ALL LIMIT 2",
@@ -116,7 +124,7 @@ def _population(connection: Any, name: str, shelf: Shelf | None) -> Population |
     population = Population(
         hardware_class=texts[0],
         benchmark=texts[1],
-        metric=Metric(name=texts[2], unit=texts[3], better=texts[4]),
+        metric=Metric(name=texts[2], unit=texts[3], better=texts[4], version=version),
         component=texts[5],
         group=texts[6],
         nodes=columns["node"] or (),

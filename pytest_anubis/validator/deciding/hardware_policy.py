@@ -25,6 +25,7 @@ SHOWN = 3
 _REPEATED = re.compile(r", (\d+) times$")  # how the kernel log's events say that they are several
 
 _RESET = "reset the card (nvidia-smi --gpu-reset, or reboot), then test again"
+_RESET_AMD = "reset the card (amd-smi reset --gpureset, or reboot), then test again"
 _REPLACE = "take the card out of use; if it happens again after a reset, replace it"
 _SLOT = "look for the card's last words in the kernel log, reseat it, check its power and slot"
 _COOL = "check this card's heat sink, thermal paste and air flow against its neighbours"
@@ -61,6 +62,18 @@ RULES: dict[str, Rule] = {
         "accelerator",
         _REPLACE,
         "a unit, a cache or a bus lost data: no result of that moment can be trusted",
+    ),
+    "deferred-memory-error": Rule(
+        Outcome.INCONCLUSIVE,
+        "accelerator.memory",
+        _RESET_AMD,
+        "data was lost that nobody has used yet; the driver retires its page, more of them are bad memory",
+    ),
+    "deferred-error": Rule(
+        Outcome.INCONCLUSIVE,
+        "accelerator",
+        _RESET_AMD,
+        "a unit lost data that nobody has used yet: no result is wrong by it, and the next one may be",
     ),
     "xid-fault": Rule(
         Outcome.FAIL,

@@ -202,8 +202,9 @@ def judge_columns(
         if baseline is not None:
             outcome[:] = NOT_TESTED
             reason[:] = REASONS.index(Reason.NO_CRITERION)
-    elif _other_scale(population, criterion):
-        reason[:] = REASONS.index(Reason.WRONG_UNIT)
+    elif (ours := population.metric.variant) != (theirs := criterion.metric.variant):
+        other = Reason.OTHER_VERSION if ours[:2] == theirs[:2] else Reason.WRONG_UNIT
+        reason[:] = REASONS.index(other)
     else:
         similarity = _similarities(rows, criterion)
         practical, _ = thresholds_of(criterion)
@@ -225,11 +226,6 @@ def judge_columns(
         threshold=threshold,
         paced=paced,
     )
-
-
-def _other_scale(population: Population, criterion: Criterion) -> bool:
-    ours, theirs = population.metric, criterion.metric
-    return (ours.unit, ours.better) != (theirs.unit, theirs.better)
 
 
 def _similarities(rows: Rows, criterion: Criterion) -> FloatArray:

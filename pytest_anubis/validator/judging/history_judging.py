@@ -143,10 +143,7 @@ def judge_by_history(
     known = {(p.benchmark, p.metric.name, p.group): p for p in history}
     for number, population in enumerate(populations):
         old = known.get((population.benchmark, population.metric.name, population.group))
-        if old is None or (old.metric.unit, old.metric.better) != (
-            population.metric.unit,
-            population.metric.better,
-        ):
+        if old is None or old.metric.variant != population.metric.variant:
             continue
         rows = _rows_by_unit(old)
         for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):

@@ -93,7 +93,8 @@ def judge_sample(
             or too few values, and durations of 0, are INCONCLUSIVE with a reason.
         criterion: What is normal; None if there is none.
         baseline: The baseline that the criterion is from; None if there is none.
-        metric: The metric as recorded; a unit or direction other than the criterion's is never compared.
+        metric: The metric as recorded; a unit, direction or version other than the criterion's is never
+            compared.
         benchmark: Benchmark id; that of the criterion if empty.
         component: Component to blame; that of the criterion if empty.
         node: Name of the node.
@@ -137,11 +138,8 @@ def judge_sample(
     problem = trouble(array, least=least, durations=known is not None and known.is_duration)
     if criterion is None:
         return _without_criterion(base, baseline, problem)
-    if metric is not None and (metric.unit, metric.better) != (
-        criterion.metric.unit,
-        criterion.metric.better,
-    ):
-        return _other_unit(base, metric, criterion)
+    if metric is not None and metric.variant != criterion.metric.variant:
+        return _other_variant(base, metric, criterion)
     if problem is not None:
         return _unusable(base, problem, few=array.size < least)
     better = criterion.metric.better
@@ -332,16 +330,18 @@ def _without_criterion(
     return replace(base, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
 
 
-def _other_unit(base: MetricVerdict, metric: Metric, criterion: Criterion) -> MetricVerdict:
-    if metric.unit != criterion.metric.unit:
-        what = f"recorded in {metric.unit}, the baseline has {criterion.metric.unit}"
+def _other_variant(base: MetricVerdict, metric: Metric, criterion: Criterion) -> MetricVerdict:
+    ours, theirs = metric.variant, criterion.metric.variant
+    reason, mend = Reason.WRONG_UNIT, "learn a new baseline or fix the benchmark"
+    if ours[0] != theirs[0]:
+        what = f"recorded in {ours[0]}, the baseline has {theirs[0]}"
+    elif ours[1] != theirs[1]:
+        what = f"recorded as better={ours[1]}, the baseline has {theirs[1]}"
     else:
-        what = f"recorded as better={metric.better}, the baseline has {criterion.metric.better}"
-    return replace(
-        base,
-        reason=Reason.WRONG_UNIT,
-        text=f"{metric.name} cannot be judged: {what}; learn a new baseline or fix the benchmark",
-    )
+        reason, mend = Reason.OTHER_VERSION, "learn a new baseline"
+        what = f"version {ours[2]} of its benchmark measures other work or for another time than version "
+        what += f"{theirs[2]}, from which the criterion was learned"
+    return replace(base, reason=reason, text=f"{metric.name} cannot be judged: {what}; {mend}")
 
 
 def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -> str:

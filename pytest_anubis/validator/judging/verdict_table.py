@@ -50,6 +50,7 @@ _OF_PROBLEM = {
     "disturbed": (Outcome.INCONCLUSIVE, Reason.DISTURBED),
     "invalid": (Outcome.INCONCLUSIVE, Reason.INVALID),
     "unit": (Outcome.INCONCLUSIVE, Reason.WRONG_UNIT),
+    "version": (Outcome.INCONCLUSIVE, Reason.OTHER_VERSION),
     "waived": (Outcome.NOT_TESTED, Reason.WAIVED),
 }
 

@@ -29,6 +29,12 @@ WELL: dict[str, Any] = {
     "sram_threshold": False,
     "compute_mode": "default",
     "clock_limited": False,
+    "block_errors": {
+        "uncorrected gfx errors": 1,
+        "deferred ECC errors": 0,
+        "corrected ECC errors": 12,
+        "xGMI uncorrected errors": 0,
+    },
 }
 SLOT = "GPU 3 (0000:5d:00.0)"
 
@@ -108,6 +114,27 @@ HAPPENED: dict[str, tuple[dict[str, Any], str, str]] = {
         "INCONCLUSIVE",
         "PCIe replays is 9 a minute, expected at most 8 a minute",
     ),
+    "error of a block": (
+        # The sum over all blocks has grown too, and is not told a second time.
+        {"block_errors": {"uncorrected gfx errors": 3}, "ecc_uncorrected": 2},
+        "FAIL",
+        "number of uncorrected gfx errors is 2 more than at the start, expected no new one",
+    ),
+    "deferred error": (
+        {"block_errors": {"deferred ECC errors": 1}},
+        "INCONCLUSIVE",
+        "number of deferred ECC errors is 1 more than at the start, expected no new one",
+    ),
+    "errors of a link of AMD's": (
+        {"block_errors": {"xGMI uncorrected errors": 4}},
+        "FAIL",
+        "number of xGMI uncorrected errors is 4 more than at the start, expected no new one",
+    ),
+    "corrected errors": (
+        {"block_errors": {"corrected ECC errors": 20}},
+        "NOTE",
+        "number of corrected ECC errors is 8 more than at the start, expected no new one",
+    ),
     "partitioned by somebody": (
         {"mig": True},
         "INCONCLUSIVE",
@@ -139,11 +166,32 @@ def test_what_happened_is_found_and_named(name: str) -> None:
         {"pcie_replays": 0, "nvlink_errors": 0},  # a driver that was loaded anew
         {"performance_state": 8, "link_generation": 1, "memory_free": 1},
         {"nvlink_errors": None, "link_width": None},
+        {"block_errors": {"uncorrected gfx errors": 0}},
+        {"block_errors": {"uncorrected sdma errors": 5}},
     ],
-    ids=["nothing", "few replays", "reloaded", "idle", "no reading"],
+    ids=[
+        "nothing",
+        "few replays",
+        "reloaded",
+        "idle",
+        "no reading",
+        "reloaded blocks",
+        "new block",
+    ],
 )
 def test_what_is_normal_is_no_finding(changes: dict[str, Any]) -> None:
     assert compare(BEFORE, at("10:15:00", **changes)) == []
+
+
+def test_block_that_erred_is_the_component_to_blame() -> None:
+    blamed = {
+        "uncorrected gfx errors": "accelerator",
+        "deferred ECC errors": "accelerator.memory",
+        "xGMI uncorrected errors": "accelerator.link",
+    }
+    for name, component in blamed.items():
+        (finding,) = compare(BEFORE, at("10:15:00", block_errors={name: 9}))
+        assert finding.component == component
 
 
 def test_replays_of_a_short_run_are_held_against_a_whole_minute() -> None:

@@ -91,6 +91,9 @@ PCI = {
     "/sys/bus/pci/devices/0000:0c:00.0/max_link_width": "16",
     "/sys/bus/pci/devices/0000:0c:00.0/current_link_speed": "32.0 GT/s PCIe",
     "/sys/bus/pci/devices/0000:0c:00.0/max_link_speed": "32.0 GT/s PCIe",
+    "/sys/bus/pci/devices/0000:0c:00.0/pcie_replay_count": "4",
+    "/sys/bus/pci/devices/0000:0c:00.0/ras/umc_err_count": "ue: 0\nce: 3\nde: 1\n",
+    "/sys/bus/pci/devices/0000:0c:00.0/ras/sdma_err_count": "ue: 0\nce: 0\n",
 }
 
 
@@ -124,6 +127,14 @@ def test_card_is_read_with_the_link_that_the_kernel_shows(tmp_path: Path) -> Non
         compute_capability="gfx942",
         ecc_corrected=3,
         ecc_uncorrected=0,
+        pcie_replays=4,
+        block_errors={
+            "uncorrected ECC errors": 0,
+            "corrected ECC errors": 3,
+            "deferred ECC errors": 1,
+            "uncorrected sdma errors": 0,
+            "corrected sdma errors": 0,
+        },
     )
     assert cards[1].mig is True  # a divided card
 
@@ -181,7 +192,7 @@ def card_files(number: int, address: str, power: str) -> dict[str, str]:
         f"{device}/gpu_busy_percent": "97",
         f"{device}/pcie_replay_count": "4",
         f"{device}/ras/umc_err_count": "ue: 1\nce: 12\n",
-        f"{device}/ras/gfx_err_count": "ue: 2\nce: 0\n",
+        f"{device}/ras/gfx_err_count": "ue: 2\nce: 0\nde: 7\n",
         f"{device}/ras/xgmi_wafl_err_count": "ue: 3\nce: 5\n",
         f"{device}/ras/features": "feature mask: 0x1\n",
         f"{device}/hwmon/hwmon{number}/power1_average": power,
@@ -211,6 +222,7 @@ def test_telemetry_reads_the_drivers_files_and_numbers_cards_by_slot(tmp_path: P
         "corrected ECC errors": 12,
         "uncorrected gfx errors": 2,
         "corrected gfx errors": 0,
+        "deferred gfx errors": 7,
         "xGMI uncorrected errors": 3,
         "xGMI corrected errors": 5,
         "PCIe replays": 4,

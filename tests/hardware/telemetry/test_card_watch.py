@@ -259,6 +259,14 @@ def test_error_of_a_block_that_is_not_memory_is_named() -> None:
     assert fact.text == "2 uncorrected errors in the block gfx"
 
 
+def test_deferred_errors_are_told_by_their_block() -> None:
+    before, after = (counted(deferred_ECC_errors=n, deferred_gfx_errors=2 * n) for n in (1, 2))
+    memory, unit = counter_facts(before, after)
+    assert (memory.sort, memory.text) == ("deferred-memory-error", "1 deferred memory error")
+    assert (unit.sort, unit.text) == ("deferred-error", "2 deferred errors in the block gfx")
+    assert not counter_facts(after, after)
+
+
 @pytest.mark.parametrize(
     ("name", "grown", "sort"),
     [

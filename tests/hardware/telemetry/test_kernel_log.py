@@ -79,6 +79,12 @@ def test_switches_say_whether_it_was_fatal() -> None:
             "0000:c3:00.0",
         ),
         (
+            "amdgpu 0000:c3:00.0: amdgpu: socket: 1, die: 0 2 new deferred hardware errors detected in umc "
+            "block",
+            "deferred-memory-error",
+            "0000:c3:00.0",
+        ),
+        (
             "amdgpu 0000:c3:00.0: amdgpu: die: 0 3 new correctable hardware errors detected in umc block",
             "evidence",
             "0000:c3:00.0",

@@ -199,6 +199,25 @@ def test_values_in_another_unit_are_not_looked_at_again_since_no_look_can_settle
     assert measurement.get("looks", 1) == 1
 
 
+@pytest.mark.parametrize("value", [100.0, 80.0])
+def test_a_criterion_of_another_version_of_the_benchmark_judges_nothing_and_both_are_named(
+    pytester: pytest.Pytester, learn: Learn, disturb: Disturb, value: float
+) -> None:
+    later = SUITE.replace('scope="device"', 'scope="device", version=2')
+    pytester.makepyfile(test_suite=later)
+    learn()
+    disturb(iter(()))
+    set_rounds(pytester, value)
+    result = pytester.runpytest("--anubis", "-rs")
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(
+        ["*version 2 of its benchmark measures other work or for another time than version 1*"]
+    )
+    (measurement,) = measurements(pytester)
+    assert measurement["metric"]["version"] == 2
+    assert measurement.get("looks", 1) == 1
+
+
 @pytest.mark.parametrize("looks", [1, 16])
 def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
     pytester: pytest.Pytester, learn: Learn, disturb: Disturb, looks: int

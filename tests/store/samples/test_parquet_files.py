@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -97,13 +98,19 @@ def test_what_is_wrong_with_a_sample_is_kept_and_another_order_is_left_to_the_im
         runs=["r"] * 3,
         problems={2: Problem(kind="disturbed", text="steal 20 %")},
     )
+    metric = Metric(name="m", unit="s", better="lower", version=3)
+    [later] = save_parquet([replace(population, metric=metric)], tmp_path / "later")
+    again = read_samples(later)
+    assert again is not None
+    assert again.metric == metric
     [path] = save_parquet([population], tmp_path)
     found = read_samples(path)
     assert found is not None
+    assert found.metric.version == 1
     assert found.values.tolist() == population.values.tolist()
     assert found.offsets.tolist() == population.offsets.tolist()
     assert (found.nodes, found.problems) == (population.nodes, population.problems)
-    (read,) = read_runs([tmp_path]).populations
+    (read,) = read_runs([path]).populations
     assert read.problems == population.problems
     other = tmp_path / "other.parquet"
     for order in ("number DESC", "number"):  # backwards; the units' values between one another

@@ -125,6 +125,8 @@ def test_every_sort_decides_as_its_rule_says_although_all_tests_passed(sort: str
         ("hw-slowdown", Outcome.FAIL),
         ("thermal-slowdown", Outcome.FAIL),
         ("remap-pending", Outcome.INCONCLUSIVE),
+        ("deferred-memory-error", Outcome.INCONCLUSIVE),
+        ("deferred-error", Outcome.INCONCLUSIVE),
         ("card-silent", Outcome.INCONCLUSIVE),
         ("link-error", Outcome.MARGINAL),
     ],

@@ -107,6 +107,7 @@ def test_a_disturbed_device_is_no_peer_and_cannot_reject() -> None:
         ("missing", Outcome.NOT_TESTED, Reason.NOT_REPORTED),
         ("waived", Outcome.NOT_TESTED, Reason.WAIVED),
         ("unit", Outcome.INCONCLUSIVE, Reason.WRONG_UNIT),
+        ("version", Outcome.INCONCLUSIVE, Reason.OTHER_VERSION),
         ("invalid", Outcome.INCONCLUSIVE, Reason.INVALID),
     ],
 )

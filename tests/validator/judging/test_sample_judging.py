@@ -139,6 +139,15 @@ def test_another_unit_or_direction_is_never_compared(unit: str, better: Directio
     assert verdict.similarity is None
 
 
+def test_another_version_of_the_benchmark_is_never_compared_and_both_are_named() -> None:
+    other = Metric(name="rate", unit="GB/s", better="higher", version=3)
+    verdict = judge(GOOD, criterion(), metric=other)
+    assert (verdict.outcome, verdict.reason) == (Outcome.INCONCLUSIVE, Reason.OTHER_VERSION)
+    assert verdict.similarity is None
+    assert "version 3" in verdict.text
+    assert "version 1" in verdict.text
+
+
 def test_a_disturbed_sample_can_pass_but_never_reject() -> None:
     passed = judge(GOOD, criterion(0.99), disturbance=("steal 30 %",))
     assert passed.outcome is Outcome.PASS
