@@ -212,6 +212,18 @@ class MetricVerdict:
         return None if self.similarity is None else relative_loss(self.similarity, self.better)
 
     @property
+    def compared_only(self) -> bool:
+        """Whether nothing worse than MARGINAL was found, and that beside what is no norm."""
+        fine = self.outcome in (Outcome.PASS, Outcome.MARGINAL)
+        return fine and self.reference in (Reference.PEERS, Reference.SELF)
+
+    @property
+    def counted_as(self) -> str:
+        """What it counts as: its outcome; NOT_JUDGED where it passed beside what is no norm."""
+        passed = self.compared_only and self.outcome is Outcome.PASS
+        return NOT_JUDGED if passed else self.outcome.value
+
+    @property
     def broken(self) -> bool:
         """Whether a test as a whole hung, died, is written wrongly or was kept from its work."""
         whole = self.outcome is Outcome.INCONCLUSIVE and not self.metric
@@ -263,6 +275,9 @@ class MetricVerdict:
             -(self.certainty or 0.0) if triage else 0.0,
         )
 
+
+NOT_JUDGED = "NOT_JUDGED"
+"""What stands for an outcome where there are values and no norm to hold them against."""
 
 UNCOVERED = "none of its metrics can be judged here"
 """What blocks for a component that was measured in learning and has no criterion left."""
@@ -337,7 +352,7 @@ class NodeVerdict:
         components: Components with at least one failed metric, worst first.
         blocking: One line per blocker (INCONCLUSIVE, NOT_TESTED, ...).
         listed: One line per thing that was not judged and does not block.
-        counts: Outcome name -> how many metric verdicts.
+        counts: Outcome name -> how many metric verdicts (`MetricVerdict.counted_as`).
         baseline: Id of the baseline that decided, empty if none.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
         residual_interval: Its 95 % interval; None where nobody knows it.

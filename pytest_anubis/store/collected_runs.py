@@ -15,6 +15,7 @@ from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Problem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
+from pytest_anubis.core.waivers.waiving import WaiversRead
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import exported_samples, import_table
@@ -192,7 +193,10 @@ class RunReader:
             return
         self.digests[record.run, record.node] = digest
         self.runs[record.run, record.node, record.hardware_class] = dataclasses.replace(
-            record, measurements=(), verdicts=(), events=()
+            record,
+            measurements=(),
+            verdicts=(),
+            events=tuple(e for e in record.events if isinstance(e, WaiversRead)),
         )
         if self.learning:  # which asks for samples only
             self._samples(record)

@@ -39,7 +39,7 @@ class RunSet:
 
     Attributes:
         populations: One per hardware class, benchmark, metric and group, sorted.
-        runs: The runs read, without their measurements, verdicts and events.
+        runs: The runs read, without their measurements, verdicts and events other than their waivers.
         refused: Runs and files that take no part, with reasons.
         unmeasured: (run, node) -> tests that recorded nothing and fit into no population.
         journals: The runs among them that come from journals, complete but for the values of their samples.

@@ -99,5 +99,14 @@ def test_pytest_htmls_page_begins_with_the_decision(
         ".map(one=>document.querySelector(one).getBoundingClientRect().top)"
     )
     assert tops == sorted(tops)
+    # Whoever listens to the page, or prints it, has its parts in the order of the document.
+    parts = "h1,.headline,#results-table,#environment-header,#environment,#anubis-inventory,main>p"
+    order = browser.value(
+        f"[...document.querySelectorAll('{parts}')].map(one=>one.id||one.className||one.tagName)"
+    )
+    assert order == [
+        *("title", "headline", "results-table", "environment-header", "environment"),
+        *("anubis-inventory", "P"),
+    ]
     # What is folded stays so on a phone: the failed test is the only one that is open.
     assert browser.value(_OPEN) == ["test_x.py::test_bad"]

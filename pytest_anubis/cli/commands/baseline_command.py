@@ -338,6 +338,7 @@ def _populations(options: argparse.Namespace) -> None:
 
 def _backtest(options: argparse.Namespace) -> int:
     from pytest_anubis.store.collected_runs import RunsError, read_runs
+    from pytest_anubis.validator.deciding.plain_checks import failed_checks
     from pytest_anubis.validator.judging.backtest import backtest
 
     if options.new is None:
@@ -355,10 +356,12 @@ def _backtest(options: argparse.Namespace) -> int:
             runs = read_runs(options.runs, progress=progress.say)
         except RunsError as error:
             raise CommandError(str(error)) from error
-    ours = [p for p in runs.populations if p.hardware_class in ("", new.hardware_class)]
+    classes = ("", new.hardware_class)
+    ours = [p for p in runs.populations if p.hardware_class in classes]
     if not ours:
         raise CommandError(f"no run of hardware class {new.hardware_class} among those given")
-    result = backtest(ours, old, new)
+    mine = [run for run in runs.journals if run.hardware_class in classes]
+    result = backtest(ours, old, new, failed_checks(mine, runs.unmeasured))
     # What the lines are cut to stands there whole.
     plain = to_plain(result) | {"old": _summary(path, old), "new": _summary(options.new, new)}
     answer(options.json, plain, *_backtest_lines(result))

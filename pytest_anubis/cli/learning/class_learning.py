@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.core.baseline import UnlikeNode
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.inventory.inventory_reading import (
     InventoryError,
     inventory_from_plain,
     inventory_to_plain,
 )
+from pytest_anubis.validator.deciding.completeness import FAILED_ITSELF
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -65,7 +67,27 @@ def learned_class(
         progress=progress,
         executor=engine,
         shelf=shelf,
+        failed=_failed(runs, key),
     )
+
+
+def _failed(runs: RunSet, key: str) -> dict[str, UnlikeNode]:
+    """Return the nodes of a class that failed a test without a metric, as judging will find them."""
+    from pytest_anubis.validator.deciding.plain_checks import failed_checks
+
+    mine = [run for run in runs.runs if run.hardware_class == key]
+    return {
+        node: UnlikeNode(
+            node=node,
+            benchmark=verdict.benchmark,
+            metric=verdict.metric,
+            device=verdict.device,
+            component=verdict.component,
+            similarity=0.0,
+            failure=verdict.text.removeprefix(FAILED_ITSELF),
+        )
+        for (node, _), verdict in failed_checks(mine, runs.unmeasured).items()
+    }
 
 
 def _moment() -> str:

@@ -35,17 +35,21 @@ def disturbed_end(records: Sequence[RunRecord]) -> str:
     return f"others disturbed every measurement of all {rounds}: {_told(records)}"
 
 
-def vain_line(records: Sequence[RunRecord], metrics: Collection[tuple[str, str]]) -> str:
+def vain_line(
+    records: Sequence[RunRecord], metrics: Collection[tuple[str, str]], last: int = 0
+) -> str:
     """Return one line about metrics of which no round has one quiet sample, and what would help.
 
     Args:
         records: The rounds.
         metrics: Benchmark and name of each.
+        last: Of how many of their last rounds that is true; 0: of all rounds.
     """
     names = ", ".join(
         f"{benchmark.rpartition('::')[2]} {name}" for benchmark, name in sorted(metrics)
     )
-    none = f"{count_text(len(metrics), 'metric')} without one quiet sample in {len(records)} rounds"
+    where = f"their last {last} rounds" if last else f"{len(records)} rounds"
+    none = f"{count_text(len(metrics), 'metric')} without one quiet sample in {where}"
     told = _told(records, metrics)
     why = f": {told}" if told else ""
     return f"{none} ({clip(names, SEEN)}), so more rounds would be in vain{why}"

@@ -31,6 +31,10 @@ LEAST_TIMED = 5
 FOR_ALL = 0.7
 """Part of the time in which all benchmarks run; the rest goes to those that cannot show enough yet."""
 
+HOPE = 0.2
+"""Part of the time after which rounds of a test are in vain if others disturbed all of them: what disturbs
+for a minute of five, as a neighbour on the hypervisor does, goes on."""
+
 ENDING = 6.0
 """Seconds that the command takes at its end to read the runs, learn and write, where nothing tells it yet."""
 
@@ -54,7 +58,7 @@ class Rounds:
         profile: Sizes and durations.
         pytest_args: More of pytest's own arguments.
         unwanted: What nothing is learned of, as `option_values.left_out` reads it.
-        vain: Metrics without one quiet sample after all rounds that were asked for by their number.
+        vain: Metrics of which further rounds were in vain: others disturbed the last ones, or all of them.
     """
 
     tests: Sequence[str]
@@ -67,6 +71,7 @@ class Rounds:
     _records: list[RunRecord] = field(default_factory=list)
     _paths: list[Path] = field(default_factory=list)
     _took: list[float] = field(default_factory=list)
+    _streaks: dict[str, tuple[int, float]] = field(default_factory=dict)
 
     def of_number(self, wanted: int, spoiled: Spoiled) -> list[Path]:
         """Run so many rounds of full length.
@@ -104,7 +109,9 @@ class Rounds:
         """Run short rounds for so long, in the end those of the benchmarks alone that lack something.
 
         First of those of which others disturbed so many samples that fewer than `LEAST_ROUNDS` are quiet,
-        then of those that lack power. The time that the rest of the command takes is left to it.
+        then of those that lack power. Tests that others disturbed in each of their last `LEAST_ROUNDS`
+        rounds, and for `HOPE` of the time, have no more: why is told. The time that the rest of the command
+        takes is left to it.
 
         Args:
             seconds: How long; `LEAST_TIMED` rounds are run however long they take, which is told after the
@@ -123,7 +130,9 @@ class Rounds:
 
         with LiveLine() as line:
             while len(self._paths) < LEAST_TIMED or (
-                left() > self._each() and left() > (1 - FOR_ALL) * seconds
+                left() > self._each()
+                and left() > (1 - FOR_ALL) * seconds
+                and self._in_vain(HOPE * seconds) != self._measured()
             ):
                 number = len(self._paths) + 1
                 more = (LEAST_TIMED - number + 1) * self._each()
@@ -136,17 +145,29 @@ class Rounds:
                 self._run(line, f"round {number}", max(left(), more), brief=True)
             while left() > 0:
                 line.show("learning what the rounds so far can show")
-                if few := spoiled(self._paths, LEAST_ROUNDS):
-                    lacking, why = self._tests_of(few), _few(few)
+                vain = self._in_vain(HOPE * seconds)
+                few = {
+                    key
+                    for key in spoiled(self._paths, LEAST_ROUNDS)
+                    if self._tests_of([key]) - vain
+                }
+                if few:
+                    wanted, why = self._tests_of(few), _few(few)
                 else:
                     since = time.monotonic()
-                    lacking = self._lacking(judge(self._paths), detect)
+                    wanted = self._lacking(judge(self._paths), detect)
                     ending = max(ENDING, time.monotonic() - since)
-                    why = f"{count_text(len(lacking), 'test')} that lack power"
+                    why = f"{count_text(len(wanted), 'test')} that lack power"
+                lacking = wanted - vain
                 if not lacking:
-                    line.say(
-                        f"every metric can show a loss of {detect:.0%}: no more rounds are needed"
-                    )
+                    self.vain = self._metrics_of(wanted)
+                    if not wanted:
+                        line.say(
+                            f"every metric can show a loss of {detect:.0%}: no more rounds are needed"
+                        )
+                    elif not self.disturbed:  # else the end says it
+                        last = min(self._streaks[test][0] for test in wanted)
+                        line.say(vain_line(self._records, self.vain, last))
                     break
                 if left() < self._expected(lacking):
                     break
@@ -189,6 +210,7 @@ class Rounds:
         )
         self._paths.append(self.store / "runs" / self._records[-1].run)
         self._took.append(time.monotonic() - begin)
+        self._count_streaks(begin)
         if told := disturbed_line(self._records[-1]):
             line.say(f"round {number}: {told}")
 
@@ -217,6 +239,33 @@ class Rounds:
             for record in self._records
             for one in record.measurements
             if (one.benchmark, one.metric.name) in keys
+        }
+
+    def _metrics_of(self, tests: Collection[str]) -> set[Key]:
+        """Return the metrics that some tests measured in any round."""
+        return {
+            (one.benchmark, one.metric.name)
+            for record in self._records
+            for one in record.measurements
+            if one.test in tests
+        }
+
+    def _count_streaks(self, begin: float) -> None:
+        """Count of each test the rounds in a row in which others disturbed all that it measured."""
+        quiet = {one.test: not one.disturbance for one in self._records[-1].measurements}
+        for one in self._records[-1].measurements:
+            quiet[one.test] |= not one.disturbance
+        for test, any_quiet in quiet.items():
+            count, since = self._streaks.get(test, (0, begin))
+            self._streaks[test] = (0, time.monotonic()) if any_quiet else (count + 1, since)
+
+    def _in_vain(self, least: float) -> set[str]:
+        """Return the tests whose rounds others disturbed in a row, and for so many seconds."""
+        now = time.monotonic()
+        return {
+            test
+            for test, (count, since) in self._streaks.items()
+            if count >= LEAST_ROUNDS and now - since >= least
         }
 
     def _lacking(self, baseline: Baseline | None, detect: float) -> set[str]:

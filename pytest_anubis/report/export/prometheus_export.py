@@ -12,7 +12,14 @@ from collections.abc import Sequence
 from unicodedata import category
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
+from pytest_anubis.core.verdict import (
+    NOT_JUDGED,
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Triage,
+)
 
 _NOT_TEXT = ("Cc", "Cs")
 """Unicode's categories of controls and of halves of surrogate pairs."""
@@ -93,8 +100,8 @@ def _node(verdict: NodeVerdict) -> list[Family]:
     }
     counted = dict(verdict.counts)
     counts: dict[Labels, float] = {
-        (node, ("outcome", outcome.value)): float(counted.get(outcome.value, 0))
-        for outcome in Outcome
+        (node, ("outcome", name)): float(counted.get(name, 0))
+        for name in (*(outcome.value for outcome in Outcome), NOT_JUDGED)
     }
     blamed: dict[Labels, float] = {
         (node, ("component", component)): 1.0 for component in verdict.components

@@ -87,9 +87,7 @@ PYTEST_HTML = f"""
 {CARD}
 body{{min-width:0;max-width:90em;margin:0 auto;padding:1em;color:#1d1d1f;
 font-size:13px;overflow-wrap:anywhere}}
-main{{display:flex;flex-direction:column}}
-main>p{{order:3}}#environment-header{{order:1}}#environment{{order:2;width:max-content;max-width:100%}}
-#anubis-inventory{{order:2}}main>footer{{order:4}}
+#environment{{width:max-content;max-width:100%}}
 .summary__data>h2,.logwrapper:not(:has(.log:not(:empty))){{display:none}}
 h1{{overflow-wrap:anywhere}}
 a,#results-table,.filters button,.collapse button{{color:#45484d}}
@@ -136,9 +134,14 @@ document.addEventListener('DOMContentLoaded',()=>{
 for(const box of document.querySelectorAll('input.filter'))
 box.setAttribute('aria-label',box.dataset.testResult);
 for(const list of document.querySelectorAll('#environment ul>ul'))list.remove();
-const last=document.getElementById('anubis-inventory');if(last)document.body.append(last);
 const main=document.createElement('main');main.append(...document.body.childNodes);
+for(const last of ['#environment-header','#environment','#anubis-inventory','main>p','main>footer'])
+main.append(...main.querySelectorAll(last.replace('main>',':scope>')));
 document.body.append(main);
 });
 """
-"""What pytest-html leaves out for those who cannot see it; its page needs scripts anyway."""
+"""What pytest-html leaves out for those who cannot see it, and its environment last.
+
+Its template has no hook for the order of its parts. Its page needs scripts anyway: they make every row, so
+the order that they leave is the one that is read aloud and printed.
+"""

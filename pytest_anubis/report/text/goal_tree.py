@@ -14,18 +14,16 @@ from pytest_anubis.codec import to_plain
 from pytest_anubis.core.field_types import AnyFloat
 from pytest_anubis.core.measurement import TestResult
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import NOT_JUDGED, MetricVerdict, Outcome, Reason
 from pytest_anubis.report.text.headlines import (
     ANSWERS,
-    NO_NORM,
+    COMPARED_ONLY,
     inapplicable,
     inapplicable_text,
 )
 from pytest_anubis.report.text.numbers import value_text
 
 NO_GOAL = "(no goal stated)"
-NOT_JUDGED = "NOT_JUDGED"
-"""What stands for an outcome where the latest run has values and nothing to hold them against."""
 JSON_SCHEMA = 1
 
 
@@ -64,6 +62,7 @@ class MetricAnswer:
         value: What was judged.
         reason: Why there is no verdict.
         declared: Whether the benchmark's mark names it; true too where the mark names none.
+        norm: Whether a norm decided; without one a finding stays a finding, and the question open.
         before: The latest verdict of an earlier run; empty where it is not needed, or there is none.
         before_value: What was judged then.
         before_date: Day of that run.
@@ -79,10 +78,16 @@ class MetricAnswer:
     value: AnyFloat | None = None
     reason: str = ""
     declared: bool = True
+    norm: bool = True
     before: str = ""
     before_value: AnyFloat | None = None
     before_date: str = ""
     before_run: str = ""
+
+    @property
+    def answers(self) -> bool:
+        """Whether it answers the question."""
+        return self.outcome in ANSWERS and self.norm
 
     @property
     def text(self) -> str:
@@ -163,7 +168,7 @@ def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> G
         found = GoalAnswers(run=latest.run, started=latest.started, node=latest.node)
     found.answers = [(goal, _rows(goal, latest) if latest else _unmeasured(goal)) for goal in goals]
     for run in (run for run in rest if run.node == found.node):
-        if all(row.outcome in ANSWERS or row.before for _, rows in found.answers for row in rows):
+        if all(row.answers or row.before for _, rows in found.answers for row in rows):
             break
         found.answers = [
             (goal, [*(a for row in rows for a in _with_earlier(goal, row, run)), *more])
@@ -240,10 +245,8 @@ def _head(found: GoalAnswers) -> list[str]:
 
 
 def _answered(rows: Sequence[MetricAnswer]) -> bool:
-    judged = [
-        row.outcome for row in rows if row.outcome != NOT_JUDGED and not inapplicable(row.reason)
-    ]
-    return bool(judged) and all(outcome in ANSWERS for outcome in judged)
+    judged = [row for row in rows if row.outcome != NOT_JUDGED and not inapplicable(row.reason)]
+    return bool(judged) and all(row.answers for row in judged)
 
 
 def _inapplicable(rows: Sequence[MetricAnswer]) -> str:
@@ -309,11 +312,17 @@ def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
 def _judged(row: MetricAnswer, verdicts: Sequence[MetricVerdict]) -> MetricAnswer:
     of_metric = [v for v in reversed(verdicts) if v.metric == row.metric]
     bad = [v for v in of_metric if v.outcome is Outcome.FAIL]
-    held = [v for v in of_metric if v.reference not in NO_NORM]
-    verdict = next(iter((*bad, *held, *of_metric)), None)
+    near = [v for v in of_metric if v.compared_only]
+    verdict = next(iter((*bad, *(v for v in of_metric if not v.compared_only), *near)), None)
     if verdict is None:
         return replace(row, outcome=NOT_JUDGED, reason="not judged in this run")
     outcome = verdict.outcome.value
+    if near and (verdict in near or verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE)):
+        seen = min(near, key=lambda v: v.severity)
+        why = f"{COMPARED_ONLY} ({seen.population})"
+        if seen.outcome is Outcome.MARGINAL:
+            why = f"{seen.text}; {why}"
+        return replace(row, outcome=seen.counted_as, value=seen.value, reason=why, norm=False)
     if verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE):
         return replace(row, outcome=NOT_JUDGED, value=verdict.value, reason=verdict.text)
     reason = "" if outcome in ANSWERS else verdict.text
@@ -338,12 +347,12 @@ def _why_nothing(
 
 def _with_earlier(goal: BenchmarkGoal, row: MetricAnswer, run: RunRecord) -> list[MetricAnswer]:
     """Give a row that the latest run leaves open what an earlier run concluded."""
-    if row.outcome in ANSWERS or row.before:
+    if row.answers or row.before:
         return [row]
     then = []
     for old in _rows(goal, run) if goal.benchmark in _known(run) else ():
         here = row.metric in ("", old.metric) and row.device in ("", old.device)
-        if here and old.outcome in ANSWERS and row.case in ("", old.case):
+        if here and old.answers and row.case in ("", old.case):
             then.append(
                 replace(
                     row,

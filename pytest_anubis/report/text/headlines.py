@@ -23,8 +23,8 @@ from pytest_anubis.report.text.numbers import count_text
 
 ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
 """Outcomes that answer a benchmark's question."""
-NO_NORM = (Reference.PEERS, Reference.SELF)
-"""What a metric without a criterion is compared with: passing there is no answer."""
+COMPARED_ONLY = "compared with its own past or the other devices only, which is no norm"
+"""What is said of a metric without a criterion: passing there is no answer."""
 OPEN_SHOWN = 3
 """Questions without an answer that the terminal names: a whole set of adapters may have none."""
 
@@ -186,7 +186,7 @@ def questions_text(
     answered = {
         (v.benchmark, v.device)
         for v in verdicts
-        if v.outcome.value in ANSWERS and (v.reference not in NO_NORM or v.outcome is Outcome.FAIL)
+        if v.outcome.value in ANSWERS and not v.compared_only
     }
     unanswered = [
         v for v in verdicts if v.outcome.value not in ANSWERS and v.reason not in _OF_NO_MATTER

@@ -214,14 +214,15 @@ def accepted_unlike(told: Mapping[str, str]) -> str:
 def _trouble(one: UnlikeNode) -> str:
     """Return what a node is worst in, and by how much."""
     where = f" on {one.device}" if one.device not in HOST else ""
+    name = f"{one.benchmark.rpartition('/')[2]} {one.metric}".rstrip()  # a plain check has none
     if one.failure:
-        return f"{one.benchmark.rpartition('/')[2]} {one.metric}{where} failed: {one.failure}"
+        return f"{name}{where} failed: {one.failure}"
     lost = (
         "differs from the others"
         if one.better == "equal"
         else loss_text(one.similarity, one.better, one.unit)
     )
-    return f"{one.benchmark.rpartition('/')[2]} {one.metric}{where} {lost}"
+    return f"{name}{where} {lost}"
 
 
 def _unlike(nodes: Sequence[UnlikeNode], verbose: bool, see: Sequence[Sequence[str]]) -> list[str]:
@@ -265,7 +266,7 @@ def _self_check(baseline: Baseline, verbose: bool, see: Sequence[Sequence[str]])
         )
     ]
     for item in check.worst[:WORST]:
-        name = f"{item.benchmark.rpartition('/')[2]} {item.metric}"
+        name = f"{item.benchmark.rpartition('/')[2]} {item.metric}".rstrip()
         lines.append(
             f"  {name}: rejects {count_text(item.nodes, 'node')}, {item.alone} of them alone"
         )

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.verdict import (
+    NOT_JUDGED,
     SEARCHED,
     Decision,
     MetricVerdict,
@@ -18,7 +19,7 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.report.text.failure_text import verdict_table
-from pytest_anubis.report.text.headlines import after_decision
+from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import clip, plain_line, printable
 
@@ -72,9 +73,13 @@ def summary_lines(
 
 def coverage_text(node: NodeVerdict) -> str:
     """Return the coverage statement: what was judged, against what, and the risk that is left."""
-    counts = ", ".join(f"{count} {name}" for name, count in node.counts) or "nothing"
+    counted = dict(node.counts)
+    beside = counted.pop(NOT_JUDGED, 0)
+    counts = ", ".join(f"{count} {name}" for name, count in counted.items()) or "nothing"
     baseline = f" against baseline {node.baseline}" if node.baseline else ""
     text = f"judged{baseline}: {counts}"
+    if beside:
+        text += f"; {beside} {NOT_JUDGED}: {COMPARED_ONLY}"
     if node.blocking:
         text += f"; {len(node.hindrances)} in the way of acceptance"
     if node.listed:

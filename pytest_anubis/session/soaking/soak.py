@@ -19,6 +19,7 @@ import pytest
 
 from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.report.pages.soak_page import Cycle, soak_page
+from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import new_run_id
 from pytest_anubis.session.soaking.cycle_reports import CycleFiles
@@ -86,16 +87,18 @@ class Soak:
             self._cycles.append(cycle)
             spent = time.monotonic() - begin
             _say(
-                f"anubis: cycle {cycle.number}, {spent / 3600:.2f} h, exit code {cycle.exit_code}: "
+                f"anubis: cycle {cycle.number}, {duration_text(spent)}, exit code {cycle.exit_code}: "
                 f"{cycle.headline}"
             )
             self._careful(
                 self._files.junit, functools.partial(self._files.write_junit, cycle.number)
             )
-            self._write([], f"so far {len(self._cycles)} cycles in {spent / 3600:.2f} h")
+            self._write(
+                [], f"so far {count_text(len(self._cycles), 'cycle')} in {duration_text(spent)}"
+            )
             if cycle.exit_code in _LAST or self._stopping:
                 break
-        return self._end((time.monotonic() - begin) / 3600)
+        return self._end(time.monotonic() - begin)
 
     def _one(self, number: int) -> Cycle:
         run_id = f"{self._base}-{number:05d}"
@@ -141,7 +144,7 @@ class Soak:
         option = self._config.option
         return bool(option.verbose > 0 or option.capture == "no" or option.usepdb)
 
-    def _end(self, hours: float) -> int:
+    def _end(self, spent: float) -> int:
         from pytest_anubis.validator import find_trends
         from pytest_anubis.validator.changes.cycle_steps import find_steps
 
@@ -154,7 +157,7 @@ class Soak:
             _say(f"anubis: trend: MARGINAL {trend.text}")
         counts = ", ".join(f"{codes.count(code)} x exit code {code}" for code in sorted(set(codes)))
         by_hand = ", interrupted" if self._stopping else ""
-        ended = f"{len(codes)} cycles in {hours:.2f} h{by_hand}: {counts}"
+        ended = f"{count_text(len(codes), 'cycle')} in {duration_text(spent)}{by_hand}: {counts}"
         _say(f"anubis: {ended}")
         self._write([trend.text for trend in trends], ended)
         if self._stopping:

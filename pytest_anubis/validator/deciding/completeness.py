@@ -12,6 +12,9 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 LEFT_OUT = "a part of it was left out"
 """Begins what is said of a test that ran, and has not looked at everything."""
 
+FAILED_ITSELF = "the test itself failed: "
+"""Begins what is said of a test that failed otherwise than by what it measured."""
+
 HUNG = "hung"
 """Begins what is said of a test that was ended because it did not come to its end."""
 
@@ -64,7 +67,7 @@ def verdicts_of_tests(
                     _verdict(plan, node, Outcome.INCONCLUSIVE, Reason.ENVIRONMENT, text)
                 )
                 continue
-            text = f"the test itself failed: {result.text}"
+            text = f"{FAILED_ITSELF}{result.text}"
             verdicts.append(_verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text))
         elif result.outcome == "crashed":
             text = _how_it_died(plan.test, result.text)

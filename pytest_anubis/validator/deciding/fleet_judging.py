@@ -41,7 +41,6 @@ from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 _PASS, _FAIL, _MARGINAL = map(OUTCOMES.index, (Outcome.PASS, Outcome.FAIL, Outcome.MARGINAL))
 _CONCLUSIVE = [OUTCOMES.index(o) for o in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)]
 _UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
-_PASSED = Outcome.PASS.value
 _Units = tuple[Sequence[str], Sequence[str], Sequence[int]]
 """Nodes and devices of a population, and which of its rows are meant."""
 
@@ -250,7 +249,7 @@ class _Nodes:
         for name, one in evidence.items():
             verdicts = [with_waiver(verdict, one.waivers, fail_on) for verdict in one.verdicts]
             self._verdicts[name] = verdicts
-            self._counts[name] = Counter(verdict.outcome.value for verdict in verdicts)
+            self._counts[name] = Counter(verdict.counted_as for verdict in verdicts)
         self._last: tuple[_Units, Mapping[str, frozenset[str]]] = (((), (), ()), {})
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
@@ -285,7 +284,7 @@ class _Nodes:
         good = _passed(judged, baseline)
         passed = Counter(compress(population.nodes, (outcomes == _PASS).tolist()))
         for name, count in passed.items():
-            self._counts[name][_PASSED] += count
+            self._counts[name][good.counted_as] += count
             self._verdicts[name].append(good)
         told = (outcomes != _PASS) | (judged.reason == _UNDETECTABLE)
         for row in np.flatnonzero(told).tolist():

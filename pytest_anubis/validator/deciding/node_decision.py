@@ -10,6 +10,7 @@ from typing import Literal
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
+    NOT_JUDGED,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -163,7 +164,7 @@ def judge_node(
         components=tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)),
         blocking=tuple(dict.fromkeys(blocking)),
         listed=tuple(dict.fromkeys(listed)),
-        counts=counts_of(Counter(verdict.outcome.value for verdict in verdicts)),
+        counts=counts_of(Counter(verdict.counted_as for verdict in verdicts)),
         baseline=baseline.digest
         if baseline
         else next((v.baseline for v in verdicts if v.baseline), ""),
@@ -182,7 +183,8 @@ def _first(triages: Sequence[Triage]) -> Triage:
 
 def counts_of(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
     """Return how many verdicts there are of each outcome that occurs, in the order of outcomes."""
-    return tuple((o.value, counted[o.value]) for o in Outcome if counted.get(o.value))
+    names = (*(outcome.value for outcome in Outcome), NOT_JUDGED)
+    return tuple((name, counted[name]) for name in names if counted.get(name))
 
 
 def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVerdict]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.core.baseline import Baseline
@@ -57,18 +57,22 @@ class Backtest:
     stated: float | None
 
 
-def backtest(populations: Sequence[Population], old: Baseline, new: Baseline) -> Backtest:
+def backtest(
+    populations: Sequence[Population],
+    old: Baseline,
+    new: Baseline,
+    failed: Collection[tuple[str, str]] = (),
+) -> Backtest:
     """Judge earlier runs by two baselines of one class and compare.
 
     Args:
         populations: Earlier runs, of the baselines' hardware class.
         old: The baseline in force.
         new: The one that may replace it.
+        failed: Node and run of what any baseline rejects: a test failed that no sample tells of.
     """
     changes: list[VerdictChange] = []
-    before: set[tuple[str, str]] = set()
-    after: set[tuple[str, str]] = set()
-    everyone: set[tuple[str, str]] = set()
+    before, after, everyone = set(failed), set(failed), set(failed)
     for population in populations:
         everyone.update(zip(population.nodes, population.runs, strict=True))
         was = dict(_outcomes(population, old))

@@ -20,6 +20,7 @@ from pytest_anubis.core.baseline import (
     Finding,
     SelfCheck,
     Unjudged,
+    UnlikeNode,
 )
 from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.sample import Population
@@ -63,6 +64,7 @@ def learn_baseline(
     progress: Progress | None = None,
     executor: Executor | None = None,
     shelf: Shelf | None = None,
+    failed: Mapping[str, UnlikeNode] | None = None,
 ) -> Baseline:
     """Learn the baseline of one hardware class.
 
@@ -83,6 +85,7 @@ def learn_baseline(
         executor: Learns the populations in parallel; the result is the same.
         shelf: Where the populations' values lie, if they are too many for the memory: then one metric's at
             a time are in memory, and the result is the same.
+        failed: Nodes that failed a test of which no sample tells.
 
     Raises:
         LearnError: No population, two hardware classes, two populations of one metric, mixed units, or a
@@ -125,9 +128,9 @@ def learn_baseline(
             limits.healthy,
             limits.factor,
             error_rate,
-            len(nodes),
+            len({*nodes, *(failed or ())}),
             limits.sick,
-            failed_nodes(populations),
+            {**(failed or {}), **failed_nodes(populations)},
         )
         seen += movement_findings(found)
     criteria = _with_change_rates(criteria, every)

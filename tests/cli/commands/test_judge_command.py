@@ -186,6 +186,25 @@ def journal(
     writer.close()
 
 
+def test_a_check_that_failed_counts_alike_in_learning_judging_and_the_backtest(here: Path) -> None:
+    from pytest_anubis.core.events import TestFinished
+    from pytest_anubis.core.measurement import TestResult
+
+    for i in range(8):
+        how = "failed" if i == 3 else "passed"
+        ended = TestFinished(
+            result=TestResult(test="p.py::check", benchmark="p.py::check", outcome=how)
+        )
+        journal(here, f"n{i}", 100 + 0.01 * i, planned="p.py::check", more=ended)
+    learned = anubis("learn", "store", "--error-rate", "none", "-o", "base")
+    assert "1 of its 8 nodes are rejected" in learned.stdout, learned.stdout + learned.stderr
+    assert "n3: p.py::check failed" in learned.stdout
+    done = anubis("judge", "store", "--baseline", "base")
+    assert "8 nodes: 1 REJECTED, 0 UNDECIDED, 7 ACCEPTED" in done.stdout
+    past = anubis("baseline", "backtest", "store", "--new", "base", "--baseline", "base")
+    assert "8 nodes in 8 runs: 1 rejected before, 1 now" in past.stdout
+
+
 def test_learning_names_the_firmware_that_separates_a_second_population(here: Path) -> None:
     for i in range(24):
         old = i % 3 == 0

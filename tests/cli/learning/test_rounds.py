@@ -177,6 +177,44 @@ def test_rounds_are_still_added_for_the_metrics_that_had_some_quiet_samples(
     assert len(of_suite(tmp_path).of_number(3, disturbed)) == 4
 
 
+def test_rounds_of_a_time_end_where_others_disturb_all_that_lacks_something_and_it_is_said(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They went on until the time was over, and nothing said that they taught nothing."""
+    machine.disturbance = ("12 % steal",)
+    machine.disturbed = ("suite.py::test_a",)
+    some, key = of_suite(tmp_path), ("suite.py::test_a", "rate")
+    some.within(200.0, 0.1, showing(b=0.05), lambda paths, wanted: {key})
+    assert machine.asked == [(["suite.py"], True)] * 7  # the one of b is quiet, and shows enough
+    assert some.vain == {key}
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if "in vain" in one]
+    assert line.startswith(
+        "1 metric without one quiet sample in their last 7 rounds (test_a rate), "
+    )
+    assert "--pytest-args=--anubis-quiet-limit=steal=13%" in line
+
+
+def test_what_is_quiet_and_lacks_power_has_the_time_of_what_is_never_quiet(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.disturbance, machine.disturbed = ("12 % steal",), ("suite.py::test_b",)
+    key = ("suite.py::test_b", "rate")
+    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3), lambda paths, wanted: {key})
+    assert machine.asked[7:] == [(["suite.py::test_a"], True)] * 9
+
+
+def test_a_machine_that_is_never_quiet_is_not_measured_to_the_end(
+    machine: Machine, tmp_path: Path
+) -> None:
+    machine.disturbance = ("12 % steal",)
+    some = of_suite(tmp_path)
+    some.within(
+        3000.0, 0.1, lambda paths: None, lambda paths, wanted: {(t, "rate") for t in SECONDS}
+    )
+    assert machine.now == 600.0  # a fifth: until then it might have become quiet
+    assert "others disturbed every measurement of all 30 rounds" in some.disturbed
+
+
 def test_too_few_rounds_are_refused(machine: Machine, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="at least 3 are needed"):
         of_suite(tmp_path).of_number(2, lambda paths, wanted: [])

@@ -17,7 +17,9 @@ from pytest_anubis.report.text.goal_tree import (
     goals_plain,
     goals_tree,
 )
-from pytest_anubis.report.text.headlines import questions_text
+from pytest_anubis.report.text.headlines import COMPARED_ONLY, questions_text
+from pytest_anubis.report.text.summary_text import coverage_text
+from pytest_anubis.validator.deciding.node_decision import judge_node
 
 GOAL = BenchmarkGoal(
     benchmark="t.py::test_gemm",
@@ -135,6 +137,41 @@ def test_what_was_not_judged_says_so_and_the_last_verdict_counts() -> None:
     assert "-> NOT_JUDGED" in tree(replace(GOOD, verdicts=(elsewhere,)))
     later = replace(VERDICT, outcome=Outcome.FAIL, value=7.0)
     assert "-> FAIL (7 GFLOP/s)" in tree(replace(GOOD, verdicts=(VERDICT, later)))
+
+
+def test_passing_beside_no_norm_is_said_alike_in_goals_summary_and_questions() -> None:
+    bare = replace(
+        VERDICT, outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_BASELINE, text="no baseline here"
+    )
+    for reference, of in ((Reference.SELF, "7 earlier runs"), (Reference.PEERS, "3 devices")):
+        near = replace(VERDICT, reference=reference, population=of)
+        run = replace(GOOD, verdicts=(bare, near))
+        assert f"-> NOT_JUDGED (6.1 GFLOP/s): {COMPARED_ONLY} ({of})" in tree(run)
+        assert "0 of 1 questions answered" in tree(run)
+        assert questions_text([PLAN], run.verdicts).startswith("0 of 1 questions answered")
+        decided = judge_node([near], node="n1")
+        assert decided.counts == (("NOT_JUDGED", 1),)
+        assert coverage_text(decided).startswith(f"judged: nothing; 1 NOT_JUDGED: {COMPARED_ONLY};")
+        plain = goals_plain(goal_answers([GOAL], [run]))["benchmarks"][0]
+        assert (plain["answered"], plain["metrics"][0]["outcome"]) == (False, "NOT_JUDGED")
+
+
+def test_a_change_within_a_run_without_a_norm_is_told_and_leaves_the_question_open() -> None:
+    changed = replace(
+        VERDICT,
+        outcome=Outcome.MARGINAL,
+        reason=Reason.CHANGE_POINT,
+        reference=Reference.SELF,
+        text="rate falls by 30 %",
+        population="the earlier values of this run",
+    )
+    bare = replace(VERDICT, outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_BASELINE)
+    run = replace(GOOD, verdicts=(bare, changed))
+    assert "-> MARGINAL (6.1 GFLOP/s): rate falls by 30 %; " in tree(run)
+    assert "0 of 1 questions answered" in tree(run)
+    assert judge_node([changed], node="n1").counts == (("MARGINAL", 1),)
+    earlier = replace(GOOD, run="earlier", started="2026-01-01T12:00:00+00:00")
+    assert "before: PASS" in tree(run, earlier)  # whose baseline there was then
 
 
 def test_benchmarks_of_one_goal_stand_together_and_one_without_is_listed() -> None:

@@ -236,7 +236,7 @@ def test_one_interrupt_of_the_campaign_alone_ends_it_and_keeps_its_pages(
             process.kill()
     assert process.returncode == 2
     assert "2 cycles in" in said
-    assert "h, interrupted: 1 x exit code 2, 1 x exit code 20" in said
+    assert "s, interrupted: 1 x exit code 2, 1 x exit code 20" in said  # never 0.00 h
     first, second = (read_journal(pytester.path / f".anubis/runs/s-0000{n}") for n in (1, 2))
     assert (first.exit_status, second.exit_status) == (20, 2)
     assert second.measurements[0].values == (1.0,) * 5

@@ -7,7 +7,9 @@ from dataclasses import replace
 from pytest_anubis.core.baseline import PlainCheck
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.validator.deciding.plain_checks import plain_checks
+from pytest_anubis.core.verdict import Waiver
+from pytest_anubis.core.waivers.waiving import WaiversRead
+from pytest_anubis.validator.deciding.plain_checks import failed_checks, plain_checks
 
 
 def run_of(
@@ -62,3 +64,22 @@ def test_a_device_counts_where_most_of_the_nodes_that_passed_have_it() -> None:
     assert plain_checks(runs) == (PlainCheck(test="b", devices=("cuda:0", "cuda:1")),)
     assert plain_checks(runs[1:]) == (PlainCheck(test="b", devices=("cuda:0",)),)
     assert plain_checks([]) == ()
+
+
+def test_a_failure_that_no_sample_tells_of_is_found_unless_waived_or_broken_off() -> None:
+    waiver = Waiver(owner="ada", reason="known", expires="2099-01-01", test="y", metric="check")
+    end = "2026-01-01T01:00:00+00:00"
+    runs = [
+        replace(run_of("a", ("x", "y")), ended=end, exit_status=0),
+        replace(run_of("b", ("x",), failed=("y",)), ended=end, exit_status=1),
+        replace(
+            run_of("c", ("x",), failed=("y",)),
+            ended=end,
+            exit_status=1,
+            events=(WaiversRead(waivers=(waiver,)),),
+        ),
+        run_of("d", ("x",), failed=("y",)),  # never finished
+    ]
+    unmeasured = {("r", node): ("y",) for node in "bcd"}
+    found = failed_checks(runs, unmeasured)
+    assert [(place, verdict.benchmark) for place, verdict in found.items()] == [(("b", "r"), "y")]
