@@ -112,8 +112,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{call:.1f} s",
             f"{measured:.1f} s",
         )
-        print(f"| {' | '.join(cells)} | {median(duties):.0%} | {min(duties):.0%} |")
-        low += [test] if median(duties) < wanted else []
+        told = [f"{share:.0%}" if measured else "-" for share in (median(duties), min(duties))]
+        print(f"| {' | '.join((*cells, *told))} |")
+        # What times nothing, such as a comparison of bits, has no duty.
+        low += [test] if measured and median(duties) < wanted else []
     whole, busy = (sum(median(one[i] for one in taken) for taken in found.values()) for i in (1, 2))
     if found:
         print(f"\nall tests: {busy:.0f} s measured of {whole:.0f} s in calls, {busy / whole:.0%}")

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Annotated, Literal
 
-from pytest_anubis.core.field_types import compact
+from pytest_anubis.core.field_types import Compact, compact
 
 REDACTED = "redacted"
 """Stands for a serial number or unique id that is not to be told."""
@@ -123,7 +123,7 @@ class Accelerator:
     nvlink_speed: int | None = None
     nvlink_errors: int | None = None
     pcie_replays: int | None = None
-    block_errors: Mapping[str, int] = field(default_factory=dict)
+    block_errors: Annotated[Mapping[str, int], Compact] = field(default_factory=dict)
     unreadable: tuple[str, ...] = ()
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Literal, get_args
 
-from pytest_anubis.core.field_types import Range, compact
+from pytest_anubis.core.field_types import Compact, Range, compact
 
 Direction = Literal["higher", "lower", "equal"]
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
@@ -56,7 +56,7 @@ class Metric:
     goal: str = ""
     question: str = ""
     action: str = ""
-    version: Annotated[int, Range(least=1)] = 1
+    version: Annotated[int, Range(least=1), Compact] = 1
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.name.isprintable():

@@ -325,6 +325,8 @@ class Recorder:
         self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
     ) -> Metric:
         __tracebackhide__ = True
+        from pytest_anubis.hardware.round_plans import lengths_version
+
         if any(m.metric.name == name and m.device == self._device_name for m in self.measurements):
             raise MetricUsageError(
                 f"metric {name!r} is recorded twice; "
@@ -332,12 +334,9 @@ class Recorder:
             )
         mark = self._mark
         texts = (goal or mark.goal, question or mark.question, action or mark.action)
-        from pytest_anubis.hardware.round_plans import lengths_version
-
-        lengths = lengths_version(self._context.settings.profile, self._device.kind)
-        # Each only grows, so that one number tells both.
         metric = checked_metric(name, unit, better, *texts)
-        return replace(metric, version=mark.version + lengths - 1)
+        lengths = lengths_version(self._context.settings.profile, self._device.kind)
+        return replace(metric, version=mark.version + lengths - 1)  # both only grow
 
     def _clock(self, which: str) -> Clock:
         from pytest_anubis.hardware.timing import EventClock, HostClock

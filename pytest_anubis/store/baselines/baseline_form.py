@@ -42,6 +42,8 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
         for name in ("devices", "second", "change_rate", "paced"):
             if not criterion[name]:
                 del criterion[name]
+        if criterion["version"] == 1:
+            del criterion["version"]
     for check in plain["checks"]:
         if not check["component"]:
             del check["component"]

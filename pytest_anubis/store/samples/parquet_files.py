@@ -23,7 +23,7 @@ COLUMNS = (
 )  # fmt: skip
 """Those of a file, in order: texts, and the last two numbers."""
 VERSION = "version"
-"""One more, a number, where the benchmark's version is not the first."""
+"""One more before the numbers, that of the metric; 0.1 wrote files without it, whose version is the first."""
 _LONGEST = 60
 """Letters of a metric's name in a file's name: what follows tells files apart."""
 _DIGITS = 8
@@ -113,8 +113,7 @@ def _columns(population: Population) -> dict[str, Any]:
         ("group", population.group),
     ):
         columns[name] = np.full(total, value, dtype=object)
-    if population.metric.version != 1:
-        columns[VERSION] = np.full(total, population.metric.version, dtype=np.int64)
+    columns[VERSION] = np.full(total, population.metric.version, dtype=np.int64)
     # Where in its sample a value stands: rows of a table have no order.
     columns["number"] = np.arange(total) - np.repeat(population.offsets[:-1], sizes)
     columns["value"] = population.values[population.offsets[0] : population.offsets[-1]]

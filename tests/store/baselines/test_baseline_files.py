@@ -78,6 +78,14 @@ def test_what_is_saved_comes_back_sealed(tmp_path: Path) -> None:
     assert "µ?" in path.read_text(encoding="utf-8")
 
 
+def test_version_of_a_benchmark_comes_back_and_the_first_one_is_not_written(tmp_path: Path) -> None:
+    assert '"version"' not in save_baseline(baseline(), tmp_path).read_text(encoding="utf-8")
+    second = criterion(metric=Metric(name="rate", unit="GB/s", better="higher", version=2))
+    path = save_baseline(baseline(criteria=(second,)), tmp_path / "second")
+    loaded = load_baseline(path, hardware_class="cpu epyc/8")
+    assert loaded.criteria[0].metric.version == 2
+
+
 @pytest.mark.parametrize("value", [3162939361.0, 0.123456789012345])
 def test_exact_results_are_kept_to_the_last_digit(tmp_path: Path, value: float) -> None:
     exact = criterion(
@@ -203,6 +211,10 @@ def test_duplicates_and_mixed_units_are_refused() -> None:
     mixed["criteria"].append(mixed["criteria"][0] | {"group": "b", "unit": "MB/s"})
     with pytest.raises(BaselineError, match=r"criteria\[2\].unit: MB/s"):
         baseline_from_plain(mixed)
+    later = copy.deepcopy(plain)
+    later["criteria"].append(later["criteria"][0] | {"group": "b", "version": 2})
+    with pytest.raises(BaselineError, match=r"criteria\[2\].unit: .* version 2\) here"):
+        baseline_from_plain(later)
 
 
 @pytest.mark.parametrize(

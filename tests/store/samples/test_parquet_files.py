@@ -110,6 +110,16 @@ def test_what_is_wrong_with_a_sample_is_kept_and_another_order_is_left_to_the_im
     assert found.values.tolist() == population.values.tolist()
     assert found.offsets.tolist() == population.offsets.tolist()
     assert (found.nodes, found.problems) == (population.nodes, population.problems)
+    first = tmp_path / "first.parquet"
+    with duckdb.connect(":memory:") as connection:  # as version 0.1 wrote it
+        query = (
+            "SELECT * EXCLUDE (version, file_row_number) "
+            "FROM read_parquet(?, file_row_number=true) ORDER BY file_row_number"
+        )
+        connection.sql(query, params=[str(path)]).write_parquet(str(first))
+    older = read_samples(first)
+    assert older is not None
+    assert (older.metric, older.values.tolist()) == (found.metric, found.values.tolist())
     (read,) = read_runs([path]).populations
     assert read.problems == population.problems
     other = tmp_path / "other.parquet"
