@@ -289,6 +289,8 @@ OTHERWISE = {
     "slow-many",
     # A failure's text begins with the loss, and names slot and serial number of the card.
     *("cards-slow", "waived"),
+    # What passes beside the node's other cards alone counts as NOT_JUDGED.
+    "cards-peers",
 }
 """Runs made again that tell something else on purpose: what they tell is an expected file."""
 

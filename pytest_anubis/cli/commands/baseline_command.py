@@ -338,7 +338,7 @@ def _populations(options: argparse.Namespace) -> None:
 
 def _backtest(options: argparse.Namespace) -> int:
     from pytest_anubis.store.collected_runs import RunsError, read_runs
-    from pytest_anubis.validator.deciding.plain_checks import failed_checks
+    from pytest_anubis.validator.deciding.run_decision import failed_checks
     from pytest_anubis.validator.judging.backtest import backtest
 
     if options.new is None:

@@ -73,7 +73,7 @@ def learned_class(
 
 def _failed(runs: RunSet, key: str) -> dict[str, UnlikeNode]:
     """Return the nodes of a class that failed a test without a metric, as judging will find them."""
-    from pytest_anubis.validator.deciding.plain_checks import failed_checks
+    from pytest_anubis.validator.deciding.run_decision import failed_checks
 
     mine = [run for run in runs.runs if run.hardware_class == key]
     return {

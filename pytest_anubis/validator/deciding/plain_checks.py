@@ -1,19 +1,12 @@
-"""Tests without a metric: which belong to a baseline, and which runs failed one.
-
-A baseline has those that most of its nodes passed. No sample tells of one that failed, so whoever counts
-nodes by their samples asks here as well: learning, judging and the backtest count alike.
-"""
+"""Which tests without a metric belong to a baseline: those that most of its nodes passed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 
 from pytest_anubis.core.baseline import PlainCheck
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, Outcome
-from pytest_anubis.core.waivers.waiving import with_waiver
-from pytest_anubis.validator.deciding.run_decision import evidence_of
 
 
 def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
@@ -48,29 +41,6 @@ def plain_checks(runs: Iterable[RunRecord]) -> tuple[PlainCheck, ...]:
         for test, n in sorted(of_tests.items())
         if 2 * n > (had[test] if by_run else len(passed))
     )
-
-
-def failed_checks(
-    runs: Iterable[RunRecord], unmeasured: Mapping[tuple[str, str], Sequence[str]]
-) -> dict[tuple[str, str], MetricVerdict]:
-    """Return node and run -> the first failure of which no sample tells, as judging finds it.
-
-    What a waiver covers is none, and a run that was broken off decides nothing.
-
-    Args:
-        runs: The runs; the values of their measurements are not looked at.
-        unmeasured: Run and node -> its tests that recorded nothing and fit into no population.
-    """
-    found: dict[tuple[str, str], MetricVerdict] = {}
-    for run in runs:
-        if run.broken_off:
-            continue
-        known = evidence_of(run, unmeasured.get((run.run, run.node), ()))
-        told = (with_waiver(verdict, known.waivers) for verdict in known.verdicts)
-        failure = next((verdict for verdict in told if verdict.outcome is Outcome.FAIL), None)
-        if failure is not None:
-            found[run.node, run.run] = failure
-    return found
 
 
 def _passed(run: RunRecord) -> set[tuple[str, str]]:

@@ -6,7 +6,7 @@ values, `evidence_of` says all else that counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -15,6 +15,7 @@ from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.completeness import (
     places_of,
     rejecting,
@@ -188,6 +189,30 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         other_machine=run.settings.get("other_machine") is True,
         required=_required(run),
     )
+
+
+def failed_checks(
+    runs: Iterable[RunRecord], unmeasured: Mapping[tuple[str, str], Sequence[str]]
+) -> dict[tuple[str, str], MetricVerdict]:
+    """Return node and run -> the first failure of which no sample tells, as judging finds it.
+
+    Whoever counts nodes by their samples asks here as well, so that learning, judging and the backtest count
+    alike. What a waiver covers is no failure, and a run that was broken off decides nothing.
+
+    Args:
+        runs: The runs; the values of their measurements are not looked at.
+        unmeasured: Run and node -> its tests that recorded nothing and fit into no population.
+    """
+    found: dict[tuple[str, str], MetricVerdict] = {}
+    for run in runs:
+        if run.broken_off:
+            continue
+        known = evidence_of(run, unmeasured.get((run.run, run.node), ()))
+        told = (with_waiver(verdict, known.waivers) for verdict in known.verdicts)
+        failure = next((verdict for verdict in told if verdict.outcome is Outcome.FAIL), None)
+        if failure is not None:
+            found[run.node, run.run] = failure
+    return found
 
 
 def _required(run: RunRecord) -> tuple[str, ...]:
