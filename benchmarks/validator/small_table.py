@@ -2,8 +2,8 @@
 
 200 nodes (or ``--nodes``) x 12 metrics that spread by 2 %, normal or with tails (Student t of five and three
 degrees, a skewed log-normal distribution). A tenth of the nodes is sick in one or two metrics by 10 to 40 %,
-which of 200 nodes makes one to five sick units a metric. Each table is judged by the baseline that is learned from it, and so are 400 healthy
-nodes beside it; found is a loss in one metric of these.
+which of 200 nodes makes one to five sick units a metric. Each table is judged by the baseline that is learned
+from it, and so are 400 healthy nodes (or ``--held``) beside it; found is a loss in one metric of these.
 
 ``--unbounded`` takes the order statistic of the nodes' scores as it is, for comparison: the bound on it
 (`robust_limit`) holds that scores fall off like an exponential distribution.
