@@ -157,13 +157,14 @@ def rules(train: Sequence[Values], only: Sequence[str]) -> dict[str, Ours | OnMe
 
 @dataclass(frozen=True)
 class Cell:
-    """One fleet: how many nodes, which share of them sick, how, and its seed."""
+    """One fleet: how many nodes, which share of them sick, how, its seed, and how many nodes are judged."""
 
     nodes: int
     share: float
     batch: bool
     seed: int
     only: tuple[str, ...] = ()
+    held: int = HELD
 
 
 def tried(cell: Cell) -> tuple[dict[str, tuple[float, float, float]], str, float]:
@@ -175,18 +176,18 @@ def tried(cell: Cell) -> tuple[dict[str, tuple[float, float, float]], str, float
     begin = time.perf_counter()
     known = rules(train, cell.only)
     took = time.perf_counter() - begin
-    held = [fleet.values(metric, HELD) for metric in range(METRICS)]
-    large = fleet.rng.uniform(0.1, MOST, (METRICS, HELD))
+    held = [fleet.values(metric, cell.held) for metric in range(METRICS)]
+    large = fleet.rng.uniform(0.1, MOST, (METRICS, cell.held))
     out = {}
     for name, rule in known.items():
-        healthy = np.zeros(HELD, dtype=np.bool_)
+        healthy = np.zeros(cell.held, dtype=np.bool_)
         found = []
         for metric, values in enumerate(held):
             healthy |= rule.rejected(metric, values)
             if metric % 2:
                 continue
             slower = []
-            for losses in (large[metric], np.full(HELD, 0.05)):
+            for losses in (large[metric], np.full(cell.held, 0.05)):
                 one = values.copy()
                 one[:, 0] /= 1 - losses[:, None]
                 slower.append(float(rule.rejected(metric, one).mean()))
@@ -208,7 +209,7 @@ def claimed(baseline: Baseline) -> str:
 def simulated(options: argparse.Namespace) -> None:
     """Print one row for each cell and rule."""
     cells = [
-        Cell(nodes, share, batch, seed, tuple(options.only))
+        Cell(nodes, share, batch, seed, tuple(options.only), options.held)
         for nodes in options.nodes
         for batch in (False, True)
         for share in options.sick
@@ -216,7 +217,7 @@ def simulated(options: argparse.Namespace) -> None:
         for seed in range(options.fleets)
     ]
     print(
-        f"{METRICS} metrics x {DEVICES} devices, {HELD} held-out nodes, {options.fleets} fleets a row"
+        f"{METRICS} metrics x {DEVICES} devices, {options.held} held-out nodes, {options.fleets} fleets a row"
     )
     print(f"{'nodes':>5} {'sick':>5} {'how':6} {'rule':18} {'healthy rejected':>17} {'+-':>5} {'most':>5} "
           f"{'10 to 60 % found':>17} {'5 % found':>10}  claimed (true of)")  # fmt: skip
@@ -231,16 +232,18 @@ def simulated(options: argparse.Namespace) -> None:
                 rejected, ten, five = each.mean(axis=0)
                 error = each[:, 0].std(ddof=1) / fleets**0.5 if fleets > 1 else np.nan
                 how = "-" if not cell.share else "batch" if cell.batch else "alone"
-                claims = claims_kept(group) if name == "ours" else ""
+                claims = claims_kept(group, options.held) if name == "ours" else ""
                 print(f"{cell.nodes:5d} {cell.share:5.0%} {how:6} {name:18} {rejected:17.2%} {error:5.2%} "
                       f"{each[:, 0].max():5.1%} {ten:17.1%} {five:10.1%}  {claims}", flush=True)  # fmt: skip
     print(f"learned in {np.mean(took):.1f} s on average")
 
 
-def claims_kept(group: Sequence[tuple[dict[str, tuple[float, float, float]], str, float]]) -> str:
+def claims_kept(
+    group: Sequence[tuple[dict[str, tuple[float, float, float]], str, float]], held: int
+) -> str:
     """Return what the baselines of some fleets (as `tried` returns them) claim, and of how many it is true.
 
-    A claim is true where it lies in the exact 95 % interval of what the baseline rejects of `HELD` healthy
+    A claim is true where it lies in the exact 95 % interval of what the baseline rejects of ``held`` healthy
     nodes, or where the baseline says that it does not hold.
     """
     from scipy.stats import binomtest
@@ -249,7 +252,7 @@ def claims_kept(group: Sequence[tuple[dict[str, tuple[float, float, float]], str
     true = 0
     for rates, claim, _ in group:
         told[claim] = told.get(claim, 0) + 1
-        seen = binomtest(round(rates["ours"][0] * HELD), HELD).proportion_ci(method="exact")
+        seen = binomtest(round(rates["ours"][0] * held), held).proportion_ci(method="exact")
         silent = claim == "none" or "(!)" in claim
         true += silent or seen.low <= float(claim.rstrip("%")) / 100 <= seen.high
     return ", ".join(f"{claim} x{count}" for claim, count in told.items()) + f" ({true})"
@@ -362,6 +365,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, nargs="*", default=[60, 120, 300, 1000])
     parser.add_argument("--sick", type=float, nargs="*", default=[0, 0.05, 0.1, 0.2, 0.3])
     parser.add_argument("--fleets", type=int, default=3)
+    parser.add_argument("--held", type=int, default=HELD, help="healthy nodes that are judged")
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument(

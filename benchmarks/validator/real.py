@@ -5,7 +5,13 @@ job. The three methods are the median of quantile functions, the exact medoid, a
 algorithm; they should flag the same units. Then a share of each set is made slow, so that the truth is
 known, and precision and recall stand beside the naive rules.
 
-Usage: python benchmarks/validator/real.py --data DIR [--naive]
+``--smears`` tries the learned limits instead: of half of each set's nodes a share is made sick (one device or
+all, 3 to 60 %), limits are learned from them with the defaults, and the other half is judged. Nobody has
+labelled these sets: as in `thresholds.py` a unit is *sound* if the whole clean set takes its node for healthy
+and it lost no quarter against the median. Rules on the means of units, learned from the same dirty halves,
+stand beside it.
+
+Usage: python benchmarks/validator/real.py --data DIR [--naive] [--smears]
 """
 
 from __future__ import annotations
@@ -14,7 +20,8 @@ import argparse
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
@@ -23,12 +30,15 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks.validator.thresholds import FAIL, MUCH, healthy_nodes
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, population_of
-from pytest_anubis.validator import learn_criterion, one_sided
+from pytest_anubis.validator import judge_columns, learn_baseline, learn_criterion, one_sided
 from pytest_anubis.validator.similarity.distance import similarity
 
 Flags = npt.NDArray[np.bool_]
+LEAST, MOST = 0.03, 0.6  # losses of the smears, as those of `dirty.py`
+SPLITS, FEWEST = 6, 50  # ways to halve a set, and fewest units of one: a dozen disks make no limit
 PAL = (
     ("Longhorn ResNet", "resnet-longhorn-agg.csv", "perf"),
     ("Longhorn BERT", "bert-longhorn-agg.csv", "perf"),
@@ -240,14 +250,119 @@ def show_groups(data: Path) -> None:
         print(f"  {kind!s:18s} not grouped: {text}; grouped: {', '.join(grouped)}")
 
 
+def _limits(train: Population) -> dict[str, Callable[[Population], Flags]]:
+    """Return our learned limits and rules on means, each as a function that returns the failed units."""
+    sign = 1 if train.metric.better == "lower" else -1
+
+    def means(p: Population) -> npt.NDArray[np.float64]:
+        return sign * np.add.reduceat(p.values, p.offsets[:-1]) / np.diff(p.offsets)
+
+    def beyond(limit: float) -> Callable[[Population], Flags]:
+        return lambda p: np.asarray(means(p) > limit)
+
+    def judged(error_rate: float | None) -> Callable[[Population], Flags]:
+        baseline = learn_baseline([train], hardware_class="c", created="-", error_rate=error_rate)
+        criterion = baseline.find(train.benchmark, train.metric.name)
+        if criterion is None:
+            return lambda p: np.zeros(len(p), dtype=np.bool_)
+        return lambda p: np.asarray(judge_columns(p, criterion).outcome == FAIL)
+
+    x = means(train)
+    low, middle, high = np.percentile(x, [25, 50, 75])
+    spread = 1.4826 * np.median(np.abs(x - middle))
+    return {
+        "ours": judged(0.01),
+        "alpha alone": judged(None),
+        "median + k MAD": beyond(middle + 2.326 * spread),  # one of a hundred, were noise normal
+        "IQR x 3": beyond(high + 3 * (high - low)),
+    }
+
+
+def show_smears(data: Path) -> None:
+    """Print what learned limits find in halves of the sets that they have not seen."""
+    print(
+        f"learned from half of each set's nodes, of which a share is sick; {SPLITS} halves of each set\n"
+        f"{'set':26s} {'sick':>5} {'rule':15} {'sound rejected':>15} {'10 to 60 % found':>17} "
+        f"{'5 % found':>10}"
+    )
+    sums: dict[tuple[float, str], list[tuple[float, ...]]] = {}
+    for name, population in populations(data):
+        for share in (0.0, 0.1, 0.2, 0.3) if len(population) >= FEWEST else ():
+            rows: dict[str, list[tuple[float, ...]]] = {}
+            for split in range(SPLITS):
+                for rule, found in _smeared(population, share, split).items():
+                    rows.setdefault(rule, []).append(found)
+            for rule, each in rows.items():
+                sums.setdefault((share, rule), []).extend(each)
+                print(_smear_row(name, share, rule, each))
+    for (share, rule), each in sums.items():
+        print(_smear_row("all sets together", share, rule, each), flush=True)
+
+
+def _smear_row(name: str, share: float, rule: str, each: list[tuple[float, ...]]) -> str:
+    rejected, sound, ten, five = np.array(each).T
+    return (
+        f"{name:26s} {share:5.0%} {rule:15} {rejected.sum() / sound.sum():15.2%} {ten.mean():17.1%} "
+        f"{five.mean():10.1%}"
+    )
+
+
+def _smeared(population: Population, share: float, seed: int) -> dict[str, tuple[float, ...]]:
+    """Return per rule: sound units rejected, how many are sound, 10 to 60 % found, 5 % found."""
+    rng = np.random.default_rng(seed)
+    names = np.array(sorted(set(population.nodes)))
+    half = set(rng.permutation(names)[: len(names) // 2].tolist())
+    mine = [row for row, node in enumerate(population.nodes) if node in half]
+    train, held = (
+        population.only(mine),
+        population.only(sorted(set(range(len(population))) - set(mine))),
+    )
+    losses = np.zeros(len(train))
+    own = np.array(train.nodes)
+    known = np.unique(own)
+    for node in rng.permutation(known)[: round(share * len(known))]:  # one of its devices or all
+        units = rng.permutation(np.flatnonzero(own == node))
+        losses[units[: 1 if rng.random() < 0.5 else None]] = rng.uniform(LEAST, MOST)
+    dirty = _slower(train, losses)
+    ten, five = (
+        _slower(held, losses)
+        for losses in (rng.uniform(0.1, MOST, len(held)), np.full(len(held), 0.05))
+    )
+    middle = float(np.median([np.mean(population.sample(row)) for row in range(len(population))]))
+    means = np.array([np.mean(held.sample(row)) for row in range(len(held))])
+    loss = 1 - middle / means if held.metric.better == "lower" else 1 - means / middle
+    healthy = healthy_nodes([population])
+    sound = (loss < MUCH) & np.array([node in healthy for node in held.nodes])
+    return {
+        rule: (
+            float((rejects(held) & sound).sum()),
+            float(sound.sum()),
+            float(rejects(ten)[sound].mean()),
+            float(rejects(five)[sound].mean()),
+        )
+        for rule, rejects in _limits(dirty).items()
+    }
+
+
+def _slower(p: Population, losses: npt.NDArray[np.float64]) -> Population:
+    each = np.repeat(losses, np.diff(p.offsets))
+    return replace(
+        p, values=p.values / (1 - each) if p.metric.better == "lower" else p.values * (1 - each)
+    )
+
+
 def main() -> None:
     """Print all tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=os.environ.get("ANUBIS_DATA"))
     parser.add_argument("--naive", action="store_true", help="compare all pairs too (slow)")
+    parser.add_argument("--smears", action="store_true", help="the learned limits on dirty halves")
     options = parser.parse_args()
     if options.data is None:
         parser.error("say where the data is: --data DIR or ANUBIS_DATA")
+    if options.smears:
+        show_smears(options.data)
+        return
     show_flags(options.data, options.naive)
     show_faults(options.data)
     show_groups(options.data)

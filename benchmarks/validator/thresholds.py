@@ -289,7 +289,7 @@ class Achieved:
         ]
         failed = np.array([one.outcome for one in judged]) == FAIL
         rejected = failed.any(axis=0)
-        own = _healthy(held)
+        own = healthy_nodes(held)
         healthy = np.array([name in own for name in held[0].nodes])
         sound = healthy & ~np.array([_lost_much(p) for p in held]).any(axis=0)
         for column, members in (("no stray", healthy), ("sound", sound)):
@@ -298,7 +298,7 @@ class Achieved:
         self.count += len(healthy)
         self.failed += int(rejected.sum())
         self.alpha += int(np.array([one.similarity < 0.95 for one in judged]).any(axis=0).sum())
-        self.strays.append(1 - len(_healthy(train)) / len(train[0]))
+        self.strays.append(1 - len(healthy_nodes(train)) / len(train[0]))
 
     def show(self) -> None:
         """Print one row for each column of rates, and what else there is to know."""
@@ -323,7 +323,7 @@ def _lost_much(p: Population) -> Flags:
     return np.asarray(loss >= MUCH)
 
 
-def _healthy(populations: Sequence[Population]) -> set[str]:
+def healthy_nodes(populations: Sequence[Population]) -> set[str]:
     """Return the nodes that the learning of thresholds counts as healthy."""
     # Late: version 0.1 has none, and `dirty.py` tries its limits too.
     from pytest_anubis.validator.learning.healthy_tails import healthy_tails
