@@ -44,6 +44,8 @@ ONCE = {
 """Slow at the first attempt only: what repeats failures makes a healthy node of it."""
 
 IN_PROCESS = "--anubis-in-process"
+WHERE = r"^.*test_toy.py::\w+(\[.*?\])?( node)?: (the benchmark is written wrongly: )?"
+"""What stands before the reason in a line that refuses, be it an error's or the verdict's headline."""
 REFUSED = 4
 """Exit code of pytest for a wrong usage."""
 
@@ -296,7 +298,7 @@ def _row(
                 lines = [x for x in printed.splitlines() if "test_toy.py::" in x]
                 line = next((x for x in lines if neighbour.refused in x), "")
                 if said.status == REFUSED and line and "Traceback" not in printed:
-                    said_why = re.sub(r"^.*test_toy.py::\w+(\[.*?\])?: ", "", line)
+                    said_why = re.sub(WHERE, "", line)
                     refusals.add(said_why.partition(";")[0])
                     continue
             if given and neighbour.again:
