@@ -84,7 +84,7 @@ def _failed(runs: RunSet, key: str) -> dict[str, UnlikeNode]:
             device=verdict.device,
             component=verdict.component,
             similarity=0.0,
-            failure=verdict.text.removeprefix(FAILED_ITSELF),
+            failure=verdict.text.removeprefix(FAILED_ITSELF) or "without a message",
         )
         for (node, _), verdict in failed_checks(mine, runs.unmeasured).items()
     }
