@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Annotated, Literal, get_args
 
 from pytest_anubis.core.field_types import Compact, Range, compact
@@ -162,6 +163,7 @@ def relative_loss(similarity: float, better: str) -> float:
     return 1 / similarity - 1 if similarity > 0 else math.inf
 
 
+@lru_cache(maxsize=256)  # of thousands of losses each one is told beside the same limit
 def loss_size(similarity: float, better: str, decimals: int | None = None) -> str:
     """Return the size of a loss without saying in what: ``12 %``, ``30 times`` (as long, or as slow).
 

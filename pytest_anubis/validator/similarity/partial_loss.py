@@ -44,7 +44,7 @@ def part_text(
     """
     if 1 - alike <= NOTABLE or better == "equal" or len(values) < FEWEST or not len(centre):
         return ""
-    expected = max(_median(np.asarray(centre)), TINY)
+    expected = max(_middle(centre), TINY)
     median = max(_median(values), TINY)
     of_medians = expected / median if better == "lower" else median / expected
     if 1 - of_medians >= (1 - alike) / 2:
@@ -64,5 +64,20 @@ def part_text(
 
 
 def _median(values: FloatArray) -> float:
-    """Return the median; the sum of two, of which numpy takes half, is endless where both are very large."""
-    return float(np.quantile(values, 0.5))
+    """Return the median of values (n,), n > 0, in any order.
+
+    Of thousands of samples that are left out each one is asked: `numpy.quantile` takes ten times as long for
+    a few dozen values.
+    """
+    half = len(values) // 2
+    return _middle(np.partition(values, (max(half - 1, 0), half)))
+
+
+def _middle(ordered: Sequence[float] | FloatArray) -> float:
+    """Return the median of values (n,), n > 0, whose middle ones are in order."""
+    half = len(ordered) // 2
+    high = float(ordered[half])
+    if len(ordered) % 2:
+        return high
+    # The sum of two, of which numpy takes half, is endless where both are very large.
+    return high - (high - float(ordered[half - 1])) / 2

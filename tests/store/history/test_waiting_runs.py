@@ -119,7 +119,7 @@ def test_the_command_files_what_waits(
     assert main(command) == 0
     assert capsys.readouterr().out == (
         f"1 run filed, 0 could not be filed\n2 runs in {tmp_path / WAITING} for another history: "
-        "name it as --store\n"
+        "name it as --history\n"
     )
     folder.unlink()
     assert main(["history", "file", "--store", str(folder), "--runs", str(tmp_path)]) == 0
