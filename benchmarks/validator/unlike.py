@@ -37,9 +37,9 @@ def counted(nodes: int, share: float, seed: int) -> Counter[str]:
     check = rule.baseline.self_check
     listed = {one.node for one in check.unlike} if check is not None else set()
     found: Counter[str] = Counter()
-    for node in listed | sick:
-        state = "rejected" if node in rejected else "accepted" if node in listed else "unseen"
-        found[f"{state} {'sick' if node in sick else 'healthy'}"] += 1
+    for name in listed | sick:
+        state = "rejected" if name in rejected else "accepted" if name in listed else "unseen"
+        found[f"{state} {'sick' if name in sick else 'healthy'}"] += 1
     return found
 
 
