@@ -192,7 +192,8 @@ class _Reader:
                 values.append(None)
             elif type(value) not in (int, float):
                 if value is not None:
-                    text = f"node {node[:40]}, column {cut(name, COLUMN)}: {str(value)[:20]!r} is not a number"
+                    text = f"node {node[:40]}, column {cut(name, COLUMN)}: "
+                    text += f"{str(value)[:20]!r} is not a number"
                     self.wrong.add(number, text, "value is not a number")
             elif not key.problem:
                 rows.append(key.columns)
