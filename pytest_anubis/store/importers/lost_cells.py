@@ -21,6 +21,9 @@ MISSING = Problem(kind="missing", text="not in the results, although most nodes 
 
 LONGEST = 60
 """Characters of a cell or name in an example."""
+COLUMN = 160
+"""Characters of the name of a column: SuperBench's have a benchmark, a model and a metric each, and end with
+the rank."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +146,11 @@ def lost_of_populations(
     )
 
 
+def cut(text: str, most: int) -> str:
+    """Return a text of so many characters at most, with an ellipsis where something was cut."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
 class _Cells:
     """Says where the cell of a row stands and what it holds."""
 
@@ -159,7 +167,8 @@ class _Cells:
 
     def value(self, row: int) -> str:
         """Of a value that can be none."""
-        return self._at(row, "value", f"{self._rows.values[row]:g}")
+        value = self._rows.values[row]
+        return self._at(row, "value", "NaN" if np.isnan(value) else f"{value:g}")
 
     def failed(self, row: int) -> str:
         """Of a test that failed."""
@@ -176,7 +185,7 @@ class _Cells:
             metric = self._name("metric", row) if column == "value" else column
             column = f"{self._name('benchmark', row)}/{metric}{rank}"
         line, node = int(self._rows.lines[row]), self._name("node", row)
-        return f"line {line}, node {node[:LONGEST]}, column {column[:LONGEST]}: {text[:LONGEST]!r}{more}"
+        return f"line {line}, node {node[:LONGEST]}, column {cut(column, COLUMN)}: {text[:LONGEST]!r}{more}"
 
     def _name(self, column: str, row: int) -> str:
         return self._rows.names[column][int(self._rows.codes[column][row])]

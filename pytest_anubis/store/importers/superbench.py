@@ -28,6 +28,7 @@ from pytest_anubis.store.importers.import_result import (
     runs_of,
 )
 from pytest_anubis.store.importers.long_form import LongForm
+from pytest_anubis.store.importers.lost_cells import COLUMN, cut
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 
 # No pattern takes more than linear time, whatever the name: only one end is open, or it is tied to the
@@ -191,19 +192,20 @@ class _Reader:
                 values.append(None)
             elif type(value) not in (int, float):
                 if value is not None:
-                    text = (
-                        f"node {node[:40]}, column {name[:80]}: {str(value)[:20]!r} is not a number"
-                    )
+                    text = f"node {node[:40]}, column {cut(name, COLUMN)}: "
+                    text += f"{str(value)[:20]!r} is not a number"
                     self.wrong.add(number, text, "value is not a number")
             elif not key.problem:
                 rows.append(key.columns)
-                values.append(value if abs(value) < 1e300 else float("inf"))
+                values.append(
+                    float("inf") if abs(value) >= 1e300 else value
+                )  # NaN stays what it is
             elif key.problem == _RETURN_CODE and value != 0:
                 failed[key.columns[0], key.columns[2]] = int(value) if abs(value) < 2**31 else -1
             elif key.problem == _UNKNOWN:
                 self.left_out += 1
             elif key.problem == _NO_METRIC:
-                text = f"node {node[:40]}, column {name[:80]!r} is {_NO_METRIC}"
+                text = f"node {node[:40]}, column {cut(name, COLUMN)!r} is {_NO_METRIC}"
                 self.wrong.add(number, text, f"column is {_NO_METRIC}")
         if failed:
             self._failed[number, node, run] = failed

@@ -128,3 +128,26 @@ def test_cores_of_the_node_stay_below_the_quota_of_cpu_time(
     assert node.cores == 4
     monkeypatch.setenv("PYTEST_ANUBIS_CPU_QUOTA", "64")
     assert node.cores == 16
+
+
+def test_runs_inside_tests_see_no_disturbance_of_this_machine(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`tests.quiet` saw to recorded values only: what is measured was disturbed by whoever else worked."""
+    for place in ("disturbance", "ambient_load"):
+        monkeypatch.setattr(
+            f"pytest_anubis.hardware.load.{place}.disturbances", lambda *_: ("12 % steal",)
+        )
+    pytester.makepyfile(
+        test_it="""
+        import time
+
+        def test_both(anubis_metric):
+            anubis_metric.collect("taken", lambda: 1.0, unit="s", better="lower", rounds=3)
+            time.sleep(0.15)
+            anubis_metric.record("given", [1.0], unit="s", better="lower")
+        """
+    )
+    pytester.runpytest("--anubis", "--anubis-run-id=r")
+    found = read_journal(pytester.path / ".anubis/runs/r/journal.jsonl").measurements
+    assert {one.metric.name: one.disturbance for one in found} == {"taken": (), "given": ()}

@@ -285,6 +285,23 @@ def test_superbench_summaries(tmp_path: Path) -> None:
     assert not [key for key in by_key if key[1] == "return_code"]
 
 
+def test_what_is_lost_has_its_whole_column_and_no_number_one_spelling(tmp_path: Path) -> None:
+    """NaN was told as 'inf', and the column ended in the middle of its metric."""
+    column = "model-benchmarks:stress:a-long-name/pytorch-gpt2-large/fp16_train_step_time:3"
+    lines = [{"node": f"n{i}", column: 2.0 if i else float("nan")} for i in range(3)]
+    summary = tmp_path / "s.jsonl"
+    summary.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "node,device,benchmark,metric,unit,better,value\n"
+        "a,0,b,m,GB/s,higher,nan\nb,0,b,m,GB/s,higher,3\n"
+    )
+    (of_summary,) = import_superbench(summary).lost_cells
+    assert f"column {column}: 'NaN'" in of_summary.example
+    (of_table,) = import_table(table).lost_cells
+    assert "column value: 'NaN'" in of_table.example
+
+
 def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Path) -> None:
     lines: list[Any] = [
         {"node": f"n{i}", "b/return_code": 0, "b/x_bw:0": 10.0 + i, "b/x_bw:1": 10.0, "c/1/y_time": 2.0,
