@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from pytest_anubis import __version__
 from pytest_anubis.cli.shared.command_error import CommandError
@@ -96,7 +98,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         flush_output(sys.stderr)
 
 
-class _Parser(argparse.ArgumentParser):
+class _Command(argparse.ArgumentParser):
+    """A parser that takes options by their whole names, and says which one a misspelt one may have been."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **{"allow_abbrev": False, **more})
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse; what is left over is wrong here, where the options of this very command are known."""
+        options, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            known = [name for action in self._actions for name in action.option_strings]
+            word = next((one for one in unknown if one.startswith("-")), "").partition("=")[0]
+            near = difflib.get_close_matches(word, known, 1) if word else []
+            meant = f" (did you mean {near[0]}?)" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
+        return options, unknown
+
+
+class _Parser(_Command):
     commands: argparse._SubParsersAction[argparse.ArgumentParser]
 
 
@@ -119,7 +139,7 @@ def _parser() -> _Parser:
         "~/.local/share/bash-completion/completions/anubis, and end",
     )
     parser.commands = parser.add_subparsers(
-        title="commands", metavar="COMMAND", required=True, parser_class=argparse.ArgumentParser
+        title="commands", metavar="COMMAND", required=True, parser_class=_Command
     )
     return parser
 

@@ -125,3 +125,22 @@ def test_help_before_head_ends_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
         with pytest.raises(SystemExit) as ended:
             main(["learn", "--help"])
         assert ended.value.code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (("judge", "x", "--basline", "y"), "--basline y (did you mean --baseline?)"),
+        (("learn", "x", "--round", "3"), "--round 3 (did you mean --rounds?)"),
+        (("history", "nodes", "list", "--histry=x"), "--histry=x (did you mean --history?)"),
+    ],
+)
+def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(
+    words: tuple[str, ...], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith(f"usage: anubis {words[0]} ")
+    assert f"unrecognized arguments: {meant}" in said

@@ -84,9 +84,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
         "are run here, or from runs that were collected from many nodes.",
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
-        "for which no criterion could be learned; 20 a baseline was written, but it does not hold its stated "
-        "error rate, others disturbed the machine so that a metric has no criterion, a component has none "
-        "at all, or somebody must decide about a slower group of nodes (anubis baseline populations FILE). "
+        "for which no criterion could be learned; 20 others disturbed all that was measured, or a baseline "
+        "was written, but it does not hold its stated error rate, others disturbed the machine so that a "
+        "metric has no criterion, a component has none at all, or somebody must decide about a slower group "
+        "of nodes (anubis baseline populations FILE). "
         "What was measured while others disturbed the machine teaches nothing. Stop them, or allow what is "
         "always there: --pytest-args='--anubis-quiet-limit=others=20%,steal=5%' raises limits (see pytest "
         "--help), --pytest-args='--anubis-allow-process=NAME' allows a process; a round that was disturbed "
@@ -212,7 +213,8 @@ def run(options: argparse.Namespace) -> int:
             say(line, file=sys.stderr)
         raise
     if rounds.disturbed:
-        raise CommandError(f"nothing can be learned: {rounds.disturbed}")
+        say(f"anubis learn: nothing can be learned: {rounds.disturbed}", file=sys.stderr)
+        return NOT_ACCEPTED
     options.vain = bool(rounds.vain)  # more of them would be in vain
     return _learn(options, paths, measured=True)
 

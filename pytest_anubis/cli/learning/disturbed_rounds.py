@@ -19,6 +19,10 @@ def wholly_disturbed(record: RunRecord) -> bool:
     return bool(record.measurements) and all(one.disturbance for one in record.measurements)
 
 
+AGAIN = "others disturbed all of it again"
+"""What is said of a round after another one of which nothing can be learned."""
+
+
 def disturbed_line(record: RunRecord) -> str:
     """Return one line about a round of which nothing can be learned; empty where something can."""
     if not wholly_disturbed(record):

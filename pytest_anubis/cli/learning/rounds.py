@@ -10,7 +10,12 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.learning.disturbed_rounds import disturbed_end, disturbed_line, vain_line
+from pytest_anubis.cli.learning.disturbed_rounds import (
+    AGAIN,
+    disturbed_end,
+    disturbed_line,
+    vain_line,
+)
 from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.option_values import left_out
 from pytest_anubis.cli.learning.watched_round import run_round
@@ -212,7 +217,10 @@ class Rounds:
         self._took.append(time.monotonic() - begin)
         self._count_streaks(begin)
         if told := disturbed_line(self._records[-1]):
-            line.say(f"round {number}: {told}")
+            before = any(
+                map(disturbed_line, self._records[:-1])
+            )  # what would help is said at first, and at the end
+            line.say(f"round {number}: {AGAIN if before else told}")
 
     @property
     def finished(self) -> tuple[Path, ...]:

@@ -79,7 +79,7 @@ class _Cells:
         """Return verdicts as numbers, the worst the smallest."""
         unit = self.units.setdefault((metric.better, metric.unit), len(self.units))
         alike = np.nan_to_num(np.asarray(similarity, dtype=np.float64) * _STEPS, nan=_NONE)
-        code = _RANK[np.asarray(outcome)] * 4096 + np.floor(alike).astype(np.int64)
+        code = _RANK[np.asarray(outcome)] * 4096 + np.rint(alike).astype(np.int64)
         return np.asarray(((code * 8 + outcome) * 64 + reason) * 4096 + unit, dtype=np.int64)
 
     def lower(self, rows: npt.NDArray[np.int64], column: int, codes: npt.NDArray[np.int64]) -> None:

@@ -78,7 +78,9 @@ def deadline_of(
         expected = max(cost or 0.0, measured or 0.0)
         if least is not None and least > max(LEAST, FACTOR * expected):
             return Deadline(least, "its mark's deadline")
-        return Deadline(max(LEAST, FACTOR * expected), f"{FACTOR:g} times its cost")
+        if FACTOR * expected < LEAST:
+            return Deadline(LEAST, f"the shortest deadline; its cost is {expected:.3g} s")
+        return Deadline(FACTOR * expected, f"{FACTOR:g} times its cost")
     return Deadline(UNKNOWN * PROFILE_FACTOR["cpu"].get(profile, 1.0), "no cost is declared")
 
 

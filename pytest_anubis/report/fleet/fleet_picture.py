@@ -60,7 +60,11 @@ def fleet_picture(view: FleetView, order: Sequence[int]) -> str:
     light, dark = (_png(drawn, colours) for colours in (LIGHT, DARK))
     height = min(THICK, max(1, round(HEIGHT / len(drawn)))) * len(drawn)
     rest = len(rows) - len(drawn)
-    none = f", which {count_text(rest, 'metric')} have nowhere" if rest else ""
+    none = (
+        f", which {count_text(rest, 'metric')} {'has' if rest == 1 else 'have'} nowhere"
+        if rest
+        else ""
+    )
     return (
         "<figure class='whole'><picture>"
         f"<source media='screen and (prefers-color-scheme:dark)' srcset='{dark}'>"

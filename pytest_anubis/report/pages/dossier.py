@@ -45,7 +45,11 @@ _EXIT = {
 }
 _HELP = (
     ("expected", "the median of what healthy units of this hardware class deliver"),
-    ("limit", "the median at which a uniformly worse unit would just be rejected"),
+    (
+        "limit",
+        "the median at which a uniformly worse unit would just cross the threshold; what was seen once only "
+        "is held against a wider one than what several looks confirm",
+    ),
     (
         "similarity",
         "1 when the measured distribution is nowhere worse than the expected one; 0.95 when it "
@@ -198,6 +202,9 @@ def _time(record: RunRecord) -> str:
         ended = datetime.datetime.fromisoformat(record.ended)
         took = (ended - began).total_seconds()
     except (ValueError, TypeError):  # TypeError: one of them has no time zone
+        # What was collected from files is of one moment: nobody knows for how long it was measured.
+        if not (record.ended or record.settings or record.planned):
+            return moment_text(record.started)
         return f"{moment_text(record.started)}, {'ended ' + record.ended if record.ended else 'cut short'}"
     # An import is of one moment.
     return moment_text(record.started) + (f", took {duration_text(took)}" if took > 0 else "")

@@ -191,5 +191,5 @@ def _row(
         "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",
         *([verdict.baseline or "-"] if baseline else []),
         verdict.triage.value or "-",
-        verdict.outcome.value + _NEAR.get(verdict.reference, ""),
+        verdict.counted_as + _NEAR.get(verdict.reference, ""),
     ]

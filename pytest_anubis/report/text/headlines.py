@@ -131,7 +131,7 @@ def waiting_line(wait: QuietWait) -> str:
         return f"anubis: {wait.test} goes on after {wait.seconds:.0f} s: the machine is quiet"
     return (
         f"anubis: {wait.test} goes on after {wait.seconds:.0f} s, the machine is not quiet: {what}; "
-        "nobody waits again before it was"
+        "no other test waits until it has been quiet once"
     )
 
 

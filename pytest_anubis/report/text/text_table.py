@@ -10,9 +10,9 @@ from itertools import takewhile
 _NUMBER = re.compile(r"-|NaN|-?Infinity|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?")
 _LEAST = 12
 """Narrowest that a column is cut to."""
-_WIDEST = 100
+_WIDEST = 160
 """Widest that a column gets with others after it: one odd name must not push those out of sight in all rows.
-Paths, ids of tests and SuperBench's names of metrics are shorter."""
+Paths, hardware classes, ids of tests and SuperBench's names of metrics are shorter."""
 _BEFORE = 4
 """Characters that still stand before what differs, where a common beginning is left out."""
 MANY = 5
@@ -58,7 +58,7 @@ def table(
 ) -> str:
     """Return rows as aligned lines; the first row is the header.
 
-    A column whose cells are all numbers (or dashes) is aligned to the right. Cells wider than 100 are cut in
+    A column whose cells are all numbers (or dashes) is aligned to the right. Cells wider than 160 are cut in
     their middle, but for the last column's.
 
     Args:

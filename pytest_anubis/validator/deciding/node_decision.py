@@ -245,4 +245,4 @@ def _line(verdict: MetricVerdict) -> str:
     device = "" if verdict.text.startswith(f"{verdict.device}: ") else verdict.device
     what = " ".join(part for part in (verdict.benchmark, verdict.metric, device) if part)
     text = verdict.text.removeprefix(f"{verdict.metric}: ") if verdict.metric else verdict.text
-    return f"{verdict.outcome.value} {what}: {text}"
+    return f"{verdict.counted_as} {what}: {text}"

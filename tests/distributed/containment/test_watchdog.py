@@ -57,6 +57,12 @@ def test_deadline_comes_from_the_most_explicit_source(
     assert found.source
 
 
+def test_a_deadline_says_where_it_comes_from() -> None:
+    assert deadline_of(cost=20.0, mark=None, limit=None).source == "10 times its cost"
+    least = deadline_of(cost=1.0, mark=None, limit=None)
+    assert (least.seconds, least.source) == (60.0, "the shortest deadline; its cost is 1 s")
+
+
 @pytest.mark.parametrize(
     ("cost", "profile", "seconds"),
     [(5.0, "smoke", 300.0), (50.0, "smoke", 500.0), (5.0, "standard", 300.0)],

@@ -201,6 +201,10 @@ def test_an_interrupted_empty_run_has_a_page() -> None:
     assert "nothing was judged" in text
     assert "t::lost: planned, but never reported" in text
     assert "cut short" in text
+    collected = RunRecord(run="fleet.csv", node="n", started="2026-05-01T12:00:00+00:00")
+    text = Page(run_page(collected)).text
+    assert "cut short" not in text  # a file does not tell how long it was measured for
+    assert "2026-05-01" in text
 
 
 @pytest.mark.parametrize(

@@ -247,7 +247,8 @@ def _too_few(rows: Intervals) -> tuple[HazardModel, str] | None:
     if count < COVARIATES_FROM:
         return Weibull(use_covariates=False), (
             f"weibull, one curve for all nodes: {count} incidents; models are compared from "
-            f"{COVARIATES_FROM} on"
+            f"{COVARIATES_FROM} on; until then the time since the last incident alone tells nodes apart, not "
+            "how many incidents they had"
         )
     return None
 
