@@ -26,6 +26,9 @@ ONCE = 60.0
 HELP = 30.0
 """Seconds to print the options: with CUDA its libraries are loaded before."""
 
+LEAVE = 5.0
+"""Seconds that the end that waits may take to say why, after the other one failed: it frees memory first."""
+
 BIND, LOOPBACK = "--bind_source_ip", "127.0.0.1"
 
 CONNECTED = "reliable connections"
@@ -214,14 +217,15 @@ def both_ends(
 
 
 def _tell_refusal(server: RunningTool) -> None:
-    """Raise why the first end did not begin, of which the second one only says that the other is gone."""
-    if not server.ended:
-        return
+    """Raise why the first end did not begin, of which the second one only says that the other is gone.
+
+    It is given a while: the second end often ends before it, as soon as their connection is closed.
+    """
     try:
-        server.wait(1.0)
+        server.wait(LEAVE)
     except ToolRefused:
         raise
-    except ToolFailed:
+    except ToolFailed:  # it failed otherwise, or still waits: the other end's failure tells more
         return
 
 

@@ -128,7 +128,7 @@ def test_port_that_is_down_is_counted_and_not_skipped(
 
 
 PERFTEST = """#!/usr/bin/env python3
-import socket, sys
+import socket, sys, time
 if sys.argv[1:] == ["--help"]:
     sys.exit(print("--bind_source_ip  Source IP of the interface"))
 port = int(sys.argv[sys.argv.index("--port") + 1])
@@ -179,7 +179,8 @@ def test_two_ends_of_perftest(tmp_path: Path) -> None:
             with pytest.raises(ToolFailed, match=r"ib_write_lat 4\.5 ended with status 3"):
                 nics.both_ends(str(tool), "4.5", port, [])
     tool.write_text(PERFTEST.format(golden=str(data), code=0))
-    refuses = 'sys.exit(print("Couldn\'t allocate MR") or 1)'
+    # The other end ends first: this one still has to free what it holds after it hung up.
+    refuses = 'end.close(); time.sleep(0.5); sys.exit(print("Couldn\'t allocate MR") or 1)'
     tool.write_text(tool.read_text().replace("end.close()", refuses))
     tool.write_text(
         tool.read_text().replace("end.recv(1)", "sys.exit(1) if not end.recv(1) else 0")
