@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from pytest_anubis.benchmarking.tools import UnreadableOutput
+from suites.storage.latency_log import percentiles, read_histograms
 
 Direction = Literal["read", "write"]
 
@@ -83,6 +84,20 @@ class Mixed:
     latencies: dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Windows:
+    """One run of random reads or writes, in windows of time.
+
+    Attributes:
+        rates: Operations a second of each.
+        latencies: ``p99`` and so on -> microseconds from handing a request over to its completion, for each
+            of the windows of latencies; empty where none were asked for.
+    """
+
+    rates: list[float]
+    latencies: dict[str, list[float]]
+
+
 class DiskFile:
     """A file that is read and written; a context manager, as it is removed at the end.
 
@@ -130,14 +145,35 @@ class DiskFile:
 
     def random(self, direction: Direction, seconds: float) -> list[float]:
         """Read or write blocks of 4 KiB at random places; return operations a second per window."""
-        return self._windows(f"rand{direction}", RANDOM_BLOCK, seconds, "iops", 1.0)
+        return self.random_windows(direction, seconds, 0.0).rates
+
+    def random_windows(self, direction: Direction, seconds: float, window: float) -> Windows:
+        """Read or write blocks of 4 KiB at random places; return their rates, and their latencies if asked.
+
+        Args:
+            direction: Which of both.
+            seconds: How long.
+            window: Seconds of a window of latencies, a part of the whole; 0: none are taken.
+
+        Raises:
+            FioError: fio failed.
+            UnreadableOutput: One of its logs is missing or another than is known.
+        """
+        milliseconds = round(1000 * window)
+        extra = ["--write_hist_log=log", f"--log_hist_msec={milliseconds}"] if window else []
+        rates = self._windows(f"rand{direction}", RANDOM_BLOCK, seconds, "iops", 1.0, extra)
+        latencies: dict[str, list[float]] = {}
+        for bins in read_histograms(self._log("clat_hist")) if window else ():
+            for name, value in percentiles(bins, PERCENTILES).items():
+                latencies.setdefault(name, []).append(value)
+        return Windows(rates, latencies)
 
     def mixed(self, seconds: float) -> Mixed:
         """Read and write blocks of 4 KiB at random places at once, `READS` percent of them reads.
 
         Raises:
             FioError: fio failed.
-        UnreadableOutput: It tells no latencies, as of a kind of which nothing was finished.
+            UnreadableOutput: It tells no latencies, as of a kind of which nothing was finished.
         """
         extra = [
             *("--time_based", f"--runtime={round(1000 * seconds)}ms", f"--ramp_time={RAMP}ms"),
@@ -163,9 +199,16 @@ class DiskFile:
         self._run("check", "write", RANDOM_BLOCK, CHECKED, ["--verify=crc32c", "--verify_only"])
 
     def _windows(
-        self, mode: str, block: int, seconds: float, log: str, scale: float
+        self,
+        mode: str,
+        block: int,
+        seconds: float,
+        log: str,
+        scale: float,
+        more: Sequence[str] = (),
     ) -> list[float]:
         extra = [
+            *more,
             "--time_based",
             f"--runtime={round(1000 * (seconds + LEAD))}ms",
             f"--ramp_time={RAMP}ms",
@@ -173,14 +216,19 @@ class DiskFile:
             f"--log_avg_msec={WINDOW}",
         ]
         self._run("windows", mode, block, self._size, extra, timeout=_START + seconds)
-        try:
-            text = self.path.with_name(f"log_{log}.1.log").read_text(encoding="ascii")
-        except OSError as error:
-            raise UnreadableOutput("fio", f"no log_{log}.1.log: {error.strerror}") from error
-        values = [scale * value for value in read_log(text)]
+        values = [scale * value for value in read_log(self._log(log))]
         if not values:
             raise FioError(f"fio logged nothing within {seconds:g} s")
         return values
+
+    def _log(self, kind: str) -> str:
+        """Return one of the logs of the last run."""
+        name = f"log_{kind}.1.log"
+        try:
+            return self.path.with_name(name).read_text(encoding="ascii")
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise UnreadableOutput("fio", f"no {name}: {why}") from error
 
     def _lay_out(self, size: int) -> Way:
         """Write the whole file, as a sparse one would measure no disk; return the best way that works."""

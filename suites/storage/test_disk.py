@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,11 +10,15 @@ import pytest
 from pytest_anubis import MetricFixture, NodeFixture
 
 if TYPE_CHECKING:
-    from suites.storage.fio import Direction, DiskFile, Mixed
+    from suites.storage.fio import Direction, DiskFile, Mixed, Windows
 
 MIB = 1 << 20
 WINDOWS = {"smoke": 5, "standard": 10, "soak": 60}
 """Windows of the mixed load, each a run of fio of its own: fio has percentiles of whole runs only."""
+
+LATENCY_WINDOWS = {"smoke": 0.0, "standard": 0.25, "soak": 1.0}
+"""Seconds of a window of latencies: at 16 in flight, thousands of requests of any drive without moving parts.
+In the half second of ``smoke`` there would be two, or too few requests in each for the slowest hundredth."""
 
 FILES = 2000
 """Small files of a round: a tenth of a second where the file system is quick."""
@@ -82,15 +86,42 @@ def test_sequential_io(
 def test_random_io(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: DiskFile, direction: Direction
 ) -> None:
-    """Small blocks at random places move at the disk's rate, and what was written comes back."""
+    """Small blocks at random places move at the disk's rate, and what was written comes back.
+
+    In the longer profiles each window's latencies are metrics as well. Sequential blocks have none: with as
+    many in flight all the time their mean latency is the rate over again, and of some dozens of blocks in a
+    window the slowest hundredth is none.
+    """
     seconds = anubis_node.pick(smoke=0.5, standard=5.0, soak=60.0)
-    anubis_metric.collect(
-        "operation_rate",
-        lambda: disk.random(direction, seconds),
-        unit="IOPS",
-        better="higher",
-    )
+    window = anubis_node.pick(**LATENCY_WINDOWS)
+    runs: list[Windows] = []
+
+    def rates() -> list[float]:
+        runs.append(disk.random_windows(direction, seconds, window))
+        return runs[-1].rates
+
+    kept = anubis_metric.collect("operation_rate", rates, unit="IOPS", better="higher")
+    counting = counted(runs, kept)
+    for name in counting[0].latencies if counting else ():
+        values = [value for run in counting for value in run.latencies[name]]
+        anubis_metric.record(f"latency_{name}", values, unit="us", better="lower")
     disk.write_checked()
+
+
+def counted(runs: Sequence[Windows], kept: Sequence[float]) -> list[Windows]:
+    """Return the runs whose rates were kept, in time order: those of a disturbed attempt were taken again.
+
+    Args:
+        runs: All of them.
+        kept: The rates that count: those of some of the runs, one after the other.
+    """
+    found, left = [], list(kept)
+    for run in reversed(runs):  # what is taken again comes later
+        begin = len(left) - len(run.rates)
+        if run.rates and begin >= 0 and left[begin:] == run.rates:
+            found.append(run)
+            del left[begin:]
+    return found[::-1]
 
 
 @pytest.mark.anubis(

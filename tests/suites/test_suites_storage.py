@@ -14,12 +14,15 @@ from suites.storage.fio import (
     PERCENTILES,
     DiskFile,
     FioError,
+    Windows,
     find_fio,
     read_log,
     read_mixed,
     read_result,
 )
+from suites.storage.latency_log import BINS, middle_of, percentiles, read_histograms
 from suites.storage.small_files import BLOCK, RING, SmallFiles, SyncedFile
+from suites.storage.test_disk import counted
 
 MIB = 1 << 20
 FIO = find_fio()
@@ -199,6 +202,97 @@ def test_percentiles_of_a_slow_disk_are_read_in_microseconds() -> None:
 def test_output_without_latencies_is_no_result(job: dict[str, Any]) -> None:
     with pytest.raises(UnreadableOutput, match=r"no latencies of (read|write)s"):
         read_mixed(job)
+
+
+@needs_fio
+@pytest.mark.parametrize("direction", ["read", "write"])
+def test_windows_of_random_blocks_have_growing_percentiles(tmp_path: Path, direction: Any) -> None:
+    with DiskFile(tmp_path, 4 * MIB, str(FIO)) as disk:
+        run = disk.random_windows(direction, 0.4, 0.1)
+        assert disk.random_windows(direction, 0.1, 0.0).latencies == {}
+    assert sum(run.rates) > 0
+    assert list(run.latencies) == list(PERCENTILES.values())
+    for middle, high, highest in zip(*run.latencies.values(), strict=True):
+        assert 0 < middle <= high <= highest
+
+
+GOLDEN = Path(__file__).parents[1] / "tool_outputs" / "data"
+REQUESTS = [4803, 4154, 2734]
+EXPECTED = [
+    {"p50": 436.224, "p99": 2899.968, "p999": 3686.4},
+    {"p50": 741.376, "p99": 2867.2, "p999": 3457.024},
+    {"p50": 1466.368, "p99": 2572.288, "p999": 3162.112},
+]
+TOLD = {"p50": 1155.072, "p99": 2867.2, "p999": 3620.864}
+"""Microseconds that fio printed for the same run."""
+
+
+def test_recorded_histograms_say_what_fio_said_of_the_whole_run() -> None:
+    windows = read_histograms((GOLDEN / "fio_clat_hist.log").read_text(encoding="ascii"))
+    assert [sum(one) for one in windows] == REQUESTS
+    assert [percentiles(one, PERCENTILES) for one in windows] == EXPECTED
+    whole = [sum(column) for column in zip(*windows, strict=True)]
+    for name, told in TOLD.items():  # fio's own, of all windows and the part after the last one
+        assert percentiles(whole, PERCENTILES)[name] == pytest.approx(told, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("number", "nanoseconds"),
+    # As fio's own table of bins has them: 64 for each octave, of twice the width in the next one.
+    [
+        (0, 0.0),
+        (127, 127.0),
+        (128, 129.0),
+        (191, 255.0),
+        (192, 258.0),
+        (BINS - 1, 17_112_760_320.0),
+    ],
+)
+def test_bins_have_the_latencies_of_fios_table(number: int, nanoseconds: float) -> None:
+    assert middle_of(number) == nanoseconds
+
+
+def test_percentiles_are_those_of_the_requests_in_bins() -> None:
+    bins = [0] * BINS
+    bins[100], bins[300], bins[600] = 500, 490, 10
+    wanted = {"50": "p50", "99": "p99", "99.9": "p999", "100": "most"}
+    found = percentiles(bins, wanted)
+    assert list(found) == list(wanted.values())
+    assert list(found.values()) == [middle_of(at) / 1e3 for at in (100, 300, 600, 600)]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "no request was finished"),
+        ("250, 0, 4096, " + ", ".join(["0"] * BINS), "no request was finished"),
+        ("250, 0, 4096, " + ", ".join(["1"] * (BINS - 1)), f"{BINS - 1} bins of latency"),
+        ("250, 0, 4096, " + ", ".join(["1"] * (BINS + 1)), f"{BINS + 1} bins of latency"),
+        ("250, 0, 4096, " + ", ".join(["-1"] * BINS), f"{BINS} bins of latency"),
+        ("time, direction, block, bins", "time, direction"),
+        ("250, 0, 4096, " + ", ".join(["1.5"] * BINS), "1.5"),
+    ],
+    ids=["empty", "no request", "too few", "too many", "negative", "words", "fractions"],
+)
+def test_log_of_other_histograms_is_no_result(text: str, words: str) -> None:
+    with pytest.raises(UnreadableOutput, match=words):
+        read_histograms(text)
+
+
+def test_window_without_a_request_has_no_latency() -> None:
+    bins = ["0"] * BINS
+    bins[7] = "2"
+    still, one = (f"250, 0, 4096, {', '.join(each)}\n" for each in (["0"] * BINS, bins))
+    assert read_histograms(still + one + "\n" + still) == [[int(count) for count in bins]]
+
+
+def test_latencies_count_for_the_runs_whose_rates_were_kept() -> None:
+    disturbed, first, second = (Windows([rate, 2.0], {"p50": [rate]}) for rate in (1.0, 3.0, 4.0))
+    runs = [disturbed, first, disturbed, second]
+    assert counted(runs, [3.0, 2.0, 4.0, 2.0]) == [first, second]
+    assert counted(runs, [4.0, 2.0]) == [second]
+    assert counted([Windows([], {}), first], [3.0, 2.0]) == [first]
+    assert counted([], []) == []
 
 
 def test_small_files_are_made_looked_up_and_removed(tmp_path: Path) -> None:

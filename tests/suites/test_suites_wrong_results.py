@@ -26,7 +26,7 @@ from suites.memory.chase import Chase
 from suites.network import test_loopback
 from suites.network.loopback import Loopback
 from suites.storage import test_disk
-from suites.storage.fio import FioError
+from suites.storage.fio import FioError, Windows
 from suites.storage.small_files import SmallFiles, SyncedFile
 from suites.training import test_step
 from suites.workload import test_training_steps
@@ -201,7 +201,8 @@ def test_wrong_line_and_wrong_unit_fail(monkeypatch: Patch) -> None:
         return took
 
     monkeypatch.setattr(Chase, "latency", flipping)
-    monkeypatch.setattr(test_latency, "STEPS", dict.fromkeys(test_latency.STEPS, 100))
+    for table in ("STEPS", "LOADS"):
+        monkeypatch.setattr(test_latency, table, dict.fromkeys(test_latency.STEPS, 100))
     with pytest.raises(AssertionError, match=r"1 of .* lines of the chain|led astray"):
         test_latency.test_load_latency(Taken(), "l2")
     by_default(monkeypatch, Cores, faults={cpus_for(1)[0]: 1 << 7})
@@ -238,7 +239,8 @@ def test_changed_blocks_and_files_fail_the_tests_of_disks(
         rate=1.0, latencies=dict.fromkeys((n.replace("latency_", "") for n in test_disk.LATENCIES), 1.0)
     )  # fmt: skip
     disk: Any = SimpleNamespace(
-        sequential=lambda *_: [1.0], random=lambda *_: 1.0, mixed=lambda _: window, write_checked=changed
+        sequential=lambda *_: [1.0], random_windows=lambda *_: Windows([1.0], {}), mixed=lambda _: window,
+        write_checked=changed,
     )  # fmt: skip
     taken: Any = SimpleNamespace(
         collect=lambda _, fn, **__: [fn()], record=lambda *_, **__: None, measure=lambda _, fn, **__: fn()
