@@ -163,7 +163,11 @@ CATALOGUE = (
             shape={"layers": layers},
             parameters=parameters,
             between=layers == 169,
-            **PICTURES,
+            # Many small layers: their gradients come in many small parts.
+            **{
+                **PICTURES,
+                "steps": (*PICTURES["steps"], *(("parallel",) if layers == 201 else ())),
+            },
         )
         for layers, parameters in ((169, 14_149_480), (201, 20_013_928))
     ),
@@ -174,7 +178,6 @@ CATALOGUE = (
             shape={"layers": layers},
             parameters=parameters,
             between=layers < 19,
-            usual_steps=PICTURES["steps"],
             # Most numbers of all for little computing: the exchange is hardest to hide.
             **{**PICTURES, "steps": (*PICTURES["steps"], *(("parallel",) if layers == 19 else ()))},
         )
@@ -196,6 +199,7 @@ CATALOGUE = (
         steps=(
             "training",
             "inference",
+            "parallel",
         ),  # not "bits": cuDNN's recurrent kernels sum in several streams
         steps_cpu=("inference",),
     ),
@@ -213,7 +217,6 @@ CATALOGUE = (
         parameters=335_141_888,
         dtypes=FLOATS,
         usual=("bfloat16", "float16"),
-        usual_steps=("training", "bits", "inference"),
         **TEXTS,
         steps=("training", "bits", "inference", "parallel"),
     ),
@@ -232,7 +235,7 @@ CATALOGUE = (
         family="decoder",
         shape={"width": 1280, "layers": 36, "heads": 20},
         parameters=774_030_080,
-        usual_steps=("training",),
+        usual_steps=("training", "parallel"),
         **{**LANGUAGE, "steps": (*LANGUAGE["steps"], "parallel")},
     ),
     Workload(

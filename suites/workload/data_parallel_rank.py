@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import gc
 import math
 import sys
 import time
@@ -16,6 +17,7 @@ from pytest_anubis.benchmarking.children import Handler, Message
 from pytest_anubis.benchmarking.placement import checking_device
 from pytest_anubis.benchmarking.precision import single_precision
 from pytest_anubis.benchmarking.ranks import serve
+from pytest_anubis.benchmarking.sizes import give_back
 from suites.training.step import TrainingStep, smooth
 from suites.workload.catalogue import BY_NAME, Sizes, Workload
 from suites.workload.running import NoRoomError, draw, fitting_batch, loss, network, training_step
@@ -116,6 +118,13 @@ class TrainingRank:
         first, last = step.losses()
         return {"weights": fingerprint_of(step.model.parameters()), "first": first, "last": last}
 
+    def rest(self, _request: Message) -> Message:
+        """Give back what the last network took: the next one may need all of the memory."""
+        self._step = self._shared = None
+        gc.collect()  # a network and its exchange hold each other
+        give_back(self._device)
+        return {}
+
     def _made(self) -> TrainingStep:
         assert self._step is not None, "prepare comes first"
         return self._step
@@ -148,7 +157,7 @@ def main(*arguments: str, spoil: Callable[[torch.nn.Module], None] = lambda _: N
         number: int, world: int, device: torch.device, _own: Sequence[str]
     ) -> Mapping[str, Handler]:
         rank = TrainingRank(number, world, device, spoil)
-        calls = ("fit", "prepare", "gradient", "step", "outcome")
+        calls = ("fit", "prepare", "gradient", "step", "outcome", "rest")
         return {name: getattr(rank, name) for name in calls}
 
     serve(arguments, make)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,6 +23,19 @@ WARM = 3
 """Rounds before the first that counts: libraries choose kernels, and links and buffers are made."""
 
 
+@pytest.fixture(scope="module")
+def shared_ranks() -> Iterator[TrainingGroup]:
+    """Ranks that live until the last test of this file; where they do not connect, each test says why."""
+    import torch
+
+    from pytest_anubis.benchmarking.placement import usable_cores
+    from pytest_anubis.benchmarking.ranks import lasting
+    from suites.workload.data_parallel import TrainingGroup
+
+    with lasting(TrainingGroup(torch.cuda.device_count(), usable_cores())) as group:
+        yield group
+
+
 @pytest.mark.anubis(
     component="workload.parallel",
     scope="node",
@@ -33,22 +47,27 @@ WARM = 3
     action="A long exchange with normal all-reduce benchmarks means that computing and links fight for power "
     "or memory; a low rate with a normal exchange is the slowest device: compare their training steps alone",
 )
-@pytest.mark.parametrize(("workload", "dtype"), runs("parallel", cost="60s", cards="45s"))
+@pytest.mark.parametrize(("workload", "dtype"), runs("parallel", cost="60s", cards="30s"))
 def test_data_parallel(
-    anubis_metric: MetricFixture, anubis_node: NodeFixture, workload: Workload, dtype: str
+    request: pytest.FixtureRequest,
+    anubis_metric: MetricFixture,
+    anubis_node: NodeFixture,
+    workload: Workload,
+    dtype: str,
 ) -> None:
     """Ranks exchange right gradients, end with the same weights, and are quick."""
     import torch
 
+    from pytest_anubis.benchmarking.ranks import sharing
     from suites.workload.data_parallel import TrainingGroup
     from suites.workload.running import NoRoomError
 
     if not torch.distributed.is_available():
         pytest.skip("not applicable: this build of torch has no distributed package")
-    kind = "cuda" if torch.cuda.device_count() > 1 else "cpu"
-    require_step(workload, "parallel", dtype, kind)
-    with TrainingGroup(torch.cuda.device_count(), anubis_node.cores) as ranks:
-        ranks.join()
+    cards = torch.cuda.device_count()
+    require_step(workload, "parallel", dtype, "cuda" if cards > 1 else "cpu")
+    shared = request.getfixturevalue("shared_ranks")  # started by the first test that needs them
+    with sharing(shared, lambda: TrainingGroup(cards, anubis_node.cores)) as ranks:
         try:
             measure(anubis_metric, ranks, workload, dtype)
         except NoRoomError as error:

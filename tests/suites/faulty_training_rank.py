@@ -12,7 +12,8 @@ import torch.distributed as dist
 
 from pytest_anubis.benchmarking.verification import flip_bit
 from suites.workload import data_parallel_rank
-from suites.workload.catalogue import BY_NAME, Sizes
+from suites.workload.catalogue import BY_NAME, Sizes, Workload
+from suites.workload.models import dense, plain, residual
 
 FAULT = "ANUBIS_TEST_FAULT"
 
@@ -30,11 +31,42 @@ def spoil(model: torch.nn.Module) -> None:
         flip_bit(weights.data, 5, 0)
 
 
-SHAPE = {"width": 64, "layers": 2, "heads": 4, "kept": 2, "inner": 96, "vocabulary": 256}
-"""Of a network whose steps take milliseconds."""
+_LANGUAGE = {"width": 64, "layers": 2, "heads": 4, "vocabulary": 256}
+_LLAMA = {**_LANGUAGE, "kept": 2, "inner": 96}
+SHAPES: dict[str, dict[str, int]] = {
+    "resnet50": {"layers": 50, "classes": 10},
+    "densenet201": {"layers": 201, "classes": 10},
+    "vgg19": {"layers": 19, "classes": 10},
+    "lstm": {"inputs": 8, "width": 16, "layers": 2, "classes": 10},
+    "bert-large": {**_LANGUAGE, "classes": 10},
+    "gpt2-large": _LANGUAGE,
+    "llama-small": _LLAMA,
+    "experts-800m": {**_LLAMA, "experts": 4},
+}
+"""Of one network of each family, such that its steps take milliseconds."""
+
+SIZES, PICTURES = Sizes(batch=2, length=32), Sizes(batch=2, length=64)
+"""Of a picture less than one number of each channel would be left, which there is nothing to normalise by."""
+
+
+def small_ones() -> dict[str, Workload]:
+    """Return the rows of the catalogue with these shapes."""
+    return {
+        name: replace(row, shape=shape, cpu=PICTURES if row.task == "pictures" else SIZES)
+        for name, shape in SHAPES.items()
+        for row in (BY_NAME[name],)
+    }
+
+
+def shorten() -> None:
+    """Leave networks of pictures one layer of each kind; their shapes say only how many layers they have."""
+    residual.STAGES[50] = (1, 1, 1, 1)
+    dense.BLOCKS[201] = (1, 1, 1, 1)
+    plain.STAGES[19] = (1, 1, 1, 1, 1)
+    plain.CHANNELS, plain.HIDDEN = (8, 16, 16, 16, 16), 64
 
 
 if __name__ == "__main__":
-    small = replace(BY_NAME["llama-small"], shape=SHAPE, cpu=Sizes(batch=2, length=32))
-    BY_NAME["llama-small"] = small
+    shorten()
+    BY_NAME.update(small_ones())
     data_parallel_rank.main(*sys.argv[1:], spoil=spoil)

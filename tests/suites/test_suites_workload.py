@@ -341,6 +341,45 @@ def test_ranks_learn_the_same_and_a_flipped_bit_on_one_is_caught(
             parallel.same_weights(ranks)
 
 
+def test_every_family_has_a_step_of_all_cards_in_the_standard_profile() -> None:
+    together = {
+        one.values[0].name
+        for one in runs("parallel", cost="1s", cards="1s")
+        if "standard" in one.marks[0].kwargs["profiles"]["accelerator"]
+    }
+    families = {(one.family, "experts" in one.shape) for one in CATALOGUE}
+    assert {(BY_NAME[n].family, "experts" in BY_NAME[n].shape) for n in together} == families
+    assert len(families) == 8
+
+
+@pytest.mark.alone
+def test_ranks_of_every_family_exchange_gradients_and_a_flipped_bit_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.suites.faulty_training_rank import small_ones
+
+    fault = tmp_path / "fault"
+    monkeypatch.setenv("ANUBIS_TEST_FAULT", str(fault))
+    missed = []
+    with TrainingGroup(0, 2, module="tests.suites.faulty_training_rank") as ranks:
+        for name, workload in small_ones().items():
+            fault.write_text("")
+            parallel.right_exchange(ranks, workload)
+            assert ranks.prepare(name, "float32", ranks.fitting(name)) == 2 * ranks.world
+            ranks.step(3)
+            parallel.same_weights(ranks)
+            for kind, find in (
+                ("weight", lambda _: parallel.same_weights(ranks)),
+                ("gradient", lambda one: parallel.right_exchange(ranks, one)),
+            ):
+                fault.write_text(kind)
+                with suppress(AssertionError):
+                    find(workload)
+                    missed.append(f"{name}: {kind}")
+            ranks.rest()
+    assert missed == []
+
+
 def test_language_model_says_how_places_enter_and_what_is_made_of_vectors() -> None:
     with pytest.raises(TypeError, match=r"abstract methods '?_begin'?,? (and )?'?_scores"):
         LanguageModel()  # type: ignore[abstract]
