@@ -24,7 +24,11 @@ HIDDEN = (20e6, 80e6)  # bytes a second, the ends between which the link's rate 
 
 @contextmanager
 def disk() -> Iterator[list[Pair]]:
-    """The disk through the benchmark beside one call of fio as a person types it."""
+    """The disk through the benchmark beside one call of fio as a person types it, on the same file.
+
+    Two files lie at two places of the disk, of which one may be the quicker; and one that fio has not written
+    to yet is written for the first time in the first turn.
+    """
     from suites.storage.fio import (
         DEPTH,
         RANDOM_BLOCK,
@@ -39,13 +43,13 @@ def disk() -> Iterator[list[Pair]]:
         raise NotHere("fio not found")
     size, seconds = 512 << 20, 1.0
     folder = Path(tempfile.gettempdir())
-    with DiskFile(folder, size, program) as ours, tempfile.TemporaryDirectory(dir=folder) as theirs:
+    with DiskFile(folder, size, program) as ours:
 
         def by_hand(mode: str, block: int, field: str) -> Take:
             command = [
                 program,
                 "--name=hand",
-                f"--filename={theirs}/data",
+                f"--filename={ours.path.name}",
                 f"--rw={mode}",
                 f"--bs={block}",
                 f"--size={size}",
@@ -58,7 +62,9 @@ def disk() -> Iterator[list[Pair]]:
             ]
 
             def take() -> float:
-                done = subprocess.run(command, check=True, capture_output=True, text=True)
+                done = subprocess.run(
+                    command, check=True, capture_output=True, text=True, cwd=ours.path.parent
+                )
                 side = "read" if "read" in mode else "write"
                 return float(
                     json.loads(done.stdout[done.stdout.index("{") :])["jobs"][0][side][field]

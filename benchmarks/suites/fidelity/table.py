@@ -20,13 +20,19 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from benchmarks.suites.fidelity.pair import NotHere, Pair, rate
+from benchmarks.suites.fidelity.pair import NotHere, Pair, Take, rate
 from benchmarks.suites.fidelity.programs import disk, link, tcp
 from benchmarks.suites.fidelity.tools import stress_ng, sysbench, timers
 
 SOURCE = Path(__file__).with_name("peers.c")
 THREADS = len(os.sched_getaffinity(0))
-HUGE = 2 << 20
+HUGE, LINE = 2 << 20, 64  # bytes of a huge page and of a cache line
+OPENBLAS_CALLS = tuple(
+    f"{prefix}openblas_set_num_threads{suffix}"
+    for prefix in ("", "scipy_")
+    for suffix in ("", "64_")
+)
+"""What it is called in builds with numbers of 32 and of 64 bits, and in numpy's own wheels."""
 SETTLE = (
     0.1  # seconds between turns: the threads of a library spin for some 30 ms after its last call
 )
@@ -150,7 +156,11 @@ def triad() -> Iterator[list[Pair]]:
 
 @contextmanager
 def gemm() -> Iterator[list[Pair]]:
-    """Matrix products beside numpy's library and oneDNN."""
+    """Matrix products beside numpy's library and oneDNN, on one thread and on all.
+
+    On one thread the libraries' own speed is compared. On all of them each waits for its slowest thread: where
+    a host gives some of the CPUs' time to others, what differs is how the libraries share out the work.
+    """
     from suites.compute.kernels import Gemm
 
     pairs = []
@@ -161,16 +171,53 @@ def gemm() -> Iterator[list[Pair]]:
                 np.random.default_rng(i).standard_normal((size, size)).astype(kind) for i in (0, 1)
             )
             out = np.empty_like(a)
-            theirs = rate(partial(np.matmul, a, b, out=out), ours.work)
+            theirs = partial(np.matmul, a, b, out=out)
             name = f"GEMM {dtype} {size}, FLOP/s"
-            pairs.append(Pair(name, "numpy (OpenBLAS)", rate(ours.run, ours.work), theirs, 0.95))
+            for threads in dict.fromkeys((1, THREADS)):
+                takes = [on_threads(threads, rate(run, ours.work)) for run in (ours.run, theirs)]
+                beside = f"numpy (OpenBLAS), {threads} thr."
+                pairs.append(Pair(name, beside, *takes, low=0.95))
             if dtype == "float32" and (found := onednn(a, b, out)) is not None:
-                pairs.append(
-                    Pair(name, "oneDNN", rate(ours.run, ours.work), rate(found, ours.work), 0.95)
-                )
-    if len(pairs) == 4:
+                takes = [on_threads(THREADS, rate(run, ours.work)) for run in (ours.run, found)]
+                pairs.append(Pair(name, "oneDNN", *takes, low=0.95))
+    if not any(pair.peer == "oneDNN" for pair in pairs):
         print(f"{'GEMM':<34}oneDNN not compared: libdnnl not found")
     yield pairs
+
+
+def on_threads(threads: int, take: Take) -> Take:
+    """Return the same measurement with torch and numpy's library on so many threads.
+
+    Raises:
+        NotHere: numpy's library is none that can be told.
+    """
+    tell = openblas()
+    if tell is None:
+        raise NotHere("numpy's library is no OpenBLAS")
+
+    def run() -> float:
+        torch.set_num_threads(threads)
+        tell(threads)
+        return take()
+
+    return run
+
+
+def openblas() -> Callable[[int], object] | None:
+    """Return what tells numpy's OpenBLAS its number of threads; None where numpy has another library."""
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        path = line.split()[-1]
+        if "openblas" not in Path(path).name:
+            continue
+        for name in OPENBLAS_CALLS:
+            found = getattr(ctypes.CDLL(path), name, None)
+            if found is not None:
+                return partial(_called, found)
+    return None
+
+
+def _called(function: Callable[..., object], number: int) -> object:
+    return function(ctypes.c_int(number))
 
 
 def onednn(a: np.ndarray, b: np.ndarray, out: np.ndarray) -> Callable[[], object] | None:
@@ -191,52 +238,51 @@ def latency() -> Iterator[list[Pair]]:
     """Dependent loads beside pointers that are followed in C."""
     from suites.memory.caches import read_caches
     from suites.memory.chase import SOURCE as OURS
-    from suites.memory.chase import Chase, footprint
+    from suites.memory.chase import footprint
     from suites.memory.native import find_compiler, load
 
     compiler = find_compiler()
     if compiler is None:
         raise NotHere("no C compiler")
     walk = load(OURS, compiler, None)
-    for_loads = {"l2": 2_000_000, "llc": 1_000_000, "dram": 500_000}
-    with ExitStack() as stack:
-        peers = stack.enter_context(library())
-        pairs = []
-        for level, loads in for_loads.items():
-            size = footprint(level, read_caches())
-            ours = stack.enter_context(Chase(walk, size))
-            pairs.append(
-                Pair(
-                    f"load latency {level}, ns",
-                    "pointers in C",
-                    partial(ours.latency, loads),
-                    Pointers(peers, size, loads),
-                    0.95,
-                    1.05,
-                )
+    for_loads = {"l2": 5_000_000, "llc": 1_000_000, "dram": 500_000}
+    with library() as peers:
+        yield [
+            Pair(
+                f"load latency {level}, ns",
+                "pointers in C",
+                partial(fresh_chain, walk, footprint(level, read_caches()), loads),
+                partial(fresh_pointers, peers, footprint(level, read_caches()), loads),
+                0.95,
+                1.05,
             )
-        yield pairs
+            for level, loads in for_loads.items()
+        ]
 
 
-class Pointers:
-    """A chain of pointers over as many bytes, in huge pages as ours; a call returns its latency in ns."""
+def fresh_chain(walk: ctypes.CDLL, size: int, loads: int) -> float:
+    """Return the latency of our chain in ns, in a buffer of its own.
 
-    def __init__(self, peers: ctypes.CDLL, size: int, loads: int) -> None:
-        self._peers, self._size, self._loads = peers, size, loads
-        self._made: mmap.mmap | None = None
+    A buffer for each turn, of theirs too: which lines of it share a set of a cache depends on where its pages
+    lie in the machine's memory, which on a virtual machine nobody in it decides. Two buffers for all rounds
+    would hold one place against another.
+    """
+    from suites.memory.chase import Chase
 
-    def __call__(self) -> float:
-        """Make the chain at the first call: the library holds one at a time."""
-        if self._made is None:
-            self._made = mmap.mmap(-1, self._size + -self._size % HUGE + HUGE)
-            self._made.madvise(mmap.MADV_HUGEPAGE)
-            start = ctypes.addressof(ctypes.c_char.from_buffer(self._made))
-            self._peers.chase_make(
-                ctypes.c_void_p(start + -start % HUGE),
-                ctypes.c_size_t(self._size),
-                ctypes.c_uint64(1),
-            )
-        return float(self._peers.chase(ctypes.c_size_t(self._loads)))
+    with Chase(walk, size) as chain:
+        chain.run(chain.lines)  # brings every line where it belongs
+        return chain.latency(loads)
+
+
+def fresh_pointers(peers: ctypes.CDLL, size: int, loads: int) -> float:
+    """Return the latency in ns of a chain of pointers over as many bytes, in huge pages as ours."""
+    made = mmap.mmap(-1, size + -size % HUGE + HUGE)
+    made.madvise(mmap.MADV_HUGEPAGE)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(made))
+    place = ctypes.c_void_p(start + -start % HUGE)
+    peers.chase_make(place, ctypes.c_size_t(size), ctypes.c_uint64(1))
+    peers.chase(ctypes.c_size_t(size // LINE))
+    return float(peers.chase(ctypes.c_size_t(loads)))
 
 
 KINDS = {
