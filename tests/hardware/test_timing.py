@@ -127,8 +127,9 @@ def test_length_of_a_profile_is_what_its_plans_take() -> None:
         plan = PLANS[profile]
         if kind != "cpu":
             plan = plan.on_accelerator(profile)
-        spent = plan.settle_seconds + plan.wake_seconds + plan.rounds * plan.round_seconds
-        return spent if kind != "cpu" else plan.budget_seconds
+            return plan.settle_seconds + plan.wake_seconds + plan.rounds * plan.round_seconds
+        pauses = (plan.bursts - 1) * plan.pause_seconds
+        return plan.warmup_seconds / 2 + plan.rounds * plan.round_seconds + pauses
 
     for kind, factors in PROFILE_FACTOR.items():
         ratio = least("standard", kind) / least("smoke", kind)
