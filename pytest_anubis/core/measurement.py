@@ -212,7 +212,7 @@ class QuietWait:
     Attributes:
         test: Node id.
         what: What it waits for to end, one phrase each.
-        most: Seconds that it waits at most.
+        most: Seconds that it waits at most; 0 of a short pause that is over before anything need be said.
         seconds: How long it has waited; None while it does.
         quiet: The machine did calm down.
     """

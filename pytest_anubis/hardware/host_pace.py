@@ -39,6 +39,11 @@ STALE = 0.05
 MOST_REPEATS = 20
 """Readings behind one round, at most: of rounds of seconds that is some .1 s, and more tells nothing new."""
 
+MOST_SPENT = 0.02
+"""Seconds of readings behind a short round after which none is begun but the first of each kind: as long as
+such a round. Where others have the CPUs a reading takes many times its half a millisecond, the product's most
+of all, whose threads wait for each other; it then is a mean over many slices of time by itself."""
+
 HASHED = 1 << 19
 """Bytes that the probe of arithmetic hashes: about half a millisecond, out of a core's own cache."""
 
@@ -149,7 +154,7 @@ class Pacer:
         """
         spent = dict.fromkeys(self._probes, 0.0)
         done = 0
-        while done < READINGS or (0 < sum(spent.values()) < SHARE * beside and done < MOST_REPEATS):
+        while not done or _more(done, sum(spent.values()), beside):
             for kind, probe in list(self._probes.items()):
                 begin = self._clock()
                 try:
@@ -195,6 +200,19 @@ class Pacer:
         if waited <= 0:
             return 1.0
         return min(1 + waited / ran, MOST_WAITING) if ran > 0 else MOST_WAITING
+
+
+def _more(done: int, spent: float, beside: float) -> bool:
+    """Return whether every probe is read once more, after so many readings of each.
+
+    Args:
+        done: Readings of each, at least one.
+        spent: Seconds that all of them took.
+        beside: Seconds of the round that they stand behind; 0 of none.
+    """
+    if done < READINGS:
+        return spent < max(MOST_SPENT, SHARE * beside)
+    return 0 < spent < SHARE * beside and done < MOST_REPEATS
 
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")

@@ -11,8 +11,9 @@ from pytest_anubis import MetricFixture, NodeFixture
 if TYPE_CHECKING:
     from suites.compute.units import Cores
 
-SECONDS = 0.05
-"""Of one load of all cores: long against the milliseconds in which the threads begin."""
+SECONDS = 0.1
+"""Of one load of all cores: long against the milliseconds in which the threads begin, and ten of them against
+the pauses between the bursts of ``smoke``."""
 
 BURN = {"smoke": 0.0, "standard": 60.0, "soak": 1800.0}
 """Seconds under load before the rates count: cores heat up within a minute or so."""
@@ -57,6 +58,7 @@ def verified(cores: Cores) -> None:
     scope="node",
     resources=["cpu"],
     cost="3s",
+    version=2,  # loads twice as long
     metrics=["burn_rate", "slowest_core_rate", "burn_errors"],
     goal="Every core computes right, and at its rate, when all of them work as hard as they can",
     question="How many operations a second do all cores do together, in vectors and in whole numbers?",

@@ -17,6 +17,10 @@ from suites.memory.caches import memory_size, read_caches
 STEPS = {"l2": 5_000_000, "llc": 1_500_000, "dram": 250_000}
 """Loads a round: a few tens of milliseconds each."""
 
+LOADS = {"l2": 15_000_000, "llc": 3_000_000, "dram": 750_000}
+"""Loads of a round of one level alone: some sixty milliseconds and more, so that ten rounds last longer than
+the pauses between them."""
+
 WARM = 4
 """Rounds whose loads bring the lines where they belong; memory's own lines have no such place."""
 
@@ -48,6 +52,7 @@ def right(chain: chase.Chase, where: str) -> None:
     component="memory.latency",
     scope="node",
     cost="3s",
+    version=2,  # rounds three times as long
     metrics=["load_latency"],
     goal="The CPU gets at its data as quickly as its class does",
     question="How long does one load take that has to wait for the one before?",
@@ -61,7 +66,7 @@ def test_load_latency(anubis_metric: MetricFixture, level: str) -> None:
     if level == "llc" and caches.last <= caches.level2:
         pytest.skip("not applicable: no cache behind the second level")
     size = min(chase.footprint(level, caches), memory_size() // 8)
-    steps = STEPS[level]
+    steps = LOADS[level]
     with chase.Chase(compiled(), size) as chain:
         chain.run(min(chain.lines, WARM * steps))
         anubis_metric.collect(

@@ -77,7 +77,7 @@ def test_what_was_read_before_a_pause_says_nothing_about_what_follows(
 
 
 def test_every_gap_has_several_readings_and_their_mean(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(monkeypatch, probe=0.01)
+    scene = Scene(monkeypatch, probe=0.004)
     monkeypatch.setattr(host_pace, "READINGS", 4)
     pacer = Pacer(["compute"], scene.clock)
     take = pacer.between(scene.work)
@@ -85,6 +85,20 @@ def test_every_gap_has_several_readings_and_their_mean(monkeypatch: pytest.Monke
     take()
     take()
     assert scene.order == "ppppwppppwpppp"
+
+
+@pytest.mark.parametrize(("probe", "order"), [(0.5, "pwp"), (0.011, "ppwpp")])
+def test_readings_that_others_hold_up_take_no_longer_than_a_short_round(
+    monkeypatch: pytest.MonkeyPatch, probe: float, order: str
+) -> None:
+    scene = Scene(monkeypatch, probe)
+    monkeypatch.setattr(host_pace, "READINGS", 4)
+    pacer = Pacer(["compute"], scene.clock)
+    take = pacer.between(scene.work)
+    scene.order = ""
+    take()
+    assert scene.order == order
+    assert dict(pacer.taken(1)) == {"compute": pytest.approx((probe,))}
 
 
 def test_probe_of_the_network_stays_on_one_cpu_and_gives_it_back() -> None:

@@ -133,7 +133,8 @@ def wait_for_quiet(
     """Wait until nobody disturbs the machine any more, within bounds; what is waited for is told meanwhile.
 
     A machine that did not calm down is not waited for again until it has been quiet once: where a neighbour
-    stays, a run must not wait for every metric.
+    stays, a run must not wait for every metric. The pause before the measurement is taken again is spent in
+    any case; it counts as waited as well, since that is the neighbours' time too.
 
     Args:
         look: What was disturbed.
@@ -145,6 +146,8 @@ def wait_for_quiet(
     most = patience.for_waiting(surroundings.waits.most(), look.seconds)
     if most <= pause or not surroundings.calm:
         time.sleep(pause)
+        if pause:
+            surroundings.tell_waiting(look.seen.disturbance, 0.0, pause)
         return
     begin, told = time.monotonic(), False
     with _stopped_alarm():
@@ -160,8 +163,8 @@ def wait_for_quiet(
     surroundings.calm = not seen.disturbance
     patience.waited(waited)
     surroundings.waits.spent(waited)
-    if told:
-        surroundings.tell_waiting(seen.disturbance, most, waited)
+    # What nobody was told of is known for the test's duty, and nothing is said of it now.
+    surroundings.tell_waiting(seen.disturbance, most if told else 0.0, waited)
 
 
 @contextmanager

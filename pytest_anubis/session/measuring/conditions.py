@@ -215,7 +215,7 @@ class Surroundings:
 
         Args:
             what: What disturbs the machine; empty once it is quiet.
-            most: Seconds that the test waits at most.
+            most: Seconds that the test waits at most; 0: of this wait nothing is said.
             seconds: How long it has waited; None while it does.
         """
         quiet = seconds is not None and not what

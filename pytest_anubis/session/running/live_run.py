@@ -94,7 +94,7 @@ class Run:
             if self._journal is not None and not (self._closed and self.broken):
                 self._journal.write(event)
             self.state.apply(event)
-        if isinstance(event, QuietWait):
+        if isinstance(event, QuietWait) and event.most:  # not of a pause of half a second
             self.say(event)
 
     @pytest.hookimpl(tryfirst=True)

@@ -236,7 +236,7 @@ class Passing(Noisy):
 @pytest.mark.parametrize(
     ("until", "taken", "told"),
     [
-        (0.9, 2, []),  # over before anything need be said
+        (0.9, 2, [((), 0.0, 0.0)]),  # over before anything need be said
         (4.0, 2, [(("burn",), 10.0), ((), 10.0, 4.0)]),
         (
             99.0,
