@@ -14,6 +14,10 @@ ARRAYS = 3
 LONGER = ("scale", "add")
 """Operations for the longer profiles only: they move over the same channels as copy and triad do."""
 
+ROUNDS = {"smoke": 60, "standard": None, "soak": None}
+"""Values on a host; None: by the profile. A pass takes about as long as a round of ``smoke``, so that thirty
+are over in less time than the arrays take to be made and checked."""
+
 BYTES = {"smoke": 1 << 30, "standard": 2 << 30, "soak": 4 << 30}
 """Bytes of one of the arrays on an accelerator: far larger than caches of tens of megabytes."""
 
@@ -23,6 +27,7 @@ BYTES = {"smoke": 1 << 30, "standard": 2 << 30, "soak": 4 << 30}
     scope="device",
     host=True,
     cost={"cpu": "3s", "accelerator": "2s"},
+    version=2,  # twice as many rounds on hosts in `smoke`
     metrics=["stream_rate"],
     goal="Memory feeds the arithmetic units at the rate of its class",
     question="Do all memory channels deliver their full bandwidth?",
@@ -54,7 +59,9 @@ def test_stream(
         pytest.skip(
             "not applicable: a sum is exact in double precision only, which this device has not"
         )
+    rounds = None
     if anubis_device.kind == "cpu":
+        rounds = anubis_node.pick(**ROUNDS)
         arrays = anubis_node.pick(smoke=OPERATIONS[operation][0], standard=1, soak=1)
         elements = elements_for(read_caches().last_total, memory_size(), arrays)
     else:
@@ -63,7 +70,7 @@ def test_stream(
     dtype = "float32" if anubis_device.kind == "mps" else "float64"
     stream = Stream(operation, elements, anubis_device.torch, dtype=dtype)
     anubis_metric.measure(
-        "stream_rate", stream.run, work=stream.bytes, unit="GB/s", better="higher"
+        "stream_rate", stream.run, work=stream.bytes, unit="GB/s", better="higher", rounds=rounds
     )
     wrong = stream.wrong_elements()
     assert wrong == 0, f"{operation}: {wrong} of {elements} elements are wrong"

@@ -158,8 +158,8 @@ def triad() -> Iterator[list[Pair]]:
 def gemm() -> Iterator[list[Pair]]:
     """Matrix products beside numpy's library and oneDNN, on one thread and on all.
 
-    On one thread the libraries' own speed is compared. On all of them each waits for its slowest thread: where
-    a host gives some of the CPUs' time to others, what differs is how the libraries share out the work.
+    On one thread the libraries' own speed is compared. On all of them each waits for its slowest thread:
+    where a host gives some of the CPUs' time to others, what differs is how they share out the work.
     """
     from suites.compute.kernels import Gemm
 
