@@ -174,12 +174,15 @@ def gemm() -> Iterator[list[Pair]]:
             theirs = partial(np.matmul, a, b, out=out)
             name = f"GEMM {dtype} {size}, FLOP/s"
             for threads in dict.fromkeys((1, THREADS)):
-                takes = [on_threads(threads, rate(run, ours.work)) for run in (ours.run, theirs)]
-                beside = f"numpy (OpenBLAS), {threads} thr."
-                pairs.append(Pair(name, beside, *takes, low=0.95))
+                one, other = (
+                    on_threads(threads, rate(run, ours.work)) for run in (ours.run, theirs)
+                )
+                pairs.append(Pair(name, f"numpy (OpenBLAS), {threads} thr.", one, other, 0.95))
             if dtype == "float32" and (found := onednn(a, b, out)) is not None:
-                takes = [on_threads(THREADS, rate(run, ours.work)) for run in (ours.run, found)]
-                pairs.append(Pair(name, "oneDNN", *takes, low=0.95))
+                one, other = (
+                    on_threads(THREADS, rate(run, ours.work)) for run in (ours.run, found)
+                )
+                pairs.append(Pair(name, "oneDNN", one, other, 0.95))
     if not any(pair.peer == "oneDNN" for pair in pairs):
         print(f"{'GEMM':<34}oneDNN not compared: libdnnl not found")
     yield pairs

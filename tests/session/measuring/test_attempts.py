@@ -259,6 +259,19 @@ def test_a_disturbed_measurement_waits_for_quiet_within_bounds_and_says_so(
 
 
 @pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("pause", "told"), [(0.5, [(("burn",), 0.0, 0.5)]), (0.0, [])])
+def test_a_pause_before_a_repetition_is_waited_and_of_it_nothing_is_said(
+    pause: float, told: list[tuple[Any, ...]]
+) -> None:
+    noisy = Noisy("burn", waits=10.0)
+    noisy.calm = False  # it was waited for in vain before
+    surroundings = cast("Surroundings", noisy)
+    wait_for_quiet(Look([], Seen(("burn",)), 1.0), pause, surroundings, Patience(), host=True)
+    assert time.monotonic() == pause
+    assert noisy.told == told  # 0 s at most: `LiveRun` says those that are longer
+
+
+@pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("stops", "waited"), [(True, 10.0), (False, 3.5)])
 def test_a_deadline_that_stops_meanwhile_leaves_time_to_wait(stops: bool, waited: float) -> None:
     patience = Patience(5.0, stops=stops)

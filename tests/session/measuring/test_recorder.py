@@ -80,6 +80,24 @@ def test_waiting_for_a_quiet_machine_is_said_while_it_lasts(
     assert [(event["what"], event["quiet"]) for event in waits] == [(["burn"], False), ([], True)]
 
 
+def test_a_pause_that_is_over_at_once_is_kept_and_not_said(
+    pytester: pytest.Pytester, disturb: Disturb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_anubis.session.measuring.attempts.GLANCE", 0.0)
+    pytester.makepyfile(test_suite=SUITE)
+    set_rounds(pytester, 100.0)
+    disturb(iter([("12 % steal",)]))
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--anubis-in-process -p no:benchmark -p no:timeout")
+    result = pytester.runpytest("--anubis", "-q")
+    assert not [line for line in result.outlines if "goes on after" in line or "waits for" in line]
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    told = [json.loads(line) for line in journal.read_text().splitlines()]
+    [wait] = [event for event in told if event["event"] == "waiting"]
+    [end] = [event for event in told if event["event"] == "test_finished"]
+    assert wait.get("most", 0.0) == 0.0
+    assert end.get("waited", 0.0) == pytest.approx(wait["seconds"], abs=1e-5)
+
+
 def test_a_disturbed_measurement_is_taken_again_and_every_attempt_is_kept(
     pytester: pytest.Pytester, learn: Learn, disturb: Disturb
 ) -> None:
