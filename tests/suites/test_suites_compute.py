@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,7 +16,7 @@ from pytest_anubis.benchmarking import applicability
 from pytest_anubis.hardware.text_files import Files
 from suites.compute import energy, test_gemm
 from suites.compute.energy import Efficiency
-from suites.compute.kernels import Gemm, Launch, multiply
+from suites.compute.kernels import HUGE, Gemm, Launch, matrix, multiply
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 Costs = Callable[..., list[float]]
@@ -69,6 +70,20 @@ def test_gemm_notices_a_flipped_exponent_among_normal_numbers(dtype: str) -> Non
 def test_gemm_that_computes_nothing_is_wrong() -> None:
     gemm = Gemm(64, "float32", CPU, product=lambda a, b, out: out.zero_())
     assert gemm.wrong_rows() > 0
+
+
+@pytest.mark.skipif(not hasattr(mmap, "MADV_HUGEPAGE"), reason="this kernel has no huge pages")
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16, torch.int8])
+def test_matrices_begin_a_huge_page_and_share_none(kind: torch.dtype) -> None:
+    cpu = torch.device("cpu")
+    one, other = (matrix(300, 200, kind, cpu) for _ in "ab")
+    one.fill_(1)
+    other.fill_(2)
+    assert one.shape == other.shape == (300, 200)
+    assert one.data_ptr() % HUGE == other.data_ptr() % HUGE == 0
+    assert (int(one.sum(dtype=torch.int64)), int(other.sum(dtype=torch.int64))) == (60_000, 120_000)
+    del one  # its room is given back by itself
+    assert int(other.sum(dtype=torch.int64)) == 120_000
 
 
 @pytest.mark.alone
