@@ -62,7 +62,10 @@ NAME = max(map(len, ALL)) + 2
 
 
 def main(about: str, arguments: Sequence[str] | None = None) -> int:
-    """Inject, print the tables; 1 if something was missed or blamed wrongly more often than it may."""
+    """Inject, print the tables; 1 if something was missed or blamed wrongly more often than it may.
+
+    Ctrl-C in a row of faults that take time prints what its trials so far say.
+    """
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--trials", type=int, default=20)
     parser.add_argument(
@@ -144,12 +147,14 @@ def _row(
     if fault.finds and not finds:
         print(f"{name:{NAME}}not possible here")
         return False
-    found = alarms = 0
+    found = alarms = done = 0
     by: dict[str, int] = {}
+    broken_off = False
     try:
         for _ in range(trials):
             with fault.inject():
                 failed = {one for one in (*finds, *spares) if _fails(one, measured[one], baseline)}
+            done += 1
             found += bool(failed & set(finds))
             alarms += bool(failed & set(spares))
             for one in failed:
@@ -157,11 +162,15 @@ def _row(
     except NotPossible as reason:
         print(f"{name:{NAME}}not possible here: {reason}")
         return False
+    except KeyboardInterrupt:  # a machine is had alone for minutes: the trials so far count
+        broken_off = True
     shown = ", ".join(f"{one} {by.get(one, 0)}" for one in finds) or "-"
     beside = ", ".join(f"{one} {by[one]}" if one in by else one for one in spares)
-    recall = f"{found}/{trials}" if finds else "-"
-    print(f"{name:{NAME}}{shown:30}{recall:>9}   {beside:44}{alarms:>9}/{trials}", flush=True)
-    return (bool(finds) and found < RECALL * trials) or alarms > ALARMS * trials
+    recall = f"{found}/{done}" if finds else "-"
+    print(f"{name:{NAME}}{shown:30}{recall:>9}   {beside:44}{alarms:>9}/{done}", flush=True)
+    if broken_off:
+        raise KeyboardInterrupt
+    return (bool(finds) and found < RECALL * done) or alarms > ALARMS * done
 
 
 def _learned(measured: dict[str, Kernel], runs: int) -> Baseline:
