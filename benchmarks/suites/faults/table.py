@@ -19,6 +19,7 @@ from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import closer_look, judge_sample, learn_baseline
 
 RECALL, ALARMS = 0.95, 0.05  # at least and at most of the trials, for an exit status of 0
+BROKEN_OFF = 130  # the exit status after Ctrl-C, as shells have it
 LOOK_PAUSE = 1.0  # seconds before a closer look, as between bursts of smoke, five of them
 
 
@@ -169,7 +170,7 @@ def _row(
     recall = f"{found}/{done}" if finds else "-"
     print(f"{name:{NAME}}{shown:30}{recall:>9}   {beside:44}{alarms:>9}/{done}", flush=True)
     if broken_off:
-        raise KeyboardInterrupt
+        raise SystemExit(BROKEN_OFF)
     return (bool(finds) and found < RECALL * done) or alarms > ALARMS * done
 
 
