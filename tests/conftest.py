@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import importlib
 import importlib.util
 import os
@@ -21,7 +22,7 @@ import sqlalchemy as sa
 from execnet.gateway_io import Popen2IOMaster
 
 import pytest_anubis
-from tests import forked, forked_workers
+from tests import forked, forked_workers, installed
 from tests.postgres import postgres_url as postgres_url
 from tests.quiet import OPTIONS
 
@@ -49,6 +50,8 @@ for _name in list(os.environ):
     ):
         del os.environ[_name]
 sys.dont_write_bytecode = False
+
+installed.keep()
 
 # Several of these processes share few cores: more threads of one wait for each other with the cores busy.
 os.environ["OPENBLAS_NUM_THREADS"] = "1"
@@ -90,6 +93,12 @@ def pytest_sessionstart(session: pytest.Session) -> Iterator[None]:
         session.config.add_cleanup(stack.close)
     session.config.add_cleanup(forked_workers.end)
     return (yield)
+
+
+def pytest_collection_finish() -> None:
+    """Take what is loaded out of the garbage collector's way: it would look through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

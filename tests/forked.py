@@ -30,8 +30,11 @@ ANUBIS = "pytest_anubis.cli.main"
 LOADED = ("pytest", "torch")
 """The servers, by what they have loaded: for runs of pytest and ``anubis``; for children of benchmarks."""
 
-CHILDREN = ("suites.", "tests.suites.", "pytest_anubis.benchmarking.")
-"""Where the modules of such children stand."""
+CHILDREN = (
+    *("suites.", "tests.suites.", "tests.benchmarking.", "pytest_anubis.benchmarking."),
+    "test_own_ranks",  # the README's
+)
+"""How the names of such children's modules begin."""
 
 COLD = "suites.compute.cold"
 """The one whose start is what is measured."""

@@ -25,13 +25,14 @@ import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests import forked
+from tests import forked, installed
 
 
 def load_pytest() -> None:
     """Load what runs need, in a server; the plugin as pytest itself loads it."""
     import pytest
 
+    installed.keep()
     with (
         tempfile.TemporaryDirectory() as folder,
         Path(os.devnull).open("w") as nowhere,

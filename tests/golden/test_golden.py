@@ -44,7 +44,8 @@ WRITE = bool(os.environ.get("GOLDEN_WRITE"))
 def renamed(text: str) -> str:
     """Put the new words in place of the old ones."""
     for old, new in RENAMED.items():
-        text = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, text)
+        if old in text:  # seldom, and much faster found
+            text = re.sub(rf"(?<!\w){re.escape(old)}(?!\w)", new, text)
     return text
 
 

@@ -80,6 +80,7 @@ def test_the_readmes_ranks_work(pytester: pytest.Pytester) -> None:
     assert "failed" not in done
 
 
+@pytest.mark.usefixtures("quick_processes")  # the test before it starts them as users do
 def test_the_readmes_ranks_notice_a_wrong_sum(pytester: pytest.Pytester) -> None:
     before = "        dist.all_reduce(values)\n"
     spoiled = CODE[1].replace(before, f"{before}        values[7] += 1 if number == 1 else 0\n")

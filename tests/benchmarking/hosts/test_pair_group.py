@@ -35,6 +35,7 @@ class TwoOfOneName:
         ]
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_pairs_are_measured_each_way(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pair_group, "MODULE", "tests.benchmarking.hosts.corrupt_pair_rank")
     plan = round_robin(2)

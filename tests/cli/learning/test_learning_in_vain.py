@@ -10,6 +10,7 @@ import pytest
 
 from pytest_anubis.cli.learning import rounds
 from tests.cli.command_line import anubis
+from tests.quiet import QUIET
 
 
 def stand_in(
@@ -91,12 +92,14 @@ def test_noisy(anubis_metric):
 """
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_a_baseline_by_which_nothing_is_accepted_proposes_a_longer_learning_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It named ``pytest --anubis`` as next, which can only end undecided."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_parts.py").write_text(NOISY)
+    (tmp_path / "conftest.py").write_text(QUIET)  # whoever is disturbed is told something else
     given = ["--rounds", "4", "--pytest-args=--anubis-quiet-wait=0s"]
     result = anubis("learn", "test_parts.py", *given)
     assert "nothing is accepted while a component has no criterion: noisy.part" in result.stdout
