@@ -9,10 +9,10 @@ known, and precision and recall stand beside the naive rules.
 all, 3 to 60 %), limits are learned from them with the defaults, and the other half is judged. Nobody has
 labelled these sets: as in `thresholds.py` a unit is *sound* if the whole clean set takes its node for healthy
 and it lost no quarter against the median. That judge is ours, and takes a few slow nodes for a heavy tail. So
-the same stands a second time by a fixed rule that knows nothing of ours: a node that *itself* lost more than a
-tenth (the median of its units' losses against the median of the whole set) is sick, and its units take no part
-in what is counted; they stay among those that are learned from. Rules on the means of units, learned from the
-same dirty halves, stand beside it.
+the same stands a second time by a fixed rule that knows nothing of ours: a node that *itself* lost more than
+a tenth (the median of its units' losses against the median of the whole set) is sick, and its units take no
+part in what is counted; they stay among those that are learned from. Rules on the means of units, learned
+from the same dirty halves, stand beside it.
 
 Usage: python benchmarks/validator/real.py --data DIR [--naive] [--smears]
 """
