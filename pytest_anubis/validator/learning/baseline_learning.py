@@ -47,7 +47,7 @@ from pytest_anubis.validator.similarity.centre import Method
 Progress = Callable[[int, int], None]
 ONE_IN_TWENTY = 1.645
 """Standard deviations beyond which one normal value in twenty lies, on one side."""
-PACE_SHARE = 0.25
+PACE_SHARE = 1 / 3
 """Least share of the error rate for the host's pace: two or three criteria beside dozens of metrics, and the
 only tight ones that see what slows all alike (`benchmarks/validator/pace_simulated.py` shows what that is
 worth)."""
@@ -258,7 +258,7 @@ def _one_machine(populations: Sequence[Population]) -> bool:
 def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | None) -> Limits:
     """Return the limits of metrics, of the host's pace and of paced forms, one after the other.
 
-    Any may reject, so each kind has its share of the error rate by how many they are, the pace a quarter at
+    Any may reject, so each kind has its share of the error rate by how many they are, the pace a third at
     least; the spread of the ones tells nothing of that of the others.
     """
     rate = ERROR_RATE if error_rate is None else error_rate
