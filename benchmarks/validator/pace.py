@@ -10,13 +10,15 @@
    second, as a quota does.
 
 Run: ``python benchmarks/validator/pace.py [--runs 20] [--learn 6] [--judged 10] [--only spread|power]``.
-``--journals DIR`` takes the spread from runs that there are already.
+``--journals DIR`` takes the spread from runs that there are already. ``--keep FILE`` keeps the runs of the
+second part, one a line: broken off and called again it goes on with the next one.
 """
 
 from __future__ import annotations
 
 import argparse
 import hashlib
+import json
 import os
 import random
 import signal
@@ -25,9 +27,10 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
@@ -63,6 +66,8 @@ SPARE = 6.0
 """Least of the machine's memory in GiB with which streams are as long as in the suites."""
 
 Work = Callable[[], object]
+Around = Callable[[], AbstractContextManager[None]]
+T = TypeVar("T")
 
 
 def main() -> None:
@@ -74,6 +79,7 @@ def main() -> None:
     parser.add_argument("--only", choices=("spread", "power"))
     parser.add_argument("--tests", default="suites")
     parser.add_argument("--journals", type=Path)
+    parser.add_argument("--keep", type=Path, help="file of the second part's runs, to go on with")
     arguments = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # it takes an hour
     if arguments.journals is not None:
@@ -86,7 +92,7 @@ def main() -> None:
                     measure_suite(arguments.tests, Path(folder), f"r{number}")
                 show_spread(name, read(Path(folder)))
     if arguments.only != "spread":
-        show_power(arguments.learn, arguments.judged)
+        show_power(arguments.learn, arguments.judged, Kept(arguments.keep))
 
 
 # --- 1. The spread between runs ---------------------------------------------------------------------------
@@ -192,13 +198,46 @@ def neighbour() -> Iterator[None]:
 # --- 2. What is found -------------------------------------------------------------------------------------
 
 
-def show_power(learned: int, judged: int) -> None:
-    """Learn, judge runs of every kind, print what was found."""
+Run = tuple[str, list[float], Pace]
+"""A piece of work, what its rounds took, and the pace beside them."""
+Told = tuple[bool, bool, bool, bool]
+"""Of one judged run: the slowed metric failed, one failed by its raw form, any failed, the pace failed."""
+
+
+class Kept:
+    """Runs that there are already, of a file with one JSON object a line; without a file none.
+
+    Args:
+        file: Is written to as well.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        self._known = {one["run"]: one["is"] for one in map(json.loads, lines)}
+
+    def of(self, run: str, measure: Callable[[], T]) -> T:
+        """Return a run as it was kept, or measure and keep it."""
+        if run not in self._known:
+            self._known[run] = measure()
+            if self._file is not None:
+                with self._file.open("a") as out:
+                    out.write(json.dumps({"run": run, "is": self._known[run]}) + "\n")
+        found: T = self._known[run]
+        return found
+
+
+def show_power(learned: int, judged: int, kept: Kept) -> None:
+    """Learn, judge runs of every kind in turns, print what was found."""
     works, pacer = workloads(), Pacer(kinds_for(()))
     gather = Gather()
+
+    def once() -> list[Run]:
+        return [(name, *measure(work, pacer)) for name, work in works.items()]
+
     for run in range(learned):
-        for name, work in works.items():
-            add(gather, name, f"r{run}", *measure(work, pacer))
+        for name, values, pace in kept.of(f"learned {run}", once):
+            add(gather, name, f"r{run}", values, tuple((kind, tuple(of)) for kind, of in pace))
     baseline = learn_baseline(
         gather.populations(), hardware_class="here", created="2026-01-01T00:00:00Z"
     )
@@ -208,26 +247,35 @@ def show_power(learned: int, judged: int) -> None:
         paced = f"{1 - (form.learned or one.alpha):7.1%}" if form else "      -"
         kinds = ", ".join(f"{s.kind} {s.slope:.2f}" for s in form.slopes) if form else ""
         print(f"{one.benchmark:12} {1 - min(raw, one.alpha):7.1%} {paced}  {kinds}")
+    cases = [(name, share) for name in SLOWED for share in (0.05, 0.1)]
+    cases += [("nothing", 0.0), ("all, by a quarter", 0.0)]
+    told: dict[str, list[Told]] = {}
+    for number, (name, share) in ((n, case) for n in range(judged) for case in cases):
+        label = name if not share else f"{name} {share:.0%} slower"
+        around = stopping if name.startswith("all") else nullcontext
+
+        def judged_once(name: str = name, share: float = share, around: Around = around) -> Told:
+            with around():
+                return tell(name, judge(works, pacer, baseline, name, share))
+
+        told.setdefault(label, []).append(kept.of(f"{label} {number}", judged_once))
     print(
         f"\n{'what was done':34} {'runs':>4} {'found':>5} {'raw':>4} {'any':>4}  pace of the host"
     )
-    for name in (*SLOWED, "nothing", "all, by a quarter"):
-        for share in (0.05, 0.1) if name in SLOWED else (0.0,):
-            case = name if not share else f"{name} {share:.0%} slower"
-            around = stopping if name.startswith("all") else nullcontext
-            with around():
-                tell(
-                    case, name, [judge(works, pacer, baseline, name, share) for _ in range(judged)]
-                )
+    for label, each in told.items():
+        found, raw, failed, pace = np.sum(each, axis=0)
+        print(f"{label:34} {len(each):4} {found:5} {raw:4} {failed:4}  failed in {pace}")
 
 
-def tell(case: str, slowed: str, runs: Sequence[Sequence[MetricVerdict]]) -> None:
-    """Print how many runs of one kind were rejected, for the slowed metric, and by the raw form alone."""
-    failed = [[v for v in run if v.outcome is Outcome.FAIL] for run in runs]
-    found = sum(any(v.benchmark == slowed for v in run) for run in failed)
-    raw = sum(any("reference pace, measured" not in v.text for v in run) for run in failed)
-    pace = sum(any(v.benchmark == HOST_PACE for v in run) for run in failed)
-    print(f"{case:34} {len(runs):4} {found:5} {raw:4} {sum(map(bool, failed)):4}  failed in {pace}")
+def tell(slowed: str, run: Sequence[MetricVerdict]) -> Told:
+    """Return what failed in one run."""
+    failed = [v for v in run if v.outcome is Outcome.FAIL]
+    return (
+        any(v.benchmark == slowed for v in failed),
+        any("reference pace, measured" not in v.text for v in failed),
+        bool(failed),
+        any(v.benchmark == HOST_PACE for v in failed),
+    )
 
 
 def judge(

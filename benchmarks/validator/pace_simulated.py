@@ -35,6 +35,10 @@ MEASURED, FLEETING, READING, OWN, RUN = 0.06, 0.05, 0.08, 0.012, 0.004
 SLOWER = 0.22
 """Log of what everything is slower by: a quarter."""
 
+SEED = 16
+CASES = (("nothing", 0.0, 0.0), ("5 %", 0.05, 0.0), ("10 %", 0.1, 0.0), ("all", 0.0, SLOWER))
+"""Name, what one metric is slower by, log of what everything is slower by."""
+
 Values = FloatArray
 Pace = list[tuple[str, list[float]]]
 
@@ -51,6 +55,10 @@ class Machine:
         self._rng, self._spread = rng, level
         self._slopes = rng.uniform(0.4, 1.2, METRICS)
         self._level = 0.0
+
+    def reseed(self, rng: np.random.Generator) -> None:
+        """Take all further noise from another source."""
+        self._rng = rng
 
     def next_run(self) -> None:
         """Begin another run."""
@@ -82,24 +90,23 @@ def main() -> None:
     parser.add_argument("--level", type=float, default=0.02)
     parser.add_argument("--raw", action="store_true", help="without the pace, for comparison")
     arguments = parser.parse_args()
-    rng, counts = np.random.default_rng(16), Counter[str]()
+    counts = Counter[str]()
     raw: list[float] = []
     paced: list[float] = []
-    for _ in range(arguments.machines):
+    for number in range(arguments.machines):
+        # How often a run is looked at again depends on the limits: every machine and every run has noise of
+        # its own, so that two versions are compared on the same ones.
+        rng = np.random.default_rng((SEED, number))
         machine = Machine(rng, arguments.level)
         baseline = learn(machine, arguments.learn, pace=not arguments.raw)
         for one in baseline.criteria:
             if one.benchmark != HOST_PACE:
                 raw.append(1 - (one.learned or one.alpha))
                 paced += [1 - (one.paced.learned or one.alpha)] if one.paced else []
-        for _ in range(arguments.judged):
+        for judged in range(arguments.judged):
             metric = int(rng.integers(METRICS))
-            for case, slow, clock in (
-                ("nothing", 0.0, 0.0),
-                ("5 %", 0.05, 0.0),
-                ("10 %", 0.1, 0.0),
-                ("all", 0.0, SLOWER),
-            ):
+            for place, (case, slow, clock) in enumerate(CASES):
+                machine.reseed(np.random.default_rng((SEED, number, judged, place)))
                 failed = [
                     v
                     for v in judge(machine, baseline, metric, slow, clock)

@@ -47,6 +47,10 @@ from pytest_anubis.validator.similarity.centre import Method
 Progress = Callable[[int, int], None]
 ONE_IN_TWENTY = 1.645
 """Standard deviations beyond which one normal value in twenty lies, on one side."""
+PACE_SHARE = 1 / 3
+"""Least share of the error rate for the host's pace: two or three criteria beside dozens of metrics, and the
+only tight ones that see what slows all alike (`benchmarks/validator/pace_simulated.py` shows what that is
+worth)."""
 
 
 def learn_baseline(
@@ -254,16 +258,14 @@ def _one_machine(populations: Sequence[Population]) -> bool:
 def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | None) -> Limits:
     """Return the limits of metrics, of the host's pace and of paced forms, one after the other.
 
-    Any may reject, so each kind has its share of the error rate by how many they are; the spread of the ones
-    tells nothing of that of the others.
+    Any may reject, so each kind has its share of the error rate by how many they are, the pace a third at
+    least; the spread of the ones tells nothing of that of the others.
     """
     rate = ERROR_RATE if error_rate is None else error_rate
     spreads = [{id(i): i.spread for i in found if i.spread is not None} for found in kinds]
-    whole = max(sum(map(len, spreads)), 1)
     by_item: dict[int, MachineThreshold] = {}
-    for noisy in spreads:
-        part = rate * len(noisy) / whole
-        thresholds = machine_thresholds(list(noisy.values()), error_rate=part)
+    for noisy, share in zip(spreads, _shares([len(noisy) for noisy in spreads]), strict=True):
+        thresholds = machine_thresholds(list(noisy.values()), error_rate=rate * share)
         by_item.update(zip(noisy, thresholds, strict=True))
     out, lucky = [], []
     for item in (one for found in kinds for one in found):
@@ -293,6 +295,15 @@ def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | No
         out.append(criterion)
         lucky.append(own)
     return Limits(criteria=tuple(out), lucky=tuple(lucky), tails=(None,) * len(out))
+
+
+def _shares(counts: Sequence[int]) -> list[float]:
+    """Return the shares of the error rate of metrics, pace and paced forms, by their counts."""
+    raw, pace, paced = counts
+    whole = max(raw + pace + paced, 1)
+    mine = max(pace / whole, PACE_SHARE) if pace else 0.0
+    others = max(raw + paced, 1)
+    return [(1 - mine) * raw / others, mine, (1 - mine) * paced / others]
 
 
 def _with_change_rates(

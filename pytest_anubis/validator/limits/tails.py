@@ -78,6 +78,14 @@ class Tail(NamedTuple):
         out[beyond] = self.level + self._far(excess, np.full(1, self.mean), np.full(1, self.shape))
         return out
 
+    def chance_if_heavier(self, distance: float) -> float:
+        """Return the chance of a distance if shape and mean are each a standard error larger."""
+        if distance <= self.start:
+            return math.exp(-float(self._body(np.array([distance]))[0]))
+        xi = min(self.shape + self.error, HEAVIEST)
+        scale = max(self.mean * math.exp(self.doubt) * (1 - xi), FLOOR)
+        return math.exp(-self.level - _beyond(distance - self.start, [(1.0, xi, scale)]))
+
     def _body(self, distance: FloatArray) -> FloatArray:
         return np.asarray(self.level * np.minimum(distance / max(self.start, FLOOR), 1.0))
 

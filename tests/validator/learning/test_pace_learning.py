@@ -14,6 +14,7 @@ from pytest_anubis.store.baselines.baseline_form import (
     baseline_to_plain,
     digest_of,
 )
+from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.pace_learning import TIGHTER, learn_paced
 from tests.validator.learning.paced_runs import baseline, population
@@ -46,6 +47,18 @@ def test_the_pace_itself_has_a_criterion(learned: Baseline) -> None:
     assert (pace.metric.name, pace.component, pace.paced) == ("compute_pace", "host.cpu", None)
     assert pace.typical == pytest.approx(1.0, rel=0.1)
     assert pace.learned is not None
+
+
+def test_many_metrics_do_not_widen_the_limit_of_the_pace() -> None:
+    one = population(np.random.default_rng(4), "m", 8)
+    limits = []
+    for copies in (4, 24):
+        same = [replace(one, benchmark=f"suite.py::test_m{place}") for place in range(copies)]
+        found = learn_baseline(same, hardware_class="c", created="2026-01-01T00:00:00Z")
+        (pace,) = [c for c in found.criteria if c.benchmark == HOST_PACE]
+        limits.append(pace.learned)
+    assert limits[0] == pytest.approx(limits[1])
+    assert limits[0] is not None
 
 
 def test_what_does_not_follow_gets_nothing() -> None:

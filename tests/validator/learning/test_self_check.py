@@ -10,7 +10,8 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, Problem, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
-from pytest_anubis.validator.judging.verdict_table import FAIL
+from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL
+from pytest_anubis.validator.limits.second_population import decided
 
 
 def metric(name: str, values: FloatArray) -> Population:
@@ -142,9 +143,21 @@ def test_a_group_that_nobody_has_decided_about_is_named_by_what_it_is() -> None:
     assert criterion is not None
     assert criterion.second is not None
     assert criterion.second.separates == "driver separates them: 535 against 550"
-    decided = learn(metric("driver", driver), promises={"": 0.1})
-    assert decided.undecided == ()
-    assert "undecided-population" not in {f.kind for f in decided.findings}
+    promised = learn(metric("driver", driver), promises={"": 0.1})
+    assert promised.undecided == ()
+    assert "undecided-population" not in {f.kind for f in promised.findings}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_group_just_beyond_alpha_does_not_widen_the_limit_of_the_faster_one(seed: int) -> None:
+    values = rates(seed, 40, 0.01)
+    values[::2] *= 0.94
+    undecided = learn(metric("m", values)).find("b", "m")
+    assert undecided is not None
+    for what, outcome in ((undecided, MARGINAL), (decided(undecided, "faster"), FAIL)):
+        judged = judge_columns(metric("m", values), what).outcome.reshape(40, -1)
+        assert np.all(judged[1::2] == 0)
+        assert np.mean(judged[::2].max(axis=1) == outcome) > 0.9
 
 
 def test_sick_nodes_of_a_group_that_nobody_has_decided_about_count_as_rejected() -> None:
