@@ -73,8 +73,8 @@ def test_late_answer_is_not_taken_for_the_next(monkeypatch: pytest.MonkeyPatch) 
         for child in (one, two):
             child.ask({"do": "echo", "text": "ready"}, timeout=START)
         with pytest.raises(ChildError, match="did not answer within"):
-            one.ask({"do": "doze", "seconds": 0.2}, timeout=0.05)
-        two.send({"do": "doze", "seconds": 0.2})
+            one.ask({"do": "doze", "seconds": 2.0}, timeout=0.05)
+        two.send({"do": "doze", "seconds": 2.0})
         with pytest.raises(ChildError, match="did not answer within"):
             receive_all([two], timeout=0.05)
         for child in (one, two):
@@ -118,8 +118,8 @@ def test_all_that_are_late_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         for child, what in ((hanging, "hang"), (answering, "echo")):
             child.ask({"do": "echo", "text": "ready"}, timeout=START)
             child.send({"do": what, "text": ""})
-        with pytest.raises(ChildError, match=r"^rank 0 did not answer within 0\.5 s$"):
-            receive_all([hanging, answering], timeout=0.5)
+        with pytest.raises(ChildError, match=r"^rank 0 did not answer within 3 s$"):
+            receive_all([hanging, answering], timeout=3.0)
     with Child(ECHO) as one, Child(ECHO) as two:
         for number, child in enumerate((one, two)):
             child.send({"do": "echo", "text": str(number)})

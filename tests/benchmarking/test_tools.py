@@ -142,8 +142,8 @@ def test_failure_says_the_last_lines(tmp_path: Path) -> None:
 def test_deadline_ends_the_tool_and_what_it_started(tmp_path: Path) -> None:
     place = tmp_path / "pid"
     tool = script(tmp_path, f"sleep 1000 & echo $! > {place}; wait")
-    with pytest.raises(ToolFailed, match=r"tool did not end within 0\.5 s"):
-        run_tool([tool], timeout=0.5)
+    with pytest.raises(ToolFailed, match=r"tool did not end within 3 s"):
+        run_tool([tool], timeout=3.0)
     state = Path(f"/proc/{int(place.read_text())}/stat")
 
     def ended() -> bool:

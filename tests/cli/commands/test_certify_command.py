@@ -23,18 +23,19 @@ import pytest
 
 PARTNER = pathlib.Path(__file__).with_name("partner")
 
-@pytest.mark.anubis(component="cpu.compute", scope="device", cost="500ms")
+@pytest.mark.anubis(component="cpu.compute", scope="device", cost="800ms")
 def test_gemm(anubis_metric, anubis_device):
     PARTNER.touch()
-    time.sleep(0.5)
+    time.sleep(0.8)
     PARTNER.unlink()
     anubis_metric.record("rate", [10.0, 10.0, 10.0], unit="GB/s", better="higher")
 
-@pytest.mark.anubis(component="storage.disk", resources=["disk"], cost="500ms")
+@pytest.mark.anubis(component="storage.disk", resources=["disk"], cost="800ms")
 def test_disk(anubis_metric):
-    time.sleep(0.3)
-    beside = PARTNER.exists()
-    time.sleep(0.2)
+    beside = False
+    for _ in range(16):  # on a busy machine one of two may begin late
+        beside |= PARTNER.exists()
+        time.sleep(0.05)
     value = SLOWER if beside else 10.0
     anubis_metric.record("rate", [value] * 3, unit="GB/s", better="higher")
 """

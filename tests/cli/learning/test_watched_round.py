@@ -47,7 +47,7 @@ def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "import time\n"
         "def test_speed(anubis_metric):\n"
         "    anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')\n"
-        "    time.sleep(0.3)\n",
+        "    time.sleep(1.5)\n",
         encoding="utf-8",
     )
     seen: list[Moment] = []

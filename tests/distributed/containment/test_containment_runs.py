@@ -62,8 +62,8 @@ def test_good(anubis_metric, number):
 """
 
 CAUSES = {
-    "hang": "hung: no end within 4 s (--anubis-timeout); the process was killed",
-    "hang_holding_the_lock": "hung: no end within 4 s (--anubis-timeout); the process was killed",
+    "hang": "hung: no end within 8 s (--anubis-timeout); the process was killed",
+    "hang_holding_the_lock": "hung: no end within 8 s (--anubis-timeout); the process was killed",
     "segmentation_fault": "its process died: segmentation fault (SIGSEGV)",
     "out_of_memory": "its process died: killed (SIGKILL)",
     "leave": "its process died: exit with status 0",
@@ -130,7 +130,7 @@ def test_every_way_to_die_is_contained(pytester: pytest.Pytester, gpus: str, wor
     pytester.makepyfile(test_it=BENCHMARKS)
     node = [gpus] if workers == "-n2" else []
     apart = workers == "-n0"
-    result = run(pytester, workers, "--anubis-timeout=4", "-rf", *node, apart=apart)
+    result = run(pytester, workers, "--anubis-timeout=8", "-rf", *node, apart=apart)
     record = journal_of(pytester)
 
     bad = {f"test_bad[{way}]": "crashed" for way in CAUSES}

@@ -114,7 +114,7 @@ channel = exit_guard._forked()
 said = os.environ["SAID"].encode()
 os.write(channel, said)
 libc = ctypes.CDLL(None)
-threading.Thread(target=libc.sleep, args=(60,), daemon=True).start()
+threading.Thread(target=libc.sleep, args=(600,), daemon=True).start()
 time.sleep(0.5)  # no end before its time
 libc.pthread_exit(None)
 """
@@ -126,7 +126,7 @@ def test_a_thread_that_hangs_in_a_driver_keeps_nobody_waiting(said: str, code: i
     environment = {**os.environ, "SAID": said}
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
         try:
-            _, error = process.communicate(timeout=20)
+            _, error = process.communicate(timeout=200)
         finally:
             process.kill()
     assert process.returncode == code
