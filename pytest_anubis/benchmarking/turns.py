@@ -7,7 +7,11 @@ then tells the neighbours apart, not them. In turns every round of one stands be
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from numbers import Real
+from typing import TypeVar
+
+Name = TypeVar("Name", bound=Hashable)
 
 ROUND = 0.02
 """Seconds of one callable in a round, as `anubis_metric.measure` aims at: a clock's reading and one interrupt
@@ -17,14 +21,15 @@ MOST_CALLS = 1_000_000
 
 
 def in_turns(
-    work: Mapping[str, Callable[[], object]],
+    work: Mapping[Name, Callable[[], object]],
     *,
     rounds: int = 20,
     round_seconds: float = ROUND,
     synchronize: Callable[[], object] = lambda: None,
-) -> dict[str, list[float]]:
+) -> dict[Name, list[float]]:
     """Return the seconds of one call of each callable, `rounds` values each, taken in turns.
 
+    What the callables return is dropped: for what they measure by themselves there is `told_in_turns`.
     Every second round goes the other way round, so that none is always the first. The first call of each,
     which pays for what is made lazily, counts nowhere; nor do those that find how many calls fill a round.
 
@@ -48,7 +53,7 @@ def in_turns(
         synchronize()
         return time.perf_counter() - begin
 
-    calls: dict[str, int] = {}
+    calls: dict[Name, int] = {}
     for name, fn in work.items():
         timed(fn, 1)
         count = 1
@@ -58,9 +63,50 @@ def in_turns(
                 MOST_CALLS, max(count + 1, int(count * min(10.0, round_seconds / max(took, 1e-9))))
             )
         calls[name] = count
-    values: dict[str, list[float]] = {name: [] for name in work}
-    order = list(work)
-    for number in range(rounds):
-        for name in order if number % 2 == 0 else reversed(order):
-            values[name].append(timed(work[name], calls[name]) / calls[name])
+    values: dict[Name, list[float]] = {name: [] for name in work}
+    for name in _turns(list(work), rounds):
+        values[name].append(timed(work[name], calls[name]) / calls[name])
     return values
+
+
+def told_in_turns(
+    work: Mapping[Name, Callable[[], float]], *, rounds: int = 20
+) -> dict[Name, list[float]]:
+    """Return what each callable returns, `rounds` values each, taken in turns.
+
+    For what measures by itself, as ranks and other programs do: whatever else a call does (a request on its
+    way, numbers drawn, a result checked) is no part of the figure. The first figure of each, which pays for
+    what is made lazily, counts nowhere.
+
+    Args:
+        work: What measures and returns a figure of any unit, by name.
+        rounds: Values of each.
+
+    Raises:
+        ValueError: There is nothing to ask, or no round.
+        TypeError: A callable returns no number.
+    """
+    if not work or rounds < 1:
+        raise ValueError("told_in_turns wants something to ask, and one round or more")
+
+    def told(name: Name) -> float:
+        value = work[name]()
+        if isinstance(value, bool) or not isinstance(value, Real):
+            raise TypeError(
+                f"told_in_turns wants a number, {name!r} returned {type(value).__name__}; "
+                "in_turns times the calls themselves"
+            )
+        return float(value)
+
+    for name in work:
+        told(name)
+    values: dict[Name, list[float]] = {name: [] for name in work}
+    for name in _turns(list(work), rounds):
+        values[name].append(told(name))
+    return values
+
+
+def _turns(names: Sequence[Name], rounds: int) -> Iterator[Name]:
+    """Yield every name once a round; every second round goes the other way round."""
+    for number in range(rounds):
+        yield from names if number % 2 == 0 else reversed(names)

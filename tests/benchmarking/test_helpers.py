@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from pytest_anubis.benchmarking.sizes import (
     host_memory,
     share_of_memory,
 )
-from pytest_anubis.benchmarking.turns import in_turns
+from pytest_anubis.benchmarking.turns import in_turns, told_in_turns
 from pytest_anubis.hardware.text_files import Files
 
 
@@ -82,3 +83,20 @@ def test_turns_give_each_the_same_moments(monkeypatch: pytest.MonkeyPatch) -> No
     assert "".join(order[-8:]) == "abbaabba"
     with pytest.raises(ValueError, match="something to time"):
         in_turns({})
+
+
+def test_turns_of_what_measures_by_itself_keep_what_it_tells() -> None:
+    order: list[int] = []
+
+    def told(number: int) -> float:
+        order.append(number)
+        return float(100 * number + order.count(number))
+
+    found = told_in_turns({1: lambda: told(1), 2: lambda: told(2)}, rounds=2)
+    # Not seconds; and the first figure of each counts nowhere.
+    assert found == {1: [102.0, 103.0], 2: [202.0, 203.0]}
+    assert order == [1, 2, 1, 2, 2, 1]
+    with pytest.raises(ValueError, match="something to ask"):
+        told_in_turns({})
+    with pytest.raises(TypeError, match="'a' returned NoneType; in_turns times the calls"):
+        told_in_turns({"a": lambda: cast(float, None)})

@@ -158,7 +158,7 @@ class Judge:
         for name in mark.metrics:
             if name not in recorded:
                 near = meant(name, recorded.difference(mark.metrics))
-                verdicts.append(self._unset(item, mark, name, near))
+                verdicts.append(self._unset(item, mark, name, near, sorted(recorded)))
         if not verdicts:
             verdicts.append(self._nothing_recorded(item, mark))
         return tuple(replace(verdict, test=item.nodeid) for verdict in verdicts)
@@ -187,12 +187,23 @@ class Judge:
         )
 
     def _unset(
-        self, item: pytest.Item, mark: BenchmarkMark, name: str, near: str = ""
+        self,
+        item: pytest.Item,
+        mark: BenchmarkMark,
+        name: str,
+        near: str,
+        recorded: Sequence[str],
     ) -> MetricVerdict:
-        """Return the verdict on a metric that is not there; `near` was recorded in its place, undeclared."""
+        """Return the verdict on a metric that is not there; `near` was recorded in its place, undeclared.
+
+        What was `recorded` is named as well: a mark that lists what all cases of a parametrised test record
+        together is a mistake that nothing but its author can see.
+        """
         text = f"{name} is declared by the test's mark but was never recorded"
         if near:
             text = f"{MISTAKE}{text}, and {near}, which was, is not declared; did you mean {name}?"
+        elif recorded:
+            text = f"{text}; recorded: {', '.join(recorded)}"
         return MetricVerdict(
             outcome=Outcome.INCONCLUSIVE if near else Outcome.FAIL,
             reason=Reason.UNSET,

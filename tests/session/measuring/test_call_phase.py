@@ -292,6 +292,9 @@ def test_declared_but_unset_metric_fails(project: pytest.Pytester, learn: Learn)
     result = project.runpytest("--anubis", "-rf")
     assert result.ret == 1
     result.stdout.fnmatch_lines(["FAILED* - heat is declared*"])
+    result.stdout.fnmatch_lines(
+        ["heat is declared by the test's mark but was never recorded; recorded: speed*"]
+    )
 
 
 def test_a_criterion_that_was_not_tested_blocks(project: pytest.Pytester, learn: Learn) -> None:
