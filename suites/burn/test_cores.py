@@ -16,7 +16,7 @@ SECONDS = 0.1
 the pauses between the bursts of ``smoke``."""
 
 BURN = {"smoke": 0.0, "standard": 30.0, "soak": 1800.0}
-"""Seconds under load before the rates count: most of the way of a heat sink, of which a soak sees the rest."""
+"""Seconds under load before the rates count: most of a heat sink's way up; a soak sees the rest."""
 
 STEPS = (1.0, 3.0, 10.0, 30.0, 100.0)
 """Steps of the load in a second."""
