@@ -122,6 +122,7 @@ class Child:
         Raises:
             ChildError: There is no answer, or it says that the child failed.
         """
+        __tracebackhide__ = True  # what failed is shown where the test asked for it
         self.send(request)
         return self.receive(timeout=timeout)
 
@@ -131,6 +132,7 @@ class Child:
         Raises:
             ChildError: The child is gone, or owes an answer since a time-out.
         """
+        __tracebackhide__ = True
         self._check()
         try:
             self._socket.sendall(json.dumps(request).encode() + b"\n")
@@ -143,6 +145,7 @@ class Child:
         Raises:
             ChildError: There is none in time, now or before, the child is gone, or it says that it failed.
         """
+        __tracebackhide__ = True
         self._check()
         self._socket.settimeout(timeout)
         while b"\n" not in self._rest:
@@ -237,6 +240,7 @@ def receive_all(children: Sequence[Child], *, timeout: float, settle: float = 0.
         ChildError: A child is gone, failed or did not answer in time; those that are gone are named first,
             since the others may only have waited for them.
     """
+    __tracebackhide__ = True
     answers: dict[Child, Message] = {}
     failures: list[tuple[bool, str]] = []
     until = time.monotonic() + timeout
@@ -311,6 +315,7 @@ class Group:
         Raises:
             ChildError: A child is gone, failed or took too long; those that are gone are named first.
         """
+        __tracebackhide__ = True
         for child in self.processes:
             child.send({"do": do, **arguments})
         limit = self._timeout if timeout is None else timeout

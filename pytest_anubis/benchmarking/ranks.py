@@ -110,6 +110,7 @@ class Ranks(Group):
         Raises:
             ChildError: A rank failed or took too long.
         """
+        __tracebackhide__ = True
         self.ask_all("join", timeout=START)
 
     def rest(self) -> None:
@@ -120,12 +121,14 @@ class Ranks(Group):
         Raises:
             ChildError: A rank failed or took too long.
         """
+        __tracebackhide__ = True
         self.ask_all("rest", timeout=START)
 
     def ask_all(
         self, do: str, *, timeout: float | None = None, **arguments: object
     ) -> list[Message]:
         """Ask all ranks the same (`Group.ask_all`); whether that ever failed is remembered."""
+        __tracebackhide__ = True
         try:
             return super().ask_all(do, timeout=timeout, **arguments)
         except ChildError:

@@ -108,6 +108,7 @@ class ToolOutput:
             UnreadableOutput: The reader does not know it; the message names the tool's version.
             ToolFailed: So it is, and the tool ended with another status than 0, which is why.
         """
+        __tracebackhide__ = True
         try:
             return reader(self.output if text is None else text)
         except UnreadableOutput as error:
@@ -120,6 +121,7 @@ class ToolOutput:
         Raises:
             ToolFailed: It did not; `ToolRefused`, a subclass: it did not even begin.
         """
+        __tracebackhide__ = True
         if self.code:
             name = called(self.tool, self.version)
             why = refused(self.tool, self.code, f"{self.errors}\n{self.output}")
@@ -135,6 +137,7 @@ class ToolOutput:
         Raises:
             UnreadableOutput: Always.
         """
+        __tracebackhide__ = True
         raise UnreadableOutput(self.tool, what, self.version)
 
     def last_lines(self) -> str:
@@ -232,6 +235,7 @@ def run_tool(
         UnreadableOutput: It printed more than `MOST_OUTPUT`.
         TypeError: `argv` is one text, which only a shell could take apart.
     """
+    __tracebackhide__ = True  # what failed is shown where the test asked for it
     with RunningTool(argv, version=version, environment=environment, cwd=cwd) as running:
         return running.wait(timeout, accept=accept)
 
@@ -295,6 +299,7 @@ class RunningTool:
 
     def wait(self, timeout: float, *, accept: Sequence[int] | None = (0,)) -> ToolOutput:
         """Return what it printed when it has ended; arguments and errors as of `run_tool`."""
+        __tracebackhide__ = True
         streams = (self._process.stdout, self._process.stderr)
         kept = {stream: bytearray() for stream in streams if stream is not None}
         late = not self._listen(kept, time.monotonic() + timeout)

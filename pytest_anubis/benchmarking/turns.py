@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from numbers import Real
-from typing import TypeVar
+from typing import SupportsFloat, TypeVar
 
 Name = TypeVar("Name", bound=Hashable)
 
@@ -70,7 +69,7 @@ def in_turns(
 
 
 def told_in_turns(
-    work: Mapping[Name, Callable[[], float]], *, rounds: int = 20
+    work: Mapping[Name, Callable[[], object]], *, rounds: int = 20
 ) -> dict[Name, list[float]]:
     """Return what each callable returns, `rounds` values each, taken in turns.
 
@@ -91,7 +90,7 @@ def told_in_turns(
 
     def told(name: Name) -> float:
         value = work[name]()
-        if isinstance(value, bool) or not isinstance(value, Real):
+        if isinstance(value, bool) or not isinstance(value, SupportsFloat):
             raise TypeError(
                 f"told_in_turns wants a number, {name!r} returned {type(value).__name__}; "
                 "in_turns times the calls themselves"

@@ -219,6 +219,7 @@ def repeats(
             or runs of a tool rather than a few milliseconds.
         pacer: Reads the host's pace between them; None if nothing does.
     """
+    __tracebackhide__ = True
     between = pacer.between(take) if pacer is not None else take
     return _in_bursts(between, plan, max(plan.least, plan.rounds // 3))
 
@@ -238,6 +239,7 @@ def _in_bursts(
         wake: One round after each pause that is no part of the measurement: it brings caches and
             clocks back to where work without a pause had them.
     """
+    __tracebackhide__ = True
     values: list[float] = []
     left = plan.budget_seconds
     for burst in range(1, plan.bursts + 1):

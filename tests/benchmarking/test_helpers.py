@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
-from typing import cast
 
 import pytest
 import torch
@@ -98,5 +97,6 @@ def test_turns_of_what_measures_by_itself_keep_what_it_tells() -> None:
     assert order == [1, 2, 1, 2, 2, 1]
     with pytest.raises(ValueError, match="something to ask"):
         told_in_turns({})
+    assert told_in_turns({"a": lambda: torch.tensor(2.5)}, rounds=1) == {"a": [2.5]}
     with pytest.raises(TypeError, match="'a' returned NoneType; in_turns times the calls"):
-        told_in_turns({"a": lambda: cast(float, None)})
+        told_in_turns({"a": lambda: None})

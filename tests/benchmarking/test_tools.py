@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -207,3 +208,21 @@ def test_tools_that_ran_are_in_the_journal_and_those_that_lack_are_one_line(
     ended = [json.loads(line) for line in journal.read_text().splitlines()]
     tools = [event["tools"] for event in ended if "tools" in event]
     assert tools == [[f"sh 1.2 ({find_tool('sh', hint='')})"]]
+
+
+def test_a_tool_that_fails_is_shown_where_the_test_asked_for_it(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_it="""
+        from pytest_anubis.benchmarking.tools import find_tool, run_tool
+
+        def test_shell(anubis_metric):
+            tool = find_tool("sh", hint="")
+            rate = lambda: float(run_tool([tool, "-c", "echo bank 3; exit 9"], timeout=9).output)
+            anubis_metric.collect("rate", rate, unit="GB/s", better="higher")
+        """
+    )
+    result = pytester.runpytest("--anubis", "--anubis-in-process")
+    result.stdout.fnmatch_lines(["E *ToolFailed: sh ended with status 9: bank 3"])
+    places = [line for line in result.outlines if re.match(r"\S+\.py:\d+: ", line)]
+    assert all(line.startswith("test_it.py:") for line in places), places
+    assert len(places) == 2

@@ -113,6 +113,7 @@ def take_quiet(
     Returns:
         The last attempt, and its number.
     """
+    __tracebackhide__ = True
     for attempt in range(1, most + 1):
         look = _look(plan, take, surroundings, host, pacer)
         pause = PAUSE * 2 ** (attempt - 1)
@@ -249,6 +250,7 @@ def look_closer(
 def _look(
     plan: RoundPlan, take: Take, surroundings: Surroundings, host: bool, pacer: Pacer | None
 ) -> Look:
+    __tracebackhide__ = True
     begin = time.monotonic()
     with surroundings.around(host=host) as seen:
         values = take(plan)

@@ -193,6 +193,7 @@ class Recorder:
         from pytest_anubis.hardware import timing
 
         def once() -> list[float]:
+            __tracebackhide__ = True
             begin = time.perf_counter()
             try:
                 return numbers_of(fn(), name)
@@ -200,6 +201,7 @@ class Recorder:
                 self.busy += time.perf_counter() - begin
 
         def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
+            __tracebackhide__ = True
             return timing.repeats(once, plan, pacer)
 
         plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
@@ -279,6 +281,7 @@ class Recorder:
         host: bool = True,
         paced: bool = True,
     ) -> tuple[float, ...]:
+        __tracebackhide__ = True
         if self._surroundings is None:
             self._keep(self._measurement(metric, group, values := by(plan, None)))
             return tuple(values)
@@ -287,6 +290,7 @@ class Recorder:
         pacer = self._surroundings.pacer_for(metric, self._mark, criterion) if paced else None
 
         def take(plan: RoundPlan) -> list[float]:
+            __tracebackhide__ = True
             return by(plan, pacer)
 
         window = window_of(self._context, criterion)
