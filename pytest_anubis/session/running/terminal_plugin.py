@@ -9,16 +9,15 @@ from contextlib import nullcontext
 
 import pytest
 
+from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.events import Event
 from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import (
-    OPEN_SHOWN,
     baseline_line,
     inventory_line,
     next_line,
-    questions_text,
     waiting_line,
     way_on,
 )
@@ -158,28 +157,25 @@ class Terminal:
             return
 
         terminalreporter.section("anubis", sep="-")
+        record = run.state.record()
         lines = summary_lines(
             verdict,
-            run.state.record().told,
+            record.told,
+            questions=asked_questions(record.planned, record.told, record.results),
             verbosity=verbosity,
             width=shutil.get_terminal_size().columns,
         )
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
         if verbosity >= 0:
-            planned = tuple(run.state.planned.values())
-            most = OPEN_SHOWN if verbosity <= 0 else len(planned)
-            questions = questions_text(planned, run.state.record().told, most)
-            for line in filter(None, (questions, *elsewhere, *duties)):
+            for line in (*elsewhere, *duties):
                 terminalreporter.write_line(printable(line))
         for line in run.usage_errors():
             terminalreporter.write_line(
                 printable(f"benchmark written wrongly: {line}"), yellow=True
             )
         terminalreporter.write_line(_recorded(run))
-        if verbosity >= 0 and (
-            step := next_line(verdict, run.state.record().told, profile=profile)
-        ):
+        if verbosity >= 0 and (step := next_line(verdict, record.told, profile=profile)):
             terminalreporter.write_line(printable(step), bold=True)
         self._write_way_on(terminalreporter)
 
