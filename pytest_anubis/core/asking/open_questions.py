@@ -98,10 +98,10 @@ class AskedQuestions:
     @property
     def asked(self) -> int:
         """How many were asked of this machine in this run."""
-        return self.answered + sum(map(len, self.open.values()))
+        return self.answered + sum(map(len, self.unanswered.values()))
 
     @property
-    def open(self) -> dict[Standing, list[AskedQuestion]]:
+    def unanswered(self) -> dict[Standing, list[AskedQuestion]]:
         """Those without an answer, by what keeps them open, in the order of `Standing`."""
         found = {kind: self.of(kind) for kind in Standing if kind not in _CLOSED}
         return {kind: some for kind, some in found.items() if some}
@@ -115,7 +115,7 @@ class AskedQuestions:
         return {
             "asked": self.asked,
             "answered": self.answered,
-            "open": {kind.name.lower(): len(some) for kind, some in self.open.items()},
+            "open": {kind.name.lower(): len(some) for kind, some in self.unanswered.items()},
             "not_applicable": len(self.of(Standing.APART)),
             "no_part": len(self.of(Standing.NO_PART)),
         }

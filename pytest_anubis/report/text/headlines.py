@@ -15,6 +15,7 @@ from pytest_anubis.core.asking.open_questions import (
     why_inapplicable,
 )
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.measurement import LaneCores, QuietWait
 from pytest_anubis.core.verdict import (
     UNCOVERED,
@@ -138,6 +139,19 @@ def waiting_line(wait: QuietWait) -> str:
     )
 
 
+def death_line(died: WorkerDied) -> str:
+    """Say which worker died, of what and in which test, and what becomes of the rest.
+
+    xdist says "node down: Not properly terminated" beside it, which names none of these.
+    """
+    where = f" while it ran {died.test}" if died.test else ", while it ran no test"
+    kept = "what it had measured is kept, and " if died.test else ""
+    step = "; its report says what to do next" if died.test else ""
+    return (
+        f"anubis: worker {died.worker} ended{where}: {died.text}; {kept}the other tests go on{step}"
+    )
+
+
 def way_on(run: str) -> str:
     """Say how to go on with a run that was cut short.
 
@@ -162,7 +176,7 @@ def questions_lines(questions: AskedQuestions, most: int = OPEN_SHOWN) -> list[s
     """
     if not questions.every:
         return []
-    open_ = questions.open
+    open_ = questions.unanswered
     lines = [
         f"{questions.answered} of {questions.asked} questions answered{_beside(questions)}"
         + (f"; {questions.asked - questions.answered} not:" if open_ else "")

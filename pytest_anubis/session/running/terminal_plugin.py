@@ -10,12 +10,13 @@ from contextlib import nullcontext
 import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
-from pytest_anubis.core.events import Event
+from pytest_anubis.core.events import Event, WorkerDied
 from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import (
     baseline_line,
+    death_line,
     inventory_line,
     next_line,
     waiting_line,
@@ -38,22 +39,24 @@ class Terminal:
     def __init__(self, config: pytest.Config, run: Run) -> None:
         self._config = config
         self._run = run
-        run.say = self._waiting
+        run.say = self._at_once
 
-    def _waiting(self, event: Event) -> None:
-        """Say at once what a test waits for, and that it goes on: a run that stands still looks hung."""
+    def _at_once(self, event: Event) -> None:
+        """Say what a test waits for, as a run that stands still looks hung, and which worker died of what."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        if (
-            not isinstance(event, QuietWait)
-            or reporter is None
-            or self._config.get_verbosity() < -1
-        ):
+        if reporter is None or self._config.get_verbosity() < -1:
+            return
+        if isinstance(event, QuietWait):
+            line = waiting_line(event)
+        elif isinstance(event, WorkerDied):
+            line = death_line(event)
+        else:
             return
         capture = self._config.pluginmanager.get_plugin("capturemanager")
         # What a test in this process prints is captured; those in workers say it in a thread of ours.
         here = threading.current_thread() is threading.main_thread()
         with capture.global_and_fixture_disabled() if here and capture else nullcontext():
-            write_apart(self._config, reporter, waiting_line(event))
+            write_apart(self._config, reporter, line)
 
     def pytest_report_header(self) -> list[str]:
         """Say what this node is compared with."""
