@@ -36,7 +36,7 @@ Line = tuple[str, str]
 _STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECIDED: "yellow"}
 _NEAR = (Reference.PEERS, Reference.SELF)
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_FOLDERS = re.compile(r"(?<![^\s(])(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
+_FOLDERS = re.compile(r"(?<![^\s(])(?<!--anubis )(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
 LONGEST = 400
 """Characters of one entry of a list shown without ``-v``: the cause is in them, a trace need not be."""
 MOST = 12
@@ -175,7 +175,10 @@ def tools_missing(reasons: Sequence[str]) -> str:
 
 
 def without_folders(text: str) -> str:
-    """Return text with test ids cut to file and test: the folders fill a line and tell little."""
+    """Return text with test ids cut to file and test: the folders fill a line and tell little.
+
+    What is to be typed (``pytest --anubis FILE::TEST``) stays whole.
+    """
     return _FOLDERS.sub("", text)
 
 

@@ -194,3 +194,8 @@ def test_tools_that_are_not_installed_are_one_line() -> None:
         texts[1],
     ]
     assert grouped(texts[:2]) == texts[:2]  # one tool: with the way to get it
+
+
+def test_a_command_to_be_typed_keeps_its_folders() -> None:
+    text = "INCONCLUSIVE a/b/t.py::test_x node: hung; run it alone again: pytest --anubis a/b/t.py::test_x"
+    assert without_folders(text) == text.replace("a/b/", "", 1)
