@@ -7,6 +7,7 @@ one loss the same number.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -97,6 +98,37 @@ _MULTIPLE, _FRACTION = 0.5, 0.1
 longer read well in percent; of what should be high "85 % slower" is, so later."""
 _MOST_DECIMALS = 9
 """Decimals beyond which two losses are the same to any reader."""
+
+
+_UNIT_TEXT = """
+    1 % unit count ratio percent share s sec second min minute h hour day b byte bit bps flop flops
+    ops op iop iops sample token step image file frame query request queries prompt word epoch
+    iteration iter batch call message msg packet pkt page line edge vertex vertices ray job task
+    transaction event error cycle instruction launch kernel hz j joule w watt wh v volt a ampere k
+    °c °f degc c celsius kelvin m meter g pa rpm db dbm cpu core gpu card device per node rank
+    thread process worker user row block sector lane
+"""
+_UNIT_WORDS = frozenset(_UNIT_TEXT.split())
+"""What units are made of, in small letters and the singular: SI's and those that tools of the trade write."""
+_UNIT_PREFIX = re.compile(r"^(?:[kmgtpezunµμ]i?|kilo|mega|giga|tera|peta|milli|micro|nano)(?=.)")
+
+
+def is_known_unit(unit: str) -> bool:
+    """Tell whether a unit is made of words that are known to be units: ``GB/s``, ``us/step``, ``TFLOPS``.
+
+    Own words are good units too; of a table that somebody else wrote an unknown one is more often a slip.
+    """
+    terms = re.split(r"\s*[/*·]\s*|\s+", unit.strip().lower())
+    return all(_is_unit_word(term.strip(" ()")) for term in terms)
+
+
+def _is_unit_word(term: str) -> bool:
+    """Tell whether a term is a known word, perhaps with a prefix, a power, or in the plural."""
+    term = re.sub(r"(?:\^?-?[²³23])$", "", term) or term
+    bare = term.removesuffix("ps") if len(term) > 3 else term  # as in GBps
+    forms = {term, bare, term.removesuffix("s")} if len(term) > 3 else {term}
+    forms |= {_UNIT_PREFIX.sub("", form) for form in forms}
+    return not forms.isdisjoint(_UNIT_WORDS)
 
 
 def _is_time(unit: str) -> bool:

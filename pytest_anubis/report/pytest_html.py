@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import pytest
 
+from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run_state import RunState
@@ -16,7 +17,7 @@ from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PYTEST_HTML, PYTEST_HTML_SCRIPT
-from pytest_anubis.report.text.headlines import baseline_line, next_line
+from pytest_anubis.report.text.headlines import baseline_line, next_line, questions_text
 from pytest_anubis.report.text.numbers import similarity_text
 
 POINTS, SERIES, COURSE = 48, 4, 16
@@ -149,6 +150,7 @@ class HtmlReport:
         self._mend_rows(run.told)
         profile = str(run.settings.get("profile", ""))
         step = next_line(verdict, run.told, profile=profile) if verdict else ""
+        questions = questions_text(asked_questions(run.planned, run.told, run.results))
         bad = [v for v in run.told if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
         parts = blocks.blamed_parts(bad, run.cards, context.inventory)
         left = len(parts) - PARTS
@@ -158,6 +160,7 @@ class HtmlReport:
             + "".join(parts[:PARTS])
             + (f"<p>and {left} more parts, see the table</p>" if left > 0 else "")
             + f"<p>{'<br>'.join(html.escape(fact) for fact in facts if fact)}</p>"
+            + (f"<p>{html.escape(questions)}</p>" if questions else "")
             + selection_block(run.choice)
             + blocks.lines_block("in the way of acceptance", blocking, open_=len(blocking) <= 12)
             + blocks.lines_block("not judged, does not block", listed)

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from pytest_anubis.core.metric import (
+    is_known_unit,
     loss_size,
     loss_text,
     metric_names,
@@ -93,3 +94,9 @@ def test_a_loss_close_to_the_limit_gets_the_digits_that_tell_them_apart() -> Non
     assert loss_size(0.95, "higher", decimals) == "5.00 %"
     assert told_apart(0.9, 0.95, "higher") is None
     assert told_apart(0.9, 0.9, "higher") is None
+
+
+def test_units_of_the_trade_are_known_and_slips_are_not() -> None:
+    known = "GB/s GBps Gbps TFLOPS GFLOP/s samples/s tokens/s us/step ms % 1 °C MHz count kIOPS MiB/s unit"
+    assert all(map(is_known_unit, [*known.split(), "samples per second"]))
+    assert not any(map(is_known_unit, ["GBs/foo", "GBs", "parrots/s", ","]))

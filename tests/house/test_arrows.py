@@ -59,7 +59,7 @@ MAY_IMPORT = {
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first. A
 # shelf that has shelves of its own is named like a room, by its path.
 SHELVES = {
-    "core": ("field_types", "metric", "verdict", "waivers", "survey", ".", "identity"),
+    "core": ("field_types", "metric", "verdict", "waivers", "survey", ".", "asking", "identity"),
     "validator": (
         "similarity",
         "changes",

@@ -16,6 +16,7 @@ from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.core.metric import is_known_unit
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
@@ -41,9 +42,9 @@ FILES = {
 OF_ONE_NODE = ("nccl", "nvbandwidth", "fio", "dcgm")
 """Kinds whose files do not say of which node they are."""
 CODES = (
-    "Exit codes: 0 all of it was imported; 1 some of it was left out or is in another unit or no possible "
-    "value, which is counted by cause with an example (0 with --lenient); 2 wrong usage or a file of "
-    "which nothing could be imported, after the others were."
+    "Exit codes: 0 all of it was imported; 1 some of it was left out, is in another or an unknown unit or no "
+    "possible value, which is counted by cause with an example (0 with --lenient); 2 wrong usage or a file "
+    "of which nothing could be imported, after the others were."
 )
 CELLS = {
     "unit": (
@@ -135,6 +136,7 @@ def _document(done: _Done) -> dict[str, Any]:
         "nodes": sorted(done.nodes),
         "values": done.values,
         "lost": done.lost,
+        "unknown_units": done.unknown_units,
     }
 
 
@@ -185,7 +187,7 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
             f"{count_text(len(done.refused), 'file')} of {len(sources):,} left out, see above; the others "
             "are imported"
         )
-    return 1 if done.lost and not options.lenient else 0
+    return 1 if (done.lost or done.unknown_units) and not options.lenient else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +211,7 @@ class _Done:
     values: int = 0
     again: int = 0
     lost: int = 0
+    unknown_units: int = 0
     unclassified: bool = False
 
 
@@ -261,6 +264,9 @@ def _keep(
         say(f"{path}: ... and {imported.wrong_count - SHOWN} more wrong lines")
     for note in imported.notes:
         say(f"{path}: {note}")
+    for text in _unknown_units(imported, path, getattr(options, "map", None)):
+        done.unknown_units += 1
+        say(text)
     if not imported.populations:
         raise CommandError(f"{path}: nothing could be imported; the lines above say why")
     nodes = {node for population in imported.populations for node in population.nodes}
@@ -290,6 +296,32 @@ def _keep(
                 "compared; to name it, import the file again with --class KEY"
             )
         done.unclassified = True
+
+
+def _unknown_units(imported: Imported, path: Path, own: Path | None) -> list[str]:
+    """Return a line for every unit that is made of no known words: more often a slip than a unit."""
+    strange: dict[str, list[str]] = {}
+    for population in imported.populations:
+        if not is_known_unit(population.metric.unit):
+            name = f"{population.benchmark} {population.metric.name}"
+            strange.setdefault(population.metric.unit, []).append(name)
+    lines = []
+    for unit, names in strange.items():
+        from pytest_anubis.store.importers.metric_map import read_metric_map
+
+        line = read_metric_map(own).line_of_unit(unit) if own is not None else 0
+        where = f"{own} line {line}" if line else str(path)
+        more = f" and {len(set(names)) - 1} more" if len(set(names)) > 1 else ""
+        mend = (
+            "mend it there"
+            if line
+            else "mend it there, or leave it empty and say it in --map FILE.csv"
+        )
+        lines.append(
+            f"{where}: unit {unit!r} of {names[0]}{more} is none that is known, such as GB/s, us or count: "
+            f"its values are kept under it; {mend} and import again (--lenient: exit code 0)"
+        )
+    return lines
 
 
 def _counts(imported: Imported) -> str:

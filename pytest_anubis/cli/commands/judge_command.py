@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
 import sys
 from collections.abc import Callable
@@ -118,7 +119,8 @@ def run(options: argparse.Namespace) -> int:
         tell(f"see one: {shlex.join(_dossier_command(options, worst.verdict.node))}")
     if options.html is not None:
         page = fleet_page(rows, [finding.text for finding in judged.findings], judged.notes)
-        write_file(options.html, page)
+        with contextlib.redirect_stdout(sys.stderr) if printed else contextlib.nullcontext():
+            write_file(options.html, page)  # which says what it wrote
     if options.json is not None and not printed:
         tell(f"written: {options.json}")
     damaged = sum(refused.damaged for refused in runs.refused)

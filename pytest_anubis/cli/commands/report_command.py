@@ -30,6 +30,7 @@ from pytest_anubis.cli.shared.stored.stored_sources import (
     read_history_run,
     wanted_of,
 )
+from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.run import RunRecord
@@ -349,8 +350,9 @@ def _show(record: RunRecord, verbosity: int) -> None:
         say(f"{len(record.measurements)} measurements recorded, nothing was judged")
         return
     width = shutil.get_terminal_size().columns
+    questions = asked_questions(record.planned, record.told, record.results)
     for text, _ in summary_lines(
-        record.node_verdict, record.told, verbosity=verbosity, width=width
+        record.node_verdict, record.told, questions=questions, verbosity=verbosity, width=width
     ):
         say(text)
     for line in duty_lines(record.results, record.planned, verbosity=verbosity):

@@ -7,6 +7,7 @@ import json
 from typing import Any
 
 from pytest_anubis.codec import to_plain
+from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.events import BenchmarksChosen, Event, UnknownEvent
 from pytest_anubis.core.run import RunRecord
 
@@ -18,7 +19,7 @@ def run_json(record: RunRecord) -> str:
     """Return the whole record as strict JSON: NaN and the infinities become strings.
 
     The verdicts are those that were reached; failures that a waiver covers stand once more in ``waived``, as
-    they count.
+    they count. Its ``questions`` are those that `AskedQuestions.plain` counts.
     """
     plain = to_plain(dataclasses.replace(record, events=()), full=True)
     for verdict, told in zip(record.verdicts, plain["verdicts"], strict=True):
@@ -26,6 +27,7 @@ def run_json(record: RunRecord) -> str:
         told |= {"triage": verdict.triage.value, "loss": to_plain(verdict.loss)}
         del told["waiver"]  # as it was reached, none has one
     plain |= {"schema": SCHEMA, "events": [_event(event) for event in record.events]}
+    plain["questions"] = asked_questions(record.planned, record.told, record.results).plain()
     if record.waivers:
         told = [verdict for verdict in record.told if verdict.waiver is not None]
         plain["waived"] = [to_plain(verdict, full=True) for verdict in told]

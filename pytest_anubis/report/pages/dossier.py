@@ -7,6 +7,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.run import RunRecord
@@ -156,7 +157,7 @@ def _facts(record: RunRecord, baseline: Baseline | None) -> str:
         ("run", record.run),
         ("time", _time(record)),
         ("profile", record.profile),
-        ("questions", questions_text(record.planned, record.told)),
+        ("questions", questions_text(asked_questions(record.planned, record.told, record.results))),
         ("lanes", "; ".join(lane_texts(record.lanes))),
         ("exit status", "" if status is None else f"{status}, {_EXIT.get(status, 'unknown')}"),
     ]

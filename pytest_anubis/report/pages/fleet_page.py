@@ -59,6 +59,7 @@ def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence
 
 def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
     rows = []
+    besides = any(row.rest for row in ordered)  # a column that says nothing takes the others' place
     open_ones = [row for row in ordered if row.verdict.decision is not Decision.ACCEPTED]
     for row in open_ones[:ROWS]:
         name = html.escape(row.verdict.node)
@@ -68,7 +69,8 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
         rows.append(
             f"<tr><td>{blocks.badge(row.verdict.decision.value)}</td><td>{linked}</td>"
             f"<td>{html.escape(row.trouble + again)}</td><td>{html.escape(row.cause)}</td>"
-            f"<td>{html.escape('also ' + row.rest if row.rest else '')}</td></tr>"
+            + (f"<td>{html.escape('also ' + row.rest if row.rest else '')}</td>" if besides else "")
+            + "</tr>"
         )
     left = len(open_ones) - ROWS
     more = f"<p>and {left} more, none of them worse; --json FILE writes all</p>" if left > 0 else ""
@@ -78,7 +80,7 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
         if row.verdict.decision is Decision.ACCEPTED
     ]
     accepted = blocks.lines_block("accepted", names[:ROWS], count=len(names))
-    head = blocks.headings("decision", "node", "trouble", "worst", "besides")
+    head = blocks.headings("decision", "node", "trouble", "worst", *["besides"] * besides)
     inner = f"<table class='brief stack'><tr>{head}</tr>{''.join(rows)}</table>"
     return (blocks.wide(inner) if rows else "") + more + accepted
 

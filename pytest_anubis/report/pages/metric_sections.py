@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.verdict import LEAST_SEVERE, MetricVerdict, Outcome, Severity
+from pytest_anubis.core.verdict import LEAST_SEVERE, MetricVerdict, Outcome, Reason, Severity
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.text.numbers import (
     certainty_text,
@@ -78,8 +78,11 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
     for index, case in enumerate(cases):
         link = f"c{index}" if index < linked else ""
         rows.append((case.severity, _row(case, link)))
+    told = {_key(case.verdict) for case in cases if case.verdict is not None}
     for verdict in verdicts:
-        if id(verdict) not in judged:
+        # What was compared otherwise for want of a criterion has its row already, which says so.
+        bare = verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE) and _key(verdict) in told
+        if id(verdict) not in judged and not bare:
             rows.append((verdict.severity, _verdict_row(verdict)))
     rows.sort(key=lambda row: row[0])
     head = blocks.headings("verdict", "benchmark", "device", "metric")
@@ -88,6 +91,10 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
     left = len(rows) - ROWS
     more = f"<p>and {left} more, none of them worse; the journal has all</p>" if left > 0 else ""
     return f"<div class='wide' tabindex='0'><table class='brief'><tr>{head}</tr>{inner}</table></div>{more}"
+
+
+def _key(verdict: MetricVerdict) -> tuple[str, ...]:
+    return verdict.benchmark, verdict.metric, verdict.device, verdict.group, verdict.scope
 
 
 def _row(case: Case, link: str) -> str:

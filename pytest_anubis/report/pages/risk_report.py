@@ -246,11 +246,13 @@ def risk_page(
     """
     step = max(1, len(rows) // _POINTS)
     ranked = [(rank + 1, 100 * rows[rank].probability) for rank in range(0, len(rows), step)]
+    driven = any(row.drivers for row in rows[:_MOST])
     head = "".join(
         f"<th scope='col'{' class=n' if number else ''}>{name}</th>"
         for name, number in (
             ("node", False), ("risk", True), ("95 % within", True), ("up for", True),
-            ("incidents", True), ("last", False), ("state", False), ("because", False),
+            ("incidents", True), ("last", False), ("state", False),
+            *[("because", False)] * driven,
         )
     )  # fmt: skip
     body = "".join(
@@ -258,7 +260,8 @@ def risk_page(
         f"{blocks.number(between(row.low, row.high))}"
         f"{blocks.number(duration_text(row.uptime))}{blocks.number(str(row.incidents))}"
         f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state)}</td>"
-        f"<td>{html.escape('; '.join(row.drivers))}</td></tr>"
+        + (f"<td>{html.escape('; '.join(row.drivers))}</td>" if driven else "")
+        + "</tr>"
         for row in rows[:_MOST]
     )
     more = f"<p>and {len(rows) - _MOST} nodes with less risk</p>" if len(rows) > _MOST else ""

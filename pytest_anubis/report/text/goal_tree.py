@@ -11,19 +11,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_anubis.codec import to_plain
+from pytest_anubis.core.asking.open_questions import ANSWERS, AskedQuestions, asked_questions
 from pytest_anubis.core.field_types import AnyFloat
-from pytest_anubis.core.measurement import TestResult
+from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import NOT_JUDGED, MetricVerdict, Outcome, Reason
-from pytest_anubis.report.text.headlines import (
-    ANSWERS,
-    COMPARED_ONLY,
-    inapplicable,
-    inapplicable_text,
-)
+from pytest_anubis.report.text.headlines import COMPARED_ONLY, questions_text
 from pytest_anubis.report.text.numbers import value_text
 
 NO_GOAL = "(no goal stated)"
+NO_QUESTIONS = "no questions are asked"
 JSON_SCHEMA = 1
 
 
@@ -126,31 +123,16 @@ class GoalAnswers:
         started: When it began, ISO 8601.
         node: Where it ran.
         answers: One list for each benchmark, in the order given.
+        questions: Where the questions of these benchmarks stand in that run.
+        answered: The benchmarks that answer on every device that they apply to.
     """
 
     run: str = ""
     started: str = ""
     node: str = ""
     answers: list[tuple[BenchmarkGoal, list[MetricAnswer]]] = field(default_factory=list)
-
-    @property
-    def share(self) -> tuple[int, int]:
-        """How many of the questions that apply here are answered, and how many there are."""
-        asked: dict[str, bool] = {}
-        for goal, rows in self.answers:
-            if goal.question and not _inapplicable(rows):
-                asked[goal.question] = asked.get(goal.question, True) and _answered(rows)
-        return sum(asked.values()), len(asked)
-
-    @property
-    def elsewhere(self) -> dict[str, str]:
-        """The questions that the latest run found not to apply to this machine -> the reason."""
-        found: dict[str, str] = {}
-        for goal, rows in self.answers:
-            found.setdefault(goal.question, _inapplicable(rows))
-            if not _inapplicable(rows):  # somebody who asks it could answer
-                found[goal.question] = ""
-        return {question: why for question, why in found.items() if question and why}
+    questions: AskedQuestions = field(default_factory=AskedQuestions)
+    answered: frozenset[str] = frozenset()
 
 
 def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> GoalAnswers:
@@ -166,6 +148,7 @@ def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> G
     found = GoalAnswers()
     if latest is not None:
         found = GoalAnswers(run=latest.run, started=latest.started, node=latest.node)
+        found.questions, found.answered = _asked(goals, latest)
     found.answers = [(goal, _rows(goal, latest) if latest else _unmeasured(goal)) for goal in goals]
     for run in (run for run in rest if run.node == found.node):
         if all(row.answers or row.before for _, rows in found.answers for row in rows):
@@ -217,18 +200,17 @@ def goals_markdown(found: GoalAnswers) -> list[str]:
 
 def goals_plain(found: GoalAnswers) -> dict[str, Any]:
     """Return the goals as plain data for other programs."""
-    answered, asked = found.share
+    counts = found.questions.plain()
     return {
         "schema": JSON_SCHEMA,
         "run": found.run,
         "node": found.node,
         "started": found.started,
-        "questions": asked,
-        "answered": answered,
-        "not_applicable": len(found.elsewhere),
+        "questions": counts.pop("asked"),
+        **counts,
         "benchmarks": [
             to_plain(goal, full=True)
-            | {"answered": _answered(rows), "declared": list(goal.metrics)}
+            | {"answered": goal.benchmark in found.answered, "declared": list(goal.metrics)}
             | {"metrics": [to_plain(row, full=True) for row in rows]}
             for goal, rows in found.answers
         ],
@@ -236,24 +218,50 @@ def goals_plain(found: GoalAnswers) -> dict[str, Any]:
 
 
 def _head(found: GoalAnswers) -> list[str]:
-    answered, asked = found.share
-    share = f"{answered} of {asked} questions answered" if asked else "no questions are asked"
-    share += inapplicable_text(list(found.elsewhere.values()))
     if not found.run:
-        return [f"no run yet: {share}"]
+        asked = len({goal.question for goal, _ in found.answers if goal.question})
+        return [
+            f"no run yet: 0 of {asked} questions answered"
+            if asked
+            else f"no run yet: {NO_QUESTIONS}"
+        ]
+    share = questions_text(found.questions) or NO_QUESTIONS
     return [f"run {found.run} of {found.node}, {found.started[:16].replace('T', ' ')} UTC: {share}"]
 
 
-def _answered(rows: Sequence[MetricAnswer]) -> bool:
-    judged = [row for row in rows if row.outcome != NOT_JUDGED and not inapplicable(row.reason)]
-    return bool(judged) and all(row.answers for row in judged)
-
-
-def _inapplicable(rows: Sequence[MetricAnswer]) -> str:
-    """Return why no row has an answer on this machine; empty where one could have."""
-    reasons = [row.reason for row in rows if row.outcome == Outcome.NOT_TESTED.value]
-    all_so = len(reasons) == len(rows) and all(map(inapplicable, reasons))
-    return reasons[0] if reasons and all_so else ""
+def _asked(goals: Sequence[BenchmarkGoal], run: RunRecord) -> tuple[AskedQuestions, frozenset[str]]:
+    """Return where the questions of benchmarks stand in a run, and which benchmarks answer theirs."""
+    of_goal: dict[str, list[PlannedTest]] = {goal.benchmark: [] for goal in goals}
+    asking = {goal.benchmark: goal for goal in goals}
+    tests = {plan.place: plan.test for plan in run.planned}
+    for benchmark, device in _places(run):
+        goal = asking.get(_base(benchmark))
+        if goal is not None:
+            of_goal[goal.benchmark].append(
+                PlannedTest(
+                    test=tests.get((benchmark, device), ""),
+                    benchmark=benchmark,
+                    device=device,
+                    metrics=goal.metrics,
+                    question=goal.question,
+                )
+            )
+    told = run.told
+    every = asked_questions(
+        [plan for plans in of_goal.values() for plan in plans],
+        told,
+        run.results,
+        no_part=[goal.question for goal in goals if goal.question and not of_goal[goal.benchmark]],
+    )
+    of_base: dict[str, list[MetricVerdict]] = {}
+    for verdict in told:
+        of_base.setdefault(_base(verdict.benchmark), []).append(verdict)
+    answered = set()
+    for name, plans in of_goal.items():
+        own = [replace(plan, question=name) for plan in plans]  # a benchmark may state no question
+        if asked_questions(own, of_base.get(name, ()), run.results).answered:
+            answered.add(name)
+    return every, frozenset(answered)
 
 
 def _base(benchmark: str) -> str:

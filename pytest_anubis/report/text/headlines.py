@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+from pytest_anubis.core.asking.open_questions import (
+    AskedQuestion,
+    AskedQuestions,
+    Standing,
+    most_frequent_why,
+    why_inapplicable,
+)
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.measurement import LaneCores, PlannedTest, QuietWait
+from pytest_anubis.core.events import WorkerDied
+from pytest_anubis.core.measurement import LaneCores, QuietWait
 from pytest_anubis.core.verdict import (
     UNCOVERED,
     Decision,
@@ -20,13 +27,14 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.text_table import clip, plain_line
 
-ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
-"""Outcomes that answer a benchmark's question."""
 COMPARED_ONLY = "compared with its own past or the other devices only, which is no norm"
 """What is said of a metric without a criterion: passing there is no answer."""
-OPEN_SHOWN = 3
-"""Questions without an answer that the terminal names: a whole set of adapters may have none."""
+OPEN_SHOWN = 2
+"""Questions of each class that are named: a whole set of adapters may have no answer."""
+WHY_SHOWN = 120
+"""Characters of the reason of a class: it names the kind, and the lists above tell all."""
 
 LONGER = "--for 9m"
 """Three times what learning `smoke` takes by itself: limits shrink with the root of the time at best."""
@@ -38,11 +46,7 @@ PLACES = 3
 _NO_BASELINE = "no baseline: "
 _AGAIN = "measure again"
 _ONE_MACHINE = "one machine"
-_OF_NO_MATTER = (Reason.NO_CRITERION, Reason.REPEATED)
-"""Reasons of verdicts that leave a question answered by the benchmark's other verdicts."""
 _UNCOLLECTED = " cannot be collected: "
-_APART = "not applicable"
-"""How a benchmark's reason begins that its question is none of this machine's."""
 _SAID = (" is neither accepted nor rejected", " rejected", " accepted")
 
 
@@ -135,6 +139,19 @@ def waiting_line(wait: QuietWait) -> str:
     )
 
 
+def death_line(died: WorkerDied) -> str:
+    """Say which worker died, of what and in which test, and what becomes of the rest.
+
+    xdist says "node down: Not properly terminated" beside it, which names none of these.
+    """
+    where = f" while it ran {died.test}" if died.test else ", while it ran no test"
+    kept = "what it had measured is kept, and " if died.test else ""
+    step = "; its report says what to do next" if died.test else ""
+    return (
+        f"anubis: worker {died.worker} ended{where}: {died.text}; {kept}the other tests go on{step}"
+    )
+
+
 def way_on(run: str) -> str:
     """Say how to go on with a run that was cut short.
 
@@ -147,66 +164,53 @@ def way_on(run: str) -> str:
     )
 
 
-def inapplicable(reason: str) -> bool:
-    """Tell whether this is why a benchmark does not apply to a machine: there is nothing to be mended."""
-    return reason.removeprefix("Skipped: ").startswith(_APART)
+def questions_lines(questions: AskedQuestions, most: int = OPEN_SHOWN) -> list[str]:
+    """Say how many questions were asked and answered, and what keeps the others open; empty without any.
 
-
-def inapplicable_text(reasons: Sequence[str]) -> str:
-    """Say how many questions do not apply and for which reason most of them; empty without any."""
-    if not reasons:
-        return ""
-    why = Counter(one.partition(_APART)[2].strip(": ") for one in reasons)
-    most, _ = why.most_common(1)[0]
-    others = f"; and {count_text(len(why) - 1, 'other reason')}" if len(why) > 1 else ""
-    verb = "does" if len(reasons) == 1 else "do"
-    return f"; {len(reasons)} {verb} not apply here ({most}{others})"
-
-
-def _of_exact_values_alone(verdicts: Sequence[MetricVerdict]) -> set[tuple[str, str]]:
-    """Return benchmark and device of which exact values alone were judged, and rates had no criterion."""
-    rates = [v for v in verdicts if v.metric and v.better != "equal"]
-    without = {(v.benchmark, v.device) for v in rates if v.reason is Reason.NO_CRITERION}
-    return without - {(v.benchmark, v.device) for v in rates if v.outcome.value in ANSWERS}
-
-
-def questions_text(
-    planned: Sequence[PlannedTest], verdicts: Sequence[MetricVerdict], most: int = OPEN_SHOWN
-) -> str:
-    """Return how many of a run's questions its verdicts answer, and which they do not; empty without any.
+    The first line's numbers and those at the beginning of the lines below it add up: asked are the answered
+    and the open ones. What does not apply here, or is no part of the run, was not asked.
 
     Args:
-        planned: The tests of the run, with the questions that their marks ask.
-        verdicts: All verdicts as they count. A question is answered where every benchmark that asks it was
-            judged on every device that it applies to, whatever came out; that it was as before, or as its
-            neighbours are, says only that nothing changed, and that values are right says nothing of rates
-            that have no criterion. One that applies to none is counted apart.
-        most: How many without an answer are named.
+        questions: Those of a run.
+        most: How many of each class are named.
     """
-    answered = {
-        (v.benchmark, v.device)
-        for v in verdicts
-        if v.outcome.value in ANSWERS and not v.compared_only
-    }
-    unanswered = [
-        v for v in verdicts if v.outcome.value not in ANSWERS and v.reason not in _OF_NO_MATTER
+    if not questions.every:
+        return []
+    open_ = questions.unanswered
+    lines = [
+        f"{questions.answered} of {questions.asked} questions answered{_beside(questions)}"
+        + (f"; {questions.asked - questions.answered} not:" if open_ else "")
     ]
-    answered -= {(v.benchmark, v.device) for v in unanswered} | _of_exact_values_alone(verdicts)
-    apart = {(v.benchmark, v.device): v.text for v in unanswered if inapplicable(v.text)}
-    asked: dict[str, bool] = {}
-    elsewhere: dict[str, str] = {}
-    for plan in planned:
-        if plan.question and plan.place in apart:
-            elsewhere.setdefault(plan.question, apart[plan.place])
-        elif plan.question:
-            asked[plan.question] = asked.get(plan.question, True) and plan.place in answered
-    none = inapplicable_text([why for text, why in elsewhere.items() if text not in asked])
-    if not asked:
-        return f"0 of 0 questions answered{none}" if none else ""
-    open_ = [question for question, known in asked.items() if not known]
-    more = f"; not: {'; '.join(open_[:most])}" if open_ else ""
-    rest = f"; and {len(open_) - most} more (-v names all)" if len(open_) > most else ""
-    return f"{len(asked) - len(open_)} of {len(asked)} questions answered{none}{more}{rest}"
+    for kind, some in open_.items():
+        named = "; ".join(one.question for one in some[:most])
+        rest = f"; and {len(some) - most} more" if len(some) > most else ""
+        lines.append(f"{len(some)} {kind.value}{_why(some)}: {named}{rest}")
+    return lines
+
+
+def questions_text(questions: AskedQuestions) -> str:
+    """Return the same in one line, as `questions_lines` has it; empty without any."""
+    head, *classes = questions_lines(questions) or [""]
+    return " ".join([head, "; ".join(classes)]).strip()
+
+
+def _beside(questions: AskedQuestions) -> str:
+    """Say how many questions were not asked, since they do not apply or are no part; empty without any."""
+    apart, no_part = (len(questions.of(kind)) for kind in (Standing.APART, Standing.NO_PART))
+    text = ""
+    if apart:
+        why, others = most_frequent_why(questions.of(Standing.APART))
+        more = f"; and {count_text(others, 'other reason')}" if others else ""
+        text += f"; {apart} {'does' if apart == 1 else 'do'} not apply here ({why_inapplicable(why)}{more})"
+    if no_part:
+        text += f"; {no_part} {'is' if no_part == 1 else 'are'} no part of this run"
+    return text
+
+
+def _why(some: Sequence[AskedQuestion]) -> str:
+    why, others = most_frequent_why(some)
+    more = f"; and {count_text(others, 'other reason')}" if others else ""
+    return f" ({clip(plain_line(why), WHY_SHOWN)}{more})" if why else ""
 
 
 def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: str = USUAL) -> str:

@@ -72,7 +72,11 @@ def learned_lines(
         lines += table([header, *(_row(criterion) for criterion in shown[:most])]).splitlines()
     if most is not None and len(shown) > most:
         lines.append(f"... and {len(shown) - most} more criteria, all in the file")
-    nodes = count_text(len(baseline.nodes), "node") if not baseline.one_machine else "nodes: 1"
+    nodes = (
+        count_text(len(baseline.nodes), "node")
+        if not baseline.one_machine
+        else "one machine alone"
+    )
     left_out = count_text(len(baseline.exclusions), "sample")
     excluded = f", {left_out} left out" if baseline.exclusions else ""
     count, runs = count_text(len(shown), "criterion"), count_text(len(baseline.runs), "run")

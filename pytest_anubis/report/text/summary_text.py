@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_anubis.core.asking.open_questions import AskedQuestions
 from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.verdict import (
     NOT_JUDGED,
@@ -17,9 +18,15 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Reference,
+    without_absent,
 )
 from pytest_anubis.report.text.failure_text import verdict_table
-from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision
+from pytest_anubis.report.text.headlines import (
+    COMPARED_ONLY,
+    OPEN_SHOWN,
+    after_decision,
+    questions_lines,
+)
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import clip, plain_line, printable
 
@@ -29,7 +36,7 @@ Line = tuple[str, str]
 _STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECIDED: "yellow"}
 _NEAR = (Reference.PEERS, Reference.SELF)
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_FOLDERS = re.compile(r"(?<![^\s(])(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
+_FOLDERS = re.compile(r"(?<![^\s(])(?<!--anubis )(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
 LONGEST = 400
 """Characters of one entry of a list shown without ``-v``: the cause is in them, a trace need not be."""
 MOST = 12
@@ -40,14 +47,18 @@ def summary_lines(
     node: NodeVerdict,
     verdicts: Sequence[MetricVerdict],
     *,
+    questions: AskedQuestions | None = None,
     verbosity: int = 0,
     width: int = 80,
 ) -> list[Line]:
     """Return the lines of the summary.
 
+    What is not judged and stands with its question is not listed once more, without ``-v``.
+
     Args:
         node: The decision.
         verdicts: All metric verdicts of the run.
+        questions: What the run was asked; None where nobody knows.
         verbosity: pytest's: below 0 the decision only, from 1 every metric and every line.
         width: Columns of the terminal; without verbosity long names and lists are cut to it.
     """
@@ -62,11 +73,19 @@ def summary_lines(
     # The headline of what is undecided says its first blocker.
     blocking = [text for text in node.blocking if verbosity > 0 or plain_line(text) not in headline]
     lines += _list("in the way of acceptance", blocking, verbosity)
-    lines += _list("not judged, does not block", node.listed, verbosity)
+    questions = questions or AskedQuestions()
+    told = questions.benchmarks if verbosity <= 0 else ()
+    listed = without_absent(node.listed, told)
+    lines += _list("not judged, does not block", listed, verbosity)
     lines += _list("seen, does not block", node.noted, verbosity)
     unsearched = unsearched_text(verdicts)
     if unsearched:
         lines.append((unsearched, ""))
+    head, *classes = questions_lines(
+        questions, len(questions.every) if verbosity > 0 else OPEN_SHOWN
+    ) or [""]
+    lines += [(head, "bold")] if head else []
+    lines += [(f"  {text}", "") for text in classes]
     lines.append((coverage_text(node), ""))
     return [(printable(text), style) for text, style in lines]
 
@@ -82,8 +101,6 @@ def coverage_text(node: NodeVerdict) -> str:
         text += f"; {beside} {NOT_JUDGED}: {COMPARED_ONLY}"
     if node.blocking:
         text += f"; {len(node.hindrances)} in the way of acceptance"
-    if node.listed:
-        text += f"; {len(node.listed)} not judged"
     if node.residual_risk is not None:
         text += f"; risk of an incident after what passed: {percent(node.residual_risk)}"
     if node.residual_interval is not None:
@@ -158,7 +175,10 @@ def tools_missing(reasons: Sequence[str]) -> str:
 
 
 def without_folders(text: str) -> str:
-    """Return text with test ids cut to file and test: the folders fill a line and tell little."""
+    """Return text with test ids cut to file and test: the folders fill a line and tell little.
+
+    What is to be typed (``pytest --anubis FILE::TEST``) stays whole.
+    """
     return _FOLDERS.sub("", text)
 
 

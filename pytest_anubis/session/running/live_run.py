@@ -24,6 +24,7 @@ from pytest_anubis.core.events import (
     Resumed,
     RunFinished,
     RunStarted,
+    WorkerDied,
 )
 from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.core.run import CAME_TO_ITS_END
@@ -94,7 +95,7 @@ class Run:
             if self._journal is not None and not (self._closed and self.broken):
                 self._journal.write(event)
             self.state.apply(event)
-        if isinstance(event, QuietWait) and event.most:  # not of a pause of half a second
+        if isinstance(event, WorkerDied) or (isinstance(event, QuietWait) and event.most):
             self.say(event)
 
     @pytest.hookimpl(tryfirst=True)

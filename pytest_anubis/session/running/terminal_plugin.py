@@ -9,16 +9,16 @@ from contextlib import nullcontext
 
 import pytest
 
-from pytest_anubis.core.events import Event
+from pytest_anubis.core.asking.open_questions import asked_questions
+from pytest_anubis.core.events import Event, WorkerDied
 from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import (
-    OPEN_SHOWN,
     baseline_line,
+    death_line,
     inventory_line,
     next_line,
-    questions_text,
     waiting_line,
     way_on,
 )
@@ -39,22 +39,24 @@ class Terminal:
     def __init__(self, config: pytest.Config, run: Run) -> None:
         self._config = config
         self._run = run
-        run.say = self._waiting
+        run.say = self._at_once
 
-    def _waiting(self, event: Event) -> None:
-        """Say at once what a test waits for, and that it goes on: a run that stands still looks hung."""
+    def _at_once(self, event: Event) -> None:
+        """Say what a test waits for, as a run that stands still looks hung, and which worker died of what."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        if (
-            not isinstance(event, QuietWait)
-            or reporter is None
-            or self._config.get_verbosity() < -1
-        ):
+        if reporter is None or self._config.get_verbosity() < -1:
+            return
+        if isinstance(event, QuietWait):
+            line = waiting_line(event)
+        elif isinstance(event, WorkerDied):
+            line = death_line(event)
+        else:
             return
         capture = self._config.pluginmanager.get_plugin("capturemanager")
         # What a test in this process prints is captured; those in workers say it in a thread of ours.
         here = threading.current_thread() is threading.main_thread()
         with capture.global_and_fixture_disabled() if here and capture else nullcontext():
-            write_apart(self._config, reporter, waiting_line(event))
+            write_apart(self._config, reporter, line)
 
     def pytest_report_header(self) -> list[str]:
         """Say what this node is compared with."""
@@ -158,28 +160,25 @@ class Terminal:
             return
 
         terminalreporter.section("anubis", sep="-")
+        record = run.state.record()
         lines = summary_lines(
             verdict,
-            run.state.record().told,
+            record.told,
+            questions=asked_questions(record.planned, record.told, record.results),
             verbosity=verbosity,
             width=shutil.get_terminal_size().columns,
         )
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
         if verbosity >= 0:
-            planned = tuple(run.state.planned.values())
-            most = OPEN_SHOWN if verbosity <= 0 else len(planned)
-            questions = questions_text(planned, run.state.record().told, most)
-            for line in filter(None, (questions, *elsewhere, *duties)):
+            for line in (*elsewhere, *duties):
                 terminalreporter.write_line(printable(line))
         for line in run.usage_errors():
             terminalreporter.write_line(
                 printable(f"benchmark written wrongly: {line}"), yellow=True
             )
         terminalreporter.write_line(_recorded(run))
-        if verbosity >= 0 and (
-            step := next_line(verdict, run.state.record().told, profile=profile)
-        ):
+        if verbosity >= 0 and (step := next_line(verdict, record.told, profile=profile)):
             terminalreporter.write_line(printable(step), bold=True)
         self._write_way_on(terminalreporter)
 

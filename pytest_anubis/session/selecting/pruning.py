@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, takes_metrics
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 
@@ -44,6 +45,7 @@ class Pruning:
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
+        self._left_none = False
 
     # Last: every other selection comes first, and the original order is kept. Order is the
     # scheduler's business.
@@ -73,8 +75,16 @@ class Pruning:
                 item.stash[reason_key] = reason
                 dropped.append(item)
         if dropped:
+            self._left_none = not kept
             items[:] = kept
             config.hook.pytest_deselected(items=dropped)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """End a dry run whose choice leaves nothing as every dry run: there were tests to choose from."""
+        nothing = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
+        if nothing and self._left_none and session.config.option.collectonly:
+            session.exitstatus = Decision.UNDECIDED.exit_code
 
 
 @contextlib.contextmanager

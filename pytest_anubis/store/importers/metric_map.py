@@ -32,6 +32,7 @@ class MetricRule:
         unit: Its unit.
         better: Its direction.
         component: The part of the node that it exercises; may be empty.
+        line: Where it stands in its file, from 1.
     """
 
     benchmark: tuple[str, ...]
@@ -39,6 +40,7 @@ class MetricRule:
     unit: str
     better: str
     component: str
+    line: int
 
 
 class MetricMap:
@@ -61,6 +63,10 @@ class MetricMap:
                 (r for r in self._rules if _fits(r.benchmark, one) and _fits(r.metric, other)), None
             )
         return self._found[key]
+
+    def line_of_unit(self, unit: str) -> int:
+        """Return the line of the first rule that says a unit; 0 if none does."""
+        return next((rule.line for rule in self._rules if rule.unit == unit), 0)
 
     def before(self, other: MetricMap) -> MetricMap:
         """Return a map that asks this one first."""
@@ -105,6 +111,7 @@ def read_metric_map(path: Path) -> MetricMap:
                     unit=cells[2],
                     better=cells[3],
                     component=cells[4],
+                    line=rows.line_num,
                 )
             )
     except csv.Error as error:

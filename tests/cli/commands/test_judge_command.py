@@ -386,6 +386,9 @@ def test_json_to_the_standard_output_is_json_alone(here: Path) -> None:
     assert "3 UNDECIDED" in printed.stderr
     assert printed.returncode == to_file.returncode == 20
     assert not (here / "-").exists()
+    page = anubis("judge", "runs.csv", "--json", "-", "--html", "page.html")
+    assert json.loads(page.stdout)
+    assert "page.html" in page.stderr
 
 
 def test_the_file_of_verdicts_follows_no_link_that_lies_there(here: Path) -> None:

@@ -171,6 +171,9 @@ def test_every_way_to_die_is_contained(pytester: pytest.Pytester, gpus: str, wor
             "*in test_bad",
         ]
     )
+    for way, cause in CAUSES.items():  # at once, beside xdist's own words, which name none of it
+        line = f"anubis: worker gw* ended while it ran *test_bad[[]{way}]: {cause}; what it had *"
+        result.stdout.fnmatch_lines_random([line])
 
 
 def test_same_crash_again_on_the_same_accelerator_is_evidence(

@@ -17,7 +17,14 @@ from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import population_of
-from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
 from pytest_anubis.report.pages import dossier as page_module
 from pytest_anubis.report.pages import learned_page as learn_module
 from pytest_anubis.report.pages import metric_sections as cases_module
@@ -25,7 +32,7 @@ from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.html_blocks import blamed_parts, decision_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.learned_page import learn_page
-from pytest_anubis.report.pages.metric_sections import short
+from pytest_anubis.report.pages.metric_sections import cases_of, overview, short
 from pytest_anubis.report.text.device_identity import identity_text
 from tests.report import sample_run as dossier
 from tests.report.fleet.page_rules import Rules
@@ -397,3 +404,25 @@ def test_a_wide_inventory_scrolls_by_itself_on_a_narrow_page(record: RunRecord) 
     page = run_page(record)
     _, _, rest = page[page.index("<summary><b>inventory</b>") :].partition("</summary>")
     assert rest.startswith("<div class='wide' tabindex='0'>")
+
+
+def test_a_metric_that_was_compared_for_want_of_a_criterion_has_one_row(record: RunRecord) -> None:
+    measured = record.measurements[0]
+    bare = MetricVerdict(
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.NO_CRITERION,
+        text="too noisy",
+        benchmark=measured.benchmark,
+        metric=measured.metric.name,
+        device=measured.device,
+    )
+    near = dataclasses.replace(
+        bare, outcome=Outcome.PASS, reason=Reason.WITHIN, reference=Reference.SELF
+    )
+    table = overview(cases_of([measured], [bare, near]), [bare, near], 0)
+    assert (table.count(">NOT_JUDGED<"), table.count(">NOT_TESTED<")) == (1, 0)
+    assert overview(cases_of([measured], [bare]), [bare], 0).count(">NOT_TESTED<") == 1
+    other = dataclasses.replace(bare, device="cuda:9")
+    assert (
+        overview(cases_of([measured], [other, near]), [other, near], 0).count(">NOT_TESTED<") == 1
+    )

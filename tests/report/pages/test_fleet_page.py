@@ -45,3 +45,10 @@ def test_what_the_page_leaves_out_is_said_with_the_way_to_have_it(
     page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(3)], [], [])
     assert "and 2 more, none of them worse; --json FILE writes all" in page
     assert "and 2 nodes more; --json FILE writes all" in page
+
+
+def test_a_column_of_which_no_node_has_anything_is_left_out() -> None:
+    bare = fleet_page([row("bad", Decision.REJECTED, SLOW)], [], [])
+    assert "besides" not in bare
+    second = replace(SLOW, metric="other", text="other is 80 GB/s", similarity=0.8)
+    assert "besides" in fleet_page([row("bad", Decision.REJECTED, SLOW, second)], [], [])

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import html
 import json
 from dataclasses import replace
 
+from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.report.export.run_json import run_json
+from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.goal_tree import (
     NO_GOAL,
     BenchmarkGoal,
@@ -17,7 +21,7 @@ from pytest_anubis.report.text.goal_tree import (
     goals_plain,
     goals_tree,
 )
-from pytest_anubis.report.text.headlines import COMPARED_ONLY, questions_text
+from pytest_anubis.report.text.headlines import COMPARED_ONLY, questions_lines, questions_text
 from pytest_anubis.report.text.summary_text import coverage_text
 from pytest_anubis.validator.deciding.node_decision import judge_node
 
@@ -148,7 +152,7 @@ def test_passing_beside_no_norm_is_said_alike_in_goals_summary_and_questions() -
         run = replace(GOOD, verdicts=(bare, near))
         assert f"-> NOT_JUDGED (6.1 GFLOP/s): {COMPARED_ONLY} ({of})" in tree(run)
         assert "0 of 1 questions answered" in tree(run)
-        assert questions_text([PLAN], run.verdicts).startswith("0 of 1 questions answered")
+        assert count([PLAN], list(run.verdicts)).startswith("0 of 1 questions answered")
         decided = judge_node([near], node="n1")
         assert decided.counts == (("NOT_JUDGED", 1),)
         assert coverage_text(decided).startswith(f"judged: nothing; 1 NOT_JUDGED: {COMPARED_ONLY};")
@@ -201,28 +205,86 @@ def test_documents_for_readers_and_programs_say_the_same() -> None:
     assert plain["benchmarks"][0]["metrics"][0]["outcome"] == "PASS"
 
 
+def count(planned: list[PlannedTest], verdicts: list[MetricVerdict]) -> str:
+    """Return the line about the questions of a run."""
+    return questions_text(asked_questions(planned, verdicts))
+
+
 def test_a_run_says_which_of_its_questions_are_open() -> None:
     asked = replace(PLAN, benchmark="t.py::test_disk", question="is it safe?")
     missing = replace(VERDICT, metric="", outcome=Outcome.NOT_TESTED, reason=Reason.NOT_RUN)
-    assert questions_text([PLAN, asked], [VERDICT]) == (
-        "1 of 2 questions answered; not: is it safe?"
+    assert count([PLAN, asked], [VERDICT]) == (
+        "1 of 2 questions answered; 1 not: 1 without any value that was judged: is it safe?"
     )
-    many = [replace(asked, question=f"is it {n}?") for n in range(5)]
-    assert questions_text(many, []).endswith("is it 2?; and 2 more (-v names all)")
-    assert questions_text(many, [], 5).endswith("is it 4?")
-    assert questions_text([PLAN], [VERDICT, missing]).startswith("0 of 1")
+    many = asked_questions([replace(asked, question=f"is it {n}?") for n in range(5)], [])
+    assert questions_text(many).endswith("is it 0?; is it 1?; and 3 more")
+    assert questions_lines(many, 5)[-1].endswith("is it 4?")
+    assert count([PLAN], [VERDICT, missing]).startswith("0 of 1")
     unknown = replace(VERDICT, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION)
     as_before = replace(VERDICT, reference=Reference.SELF)
-    assert questions_text([PLAN], [unknown, as_before]).startswith("0 of 1")
+    assert count([PLAN], [unknown, as_before]).startswith("0 of 1")
     worse = replace(as_before, outcome=Outcome.FAIL, reason=Reason.BEYOND)
-    assert questions_text([PLAN], [unknown, worse]).startswith("1 of 1")
+    assert count([PLAN], [unknown, worse]).startswith("1 of 1")
+    unset = replace(VERDICT, outcome=Outcome.FAIL, reason=Reason.UNSET)
+    assert count([PLAN], [unset]).startswith("0 of 1")
+    assert count([replace(PLAN, question="")], [VERDICT]) == ""
+
+
+def test_exact_values_answer_no_question_whose_rates_have_no_criterion() -> None:
     right = replace(VERDICT, metric="wrong", better="equal")
-    without = replace(unknown, better="higher")
-    assert questions_text([PLAN], [right, without]).startswith("0 of 1")
-    assert questions_text([PLAN], [right]).startswith("1 of 1")
+    without = replace(
+        VERDICT,
+        better="higher",
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.NO_CRITERION,
+        text="too noisy",
+    )
+    as_before = replace(VERDICT, better="higher", reference=Reference.SELF)
+    assert count([PLAN], [right]).startswith("1 of 1")
+    for near in ([], [as_before], [replace(as_before, reference=Reference.PEERS)]):
+        told = [right, without, *near]
+        assert count([PLAN], told) == (
+            "0 of 1 questions answered; 1 not: 1 without a criterion (too noisy): is it fast?"
+        )
+        found = goal_answers([replace(GOAL, metrics=())], [replace(GOOD, verdicts=tuple(told))])
+        plain = goals_plain(found)
+        assert (plain["answered"], plain["open"]) == (0, {"no_criterion": 1})
+        assert not plain["benchmarks"][0]["answered"]
     other = replace(VERDICT, metric="other", better="lower")
-    assert questions_text([PLAN], [right, without, other]).startswith("1 of 1")
-    assert questions_text([replace(PLAN, question="")], [VERDICT]) == ""
+    assert count([PLAN], [right, without, other]).startswith("1 of 1")
+
+
+def test_classes_of_open_questions_add_up_and_are_the_same_everywhere() -> None:
+    told, plans = [], []
+    for number, (outcome, reason) in enumerate(
+        [
+            (Outcome.PASS, Reason.WITHIN),
+            (Outcome.FAIL, Reason.BEYOND),
+            (Outcome.INCONCLUSIVE, Reason.DISTURBED),
+            (Outcome.INCONCLUSIVE, Reason.TOO_FEW),
+            (Outcome.NOT_TESTED, Reason.NOT_RUN),
+            (Outcome.NOT_TESTED, Reason.NO_CRITERION),
+            (Outcome.NOT_TESTED, Reason.NO_CRITERION),
+            (Outcome.NOT_TESTED, Reason.PRUNED),
+        ]
+    ):
+        name = f"t.py::test_{number}"
+        plans.append(replace(PLAN, test=name, benchmark=name, question=f"is it {number}?"))
+        told.append(replace(VERDICT, benchmark=name, outcome=outcome, reason=reason))
+    head, *classes = questions_lines(asked_questions(plans, told))
+    assert head == "2 of 8 questions answered; 6 not:"
+    assert sum(int(line.split()[0]) for line in classes) == 6
+    run = replace(GOOD, planned=tuple(plans), verdicts=tuple(told), measurements=())
+    counts = asked_questions(plans, told).plain()
+    assert json.loads(run_json(run))["questions"] == counts
+    goals = [replace(GOAL, benchmark=p.benchmark, question=p.question, metrics=()) for p in plans]
+    elsewhere = replace(GOAL, benchmark="t.py::test_else", question="is it elsewhere?")
+    plain = goals_plain(goal_answers([*goals, elsewhere], [run]))
+    assert {"asked": plain["questions"]} | {k: plain[k] for k in counts if k != "asked"} == (
+        counts | {"no_part": 1}
+    )
+    assert classes[0] in "\n".join(goals_tree(goal_answers(goals, [run])))
+    assert questions_text(asked_questions(plans, told)) in html.unescape(run_page(run))
 
 
 NO_CARD = "not applicable: no accelerator"
@@ -237,15 +299,16 @@ def test_questions_that_are_none_of_this_machines_are_counted_apart() -> None:
     apart = [replace(skipped, benchmark=plan.benchmark) for plan in cards]
     pair = replace(apart[1], text="not applicable: fewer than two accelerators")
     told = [VERDICT, replace(skipped, benchmark=here.benchmark, text="fio not found")]
-    assert questions_text([PLAN, here, *cards], [*told, *apart]) == (
-        "1 of 2 questions answered; 2 do not apply here (no accelerator); not: is it safe?"
+    assert count([PLAN, here, *cards], [*told, *apart]) == (
+        "1 of 2 questions answered; 2 do not apply here (no accelerator); 1 not: "
+        "1 not run, or only in part (fio not found): is it safe?"
     )
-    assert questions_text(cards, [apart[0], pair]) == (
+    assert count(cards, [apart[0], pair]) == (
         "0 of 0 questions answered; 2 do not apply here (no accelerator; and 1 other reason)"
     )
     # Asked on two devices of which one has no answer to give, it is answered by the other.
     both = replace(PLAN, benchmark=cards[0].benchmark)
-    assert questions_text([PLAN, both], [VERDICT, apart[0]]) == "1 of 1 questions answered"
+    assert count([PLAN, both], [VERDICT, apart[0]]) == "1 of 1 questions answered"
 
 
 def test_goals_count_questions_apart_that_do_not_apply() -> None:

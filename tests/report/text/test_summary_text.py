@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytest_anubis.core.asking.open_questions import AskedQuestion, AskedQuestions, Standing
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.text.summary_text import (
     coverage_text,
@@ -113,10 +114,29 @@ def test_many_bad_metrics_are_cut_with_a_hint() -> None:
     assert "... and 28 more metrics (-v shows all)" in lines
 
 
+def test_what_stands_with_its_question_is_not_listed_once_more() -> None:
+    listed = (
+        "NOT_TESTED a.py::test_gemm rate node: no criterion",
+        "NOT_TESTED b.py::test_own: none",
+    )
+    node = replace(NODE, listed=listed)
+    questions = AskedQuestions(
+        [AskedQuestion(question="is it fast?", standing=Standing.NO_CRITERION, why="no criterion")],
+        frozenset({"a.py::test_gemm"}),
+    )
+    lines = [text for text, _ in summary_lines(node, [], questions=questions)]
+    at = lines.index("0 of 1 questions answered; 1 not:")
+    assert lines[at + 1] == "  1 without a criterion (no criterion): is it fast?"
+    assert not any("test_gemm" in line for line in lines)
+    assert any("test_own" in line for line in lines)
+    every = [text for text, _ in summary_lines(node, [], questions=questions, verbosity=1)]
+    assert any("a.py::test_gemm" in line for line in every)
+
+
 def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
     assert coverage_text(replace(NODE, residual_risk=0.004)) == (
         "judged against baseline sha256:0123456789ab: 3 PASS, 1 FAIL; 2 in the way of acceptance; "
-        "1 not judged; risk of an incident after what passed: 0.40 %"
+        "risk of an incident after what passed: 0.40 %"
     )
     bounded = replace(NODE, residual_risk=0.004, residual_interval=(0.001, 0.02))
     assert coverage_text(bounded).endswith(": 0.40 % (95 % within 0.10 % to 2.0 %)")
@@ -174,3 +194,8 @@ def test_tools_that_are_not_installed_are_one_line() -> None:
         texts[1],
     ]
     assert grouped(texts[:2]) == texts[:2]  # one tool: with the way to get it
+
+
+def test_a_command_to_be_typed_keeps_its_folders() -> None:
+    text = "INCONCLUSIVE a/b/t.py::test_x node: hung; run it alone again: pytest --anubis a/b/t.py::test_x"
+    assert without_folders(text) == text.replace("a/b/", "", 1)

@@ -258,6 +258,17 @@ def test_a_named_test_is_never_left_out(story: pytest.Pytester, named: str) -> N
     assert ran(result) == {"suites/test_storage_disk.py::test_b3"}
 
 
+def test_a_dry_run_whose_choice_leaves_nothing_ends_as_every_dry_run(
+    story: pytest.Pytester,
+) -> None:
+    low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h", "--anubis-explain")
+    result = run(story, *low, "--collect-only", "-q")
+    assert not ran(result)
+    assert result.ret == 20
+    # Where nothing was there to choose from, it stays pytest's.
+    assert run(story, "-k", "no_such_test", *low, "--collect-only", "-q").ret == 5
+
+
 def test_a_test_that_is_named_through_a_link_is_never_left_out(story: pytest.Pytester) -> None:
     (story.path / "linked").symlink_to("suites", target_is_directory=True)
     low = ("--anubis-select=risk", "--anubis-risk=0.5", "--anubis-horizon=1h")

@@ -145,3 +145,49 @@ def test_a_summary_names_the_cell_that_is_none(
     assert "1 value invalid" in done.stdout.splitlines()[0]
     assert "line 1, node n0, column b/x_bw:1: '-1'" in done.stdout
     assert done.returncode == 1
+
+
+def table(name: str, unit: str) -> None:
+    """Write a table of four nodes; without a unit it has no column for it."""
+    unit = f",{unit},higher" if unit else ""
+    head = "node,benchmark,metric,unit,better,value" if unit else "node,benchmark,metric,value"
+    rows = [f"n{node},mine,speed{unit},{100 + node}" for node in range(4)]
+    Path(name).write_text("\n".join([head, *rows]) + "\n")
+
+
+def test_a_unit_of_no_known_words_is_one_line_and_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table("t.csv", "GBs/foo")
+    given = ("import", "table", "t.csv", "--class", "K")
+    done = anubis(*given, "--json", "said.json")
+    assert done.returncode == 1
+    assert done.stdout.count("'GBs/foo'") == 1
+    assert "t.csv: unit 'GBs/foo' of mine speed is none that is known" in done.stdout
+    assert '"unknown_units": 1' in Path("said.json").read_text()
+    assert nodes() == ["n0", "n1", "n2", "n3"]
+    shutil.rmtree(".anubis")
+    assert anubis(*given, "--lenient").returncode == 0
+    table("t.csv", "GB/s")
+    assert anubis(*given).returncode == 0
+
+
+def test_what_a_map_says_reaches_the_baseline_and_an_unknown_unit_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table("m.csv", "")
+    given = ("import", "table", "m.csv", "--class", "K", "--map", "map.csv")
+    head = "benchmark,metric,unit,better,component\n"
+    Path("map.csv").write_text(f"{head}mi*,speed,parrots/s,lower,gpu.speed\n")
+    done = anubis(*given)
+    assert done.returncode == 1
+    assert "map.csv line 2: unit 'parrots/s' of mine speed is none that is known" in done.stdout
+    shutil.rmtree(".anubis")
+    Path("map.csv").write_text(f"{head}mi*,speed,us,lower,gpu.speed\n")
+    assert anubis(*given).returncode == 0
+    anubis("learn", ".anubis/imports/m.csv.npz", "-o", "kept")
+    (baseline,) = Path("kept").glob("*.json")
+    text = baseline.read_text()
+    assert all(f'"{word}"' in text for word in ("us", "lower", "gpu.speed"))

@@ -1,0 +1,229 @@
+"""One count of a run's questions: each is answered, open for one reason, or none of this machine's."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+
+ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
+"""Outcomes that answer a benchmark's question, where a norm decided."""
+
+_APART = "not applicable"
+"""How a benchmark's reason begins that its question is none of this machine's."""
+
+
+class Standing(StrEnum):
+    """Where a question stands; of the open ones, what is to be seen to first comes first."""
+
+    BROKEN = "broken off or kept from its work"
+    DISTURBED = "disturbed"
+    NO_BASELINE = "without a baseline"
+    NO_CRITERION = "without a criterion"
+    UNCLEAR = "measured, not judged"
+    NOT_RUN = "not run, or only in part"
+    LEFT_OUT = "left out by the Selector"
+    WAIVED = "waived"
+    SILENT = "without any value that was judged"
+    NO_PART = "no part of this run"
+    APART = "not applicable here"
+    ANSWERED = "answered"
+
+
+_CLOSED = (Standing.ANSWERED, Standing.APART, Standing.NO_PART)
+_OF_REASON = {
+    Reason.NOT_REPORTED: Standing.BROKEN,
+    Reason.ENVIRONMENT: Standing.BROKEN,
+    Reason.DISTURBED: Standing.DISTURBED,
+    Reason.NO_BASELINE: Standing.NO_BASELINE,
+    Reason.NO_CRITERION: Standing.NO_CRITERION,
+    Reason.NOT_RUN: Standing.NOT_RUN,
+    Reason.PRUNED: Standing.LEFT_OUT,
+    Reason.WAIVED: Standing.WAIVED,
+    Reason.UNSET: Standing.SILENT,
+}
+"""Of what has no answer; every other reason is UNCLEAR."""
+
+_OF_RESULT = {
+    "skipped": Standing.NOT_RUN,
+    "deselected": Standing.NOT_RUN,
+    "crashed": Standing.BROKEN,
+    "error": Standing.BROKEN,
+    "failed": Standing.BROKEN,
+    "not reported": Standing.BROKEN,
+    "xfailed": Standing.WAIVED,
+}
+"""Of tests that no verdict speaks of, as in a run that did not come to its end."""
+
+Place = tuple[str, str]
+"""Benchmark and device."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskedQuestion:
+    """A question of a run, and where it stands.
+
+    Attributes:
+        question: Its words.
+        standing: Where it stands.
+        why: Why it is open or none of this machine's, in the words of one verdict; empty if it is answered.
+    """
+
+    question: str
+    standing: Standing
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskedQuestions:
+    """All questions of a run. Those that are asked are the answered and the open ones, each counted once.
+
+    Attributes:
+        every: One entry a question, in the order of the tests.
+        benchmarks: Benchmark ids of the tests that ask.
+    """
+
+    every: Sequence[AskedQuestion] = ()
+    benchmarks: frozenset[str] = frozenset()
+
+    @property
+    def answered(self) -> int:
+        """How many are answered."""
+        return sum(one.standing is Standing.ANSWERED for one in self.every)
+
+    @property
+    def asked(self) -> int:
+        """How many were asked of this machine in this run."""
+        return self.answered + sum(map(len, self.unanswered.values()))
+
+    @property
+    def unanswered(self) -> dict[Standing, list[AskedQuestion]]:
+        """Those without an answer, by what keeps them open, in the order of `Standing`."""
+        found = {kind: self.of(kind) for kind in Standing if kind not in _CLOSED}
+        return {kind: some for kind, some in found.items() if some}
+
+    def of(self, standing: Standing) -> list[AskedQuestion]:
+        """Return those that stand so."""
+        return [one for one in self.every if one.standing is standing]
+
+    def plain(self) -> dict[str, object]:
+        """Return the counts as plain data: ``asked`` is ``answered`` and the sum of ``open``."""
+        return {
+            "asked": self.asked,
+            "answered": self.answered,
+            "open": {kind.name.lower(): len(some) for kind, some in self.unanswered.items()},
+            "not_applicable": len(self.of(Standing.APART)),
+            "no_part": len(self.of(Standing.NO_PART)),
+        }
+
+
+def inapplicable(reason: str) -> bool:
+    """Tell whether this is why a benchmark does not apply to a machine: there is nothing to be mended."""
+    return reason.removeprefix("Skipped: ").startswith(_APART)
+
+
+def why_inapplicable(reason: str) -> str:
+    """Return what is behind the words that say that a benchmark does not apply."""
+    return reason.partition(_APART)[2].strip(": ")
+
+
+def asked_questions(
+    planned: Iterable[PlannedTest],
+    verdicts: Iterable[MetricVerdict],
+    results: Iterable[TestResult] = (),
+    *,
+    no_part: Iterable[str] = (),
+) -> AskedQuestions:
+    """Return the questions of a run and where each stands.
+
+    A question is answered where every benchmark that asks it was judged by a norm on every device that it
+    applies to, whatever came out. That a value is as it was before, or as its neighbours are, says only that
+    nothing changed; and that values are right says nothing of rates that have no criterion.
+
+    Args:
+        planned: The tests, with the questions that their marks ask and the metrics that they declare.
+        verdicts: All verdicts as they count (`RunRecord.told`).
+        results: How the tests ended, for those that no verdict speaks of.
+        no_part: Questions that are asked by benchmarks which are no part of the run.
+    """
+    of_place: dict[Place, list[MetricVerdict]] = {}
+    for verdict in verdicts:
+        of_place.setdefault((verdict.benchmark, verdict.device), []).append(verdict)
+    ended = {result.test: result for result in results}
+    found: dict[str, list[AskedQuestion]] = {}
+    asking = set()
+    for plan in planned:
+        if plan.question:
+            asking.add(plan.place[0])
+            standing, why = _standing(plan, of_place.get(plan.place, ()), ended.get(plan.test))
+            one = AskedQuestion(question=plan.question, standing=standing, why=why)
+            found.setdefault(plan.question, []).append(one)
+    for question in no_part:
+        one = AskedQuestion(question=question, standing=Standing.NO_PART)
+        found.setdefault(question, [one])
+    return AskedQuestions(tuple(map(_first, found.values())), frozenset(asking))
+
+
+def most_frequent_why(questions: Sequence[AskedQuestion]) -> tuple[str, int]:
+    """Return the reason that most questions have, and how many other reasons there are."""
+    counted = Counter(one.why for one in questions if one.why)
+    return (counted.most_common(1)[0][0], len(counted) - 1) if counted else ("", 0)
+
+
+def _first(places: Sequence[AskedQuestion]) -> AskedQuestion:
+    """Return what is to be seen to first; an answer counts only where nothing is open."""
+    order = list(Standing)
+    here = [one for one in places if one.standing is not Standing.APART]  # one that can, answers
+    return min(here or places, key=lambda one: order.index(one.standing))
+
+
+def _standing(
+    plan: PlannedTest, verdicts: Sequence[MetricVerdict], result: TestResult | None
+) -> tuple[Standing, str]:
+    """Return where a test's question stands, and why it has no answer."""
+    open_ones = [v for v in verdicts if _leaves_open(v)]
+    for verdict in open_ones:
+        if inapplicable(verdict.text):
+            return Standing.APART, verdict.text
+    if open_ones:
+        return min(map(_of_verdict, open_ones), key=_order)
+    judged = [v for v in verdicts if v.outcome.value in ANSWERS and not v.compared_only]
+    without = [v for v in verdicts if v.reason is Reason.NO_CRITERION]
+    rates = [v for v in without if v.better != "equal"]
+    if judged and not (rates and all(v.metric and v.better == "equal" for v in judged)):
+        unset = set(plan.metrics) - {v.metric for v in verdicts}
+        whole = any(
+            not v.metric for v in judged
+        )  # the test itself failed: its metrics do not matter
+        if unset and not whole:
+            return Standing.SILENT, f"declared, but not recorded: {', '.join(sorted(unset))}"
+        return Standing.ANSWERED, ""
+    if without:
+        return _of_verdict((rates or without)[0])
+    if result is not None and result.outcome in _OF_RESULT:
+        if inapplicable(result.text):
+            return Standing.APART, result.text
+        return _OF_RESULT[result.outcome], result.text
+    return Standing.SILENT, ""
+
+
+def _leaves_open(verdict: MetricVerdict) -> bool:
+    """Tell whether a verdict leaves the question open whatever others say."""
+    if verdict.reason is Reason.UNSET:  # the node fails for it, and yet nobody knows the answer
+        return True
+    answers = verdict.outcome.value in ANSWERS
+    return not answers and verdict.reason not in (Reason.NO_CRITERION, Reason.REPEATED)
+
+
+def _of_verdict(verdict: MetricVerdict) -> tuple[Standing, str]:
+    if verdict.broken:
+        return Standing.BROKEN, verdict.text
+    return _OF_REASON.get(verdict.reason, Standing.UNCLEAR), verdict.text
+
+
+def _order(told: tuple[Standing, str]) -> int:
+    return list(Standing).index(told[0])
