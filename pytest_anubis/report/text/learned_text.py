@@ -73,9 +73,7 @@ def learned_lines(
     if most is not None and len(shown) > most:
         lines.append(f"... and {len(shown) - most} more criteria, all in the file")
     nodes = (
-        count_text(len(baseline.nodes), "node")
-        if not baseline.one_machine
-        else "one machine alone"
+        count_text(len(baseline.nodes), "node") if not baseline.one_machine else "one machine alone"
     )
     left_out = count_text(len(baseline.exclusions), "sample")
     excluded = f", {left_out} left out" if baseline.exclusions else ""
