@@ -35,6 +35,13 @@ class Standing(StrEnum):
 
 
 _CLOSED = (Standing.ANSWERED, Standing.APART, Standing.NO_PART)
+_TELLING = {
+    Standing.NO_CRITERION,
+    Standing.NOT_RUN,
+    Standing.LEFT_OUT,
+    Standing.APART,
+    Standing.ANSWERED,
+}
 _OF_REASON = {
     Reason.NOT_REPORTED: Standing.BROKEN,
     Reason.ENVIRONMENT: Standing.BROKEN,
@@ -84,11 +91,12 @@ class AskedQuestions:
 
     Attributes:
         every: One entry a question, in the order of the tests.
-        benchmarks: Benchmark ids of the tests that ask.
+        told: Benchmark ids of which a question's class and reason say all that a list would: what a failure
+            hides behind, as a waiver, stays in its list.
     """
 
     every: Sequence[AskedQuestion] = ()
-    benchmarks: frozenset[str] = frozenset()
+    told: frozenset[str] = frozenset()
 
     @property
     def answered(self) -> int:
@@ -155,17 +163,18 @@ def asked_questions(
         of_place.setdefault((verdict.benchmark, verdict.device), []).append(verdict)
     ended = {result.test: result for result in results}
     found: dict[str, list[AskedQuestion]] = {}
-    asking = set()
+    stands: dict[str, set[Standing]] = {}
     for plan in planned:
         if plan.question:
-            asking.add(plan.place[0])
             standing, why = _standing(plan, of_place.get(plan.place, ()), ended.get(plan.test))
+            stands.setdefault(plan.place[0], set()).add(standing)
             one = AskedQuestion(question=plan.question, standing=standing, why=why)
             found.setdefault(plan.question, []).append(one)
     for question in no_part:
         one = AskedQuestion(question=question, standing=Standing.NO_PART)
         found.setdefault(question, [one])
-    return AskedQuestions(tuple(map(_first, found.values())), frozenset(asking))
+    told = (benchmark for benchmark, of in stands.items() if of <= _TELLING)
+    return AskedQuestions(tuple(map(_first, found.values())), frozenset(told))
 
 
 def most_frequent_why(questions: Sequence[AskedQuestion]) -> tuple[str, int]:

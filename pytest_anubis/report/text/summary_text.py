@@ -74,7 +74,7 @@ def summary_lines(
     blocking = [text for text in node.blocking if verbosity > 0 or plain_line(text) not in headline]
     lines += _list("in the way of acceptance", blocking, verbosity)
     questions = questions or AskedQuestions()
-    told = questions.benchmarks if verbosity <= 0 else ()
+    told = questions.told if verbosity <= 0 else ()
     listed = without_absent(node.listed, told)
     lines += _list("not judged, does not block", listed, verbosity)
     lines += _list("seen, does not block", node.noted, verbosity)
