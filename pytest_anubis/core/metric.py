@@ -107,6 +107,8 @@ _UNIT_TEXT = """
     transaction event error cycle instruction launch kernel hz j joule w watt wh v volt a ampere k
     °c °f degc c celsius kelvin m meter g pa rpm db dbm cpu core gpu card device per node rank
     thread process worker user row block sector lane
+    it tok seq sequence sentence example character char atom particle cell site score point degree
+    update up lookup read write hit miss pair transfer t te tuple record loop context switch
 """
 _UNIT_WORDS = frozenset(_UNIT_TEXT.split())
 """What units are made of, in small letters and the singular: SI's and those that tools of the trade write."""
