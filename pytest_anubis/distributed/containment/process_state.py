@@ -9,6 +9,7 @@ import os
 import resource
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,6 +35,9 @@ HELPERS = (
 )  # fmt: skip
 """In the command lines of processes that a library starts once and keeps: Python's own trackers, joblib's and
 torch's workers. Their libraries do not expect them to be gone."""
+
+_TRIES, _PAUSE = 10, 0.02
+"""Readings of a command line that is empty, and seconds between them; kernel threads and zombies have none."""
 
 _SHOWN = 80
 """Characters of a command line that tell which process it is."""
@@ -236,11 +240,19 @@ def children() -> set[int]:
 
 
 def command_of(pid: int) -> str:
-    """Return the beginning of a process's command line; empty if it is gone."""
-    try:
-        raw = Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return ""
+    """Return the beginning of a process's command line; empty if it is gone, or has none.
+
+    While a process becomes another program the kernel has none of either for a moment: it is asked again.
+    """
+    raw = b""
+    for _ in range(_TRIES):
+        try:
+            raw = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            return ""
+        if raw:
+            break
+        time.sleep(_PAUSE)
     text = raw.replace(b"\0", b" ").decode("utf-8", "backslashreplace").strip()
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 

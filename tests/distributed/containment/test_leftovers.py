@@ -13,7 +13,12 @@ import pytest
 from pytest_anubis.core.events import BlockerFound, Event, LeftBehind
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.distributed.containment.leftovers import Leftovers
-from pytest_anubis.distributed.containment.process_state import ProcessState, children, is_helper
+from pytest_anubis.distributed.containment.process_state import (
+    ProcessState,
+    children,
+    command_of,
+    is_helper,
+)
 from pytest_anubis.distributed.containment.processes import STACK_SIGNAL
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.quiet import OPTIONS
@@ -183,3 +188,13 @@ def test_children_that_run_are_seen_and_dead_ones_are_not() -> None:
             pass
         assert is_helper(helper.pid)
         helper.kill()
+
+
+def test_the_command_of_a_process_that_becomes_another_program_is_asked_for_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    read = Path.read_bytes
+    early = [b"", b""]
+    monkeypatch.setattr(Path, "read_bytes", lambda path: early.pop() if early else read(path))
+    assert command_of(os.getpid())
+    assert not early

@@ -74,8 +74,8 @@ def test_longest(anubis_metric):
     ("profile", "costs"),
     [
         ("smoke", {"test_all": 2.0}),
-        ("standard", {"test_all": 30.0, "test_longer": 20.0, "test_part[1]": 60.0}),
-        ("soak", {"test_all": 3600.0, "test_longer": 2400.0, "test_longest": 90.0}),
+        ("standard", {"test_all": 18.0, "test_longer": 20.0, "test_part[1]": 36.0}),
+        ("soak", {"test_all": 3600.0, "test_longer": 4000.0, "test_longest": 90.0}),
     ],
 )
 def test_costs_are_declared_for_the_shortest_profile_and_known_in_every_other(
