@@ -37,7 +37,7 @@ HELPERS = (
 torch's workers. Their libraries do not expect them to be gone."""
 
 _TRIES, _PAUSE = 10, 0.02
-"""Readings of a command line that is empty, and seconds between them; kernel threads and zombies have none."""
+"""Readings of a command line that is empty, and seconds between them; zombies and the kernel have none."""
 
 _SHOWN = 80
 """Characters of a command line that tell which process it is."""
