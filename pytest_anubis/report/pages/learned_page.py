@@ -13,6 +13,7 @@ from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.plots.distribution_plots import fan_plot
 from pytest_anubis.report.text.headlines import baseline_line
+from pytest_anubis.report.text.learned_text import UNLIKE, unlike_text
 from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
 
 PLOTS = 150
@@ -90,21 +91,28 @@ def _lists(baseline: Baseline) -> str:
         f"{short(f.benchmark)} {f.metric}: {f.text}" if f.benchmark else f.text
         for f in baseline.findings
     ]
+    check = baseline.self_check
+    unlike = [
+        f"{one.node}: {unlike_text(one.node, baseline)}"
+        + ("" if one.rejected else "; not enough to reject it")
+        for one in (check.unlike if check is not None else ())
+    ]
     return (
-        _list("findings", found)
+        _list(f"nodes that are {UNLIKE}, worst first", unlike, open_=True)
+        + _list("findings", found)
         + _list("left out of the learning", out)
         + _list("learned from nodes", baseline.nodes)
         + _list("learned from runs", baseline.runs)
     )
 
 
-def _list(title: str, lines: Sequence[str]) -> str:
+def _list(title: str, lines: Sequence[str], *, open_: bool = False) -> str:
     if not lines:
         return ""
     shown = list(lines[:LINES])
     if len(lines) > LINES:
         shown.append(f"and {len(lines) - LINES} more in the baseline's file")
-    return blocks.lines_block(title, shown, count=len(lines))
+    return blocks.lines_block(title, shown, open_=open_, count=len(lines))
 
 
 def _table(criteria: Sequence[Criterion]) -> str:

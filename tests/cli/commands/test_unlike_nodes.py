@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.baseline import SelfCheck, UnlikeNode
+from pytest_anubis.report.pages.learned_page import learn_page
 from pytest_anubis.store.baselines.baseline_files import load_baselines, save_baseline
 from tests.cli.command_line import anubis
 from tests.cli.commands.test_judge_command import fleet, write
@@ -72,3 +73,10 @@ def test_the_pages_of_a_fleet_mark_its_row_in_words_and_name_it_with_the_sick(he
     assert f"n03</a>: {LOSS}" in box
     nodes = json.loads(re.findall(r"id='fleet'>(.*?)</script>", page)[0])["nodes"]
     assert [node[0] for node in nodes if node[7] == WORDS] == ["n03"]  # what the script draws
+
+
+def test_the_page_of_the_baseline_names_it(here: Path) -> None:
+    (baseline,) = load_baselines(Path("base")).values()
+    page = learn_page(baseline, ())
+    assert f"n03: {LOSS}; not enough to reject it" in page
+    assert "worst first" not in learn_page(replace(baseline, self_check=None), ())
