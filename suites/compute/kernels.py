@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import mmap
@@ -35,7 +36,8 @@ def matrix(rows: int, columns: int, kind: torch.dtype, device: torch.device) -> 
         return torch.empty(rows, columns, dtype=kind, device=device)
     size = rows * columns * kind.itemsize
     room = mmap.mmap(-1, size + -size % HUGE + HUGE)  # whole pages, wherever it begins
-    room.madvise(mmap.MADV_HUGEPAGE)
+    with contextlib.suppress(OSError):  # a kernel that was built without them: pages are small then
+        room.madvise(mmap.MADV_HUGEPAGE)
     begin = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % HUGE
     made = torch.frombuffer(room, dtype=kind, count=rows * columns, offset=begin)
     return made.view(rows, columns)

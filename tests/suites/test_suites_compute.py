@@ -86,6 +86,16 @@ def test_matrices_begin_a_huge_page_and_share_none(kind: torch.dtype) -> None:
     assert int(other.sum(dtype=torch.int64)) == 120_000
 
 
+def test_a_kernel_without_huge_pages_gives_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(mmap.mmap):
+        def madvise(self, *_: int) -> None:  # type: ignore[override]
+            raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(mmap, "mmap", Refusing)
+    made = matrix(30, 20, torch.float64, torch.device("cpu"))
+    assert float(made.fill_(1).sum()) == 600
+
+
 @pytest.mark.alone
 def test_larger_product_costs_more(costs: Costs) -> None:
     small, large = Gemm(256, "float32", CPU), Gemm(512, "float32", CPU)

@@ -13,7 +13,7 @@ from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.plots.distribution_plots import fan_plot
 from pytest_anubis.report.text.headlines import baseline_line
-from pytest_anubis.report.text.learned_text import UNLIKE, unlike_text
+from pytest_anubis.report.text.learned_text import UNLIKE, unlike_line
 from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
 
 PLOTS = 150
@@ -92,11 +92,7 @@ def _lists(baseline: Baseline) -> str:
         for f in baseline.findings
     ]
     check = baseline.self_check
-    unlike = [
-        f"{one.node}: {unlike_text(one.node, baseline)}"
-        + ("" if one.rejected else "; not enough to reject it")
-        for one in (check.unlike if check is not None else ())
-    ]
+    unlike = list(map(unlike_line, check.unlike)) if check is not None else []
     return (
         _list(f"nodes that are {UNLIKE}, worst first", unlike, open_=True)
         + _list("findings", found)

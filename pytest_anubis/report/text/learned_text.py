@@ -227,17 +227,19 @@ def _trouble(one: UnlikeNode) -> str:
     return f"{name}{where} {lost}"
 
 
+def unlike_line(one: UnlikeNode) -> str:
+    """Name a node that is no part of the healthy ones, what it is worst in, and whether that rejects it."""
+    blame = f" [{one.component}]" if one.component else ""
+    fine = "" if one.rejected else "; not enough to reject it"
+    return f"{one.node}: {_trouble(one)}{blame}{fine}"
+
+
 def _unlike(nodes: Sequence[UnlikeNode], verbose: bool, see: Sequence[Sequence[str]]) -> list[str]:
     """Name the nodes that are no part of the healthy ones, worst first, and what to type to see them."""
     if not nodes:
         return []
     lines = [f"these nodes are {UNLIKE}, worst first:"]
-    for one in nodes if verbose else nodes[:SICK]:
-        blame = f" [{one.component}]" if one.component else ""
-        lines.append(
-            f"  {one.node}: {_trouble(one)}{blame}"
-            + ("" if one.rejected else "; not enough to reject it")
-        )
+    lines += [f"  {unlike_line(one)}" for one in (nodes if verbose else nodes[:SICK])]
     if len(nodes) > SICK and not verbose:
         lines.append(f"  ... and {len(nodes) - SICK} more (-v names all)")
     if not all(one.rejected for one in nodes):
