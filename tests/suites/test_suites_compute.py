@@ -88,7 +88,7 @@ def test_matrices_begin_a_huge_page_and_share_none(kind: torch.dtype) -> None:
 
 def test_a_kernel_without_huge_pages_gives_small_ones(monkeypatch: pytest.MonkeyPatch) -> None:
     class Refusing(mmap.mmap):
-        def madvise(self, *_: int) -> None:  # type: ignore[override]
+        def madvise(self, *_: int) -> None:
             raise OSError(22, "Invalid argument")
 
     monkeypatch.setattr(mmap, "mmap", Refusing)
