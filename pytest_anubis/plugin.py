@@ -23,7 +23,7 @@ from pytest_anubis.session.measuring.fixtures import (
     anubis_pair,
 )
 from pytest_anubis.session.pairing.pair_fixtures import anubis_hosts, anubis_pairs
-from pytest_anubis.settings import add_options, resolve
+from pytest_anubis.settings import add_options, refuse_misspelt, resolve
 
 __all__ = [
     "anubis_device",
@@ -47,7 +47,9 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 # Outermost: before pytest captures output, and before anything of the user's is loaded.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None, None, None]:
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser, args: list[str]
+) -> Generator[None, None, None]:
     """Let nothing but an accepting verdict end a run with 0."""
     if "PYTEST_ANUBIS_CPUS" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:
         from pytest_anubis.start_worker import begin_worker
@@ -58,7 +60,11 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
 
         guard_exit(early_config)
         _announce_workers(early_config)
-    return (yield)
+    result = yield
+    refuse_misspelt(
+        parser, args
+    )  # now that the options of the user's conftest files are known as well
+    return result
 
 
 def _announce_workers(config: pytest.Config) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +37,7 @@ __all__ = [
     "Profile",
     "Settings",
     "add_options",
+    "refuse_misspelt",
     "resolve",
     "seconds",
     "without_password",
@@ -211,6 +212,38 @@ def _refuse_old_names(config: pytest.Config) -> None:
             raise pytest.UsageError(f"{old} is now {new}")
         if config.getini(key):
             raise pytest.UsageError(f"ini key {key} is now {now}")
+
+
+_OURS = "--anubi"
+"""How an option of ours begins; what begins otherwise is for pytest to refuse."""
+
+_ALIKE = 0.8
+"""Least likeness of a misspelt option to the one that was meant: all of ours begin alike."""
+
+
+def refuse_misspelt(parser: pytest.Parser, words: Sequence[str]) -> None:
+    """Refuse an ``--anubis`` option that nobody declared, with the one that was probably meant.
+
+    Args:
+        parser: With the options of all that is loaded.
+        words: The command line.
+
+    Raises:
+        pytest.UsageError: One of the words is no option.
+    """
+    if not any(word.startswith(_OURS) for word in words):
+        return
+    unknown = parser.parse_known_and_unknown_args(words)[1]
+    wrong = next((word for word in unknown if word.startswith(_OURS)), None)
+    if wrong is None:
+        return
+    from difflib import get_close_matches  # imported late: hardly any run needs it
+
+    near = get_close_matches(
+        wrong.partition("=")[0], [option.flag for option in OPTIONS], 1, _ALIKE
+    )
+    hint = f"did you mean {near[0]}?" if near else "pytest --help lists those that there are"
+    raise pytest.UsageError(f"unrecognized arguments: {wrong} ({hint})")
 
 
 def _in_process(config: pytest.Config, raw: Mapping[str, Any]) -> bool:

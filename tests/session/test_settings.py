@@ -64,6 +64,34 @@ def test_wrong_settings_are_one_line(
 
 
 @pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("--anubis-basline=b.json", "did you mean --anubis-baseline?"),
+        ("--anubi", "did you mean --anubis?"),
+        ("--anubis-xyzzy", "pytest --help lists those that there are"),
+    ],
+)
+def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(
+    pytester: pytest.Pytester, word: str, hint: str
+) -> None:
+    pytester.makepyfile(BENCHMARK)
+    result = pytester.runpytest(word)
+    assert result.ret == 4
+    result.stderr.fnmatch_lines([f"*unrecognized arguments: {word} ({hint})"])
+    assert "Traceback" not in result.stderr.str()
+
+
+def test_an_option_of_a_conftest_file_may_begin_like_ours(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        "def pytest_addoption(parser):\n    parser.addoption('--anubis-rack', default='')\n"
+    )
+    pytester.makepyfile(
+        "def test_rack(pytestconfig): assert pytestconfig.option.anubis_rack == 'r1'"
+    )
+    assert pytester.runpytest("--anubis-rack=r1").ret == 0
+
+
+@pytest.mark.parametrize(
     ("text", "expected"), [("500ms", 0.5), ("20s", 20), ("2m", 120), ("1.5h", 5400), (3, 3)]
 )
 def test_durations(text: str, expected: float) -> None:
