@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from pathlib import Path
 from statistics import fmean, median
 
@@ -114,26 +114,32 @@ def _metrics(records: list[RunRecord]) -> None:
 def _tests(records: list[RunRecord]) -> None:
     seconds, duty = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     declared: dict[str, float | None] = {}
+    again = Counter[str]()  # others disturbed the first attempt, and the time is that of all
     for record in records:
+        again.update({one.test for one in record.measurements if one.attempts > 1})
         declared |= {plan.test: plan.cost for plan in record.planned}
         for one in record.results:
             seconds[one.test].append(one.seconds)
             if one.duty is not None:
                 duty[one.test].append(one.duty)
     print(f"\n{'test':72}{'seconds':>9}{'declared':>9}{'duty':>7}")
+    idle = [test for test in seconds if test not in duty]
     for test, found in seconds.items():
-        took, said = median(found), declared.get(test)
-        share = median(duty[test]) if duty[test] else None
+        if test in idle:
+            continue
+        took, said, share = median(found), declared.get(test), median(duty[test])
         words = (
             [f"{took / said:.1f} times as long as declared"]
             if said and took > OVERDRAWN * said
             else []
         )
-        words += ["mostly preparation"] if share is not None and share < IDLE else []
+        words += ["mostly preparation"] if share < IDLE else []
+        words += [f"measured again in {again[test]} of {len(found)} runs"] if again[test] else []
         print(
             f"{test.rpartition('/')[2]:72}{took:9.1f}{said if said is not None else float('nan'):9.1f}"
-            f"{'-' if share is None else f'{share:.0%}':>7}  {', '.join(words)}"
+            f"{share:>7.0%}  {', '.join(words)}"
         )
+    print(f"{len(idle)} tests measured nothing here, mostly as they do not apply")
 
 
 if __name__ == "__main__":
