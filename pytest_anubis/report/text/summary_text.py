@@ -12,6 +12,7 @@ from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.verdict import (
     NOT_JUDGED,
     SEARCHED,
+    UNCOVERED,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -39,6 +40,11 @@ _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _FOLDERS = re.compile(r"(?<![^\s(])(?<!--anubis )(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
 LONGEST = 400
 """Characters of one entry of a list shown without ``-v``: the cause is in them, a trace need not be."""
+FOLDED = 3
+"""Components without a criterion from which on they are told together."""
+_WITHOUT = re.compile(r" \(it finds losses from [^)]*\)")
+_FROM = re.compile(r"\(it finds losses from ([\d.]+ (?:%|times)) on\)")
+_FEW = re.compile(r"^\d+ usable units?, at least \d+ needed for a criterion$")
 MOST = 12
 """Lines of one list, and rows of the table, shown without ``-v``."""
 
@@ -72,7 +78,7 @@ def summary_lines(
     lines += _steps(verdicts, headline)
     # The headline of what is undecided says its first blocker.
     blocking = [text for text in node.blocking if verbosity > 0 or plain_line(text) not in headline]
-    lines += _list("in the way of acceptance", blocking, verbosity)
+    lines += _list("in the way of acceptance", blocking, verbosity, folded=verbosity <= 0)
     questions = questions or AskedQuestions()
     told = questions.told if verbosity <= 0 else ()
     listed = without_absent(node.listed, told)
@@ -240,10 +246,53 @@ def _steps(verdicts: Sequence[MetricVerdict], headline: str) -> list[Line]:
     ]
 
 
-def _list(title: str, texts: Sequence[str], verbosity: int) -> list[Line]:
+def uncovered_folded(texts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Put the components without a criterion into one line a reason, where there are several of them.
+
+    Args:
+        texts: What is in the way of acceptance.
+
+    Returns:
+        The lines that say it of all of them, and the rest of the texts.
+    """
+    mark = f": {UNCOVERED}: "
+    bare = [text for text in texts if mark in text]
+    if len(bare) < FOLDED:
+        return [], list(texts)
+    by_reason: dict[str, list[str]] = {}
+    for text in bare:
+        head, _, rest = text.partition(mark)
+        *metrics, remedy = rest.split("; ")
+        for reason in dict.fromkeys(_WITHOUT.sub("", each.partition(": ")[2]) for each in metrics):
+            shown = _FEW.sub("fewer usable units than a criterion needs", reason)
+            shown = shown.removeprefix("it is ")
+            losses = [found for each in metrics if reason in each for found in _FROM.findall(each)]
+            least = f" ({min(losses, key=_loss_size)})" if losses else ""
+            by_reason.setdefault(shown, []).append(f"{head.partition(' ')[2]}{least}")
+    lines = [
+        f"NOT_TESTED {len(bare)} components without a criterion: {remedy} (-v says it of each metric)"
+    ]
+    for reason, names in by_reason.items():
+        least = (
+            " (the least loss that is found)" if any(name.endswith(")") for name in names) else ""
+        )
+        lines.append(f"  {reason}{least}: {', '.join(dict.fromkeys(names))}")
+    return lines, [text for text in texts if text not in bare]
+
+
+def _loss_size(text: str) -> tuple[bool, float]:
+    """Order ``51 %`` before ``2.3 times``."""
+    number, _, unit = text.partition(" ")
+    return unit != "%", float(number)
+
+
+def _list(title: str, texts: Sequence[str], verbosity: int, *, folded: bool = False) -> list[Line]:
     if not texts:
         return []
     lines: list[Line] = [(f"{title}:", "bold")]
+    if folded:
+        bare, texts = uncovered_folded(texts)
+        lines += [(f"  {text}", "") for text in bare]
     shown = grouped(texts) if verbosity <= 0 else [plain_line(text) for text in texts]
     most = len(shown) if verbosity > 0 else MOST
     for text in shown[:most]:

@@ -100,6 +100,42 @@ def test_lines_with_one_reason_become_one() -> None:
     assert grouped(["a: x", "b", "c: y"]) == ["a: x", "b", "c: y"]
 
 
+def bare(component: str, *metrics: str) -> str:
+    """Return what is said of a component without a criterion."""
+    remedy = "learn again with more or longer rounds, or on a quieter machine"
+    return f"NOT_TESTED {component}: none of its metrics can be judged here: {'; '.join((*metrics, remedy))}"
+
+
+def test_components_without_a_criterion_are_one_line_a_reason() -> None:
+    noisy = "it is too noisy here to show that performance has halved (it finds losses from {} on)"
+    few = "{} usable unit, at least 3 needed for a criterion"
+    blocking = [
+        bare("compute.matrix", f"gemm: {noisy.format('56 %')}", f"other: {noisy.format('51 %')}"),
+        bare("memory.latency", f"latency[l2], latency[llc]: {noisy.format('2.3 times')}"),
+        bare("storage.disk", f"read: {few.format(1)}", f"write: {few.format(2)}"),
+        "INCONCLUSIVE test_x: disturbed",
+    ]
+    lines = [
+        text for text, _ in summary_lines(replace(NODE, blocking=tuple(blocking)), [], width=80)
+    ]
+    at = lines.index("in the way of acceptance:")
+    assert lines[at + 1 : at + 5] == [
+        "  NOT_TESTED 3 components without a criterion: learn again with more or longer rounds, or on a "
+        "quieter machine (-v says it of each metric)",
+        "    too noisy here to show that performance has halved (the least loss that is found): "
+        "compute.matrix (51 %), memory.latency (2.3 times)",
+        "    fewer usable units than a criterion needs: storage.disk",
+        "  INCONCLUSIVE test_x: disturbed",
+    ]
+    every = [
+        text for text, _ in summary_lines(replace(NODE, blocking=tuple(blocking)), [], verbosity=1)
+    ]
+    at = every.index("in the way of acceptance:")
+    assert [f"  {text}" for text in blocking] == every[at + 1 : at + 5]
+    two = replace(NODE, blocking=tuple(blocking[1:]))
+    assert f"  {blocking[1]}" in [text for text, _ in summary_lines(two, [], width=80)]
+
+
 def test_long_lists_are_cut_with_a_hint() -> None:
     blocking = tuple(f"obstacle {i}: reason {i}" for i in range(30))
     lines = texts(blocking=blocking)
