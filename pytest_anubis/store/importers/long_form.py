@@ -7,6 +7,7 @@ numbers, and only the distinct names are looked at one by one.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ NUMBERS = ("value", "time", "return_code")
 
 NAMES_MAY_BE = 1000
 """Characters: SuperBench puts all arguments of a function into a metric's name, some three hundred."""
+
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 
 _FILLED = ("unit", "better", "component")
 """Columns that a metric map fills where they are empty."""
@@ -98,7 +101,7 @@ class LongForm:
             if name not in self.columns and not filled:
                 raise ImportFileError(
                     f"column {name!r} is missing; needed are {', '.join((*NEEDED, 'value'))}: one row a "
-                    "value, not one column a metric (docs/files.md)"
+                    f"value, not one column a metric ({_wide(self.columns)})"
                 )
         for name in (*TEXTS, *NUMBERS):
             if self.columns.count(name) > 1:
@@ -251,10 +254,28 @@ class LongForm:
                 found[i] = _moment(item) if name == "time" else float(item)
             except (TypeError, ValueError, OverflowError):
                 if good[i]:  # a row is one wrong line, whatever else is wrong with it
-                    text = f"{where.node(i)}column {name}: {str(item)[:40]!r} is not a number"
-                    self._wrong.add(where.lines[i], text, f"{name} is not a number")
+                    why = f"{name} {_no_number(item)}"
+                    text = f"{where.node(i)}column {name}: {str(item)[:40]!r} {_no_number(item)}"
+                    self._wrong.add(where.lines[i], text, why)
                 good[i] = False
         return found, missing
+
+
+def _no_number(item: object) -> str:
+    """Return why a cell is none: a decimal comma may part thousands as well, and is not guessed at."""
+    if isinstance(item, str) and _DECIMAL_COMMA.fullmatch(item.strip()):
+        return "has a decimal comma; write a point"
+    return "is not a number"
+
+
+def _wide(columns: Sequence[str]) -> str:
+    """Return how a table with one column a metric becomes one with a row a value."""
+    if "node" not in columns:
+        return "docs/files.md"
+    return (
+        "pandas: table.melt('node', var_name='metric').assign(benchmark='NAME'); unit and better as columns, "
+        "or in a map, --map FILE; docs/files.md"
+    )
 
 
 def check_rows(count: int) -> None:

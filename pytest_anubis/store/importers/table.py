@@ -152,6 +152,8 @@ class _Csv:
             if os.fstat(self._file.fileno()).st_size > most:
                 raise ImportFileError(f"{path}: {too_large('too large', most)}")
             head = self._file.readline(1 << 20)
+            if not head:
+                raise ImportFileError(f"{path}: the file is empty")
             marks = {mark: head.count(mark) for mark in ",;\t"}
             self._mark = max(marks, key=lambda mark: marks[mark])
             self.columns: list[str] = next(csv.reader([head], delimiter=self._mark), [])

@@ -169,7 +169,9 @@ def test_what_most_nodes_report_and_one_lacks_is_missing(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "column 'node' is missing"),
+        ("", "the file is empty"),
+        ("\n", "column 'node' is missing"),
+        ("node,read_rate,write_rate\n", r"table\.melt\('node', var_name='metric'\)"),
         ("node,read_rate,write_rate\n", "one row a value, not one column a metric"),
         ("node,benchmark,unit,better,value\n", "column 'metric' is missing"),
         (f"{HEAD},value\n", "column 'value' stands twice"),
@@ -180,6 +182,19 @@ def test_a_table_without_its_columns_is_refused(tmp_path: Path, text: str, said:
     with pytest.raises(ImportFileError, match=said) as caught:
         import_table(path)
     assert str(path) in str(caught.value)
+
+
+def test_a_decimal_comma_is_told_once_as_a_cause_of_its_own(tmp_path: Path) -> None:
+    lines = [
+        f"n{n};;x;m;GB/s;higher;{number}"
+        for n, number in enumerate(["5,5", "-1,25e3", "6", "1.5.2"])
+    ]
+    found = import_table(table(tmp_path, "\n".join([HEAD.replace(",", ";"), *lines])))
+    assert dict(found.causes) == {
+        "value has a decimal comma; write a point": 2,
+        "value is not a number": 1,
+    }
+    assert found.wrong[0].text == "node n0, column value: '5,5' has a decimal comma; write a point"
 
 
 def test_a_table_that_is_not_there_and_one_without_lines(tmp_path: Path) -> None:
