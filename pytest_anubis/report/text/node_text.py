@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.metric import loss_text, metric_name
 from pytest_anubis.core.verdict import (
     HOST,
     Decision,
@@ -138,7 +138,7 @@ def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
         verdict: The verdict.
         cards: Device -> slot and serial number of its card in words.
     """
-    name = " ".join(filter(None, (verdict.benchmark.rpartition("::")[2], verdict.metric)))
+    name = metric_name(verdict.benchmark.rpartition("::")[2], verdict.metric)
     name += " of all devices" if verdict.scope == "node" else ""
     where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
     blame = f" [{verdict.component}]" if verdict.component else ""
