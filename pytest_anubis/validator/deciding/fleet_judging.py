@@ -216,7 +216,8 @@ def _unsearched(judged: JudgedColumns) -> Finding:
         text=(
             f"{metric_name(population.benchmark, population.metric.name)}: the {MOST} samples that differ "
             "most from their own beginning were searched for changes within the run, "
-            f"{judged.unsearched} more were judged as a whole only; judge fewer runs at a time to search them all"
+            f"{judged.unsearched} more were judged as a whole only; judge fewer runs at a time to "
+            "search them all"
         ),
     )
 
