@@ -260,6 +260,18 @@ _NAMED = 3
 """Metrics of one name and test that a list still names one by one, with their parameters."""
 
 
+def metric_name(*words: str) -> str:
+    """Return what names a metric in a line: benchmark, metric, perhaps a device, with blanks between.
+
+    Tables of other tools often have one name for benchmark and metric: that is said once.
+
+    Args:
+        words: What names it, the widest first; empty ones are left out.
+    """
+    said = [word for word in words if word]
+    return " ".join(word for n, word in enumerate(said) if n == 0 or word != said[n - 1])
+
+
 def metric_names(metrics: Iterable[tuple[str, str]]) -> list[str]:
     """Return the metrics of a list such that each is told from the others: ``load_latency[dram]``.
 

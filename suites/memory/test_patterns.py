@@ -104,7 +104,7 @@ def test_card_patterns(
         if taken:
             raise MemoryTakenError(
                 f"of {device}'s {total / 1e9:.1f} GB only {memory.size / 1e9:.1f} GB could be had and keep "
-                f"what is written, and this benchmark tests {SHARE:.0%} on every card of its class"
+                f"what is written, and this benchmark tests {100 * SHARE:.0f} % on every card of its class"
             )
     finally:
         del memory

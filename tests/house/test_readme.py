@@ -17,6 +17,8 @@ from pytest_anubis.settings import OPTIONS
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 CODE = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+PAGE_BYTES = 70_000
+"""More nobody finds anything in; pages that a command writes are the reason that it is so much."""
 CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
 
@@ -51,6 +53,24 @@ def test_exit_codes_are_the_codes() -> None:
 def test_the_tests_are_run_as_they_are_checked() -> None:
     (options,) = re.findall(r"^python -m pytest -p no:cacheprovider (.*) \|\|", CI, re.MULTILINE)
     assert f".venv/bin/pytest {options}\n```" in README
+
+
+def places(text: str) -> set[str]:
+    """Return what headings of a page are called in links to them."""
+    heads = re.findall(r"^#+ (.*)$", re.sub(r"```.*?```", "", text, flags=re.DOTALL), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", head.lower()).replace(" ", "-") for head in heads}
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(((?!https?:)[^)\s]*\.md(?:#[^)]*)?|#[^)]*)\)", text):
+        name, _, place = target.partition("#")
+        other = (page.parent / name) if name else page
+        assert other.is_file(), target
+        assert not place or place in places(other.read_text(encoding="utf-8")), target
+        shown = len(other.read_bytes())
+        assert shown < PAGE_BYTES, f"{other.name} has {shown} bytes: give a part a page of its own"
 
 
 def test_links_lead_somewhere() -> None:

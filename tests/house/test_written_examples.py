@@ -1,4 +1,4 @@
-"""The examples for authors of benchmarks in `docs/benchmarks.md` run as they stand there."""
+"""The examples for authors of benchmarks in `docs/writing-benchmarks.md` run as they stand there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch  # before pytester does: it is loaded once in a process
 
 from tests.places import RECORDED, ROOT
 
-TEXT = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+TEXT = (ROOT / "docs" / "writing-benchmarks.md").read_text(encoding="utf-8")
 assert torch.__version__
 MEASURE = ("--anubis", "--anubis-mode=measure", "--anubis-in-process", "--anubis-brief")
 TOOL = """#!/bin/sh
@@ -22,7 +22,7 @@ echo "SUM $2 55.25"
 
 def example(kind: str) -> str:
     """Return the code under a heading."""
-    section = TEXT.split(f"### For {kind}\n", 1)[1].split("\n## ", 1)[0].split("\n### ", 1)[0]
+    section = TEXT.split(f"## For {kind}\n", 1)[1].split("\n## ", 1)[0]
     (code,) = re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
     return str(code)
 

@@ -22,6 +22,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import answer, say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import to_plain
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import learned_lines, population_lines
 from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
@@ -206,8 +207,8 @@ def _diff(options: argparse.Namespace) -> None:
     rows += [_changed(before[key], after[key]) for key in both]
     if both:
         lines += table(rows).splitlines()
-    lines += [f"no longer there: {' '.join(filter(None, key))}" for key in gone]
-    lines += [f"new: {' '.join(filter(None, key))}" for key in added]
+    lines += [f"no longer there: {metric_name(*key)}" for key in gone]
+    lines += [f"new: {metric_name(*key)}" for key in added]
     plain = {
         "old": _summary(paths[0], old),
         "new": _summary(paths[1], new),

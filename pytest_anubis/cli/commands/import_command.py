@@ -16,7 +16,7 @@ from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.core.metric import is_known_unit
+from pytest_anubis.core.metric import is_known_unit, metric_name
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ def _unknown_units(imported: Imported, path: Path, own: Path | None) -> list[str
     strange: dict[str, list[str]] = {}
     for population in imported.populations:
         if not is_known_unit(population.metric.unit):
-            name = f"{population.benchmark} {population.metric.name}"
+            name = metric_name(population.benchmark, population.metric.name)
             strange.setdefault(population.metric.unit, []).append(name)
     lines = []
     for unit, names in strange.items():

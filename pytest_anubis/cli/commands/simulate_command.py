@@ -21,7 +21,7 @@ from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import CodecError, read_bytes
 from pytest_anubis.report.pages.simulation_report import simulation_page, simulation_rows
-from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import table
 from pytest_anubis.selector.selector_error import SelectorError
 
@@ -305,7 +305,7 @@ def _lines(
         _title(options),
         f"learned from another fleet's 90 days (true in brackets): a defect in {1 / rates.wear:.0f} "
         f"({1 / true.wear:.0f}) h of use, shows after {1 / rates.manifest:.1f} "
-        f"({1 / true.manifest:.1f}) h, stays after {rates.stays:.0%} ({true.stays:.0%}) of repairs",
+        f"({1 / true.manifest:.1f}) h, stays after {percent(rates.stays)} ({percent(true.stays)}) of repairs",
         *table(simulation_rows([asdict(one) for one in found])).splitlines(),
         PAPER,
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Sequence
 
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.hardware.load.allowing import limits_allowing, option_text, processes_named
 from pytest_anubis.report.text.numbers import count_text
@@ -50,7 +51,7 @@ def vain_line(
         last: Of how many of their last rounds that is true; 0: of all rounds.
     """
     names = ", ".join(
-        f"{benchmark.rpartition('::')[2]} {name}" for benchmark, name in sorted(metrics)
+        metric_name(benchmark.rpartition("::")[2], name) for benchmark, name in sorted(metrics)
     )
     where = f"their last {last} rounds" if last else f"{len(records)} rounds"
     none = f"{count_text(len(metrics), 'metric')} without one quiet sample in {where}"

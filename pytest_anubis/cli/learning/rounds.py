@@ -20,6 +20,7 @@ from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.option_values import left_out
 from pytest_anubis.cli.learning.watched_round import run_round
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment, left_text
 from pytest_anubis.report.text.numbers import count_text, duration_text
@@ -168,7 +169,8 @@ class Rounds:
                     self.vain = self._metrics_of(wanted)
                     if not wanted:
                         line.say(
-                            f"every metric can show a loss of {detect:.0%}: no more rounds are needed"
+                            f"every metric can show a loss of {percent_text(detect)}: no more rounds are "
+                            "needed"
                         )
                     elif not self.disturbed:  # else the end says it
                         last = min(self._streaks[test][0] for test in wanted)

@@ -13,7 +13,7 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
 """Outcomes that answer a benchmark's question, where a norm decided."""
 
-_APART = "not applicable"
+APART = "not applicable"
 """How a benchmark's reason begins that its question is none of this machine's."""
 
 
@@ -131,12 +131,12 @@ class AskedQuestions:
 
 def inapplicable(reason: str) -> bool:
     """Tell whether this is why a benchmark does not apply to a machine: there is nothing to be mended."""
-    return reason.removeprefix("Skipped: ").startswith(_APART)
+    return reason.removeprefix("Skipped: ").startswith(APART)
 
 
 def why_inapplicable(reason: str) -> str:
     """Return what is behind the words that say that a benchmark does not apply."""
-    return reason.partition(_APART)[2].strip(": ")
+    return reason.partition(APART)[2].strip(": ")
 
 
 def asked_questions(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from pytest_anubis.core.inventory import Accelerator, GateFinding, Inventory
+from pytest_anubis.core.metric import percent_text
 from pytest_anubis.hardware.gate.card_checks import card_place
 from pytest_anubis.hardware.gate.single_checks import Severity, gib
 from pytest_anubis.hardware.gate.surroundings import Surroundings, Torch
@@ -198,7 +199,7 @@ def _occupied(card: Accelerator, count: int, surroundings: Surroundings) -> Iter
     if free < USUALLY_FREE:
         yield _finding(
             "free memory",
-            f"at least {USUALLY_FREE:.0%} of {gib(card.memory or 0)}",
+            f"at least {percent_text(USUALLY_FREE)} of {gib(card.memory or 0)}",
             gib(card.memory_free or 0),
             "end the programs that hold it (nvidia-smi or amd-smi process shows them)",
             slot=place,

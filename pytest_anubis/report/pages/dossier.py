@@ -10,6 +10,7 @@ from typing import Any
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import HOST, Outcome
 from pytest_anubis.report.pages import html_blocks as blocks
@@ -235,7 +236,7 @@ def _wrong(record: RunRecord) -> str:
 def _waived(record: RunRecord) -> str:
     """Return the failures that somebody answers for: they are none of the node's, and no PASS."""
     lines = [
-        f"{' '.join(filter(None, (v.benchmark, v.metric, v.device)))}: {v.text}"
+        f"{metric_name(v.benchmark, v.metric, v.device)}: {v.text}"
         for v in record.told
         if v.waiver is not None
     ]

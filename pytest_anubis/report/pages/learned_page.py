@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.sample import Population
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.metric_sections import short
@@ -84,11 +85,11 @@ def _capped(count: int) -> str:
 
 def _lists(baseline: Baseline) -> str:
     out = [
-        f"{e.node} {e.device}: {short(e.benchmark)} {e.metric}: {e.reason}"
+        f"{e.node} {e.device}: {metric_name(short(e.benchmark), e.metric)}: {e.reason}"
         for e in baseline.exclusions
     ]
     found = [
-        f"{short(f.benchmark)} {f.metric}: {f.text}" if f.benchmark else f.text
+        f"{metric_name(short(f.benchmark), f.metric)}: {f.text}" if f.benchmark else f.text
         for f in baseline.findings
     ]
     check = baseline.self_check

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
@@ -103,7 +104,7 @@ def _courses(cycles: Sequence[Cycle]) -> str:
     )
     rows = [head]
     for (benchmark, metric, device, unit), medians in list(series.items())[:COURSES]:
-        name = f"{short(benchmark)} {metric}"
+        name = metric_name(short(benchmark), metric)
         rows.append(
             f"<tr><td>{html.escape(name)}</td><td>{html.escape(device)}</td>"
             + blocks.number(value_text(medians[-1], unit))

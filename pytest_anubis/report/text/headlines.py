@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from pytest_anubis.core.asking.open_questions import (
+    APART,
     AskedQuestion,
     AskedQuestions,
     Standing,
@@ -16,7 +17,7 @@ from pytest_anubis.core.asking.open_questions import (
 )
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
-from pytest_anubis.core.measurement import LaneCores, QuietWait
+from pytest_anubis.core.measurement import NOT_INSTALLED, LaneCores, QuietWait
 from pytest_anubis.core.verdict import (
     UNCOVERED,
     Decision,
@@ -218,7 +219,8 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
 
     A blocker that measuring again can never take away decides, however many others there are: learning where
     there is no baseline or components have no criterion, measuring again where only a disturbance is left.
-    Before all of these comes what broke: of tests that hang nothing is to be learned.
+    Before all of these comes what broke: of tests that hang nothing is to be learned. Where no test ran for
+    want of its tool, that comes first: there is nothing to learn from either.
 
     Args:
         node: The decision.
@@ -243,7 +245,7 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
         return f"next: pytest --anubis {tests}{more} (when the machine is quiet)"
     of_profile = f" --profile {profile}" if other else ""
     if first == _NO_BASELINE:
-        return f"next: anubis learn {tests}{of_profile}"
+        return f"next: {_tools_first(verdicts)}anubis learn {tests}{of_profile}"
     if not _of_one_machine(verdicts):
         return ""  # that of a fleet is learned from its runs, and nobody knows here where they lie
     longer = of_profile or f" {LONGER}"
@@ -272,6 +274,19 @@ def _kind(line: str) -> str:
     if UNCOVERED in line:
         return UNCOVERED
     return _AGAIN if line.startswith(Outcome.INCONCLUSIVE.value) and _AGAIN in line else ""
+
+
+def _tools_first(verdicts: Sequence[MetricVerdict]) -> str:
+    """Return which tools are to be installed first; empty where a test ran or lacked something else.
+
+    What does not apply to this machine has nothing to say about it.
+    """
+    told = [v for v in verdicts if v.benchmark and not v.text.startswith(APART)]
+    if not all(v.text.startswith(NOT_INSTALLED) for v in told):
+        return ""
+    names = (v.text.removeprefix(NOT_INSTALLED).partition(" (")[0] for v in told)
+    tools = ", ".join(dict.fromkeys(names))
+    return f"install {tools} (-v says how), then " if tools else ""
 
 
 def _of_one_machine(verdicts: Sequence[MetricVerdict]) -> bool:

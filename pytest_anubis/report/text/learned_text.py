@@ -15,7 +15,7 @@ from pytest_anubis.core.baseline import (
     Finding,
     UnlikeNode,
 )
-from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.metric import loss_text, metric_name
 from pytest_anubis.core.verdict import HOST
 from pytest_anubis.report.text.numbers import (
     count_text,
@@ -99,7 +99,7 @@ def _left_out(exclusions: Sequence[Exclusion], verbose: bool) -> list[str]:
     lines = []
     for found in groups.values():
         first = found[0]
-        example = f"{first.node} {first.device} {first.benchmark} {first.metric}: {first.reason}"
+        example = f"{first.node} {first.device} {metric_name(first.benchmark, first.metric)}: {first.reason}"
         if len(found) == 1:
             lines.append(f"left out: {example}")
             continue
@@ -163,8 +163,8 @@ def population_lines(groups: Sequence[Criterion]) -> list[str]:
         }[second.decided]
         unit = criterion.metric.unit
         lines.append(
-            f"{criterion.benchmark.rpartition('/')[2]} {criterion.metric.name}"
-            f"{' [node]' if criterion.scope == 'node' else ''}: {second.members} of {second.whole} have "
+            metric_name(criterion.benchmark.rpartition("/")[2], criterion.metric.name)
+            + f"{' [node]' if criterion.scope == 'node' else ''}: {second.members} of {second.whole} have "
             f"{value_text(second.typical, unit)}, the faster ones {value_text(criterion.typical, unit)}; "
             + what
             + (f"; {second.separates}" if second.separates else "")
@@ -216,7 +216,7 @@ def accepted_unlike(told: Mapping[str, str]) -> str:
 def _trouble(one: UnlikeNode) -> str:
     """Return what a node is worst in, and by how much."""
     where = f" on {one.device}" if one.device not in HOST else ""
-    name = f"{one.benchmark.rpartition('/')[2]} {one.metric}".rstrip()  # a plain check has none
+    name = metric_name(one.benchmark.rpartition("/")[2], one.metric)  # a plain check has none
     if one.failure:
         return f"{name}{where} failed: {one.failure}"
     lost = (
@@ -270,7 +270,7 @@ def _self_check(baseline: Baseline, verbose: bool, see: Sequence[Sequence[str]])
         )
     ]
     for item in check.worst[:WORST]:
-        name = f"{item.benchmark.rpartition('/')[2]} {item.metric}".rstrip()
+        name = metric_name(item.benchmark.rpartition("/")[2], item.metric)
         lines.append(
             f"  {name}: rejects {count_text(item.nodes, 'node')}, {item.alone} of them alone"
         )
@@ -278,7 +278,8 @@ def _self_check(baseline: Baseline, verbose: bool, see: Sequence[Sequence[str]])
 
 
 def _place(finding: Finding) -> str:
-    return f"{finding.benchmark.rpartition('/')[2]}: " if finding.benchmark else ""
+    place = f"{finding.benchmark.rpartition('/')[2]}: " if finding.benchmark else ""
+    return "" if finding.text.startswith(place) else place
 
 
 def _row(criterion: Criterion) -> list[str]:

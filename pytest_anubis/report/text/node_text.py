@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_anubis.core.metric import loss_text
+from pytest_anubis.core.metric import loss_text, metric_name
 from pytest_anubis.core.verdict import (
     HOST,
     Decision,
@@ -138,7 +138,7 @@ def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
         verdict: The verdict.
         cards: Device -> slot and serial number of its card in words.
     """
-    name = " ".join(filter(None, (verdict.benchmark.rpartition("::")[2], verdict.metric)))
+    name = metric_name(verdict.benchmark.rpartition("::")[2], verdict.metric)
     name += " of all devices" if verdict.scope == "node" else ""
     where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
     blame = f" [{verdict.component}]" if verdict.component else ""
@@ -173,8 +173,11 @@ def fleet_lines(
     """
     ordered = sorted(rows, key=lambda row: row.verdict.severity)
     lines: list[str] = []
-    for group in _groups(ordered, verbosity)[: None if verbosity > 0 else SHOWN]:
-        wrapped = wrap(_row(group), width, indent="    ")
+    groups = _groups(ordered, verbosity)
+    shown = groups[: None if verbosity > 0 else SHOWN]
+    column = max((len(group[0].trouble) for group in shown), default=0)
+    for group in shown:
+        wrapped = wrap(_row(group, column), width, indent="    ")
         most = LINES if verbosity <= 0 else len(wrapped)
         lines += (
             [*wrapped[: most - 1], wrapped[most - 1] + " …"] if len(wrapped) > most else wrapped
@@ -183,7 +186,7 @@ def fleet_lines(
             lines += [
                 part for text in _details(group[0]) for part in wrap(text, width, indent="      ")
             ]
-    left = _groups(ordered, verbosity)[SHOWN:] if verbosity <= 0 else []
+    left = groups[len(shown) :]
     if left:
         nodes = sum(map(len, left))
         lines.append(f"... and {count_text(nodes, 'node')} more (-v shows all)")
@@ -232,14 +235,16 @@ def _groups(ordered: Sequence[NodeRow], verbosity: int) -> list[list[NodeRow]]:
     return list(groups.values())
 
 
-def _row(group: Sequence[NodeRow]) -> str:
+def _row(group: Sequence[NodeRow], column: int) -> str:
+    """Return the line of a group; the kinds of trouble take a column of this width, none if it is 0."""
     first = group[0]
     names = first.verdict.node
     if len(group) > 1:
         shown = ", ".join(row.verdict.node for row in group[:NAMED])
         more = f", and {len(group) - NAMED} more" if len(group) > NAMED else ""
         names = f"{len(group)} nodes ({shown}{more})"
-    head = f"{first.verdict.decision.value:9} {first.trouble:12} {names}"
+    kind = f"{first.trouble:{column}} " if column else ""
+    head = f"{first.verdict.decision.value:9} {kind}{names}"
     if len(group) > 1 and first.look is not None:
         return f"{head}, too; -v says what"
     if len(group) > 1 and first.verdict.decision is Decision.ACCEPTED:
@@ -266,8 +271,10 @@ def _absence(group: Sequence[NodeRow]) -> str:
 def _details(row: NodeRow) -> list[str]:
     """Return everything that was found about a node, one line each."""
     found = sorted((v for v in row.told if v.outcome in _BAD), key=lambda v: v.severity)
+    column = max((len(v.trouble.value) for v in found), default=0)
     lines = [
-        f"  {v.outcome.value:8} {v.trouble.value:12} {worst_text(v, row.cards)}" for v in found
+        f"  {v.outcome.value:8} {v.trouble.value:{column}} {worst_text(v, row.cards)}"
+        for v in found
     ]
     steps = dict.fromkeys(v.action for v in found if v.action)
     lines += [f"  next step: {plain_line(step)}" for step in steps]

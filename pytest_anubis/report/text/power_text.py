@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.metric import percent_text, size_text
+from pytest_anubis.core.metric import metric_name, percent_text, size_text
 from pytest_anubis.report.text.numbers import count_text
 
 LOSSES = (0.25, 0.5)
@@ -39,7 +39,9 @@ def power_lines(baseline: Baseline, detect: float) -> list[str]:
     weak = sorted((one for one in finds if one[0] > detect), key=lambda one: -one[0])
     lines += _named(weak)
     if baseline.unjudged:
-        names = ", ".join(f"{_short(one.benchmark)} {one.metric}" for one in baseline.unjudged)
+        names = ", ".join(
+            metric_name(_short(one.benchmark), one.metric) for one in baseline.unjudged
+        )
         lines.append(f"it cannot show that one of these has halved, and does not judge it: {names}")
     return lines
 
@@ -73,7 +75,7 @@ def _named(weak: Sequence[tuple[float, Criterion]]) -> list[str]:
     if not weak:
         return []
     named = [
-        f"{_short(c.benchmark)} {c.metric.name} {size_text(c.detectable or 0.0, c.metric.better)}"
+        f"{metric_name(_short(c.benchmark), c.metric.name)} {size_text(c.detectable or 0.0, c.metric.better)}"
         for _, c in weak[:NAMED]
     ]
     more = f" and {len(weak) - NAMED} more" if len(weak) > NAMED else ""

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from pytest_anubis.core.asking.open_questions import AskedQuestions
 from pytest_anubis.core.measurement import NOT_INSTALLED
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.verdict import (
     NOT_JUDGED,
     SEARCHED,
@@ -140,7 +141,7 @@ def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
 def unsearched_names(verdicts: Sequence[MetricVerdict]) -> list[str]:
     """Return which metrics those are, by benchmark, metric and group."""
     found = {(v.benchmark.rpartition("/")[2], v.metric, v.group) for v in verdicts if v.too_short}
-    return sorted(" ".join(filter(None, one)) for one in found)
+    return sorted(metric_name(*one) for one in found)
 
 
 def grouped(texts: Sequence[str]) -> list[str]:

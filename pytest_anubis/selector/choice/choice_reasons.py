@@ -125,7 +125,9 @@ def summarise(plan: Plan, nodes: int) -> str:
     if not plan.optimal:
         words += "; chosen greedily" if plan.method == "greedy" else "; best choice found in time"
         if plan.bound and plan.mode == "risk":
-            words += f", at most {max(0.0, plan.cost / plan.bound - 1):.1%} above the cheapest"
+            words += (
+                f", at most {percent_text(max(0.0, plan.cost / plan.bound - 1))} above the cheapest"
+            )
     return words
 
 

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, NodeRecord
-from pytest_anubis.core.metric import value_text
 from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.cox import CoxPH
@@ -18,7 +17,7 @@ from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel, load_model
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.risk.node_risk import NodeRisk
-from pytest_anubis.selector.risk.node_status import HOUR, status_at, status_rows
+from pytest_anubis.selector.risk.node_status import HOUR, status_at, status_rows, value_words
 from pytest_anubis.selector.selector_error import SelectorError
 
 ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]
@@ -275,26 +274,26 @@ def risk_drivers(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
         found = model.incident_probability(rows.x, rows.duration, hours)
-    told: dict[str, list[tuple[float, str]]] = {node: [] for node in rows.nodes}
+    told: dict[str, dict[str, float]] = {node: {} for node in rows.nodes}
     for column, name in enumerate(rows.names):
         known = np.isfinite(rows.x[:, column])
         if not known.any():
             continue
         usual = float(np.median(rows.x[known, column]))
         x = rows.x.copy()
-        x[known, column] = usual
+        x[:, column] = usual
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolationWarning)
             changed = model.incident_probability(x, rows.duration, hours)
-        for place in np.flatnonzero(known & (np.abs(found - changed) > _TELLING * found)).tolist():
-            value = float(rows.x[place, column])
+        for place in np.flatnonzero(np.abs(found - changed) > _TELLING * found).tolist():
             way = "raises" if found[place] > changed[place] else "lowers"
-            difference = abs(float(found[place] - changed[place]))
-            words = f"{name} {value_text(value)} (usual {value_text(usual)}) {way} it"
-            told[rows.nodes[place]].append((difference, words))
+            words = f"{value_words(name, float(rows.x[place, column]), usual)} {way} it"
+            of = told[rows.nodes[place]]
+            # Several columns have no value for one reason, which is told once.
+            of[words] = max(of.get(words, 0.0), abs(float(found[place] - changed[place])))
     return {
-        node: tuple(words for _, words in sorted(items, reverse=True)[:_TOLD])
-        for node, items in told.items()
+        node: tuple(sorted(facts, key=lambda words: (-facts[words], words))[:_TOLD])
+        for node, facts in told.items()
     }
 
 

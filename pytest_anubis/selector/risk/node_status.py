@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.history import Incident, NodeRecord, RunSummary
+from pytest_anubis.core.metric import value_text
 from pytest_anubis.selector.selector_error import SelectorError
 
 Floats = npt.NDArray[np.float64]
@@ -22,6 +23,17 @@ Floats = npt.NDArray[np.float64]
 HOUR = 3600.0
 _RECENT = 90 * 24.0  # hours that count as recent
 _KINDS = 6  # kinds of incidents with a column of their own
+
+_AGE, _LAST = "age", "last was "
+_BEFORE, _DURING = "hours before the last incident", "hours of the last incident"
+_VALIDATED, _SIMILAR = "hours since validation", "lowest similarity"
+ABSENT = {
+    _BEFORE: "no incident yet",
+    _DURING: "no incident yet",
+    _VALIDATED: "not validated yet",
+    _SIMILAR: "no similarity known",
+}
+"""What it means that a covariate has no value, in words."""
 
 _Row = tuple[str, list[float], float, bool, float]
 """Node, covariates, hours, whether it ended with an incident, hour at which it began."""
@@ -185,15 +197,30 @@ def _status(
 
 def _names(kinds: Sequence[str]) -> tuple[str, ...]:
     return (
-        "age",
+        _AGE,
         "incidents",
         "incidents in 90 days",
-        "hours before the last incident",
-        "hours of the last incident",
-        *(f"last was {kind}" for kind in kinds),
-        "hours since validation",
-        "lowest similarity",
+        _BEFORE,
+        _DURING,
+        *(f"{_LAST}{kind}" for kind in kinds),
+        _VALIDATED,
+        _SIMILAR,
     )
+
+
+def value_words(name: str, value: float, usual: float) -> str:
+    """Return a covariate's value in words, beside what is usual: ``incidents 7 (usual 2)``.
+
+    Args:
+        name: Of the covariate, as in `StatusRows.names`.
+        value: The node's; NaN is that there is none, which is said as what it means.
+        usual: The fleet's median.
+    """
+    if math.isnan(value):
+        return ABSENT.get(name, f"no {name}")
+    if name.startswith(_LAST):  # 1 or 0
+        return name if value else name.replace(_LAST, f"{_LAST}not ", 1)
+    return f"{name} {value_text(value)} (usual {value_text(usual)})"
 
 
 def _rows(rows: Sequence[_Row], kinds: tuple[str, ...]) -> StatusRows:

@@ -202,8 +202,12 @@ class Judge:
         text = f"{name} is declared by the test's mark but was never recorded"
         if near:
             text = f"{MISTAKE}{text}, and {near}, which was, is not declared; did you mean {name}?"
-        elif recorded:
-            text = f"{text}; recorded: {', '.join(recorded)}"
+        else:
+            only = f"; recorded: {', '.join(recorded)}" if recorded else ""
+            text = (
+                f"{text}{only}; either this node kept the test from it, or the benchmark is written wrongly: "
+                f"then record {name}, or take it out of the mark's metrics"
+            )
         return MetricVerdict(
             outcome=Outcome.INCONCLUSIVE if near else Outcome.FAIL,
             reason=Reason.UNSET,

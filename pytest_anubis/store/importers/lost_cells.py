@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.metric import Metric, metric_name
 from pytest_anubis.core.sample import IntArray, Population, Problem
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def lost_of_populations(
             if not count:
                 device = population.devices[row]
                 on = "" if device == "node" else f" on {device[:LONGEST]}"
-                name = f"{population.benchmark[:LONGEST]} {population.metric.name[:LONGEST]}"
+                name = metric_name(population.benchmark[:LONGEST], population.metric.name[:LONGEST])
                 example = f"node {population.nodes[row][:LONGEST]}, {name}{on}: {problem.text}"
             found[problem.kind] = (count + 1, example)
     return tuple(

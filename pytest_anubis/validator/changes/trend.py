@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import ERROR_RATE
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.metric import Metric, loss_text, value_text
+from pytest_anubis.core.metric import Metric, loss_text, metric_name, value_text
 from pytest_anubis.validator.similarity.distance import one_sided
 
 LEAST_CYCLES = 6
@@ -63,7 +63,7 @@ class Trend:
         name, unit = self.metric.name, self.metric.unit
         how = loss_text(self.similarity, self.metric.better, unit)
         return (
-            f"{self.benchmark} {name} {self.device}: {how} at the end "
+            f"{metric_name(self.benchmark, name, self.device)}: {how} at the end "
             f"(median {value_text(self.first, unit)} in the first third, {value_text(self.last, unit)} in "
             f"the last) over {self.cycles} cycles"
         )

@@ -81,7 +81,7 @@ def headline(
         first = uncovered or f"{blocking[0]}{more}"
         return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{step}"
     risk = evidence.residual_risk
-    at_risk = "" if risk is None else f" at risk {100 * risk:.2g} %"
+    at_risk = "" if risk is None else f" at risk {percent_text(risk)}"
     if risk is not None and evidence.residual_interval is not None:
         low, high = map(percent_text, evidence.residual_interval)
         at_risk += f" (95 % within {low} to {high})"

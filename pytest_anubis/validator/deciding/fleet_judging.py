@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Finding
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import (
@@ -196,7 +197,7 @@ def _note_length(judged: JudgedColumns, searched: dict[tuple[str, str], bool]) -
 
 
 def _too_short(key: str, searched: Mapping[tuple[str, str], bool]) -> list[str]:
-    short = [" ".join(name) for name, enough in sorted(searched.items()) if not enough]
+    short = [metric_name(*name) for name, enough in sorted(searched.items()) if not enough]
     if not short:
         return []
     more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
@@ -213,9 +214,10 @@ def _unsearched(judged: JudgedColumns) -> Finding:
         benchmark=population.benchmark,
         metric=population.metric.name,
         text=(
-            f"{population.benchmark} {population.metric.name}: the {MOST} samples that differ most from "
-            f"their own beginning were searched for changes within the run, {judged.unsearched} more were "
-            "judged as a whole only; judge fewer runs at a time to search them all"
+            f"{metric_name(population.benchmark, population.metric.name)}: the {MOST} samples that differ "
+            "most from their own beginning were searched for changes within the run, "
+            f"{judged.unsearched} more were judged as a whole only; judge fewer runs at a time to "
+            "search them all"
         ),
     )
 

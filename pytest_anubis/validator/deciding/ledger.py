@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck, Unjudged
-from pytest_anubis.core.metric import metric_names
+from pytest_anubis.core.metric import metric_name, metric_names
 from pytest_anubis.core.verdict import UNCOVERED, MetricVerdict, Outcome, Reason, Reference
 
 NOTHING_JUDGED = "no metric was judged against a criterion of the baseline"
@@ -218,8 +218,8 @@ def _silent(
         if kind not in some_group or criterion.nodes > everywhere / 2:
             whole = " of the node's pooled values" if criterion.scope == "node" else ""
             silent[*kind, group] = (
-                f"NOT_TESTED {' '.join(name)}{f' ({group})' if group else ''}: the baseline has a criterion"
-                f"{whole}, but nothing of this run was judged against it"
+                f"NOT_TESTED {metric_name(*name)}{f' ({group})' if group else ''}: the baseline has a "
+                f"criterion{whole}, but nothing of this run was judged against it"
             )
     return [silent[key] for key in sorted(silent)]
 
@@ -263,7 +263,8 @@ def _missing_devices(
         missing = sorted(every - done)
         if missing:
             lines[benchmark, metric, group] = (
-                f"NOT_TESTED {benchmark} {metric}{f' ({group})' if group else ''} on {', '.join(missing)}: "
-                f"the baseline expects it of {len(every)} devices, and nothing of this run was judged there"
+                f"NOT_TESTED {metric_name(benchmark, metric)}{f' ({group})' if group else ''} on "
+                f"{', '.join(missing)}: the baseline expects it of {len(every)} devices, and nothing of this "
+                "run was judged there"
             )
     return [lines[key] for key in sorted(lines)]

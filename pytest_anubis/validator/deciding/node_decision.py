@@ -8,6 +8,7 @@ from functools import partial
 from typing import Literal
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     NOT_JUDGED,
@@ -243,6 +244,6 @@ def _blockers(
 
 def _line(verdict: MetricVerdict) -> str:
     device = "" if verdict.text.startswith(f"{verdict.device}: ") else verdict.device
-    what = " ".join(part for part in (verdict.benchmark, verdict.metric, device) if part)
+    what = metric_name(verdict.benchmark, verdict.metric, device)
     text = verdict.text.removeprefix(f"{verdict.metric}: ") if verdict.metric else verdict.text
     return f"{verdict.counted_as} {what}: {text}"

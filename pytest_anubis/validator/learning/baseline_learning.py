@@ -23,6 +23,7 @@ from pytest_anubis.core.baseline import (
     UnlikeNode,
 )
 from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.change_rate import change_rates
 from pytest_anubis.validator.changes.least_change import least_change
@@ -212,7 +213,7 @@ def _check(populations: Sequence[Population], hardware_class: str) -> None:
     seen: dict[tuple[str, str, str], Population] = {}
     checked: set[tuple[int, int, int]] = set()
     for population in populations:
-        name = f"{population.benchmark} {population.metric.name}"
+        name = metric_name(population.benchmark, population.metric.name)
         if population.hardware_class not in ("", hardware_class):
             raise LearnError(
                 f"{name}: hardware class {population.hardware_class!r} among runs of {hardware_class!r}; "

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck, UnlikeNode
-from pytest_anubis.core.metric import percent_text
+from pytest_anubis.core.metric import metric_name, percent_text
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
@@ -134,7 +134,7 @@ def movement_findings(learned: Sequence[LearnedCriterion]) -> tuple[Finding, ...
     """
     mine = [one for one in learned if _noisy_unit(one)]
     names = [
-        f"{one.population.benchmark.rpartition('/')[2]} {one.population.metric.name}"
+        metric_name(one.population.benchmark.rpartition("/")[2], one.population.metric.name)
         for one in mine
     ]
     place: dict[str, int] = {}

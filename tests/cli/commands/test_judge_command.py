@@ -454,9 +454,7 @@ def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
     write(here / "new.csv", new)
     done = anubis("judge", "new.csv", "--html", "all.html")
     assert done.returncode == 1
-    assert (
-        "ACCEPTED               7 nodes (n00, n01, n02, n03, n05, n06, and 1 more)" in done.stdout
-    )
+    assert "ACCEPTED       7 nodes (n00, n01, n02, n03, n05, n06, and 1 more)" in done.stdout
     assert "copy rate on cuda:1 20 % slower" in (here / "all.html").read_text()
     done = anubis("report", "new.csv", "--node", "n04", "--html", "n04.html", "--json", "n04.json")
     assert done.returncode == 0, done.stderr

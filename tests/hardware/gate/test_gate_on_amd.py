@@ -45,7 +45,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "memory held": (
         {"gpu2.amdsmi_get_gpu_vram_usage.vram_used": 150_000},
         "INCONCLUSIVE",
-        f"{SLOT}: free memory is 45.5 GiB, expected at least 90% of 192.0 GiB",
+        f"{SLOT}: free memory is 45.5 GiB, expected at least 90 % of 192.0 GiB",
     ),
     "silent sensor": (
         {"gpu2.error.amdsmi_get_gpu_total_ecc_count": "AMDSMI_STATUS_BUSY"},

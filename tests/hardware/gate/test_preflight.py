@@ -83,14 +83,14 @@ OBSTACLES: dict[str, tuple[Inventory, Surroundings, str, str, str]] = {
         card(memory_free=42_000_000_000)(NODE),
         FINE,
         "INCONCLUSIVE",
-        f"{SLOT}: free memory is 39.1 GiB, expected at least 90% of 79.6 GiB",
+        f"{SLOT}: free memory is 39.1 GiB, expected at least 90 % of 79.6 GiB",
         "end the programs",
     ),
     "a little memory held": (
         card(memory_free=60_000_000_000)(NODE),
         FINE,
         "NOTE",
-        f"{SLOT}: free memory is 55.9 GiB, expected at least 90% of 79.6 GiB",
+        f"{SLOT}: free memory is 55.9 GiB, expected at least 90 % of 79.6 GiB",
         "end the programs",
     ),
     "exclusive, one process": (

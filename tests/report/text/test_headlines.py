@@ -87,6 +87,25 @@ def test_what_to_type_next_is_known_from_what_measuring_again_cannot_help(
     assert next_line(other, [one]) == ""
 
 
+def test_where_every_tool_is_missing_it_is_installed_before_anything_is_learned() -> None:
+    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=(NONE,))
+    fio, ib, other, apart = (
+        MetricVerdict(
+            outcome=Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text=text, metric="",
+            benchmark=f"suites/tools/test_{number}.py::test_a",
+        )
+        for number, text in enumerate((
+            "not installed: fio (apt install fio)", "not installed: ib_write_bw (perftest)",
+            "left out: too hot", "not applicable: one host",
+        ))
+    )  # fmt: skip
+    first = "next: install fio, ib_write_bw (-v says how), then anubis learn suites/"
+    assert next_line(node, [fio, ib, fio]) == first
+    assert next_line(node, [apart, fio, ib]) == first
+    assert next_line(node, [fio, other]) == "next: anubis learn suites/"
+    assert next_line(node, [apart]) == "next: anubis learn suites/"
+
+
 def test_what_broke_comes_before_what_is_to_be_learned() -> None:
     one = MetricVerdict(
         outcome=Outcome.INCONCLUSIVE, reason=Reason.NOT_REPORTED, text="hung: no end within 6 s",

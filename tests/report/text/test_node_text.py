@@ -73,14 +73,14 @@ def test_what_else_is_wrong_is_counted_by_kind_of_trouble() -> None:
     lines = fleet_lines(
         [row("n1", Decision.REJECTED, SLOW, SLOW, WRONG, borderline, OPEN, blocking=3)]
     )
-    assert lines[0].startswith("REJECTED  failed       n1: test_copy: the test itself failed")
+    assert lines[0].startswith("REJECTED  failed n1: test_copy: the test itself failed")
     assert lines[0].endswith("; also 2 slow, 1 borderline, 1 unclear, 2 missing")
     assert lines[1] == "1 node: 1 REJECTED, 0 UNDECIDED, 0 ACCEPTED"
 
 
 def test_a_borderline_node_says_that_it_is_measured_again_first() -> None:
     lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="borderline"))])
-    assert lines[0].startswith("REJECTED  borderline   n1: ")
+    assert lines[0].startswith("REJECTED  borderline n1: ")
     assert lines[0].endswith("; measure again first")
     assert "(1 of them to be measured again first)" in lines[1]
 
@@ -90,13 +90,20 @@ def test_nodes_that_lack_the_same_are_one_line_and_so_are_many_accepted_ones() -
     rows += [row(f"u{n:03d}", Decision.UNDECIDED, blocking=2) for n in range(228)]
     rows += [row("bad", Decision.REJECTED, SLOW)]
     first, second, third, count = fleet_lines(rows)
-    assert first.startswith("REJECTED  slow         bad: ")
+    assert first.startswith("REJECTED  slow    bad: ")
     assert second == (
-        "UNDECIDED missing      228 nodes (u000, u001, u002, u003, u004, u005, and 222 more): "
+        "UNDECIDED missing 228 nodes (u000, u001, u002, u003, u004, u005, and 222 more): "
         "NOT_TESTED t0: fio not found; also 1 missing"
     )
-    assert third == "ACCEPTED               9 nodes (a0, a1, a2, a3, a4, a5, and 3 more)"
+    assert third == "ACCEPTED          9 nodes (a0, a1, a2, a3, a4, a5, and 3 more)"
     assert count == "238 nodes: 1 REJECTED, 228 UNDECIDED, 9 ACCEPTED"
+
+
+def test_the_kinds_of_trouble_take_no_more_room_than_there_are_kinds() -> None:
+    fine = [row(f"a{n}", Decision.ACCEPTED) for n in range(2)]
+    assert fleet_lines(fine)[0].startswith("ACCEPTED  a0: ")
+    first, second, *_ = fleet_lines([*fine, row("bad", Decision.REJECTED, SLOW)])
+    assert first.index("bad") == second.index("a0")
 
 
 def test_v_tells_every_node_and_all_that_was_found() -> None:
@@ -105,9 +112,7 @@ def test_v_tells_every_node_and_all_that_was_found() -> None:
     lines = fleet_lines(rows, verbosity=1)
     assert sum(line.startswith("UNDECIDED") for line in lines) == 60
     assert sum("in the way of acceptance" in line for line in lines) == 120
-    assert any(
-        line.startswith("  FAIL     slow         test_copy rate on cuda:3") for line in lines
-    )
+    assert any(line.startswith("  FAIL     slow   test_copy rate on cuda:3") for line in lines)
     assert "  next step: reseat the card" in lines
 
 
@@ -141,7 +146,7 @@ def test_an_accepted_node_with_a_part_of_its_values_far_off_has_a_line_of_its_ow
     rows = [row(f"n{number}", Decision.ACCEPTED) for number in range(9)]
     lines = fleet_lines([*rows, row("odd", Decision.ACCEPTED, part)])
     found = next(line for line in lines if "odd" in line)
-    assert found.startswith("ACCEPTED  look at      odd: test_copy rate on cuda:3")
+    assert found.startswith("ACCEPTED  look at odd: test_copy rate on cuda:3")
     assert "2 of 13 values are 70 % slower" in found
     assert lines[-1].endswith("10 ACCEPTED (1 of them to be looked at)")
     failed = replace(part, outcome=Outcome.FAIL, reason=Reason.BEYOND, threshold=0.95)

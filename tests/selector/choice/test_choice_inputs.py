@@ -274,3 +274,23 @@ def test_what_a_nodes_risk_comes_from_is_told() -> None:
     assert "incidents in 90 days 29 (usual 19) raises it" in told["n5"]
     assert all(why.endswith("lowers it") for why in told["n0"])
     assert all(1 <= len(words) <= 2 for words in told.values())
+
+
+def test_what_there_is_none_of_is_told_in_plain_words_where_it_matters() -> None:
+    old = tuple(NodeRecord(name=f"old{n}", since=NOW - 400 * DAY) for n in range(12))
+    quiet = tuple(NodeRecord(name=f"quiet{n}", since=NOW - 400 * DAY) for n in range(12))
+    many = tuple(
+        Incident(
+            node=node.name, kind="nic", started=NOW - (13 * n + i) * DAY, duration=3600.0 * (i + 1)
+        )
+        for i, node in enumerate(old)
+        for n in range(1, 25)
+    )
+    known = FleetHistory(nodes=old + quiet, incidents=many)
+    risk = fit_risk(known, now=NOW, model="cox")
+    told = risk_drivers(known, risk, now=NOW, horizon=DAY)
+    words = [word for facts in told.values() for word in facts]
+    assert "no incident yet lowers it" in told["quiet0"]
+    assert len(told["quiet0"]) == len(set(told["quiet0"]))
+    assert not any("nan" in word.lower() for word in words)
+    assert not any("missing" in note for note in look(known, risk))

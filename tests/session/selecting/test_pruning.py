@@ -90,7 +90,7 @@ def test_the_cheapest_set_within_the_accepted_risk_runs_and_the_node_is_accepted
     assert record.node_verdict.residual_risk == pytest.approx(found["residual_risk"], rel=1e-4)
     assert record.node_verdict.residual_interval == pytest.approx(found["residual_interval"], 1e-4)
     low, high = map(percent, found["residual_interval"])
-    risk = f"at risk {100 * found['residual_risk']:.2g} % (95 % within {low} to {high})"
+    risk = f"at risk {percent(found['residual_risk'])} (95 % within {low} to {high})"
     result.stdout.fnmatch_lines(
         [
             "*selecting by risk: risk of an incident in 720 h * incidents on 60 nodes)*",

@@ -143,13 +143,13 @@ def test_a_whole_benchmark_that_was_not_run_speaks_for_its_metrics() -> None:
         evidence=RunEvidence(residual_risk=0.02),
     )
     assert risky.decision is Decision.ACCEPTED
-    assert "accepted at risk 2 %:" in risky.headline
+    assert "accepted at risk 2.0 %:" in risky.headline
     bounded = judge_node(
         [pruned, kept],
         baseline=baseline("m", "other", "k"),
         evidence=RunEvidence(residual_risk=0.02, residual_interval=(0.006, 0.06)),
     )
-    assert "accepted at risk 2 % (95 % within 0.60 % to 6.0 %):" in bounded.headline
+    assert "accepted at risk 2.0 % (95 % within 0.60 % to 6.0 %):" in bounded.headline
     assert bounded.residual_interval == (0.006, 0.06)
 
 
@@ -200,7 +200,7 @@ def test_where_nothing_had_to_be_measured_a_baseline_is_all_that_acceptance_need
         [pruned], baseline=baseline("m"), evidence=RunEvidence(residual_risk=0.003), unneeded=why
     )
     assert node.decision is Decision.ACCEPTED
-    said = f"accepted at risk 0.3 % without any measurement: {why}; left out by the Selector: b"
+    said = f"accepted at risk 0.30 % without any measurement: {why}; left out by the Selector: b"
     assert node.headline.endswith(said)
     assert judge_node([pruned], baseline=baseline("m")).decision is Decision.UNDECIDED
     assert judge_node([pruned], unneeded=why).decision is Decision.UNDECIDED

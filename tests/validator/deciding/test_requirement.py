@@ -120,7 +120,7 @@ def test_many_nodes_with_different_gaps_are_one_line_in_the_fleet() -> None:
     lines = fleet_lines(rows)
     assert len(lines) == 3
     assert lines[0].startswith(
-        "UNDECIDED missing      3 nodes (n0, n1, n2): 2 to 3 benchmarks of the baseline never ran on each"
+        "UNDECIDED missing 3 nodes (n0, n1, n2): 2 to 3 benchmarks of the baseline never ran on each"
     )
     assert "hbm on 2" in lines[0]
     assert "3 nodes undecided only for benchmarks that never ran there" in lines[2]

@@ -9,6 +9,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from pytest_anubis.core.metric import percent_text
 from pytest_anubis.selector.selector_error import SelectorError
 
 Floats = npt.NDArray[np.float64]
@@ -81,9 +82,11 @@ class Preparation:
             missing = int(np.isnan(values).sum())
             above = int((values > self.high[column]).sum())
             below = int((values < self.low[column]).sum())
-            if missing:
+            # A flagged column tells the model itself that there is no value: nothing is made up.
+            if missing and not self.flagged[column]:
                 said.append(
-                    f"{name}: missing in {missing} of {len(raw)} rows, taken as {self.median[column]:.4g}"
+                    f"{name}: {missing} of {len(raw)} nodes have none; the usual {self.median[column]:.4g} "
+                    "stands for it"
                 )
             if above:
                 said.append(
@@ -187,7 +190,9 @@ def learn_preparation(
             )
     rate = np.isnan(raw).mean(axis=0) if count else np.zeros(width)
     for column in np.flatnonzero((rate > 0) & (scale > 0)).tolist():
-        notes.append(f"{labels[column]}: missing in {rate[column]:.1%} of rows; its median is used")
+        notes.append(
+            f"{labels[column]}: none in {percent_text(rate[column])} of rows; its median is used"
+        )
     flagged = (rate >= _OFTEN) & (rate <= 1 - _OFTEN) & (scale > 0)
     return Preparation(labels, median, low, high, logged, mean, scale, flagged, rate), tuple(notes)
 
