@@ -92,7 +92,7 @@ def test_nothing_more_is_run_once_every_metric_shows_enough(
 ) -> None:
     of_suite(tmp_path).within(200.0, 0.1, showing(a=0.1, b=0.05), quiet)
     assert machine.now == 140.0
-    assert "every metric can show a loss of 10%" in capsys.readouterr().out
+    assert "every metric can show a loss of 10 %" in capsys.readouterr().out
 
 
 def test_metrics_that_nobody_wants_have_no_more_rounds(machine: Machine, tmp_path: Path) -> None:
