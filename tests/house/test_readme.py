@@ -72,6 +72,7 @@ def test_the_readmes_benchmark_works(pytester: pytest.Pytester) -> None:
     pytester.runpytest("--anubis", "--anubis-mode=measure").assert_outcomes(passed=1)
 
 
+@pytest.mark.usefixtures("quick_processes")  # but for ranks within a link: those start as users' do
 def test_the_readmes_ranks_work(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_own_ranks=CODE[1])
     options = ("--anubis", "--anubis-mode=measure", "--anubis-in-process", "--anubis-brief")
@@ -80,7 +81,7 @@ def test_the_readmes_ranks_work(pytester: pytest.Pytester) -> None:
     assert "failed" not in done
 
 
-@pytest.mark.usefixtures("quick_processes")  # the test before it starts them as users do
+@pytest.mark.usefixtures("quick_processes")
 def test_the_readmes_ranks_notice_a_wrong_sum(pytester: pytest.Pytester) -> None:
     before = "        dist.all_reduce(values)\n"
     spoiled = CODE[1].replace(before, f"{before}        values[7] += 1 if number == 1 else 0\n")
