@@ -42,6 +42,10 @@ COLD = "suites.compute.cold"
 AT_START = ("LD_", "OMP_", "GOMP_", "MKL_", "KMP_", "OPENBLAS_", "TORCH_", "CUDA_", "PYTHON")
 """Variables that count at the start of a process, so that a fork is none where they differ."""
 
+SPACE = ("netns", "exec")
+"""What stands behind ``ip`` where a command runs in a network namespace (`ShapedLink.command`). The fork
+goes there by itself; it leaves /sys as it is, which no rank reads for its network."""
+
 LENGTH = 8
 """Bytes in which a process id and an exit status are told."""
 
@@ -90,7 +94,8 @@ class Forked:
             None  # what stands on stderr; a file, so that it can fill nothing
         )
         self.returncode: int | None = None
-        words = _module(self.args)
+        space, command = _placed(self.args)
+        words = _module(command)
         with contextlib.ExitStack() as ours:  # this process needs them no longer
 
             def opened(descriptor: int) -> int:
@@ -117,6 +122,7 @@ class Forked:
             opened(status)
             request = {
                 "words": words,
+                "space": space,
                 "cwd": str(Path.cwd() if cwd is None else Path(cwd).absolute()),
                 "environment": dict(os.environ if env is None else env),
                 "group": process_group,
@@ -197,9 +203,12 @@ class Forked:
 
 def can_be_forked(command: Any, environment: Mapping[str, str] | None = None) -> bool:
     """Return whether a command is one that a server can run, and its start would change nothing else."""
-    if isinstance(command, str) or len(command) < 2 or str(command[0]) != sys.executable:
+    if isinstance(command, str):
         return False
-    words = _module([str(word) for word in command[:3]])
+    _, placed = _placed([str(word) for word in command])
+    if len(placed) < 2 or placed[0] != sys.executable:
+        return False
+    words = _module(placed[:3])
     return bool(words and _loaded(words)) and as_at_start(
         os.environ if environment is None else environment
     )
@@ -216,6 +225,11 @@ def _at_start(environment: Mapping[str, str]) -> dict[str, str]:
     kept = {name: environment[name] for name in environment if name.startswith(AT_START)}
     kept.pop("PYTHONPATH", None)  # that one a fork can follow
     return kept
+
+
+def _placed(words: Sequence[str]) -> tuple[str, Sequence[str]]:
+    """Return the network namespace that a command is run in, empty if in ours, and what runs there."""
+    return (words[3], words[4:]) if tuple(words[1:3]) == SPACE else ("", words)
 
 
 def _module(words: Sequence[str]) -> list[str]:

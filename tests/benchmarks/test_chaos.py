@@ -32,6 +32,7 @@ def test_the_same_seed_draws_the_same(silent: Any) -> None:
     assert len(set(drawn)) > 850  # few are drawn twice
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_an_acceptance_is_seen_wherever_it_is_claimed(
     silent: Any, campaign: Any, tmp_path: Path
 ) -> None:
@@ -42,6 +43,7 @@ def test_an_acceptance_is_seen_wherever_it_is_claimed(
     assert silent._wrong(healthy, ran, folder) == claims
 
 
+@pytest.mark.usefixtures("quick_processes")
 def test_bad_nodes_are_tried(silent: Any, campaign: Any) -> None:
     chosen = [
         silent.Scenario("host", "metric", "c", "20 % slower", ("conftest: exit status set",)),

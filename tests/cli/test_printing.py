@@ -60,7 +60,7 @@ def _unread(*arguments: str) -> int:
     """Run the command with outputs that nobody reads any more; return its exit code."""
     reading, writing = os.pipe()
     os.close(reading)
-    command = [sys.executable, "-m", "pytest_anubis", *arguments]
+    command = [sys.executable, "-m", "pytest_anubis.cli.main", *arguments]
     done = subprocess.run(command, stdout=writing, stderr=writing, check=False)
     os.close(writing)
     return done.returncode
@@ -75,6 +75,7 @@ def test_a_command_before_head_ends_quietly() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+@pytest.mark.usefixtures("quick_processes")  # the tests around it start and end it as users do
 def test_files_are_written_and_the_verdict_stays_whoever_reads(tmp_path: Path) -> None:
     """A fleet with a slow node: every command that writes does so although ``head`` is satisfied."""
     table = tmp_path / "fleet.csv"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,7 @@ from suites import conftest as suites_conftest
 from suites.collective.group import Overlap, RankGroup
 from suites.collective.operations import BUS, Span, spans
 from suites.collective.rank import Rank
+from tests import forked
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 
@@ -40,7 +42,10 @@ FAULT = "ANUBIS_TEST_FAULT"
 
 @pytest.fixture(scope="module")
 def healthy() -> Iterator[RankGroup]:
-    with RankGroup(0, 2) as group:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "Popen", forked.Quick)  # as ``quick_processes`` does for one test
+        group = RankGroup(0, 2)
+    with group:
         yield group
 
 
