@@ -271,6 +271,8 @@ def risk_page(
         f"<p>{html.escape(passed)}</p>" if passed else "",
         blocks.lines_block("notes", list(notes)),
         f"<h2>Risk of each node within {horizon / 3600:g} h, highest first</h2>",
+        # The names first: a page is opened to learn which nodes to look at.
+        f"<div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>{more}",
         frontier_plot(
             [("one node", ranked)],
             x_label="node, by rank",
@@ -283,7 +285,6 @@ def risk_page(
             y_label="nodes with an incident by then",
         ),
         _story_blocks(story),
-        f"<h2>Nodes</h2><div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>{more}",
     ]
     return blocks.document("Risk of the fleet", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))
 
