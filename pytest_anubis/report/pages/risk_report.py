@@ -259,7 +259,8 @@ def risk_page(
         f"<tr><td>{html.escape(row.node)}</td>{blocks.number(percent(row.probability))}"
         f"{blocks.number(between(row.low, row.high))}"
         f"{blocks.number(duration_text(row.uptime))}{blocks.number(str(row.incidents))}"
-        f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state)}</td>"
+        # Words of a state stay together: on a phone the table scrolls, and rows of two lines are half empty.
+        f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state).replace(' ', '&nbsp;')}</td>"
         + (f"<td>{html.escape('; '.join(row.drivers))}</td>" if driven else "")
         + "</tr>"
         for row in rows[:_MOST]

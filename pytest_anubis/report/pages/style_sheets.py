@@ -91,6 +91,7 @@ font:13px system-ui,sans-serif;overflow-wrap:anywhere}}
 .anubis .wide{{overflow-wrap:normal}}
 h1,h2{{break-after:avoid}}
 #environment{{width:max-content;max-width:100%}}
+#environment td:first-child{{white-space:nowrap}}
 .summary__data>h2,.logwrapper:not(:has(.log:not(:empty))){{display:none}}
 h1{{overflow-wrap:anywhere}}
 a,#results-table,.filters button,.collapse button{{color:#45484d}}
