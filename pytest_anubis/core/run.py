@@ -281,8 +281,8 @@ class RunRecord:
         lines = []
         for event in self.events:
             if isinstance(event, WorkerDied):
-                what = event.test or "no test was running"
-                lines.append(f"worker of lane {event.lane} died ({what}): {event.text}")
+                where = event.test or f"lane {event.lane}, while no test was running"
+                lines.append(f"{where}: {event.text}")
             elif isinstance(event, LaneGivenUp):
                 lines.append(f"lane {event.lane} is given up: its workers died again and again")
         return tuple(lines)

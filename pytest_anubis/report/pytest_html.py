@@ -25,6 +25,9 @@ POINTS, SERIES, COURSE = 48, 4, 16
 whatever stands in them is escaped twice. The dossier shows more."""
 
 
+NO_BASELINE = "no baseline for this hardware class: see above"
+"""In place of what the top of the page says already: the class, the folder and what to type."""
+
 PARTS = 20
 """Blamed parts on top; the table has all."""
 
@@ -131,7 +134,11 @@ class HtmlReport:
         lowest = similarity_text(min(known)) if known else ""
         skip = getattr(report, "longrepr", None)
         if getattr(report, "outcome", "") == "skipped" and isinstance(skip, tuple):
-            why = html.escape(str(skip[2]).removeprefix("Skipped: "))
+            text = str(skip[2]).removeprefix("Skipped: ")
+            if worst:  # the badge says it
+                text = text.removeprefix(f"{worst.outcome.value}: ")
+            note = self._source.context.baseline_note
+            why = html.escape(text.replace(note, NO_BASELINE) if note else text)
             cells[1] = cells[1].replace("</td>", f"<span class='anubis'> {why}</span></td>")
         cells.insert(2, f"<td class='col-anubis-verdict'>{word}</td>")
         cells.insert(3, f"<td class='col-anubis-similarity'>{lowest}</td>")
@@ -143,8 +150,9 @@ class HtmlReport:
         verdict = run.node_verdict
         facts = [f"node {context.node}", f"hardware class {context.hardware_class}"]
         facts.append(baseline_line(context.baseline) if context.baseline else context.baseline_note)
-        died = list(dict.fromkeys([*run.deaths, *self._crashed]))
         blocking = verdict.blocking if verdict else ()
+        died = blocks.unsaid(dict.fromkeys([*run.deaths, *self._crashed]), blocking)
+        silent = blocks.unsaid(source.silent_tests(), blocking)
         listed = verdict.listed if verdict else ()
         self._finish_page(verdict.decision.value if verdict else "not judged")
         self._mend_rows(run.told)
@@ -152,7 +160,7 @@ class HtmlReport:
         step = next_line(verdict, run.told, profile=profile) if verdict else ""
         questions = questions_text(asked_questions(run.planned, run.told, run.results))
         bad = [v for v in run.told if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
-        parts = blocks.blamed_parts(bad, run.cards, context.inventory)
+        parts = blocks.blamed_parts(bad, run.cards, context.inventory, heading="h2")
         left = len(parts) - PARTS
         prefix.append(
             f"<style>{BLOCKS}{PYTEST_HTML}</style><script>{PYTEST_HTML_SCRIPT}</script><div class='anubis'>"
@@ -166,7 +174,7 @@ class HtmlReport:
             + blocks.lines_block("not judged, does not block", listed)
             + blocks.lines_block("seen, does not block", verdict.noted if verdict else ())
             + blocks.lines_block("crashed", died, open_=True)
-            + blocks.lines_block("planned, but never reported", source.silent_tests(), open_=True)
+            + blocks.lines_block("planned, but never reported", silent, open_=True)
             + blocks.lines_block("benchmarks written wrongly", source.usage_errors(), open_=True)
             + f"</div><div class='anubis' id='anubis-inventory'>{inventory_block(context.inventory)}</div>"
         )

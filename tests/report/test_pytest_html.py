@@ -195,10 +195,58 @@ def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
     assert "createElement('main')" in text  # all content is inside a landmark
     for words in (
         *("UNDECIDED", "headline &lt;script&gt;", "blocks", "is listed", "was seen"),
-        "worker of lane cuda:0 died (no test was running): signal 9 &lt;script&gt;",
+        "lane cuda:0, while no test was running: signal 9 &lt;script&gt;",
         *("t::x: the process died", "unit is missing", "t::lost", "no baseline: learn one"),
     ):
         assert words in text
+
+
+def test_what_blocks_is_not_said_again_below() -> None:
+    died = WorkerDied(worker="gw0", lane="node", test="t.py::test_a[x]", text="hung: no end")
+    blocking = (
+        "t.py::test_a[x]: hung: no end",
+        *(f"NOT_TESTED t.py::test_b cuda:{n}: never reported" for n in (0, 1, 10)),
+    )
+    decided = NodeVerdict(
+        node="n1", decision=Decision.UNDECIDED, headline="h", blocking=blocking, noted=("seen",)
+    )
+    hooks = HtmlReport(
+        source(
+            died,
+            NodeDecided(verdict=decided),
+            silent=[
+                f"t.py::test_b[cuda:{n}]: planned, but never reported" for n in (0, 1, 10, 100)
+            ],
+        )
+    )
+    crash = report_of(when="???", test="t.py::test_a[x]")
+    crash.longrepr = "hung: no end\nmore"
+    hooks.pytest_runtest_logreport(crash)
+    prefix: list[str] = []
+    hooks.pytest_html_results_summary(prefix)
+    text = prefix[0]
+    assert text.count("hung: no end") == 1
+    assert "<b>crashed</b>" not in text
+    assert "<b>in the way of acceptance</b> (4)" in text
+    assert "NOT_TESTED t.py::test_b cuda:0, cuda:1, cuda:10: never reported" in text
+    assert "t.py::test_b[cuda:100]: planned" in text  # nothing else names it
+    assert "t.py::test_b[cuda:1]: planned" not in text
+
+
+def test_what_the_top_says_of_the_baseline_is_one_phrase_in_a_row() -> None:
+    verdict = replace(
+        next(e.verdict for e in measured() if isinstance(e, Judged)),
+        outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_BASELINE, text="no baseline: learn one",
+    )  # fmt: skip
+    hooks = HtmlReport(source(*measured()[:1], Judged(verdict=verdict)))
+    row, report = ["<td>", "<td>t::x</td>", "<td>", "<td>"], report_of()
+    report.outcome = "skipped"
+    report.longrepr = ("t.py", 1, "Skipped: INCONCLUSIVE: no baseline: learn one")
+    hooks.pytest_html_results_table_row(report, row)
+    assert "learn one" not in row[1]
+    assert "> no baseline for this hardware class: see above<" in row[1]
+    hooks.pytest_runtest_logreport(report)
+    assert "next step:" not in report.extras[0]["content"]  # nothing speaks against the part
 
 
 def test_the_blamed_part_stands_below_the_decision_and_the_inventory_at_the_end() -> None:

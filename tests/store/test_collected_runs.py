@@ -225,7 +225,7 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
     said = evidence(found, "r1")
     assert [verdict.text for verdict in said.verdicts] == ["7 of 8 accelerators"]
     assert said.blockers == (
-        "run r1: worker of lane cuda:1 died (no test was running): signal 9",
+        "run r1: lane cuda:1, while no test was running: signal 9",
         "run r1: cuda:2 is hidden",
         "run r1: it never finished",
     )

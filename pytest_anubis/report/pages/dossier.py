@@ -253,6 +253,7 @@ def _unjudged(record: RunRecord) -> str:
         f"{event.worker or 'worker'}: {event.text or 'died'}"
         for event in record.events
         if isinstance(event, WorkerDied)
+        and not (event.test and any(event.test in line for line in blocking))
     ]
     lists = (
         ("in the way of acceptance", blocking, len(blocking) <= FOLD),
@@ -260,7 +261,7 @@ def _unjudged(record: RunRecord) -> str:
         ("seen, does not block", noted, False),
         (
             "tests that crashed, failed outside a measurement or never reported",
-            _silent(record),
+            blocks.unsaid(_silent(record), blocking),
             True,
         ),
         ("processes that died", died, True),

@@ -18,6 +18,8 @@ ROWS = 2000
 """Nodes in the table, the worst first; the JSON form, where it is written, has all."""
 DETAILS = 200
 """Nodes whose findings are shown; a page with thousands would not open on a phone."""
+OPEN = 10
+"""Rejected nodes whose findings start unfolded: a page of fifty of them is thirty screens long."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 
@@ -92,11 +94,11 @@ def _node(row: NodeRow, number: int) -> str:
     head = f"{blocks.badge(verdict.decision.value)} <h3>{html.escape(verdict.node)}</h3>"
     inner = (
         f"<p class='why'>{html.escape(after_name(verdict))}</p>"
-        f"<p class='faint'>{html.escape(row.hardware_class)}</p>"
+        f"<p class='faint'>hardware class {html.escape(row.hardware_class)}</p>"
         + "".join(blocks.blamed_parts(bad, row.cards))
         + blocks.lines_block("in the way of acceptance", verdict.blocking, open_=not rejected)
         + blocks.lines_block("not judged, does not block", verdict.listed)
         + blocks.lines_block("seen, does not block", verdict.noted, open_=bool(row.unlike))
     )
-    state = " open" if rejected else ""
+    state = " open" if rejected and number < OPEN else ""
     return f"<details class='case' id='n{number}'{state}><summary>{head}</summary>{inner}</details>"

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import html
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdict, Outcome, Triage
+from pytest_anubis.core.verdict import (
+    HOST,
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Triage,
+)
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.device_identity import identity_text
@@ -22,6 +31,11 @@ SERIES = 12
 
 FOLD = 20
 """Lines of one kind in a box."""
+
+ALIKE = 3
+"""So many lines that say the same of several things are one: of two, each may be read."""
+
+_UNLEARNED = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 
 CriterionKey = tuple[str, str, str]
 
@@ -103,7 +117,9 @@ def explanation(verdict: MetricVerdict) -> str:
     lines += [("evidence: ", text) for text in verdict.evidence]
     if verdict.population:
         lines.append(("learned from: ", f"{verdict.population}, baseline {verdict.baseline}"))
-    if verdict.action and verdict.outcome not in (Outcome.PASS, Outcome.NOT_TESTED):
+    # Where nothing is known of what is normal, nothing speaks against the part either.
+    known = verdict.reason not in _UNLEARNED
+    if verdict.action and known and verdict.outcome not in (Outcome.PASS, Outcome.NOT_TESTED):
         lines.append(("next step: ", verdict.action))
     said = (f"<b>{head}</b>{html.escape(text)}" for head, text in lines if text)
     return f"<p class='why'>{'<br>'.join(said)}</p>"
@@ -174,6 +190,8 @@ def blamed_parts(
     verdicts: Iterable[MetricVerdict],
     cards: Mapping[str, str],
     inventory: Mapping[str, Any] = MappingProxyType({}),
+    *,
+    heading: str = "h3",
 ) -> list[str]:
     """Return one box a card, and a box a component of the host: all that speaks against it, and one remedy.
 
@@ -181,23 +199,28 @@ def blamed_parts(
         verdicts: Those that are FAIL or MARGINAL, in any order; the worst part comes first.
         cards: Device -> slot and serial number of its card in words.
         inventory: The node's, as plain data; more is told of a card than `cards` does where it knows it.
+        heading: Element of a box's title: one below that of what the boxes stand under.
     """
     parts: dict[tuple[str, str], list[MetricVerdict]] = {}
     for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
         many_parts = verdict.device in HOST or verdict.scope == "node"
         blamed = (verdict.component or verdict.benchmark) if many_parts else ""
         parts.setdefault((verdict.device, blamed), []).append(verdict)
-    return [_part(found, cards, inventory) for found in parts.values()]
+    return [_part(found, cards, inventory, heading) for found in parts.values()]
 
 
 def _part(
-    found: Sequence[MetricVerdict], cards: Mapping[str, str], inventory: Mapping[str, Any]
+    found: Sequence[MetricVerdict],
+    cards: Mapping[str, str],
+    inventory: Mapping[str, Any],
+    heading: str,
 ) -> str:
     worst = found[0]
     blamed = list(dict.fromkeys(v.component or v.benchmark for v in found))
     place = f"{worst.device}: " if worst.device not in HOST else ""
     place = "all devices: " if worst.scope == "node" else place
-    lines = [f"<h3>{badge(worst.outcome.value)} {html.escape(place + ', '.join(blamed))}</h3>"]
+    title = f"{badge(worst.outcome.value)} {html.escape(place + ', '.join(blamed))}"
+    lines = [f"<{heading}>{title}</{heading}>"]
     known = identity_text(worst.device, inventory) or cards.get(worst.device, "")
     if known:
         lines.append(f"<div class='faint'>{html.escape(known)}</div>")
@@ -220,7 +243,8 @@ def _part(
 def _why(verdict: MetricVerdict) -> str:
     """Return why a part is blamed; of a test of several cases or groups also which of them it was."""
     name = verdict.metric or verdict.benchmark
-    text = verdict.text if verdict.text.startswith(name) else f"{name}: {verdict.text}"
+    text = verdict.text.removeprefix(f"{verdict.device}: ")  # the box's title says it
+    text = text if text.startswith(name) else f"{name}: {text}"
     test = verdict.benchmark.partition("::")[2]
     group = f" ({verdict.group})" if verdict.group and verdict.group not in test else ""
     several = verdict.metric and ("[" in test or group)
@@ -253,10 +277,56 @@ def lines_block(
     """
     if not lines:
         return ""
-    items = "".join(f"<li>{html.escape(line)}</li>" for line in lines)
+    items = "".join(f"<li>{html.escape(line)}</li>" for line in alike(lines))
     state = " open" if open_ else ""
     head = f"<b>{html.escape(title)}</b> ({len(lines) if count is None else count})"
     return f"<details{state}><summary>{head}</summary><ul>{items}</ul></details>"
+
+
+def alike(lines: Sequence[str]) -> list[str]:
+    """Put lines that say the same of several things into one, at the place of the first of them.
+
+    Args:
+        lines: ``WHAT: WHY`` each, or anything else, which stays as it is. Of things that differ in their
+            last word only, such as devices, the rest is said once.
+    """
+    why = [line.partition(": ")[2] for line in lines]
+    groups: dict[str, list[str]] = {}
+    for line, reason in zip(lines, why, strict=True):
+        groups.setdefault(reason or line, []).append(line)
+    merged = []
+    for reason, some in groups.items():
+        if len(some) < ALIKE or len(set(some)) == 1:
+            merged += some
+            continue
+        names: dict[str, list[str]] = {}
+        for line in some:
+            stem, _, last = line.partition(": ")[0].rpartition(" ")
+            names.setdefault(stem, []).append(last)
+        told = [f"{stem} {', '.join(last)}".strip() for stem, last in names.items()]
+        outcome = told[0].partition(" ")[0]
+        if outcome in list(Outcome) and all(one.startswith(f"{outcome} ") for one in told):
+            told[1:] = [one.removeprefix(f"{outcome} ") for one in told[1:]]
+        merged.append(f"{'; '.join(told)}: {reason}")
+    return merged
+
+
+def unsaid(lines: Iterable[str], said: Sequence[str]) -> list[str]:
+    """Return the lines about tests that no other list has: they name the same test and device.
+
+    Args:
+        lines: ``TEST: WHY`` each, TEST with its parameters, as ``t.py::test_copy[cuda:0]``.
+        said: Lines that stand above: ``OUTCOME BENCHMARK METRIC DEVICE: WHY``, and those of dead processes.
+    """
+    return [line for line in lines if not any(_names(line.partition(": ")[0], one) for one in said)]
+
+
+def _names(test: str, line: str) -> bool:
+    if test in line:
+        return True
+    name, _, parameters = test.partition("[")
+    words = [name, *parameters.rstrip("]").split("-")] if parameters else [name]
+    return all(re.search(rf"(?<![\w:]){re.escape(word)}(?![\w-])", line) for word in words)
 
 
 def document(title: str, style: str, body: str, *, head: str = "") -> str:

@@ -158,9 +158,11 @@ def _section(
         f"centre {value_text(_middle(criterion), metric.unit)}",
         _counted(criterion),
         f"repeatability {similarity_text(criterion.repeatability)}",
-        f"practical threshold {similarity_text(criterion.alpha)}, "
-        f"learned threshold {similarity_text(criterion.learned)}",
-        f"smallest detectable loss {lost_text(criterion.detectable, criterion.metric.better)}",
+        f"practical threshold {similarity_text(criterion.alpha)}"
+        + ("" if criterion.learned is None else f", learned {similarity_text(criterion.learned)}"),
+        ""
+        if criterion.detectable is None
+        else f"smallest detectable loss {lost_text(criterion.detectable, criterion.metric.better)}",
         "weak: few units" if criterion.weak else "",
         *criterion.notes,
     ]

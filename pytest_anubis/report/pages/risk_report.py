@@ -259,7 +259,8 @@ def risk_page(
         f"<tr><td>{html.escape(row.node)}</td>{blocks.number(percent(row.probability))}"
         f"{blocks.number(between(row.low, row.high))}"
         f"{blocks.number(duration_text(row.uptime))}{blocks.number(str(row.incidents))}"
-        f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state)}</td>"
+        # Words of a state stay together: on a phone the table scrolls, and rows of two lines are half empty.
+        f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state).replace(' ', '&nbsp;')}</td>"
         + (f"<td>{html.escape('; '.join(row.drivers))}</td>" if driven else "")
         + "</tr>"
         for row in rows[:_MOST]
@@ -271,6 +272,8 @@ def risk_page(
         f"<p>{html.escape(passed)}</p>" if passed else "",
         blocks.lines_block("notes", list(notes)),
         f"<h2>Risk of each node within {horizon / 3600:g} h, highest first</h2>",
+        # The names first: a page is opened to learn which nodes to look at.
+        f"<div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>{more}",
         frontier_plot(
             [("one node", ranked)],
             x_label="node, by rank",
@@ -283,7 +286,6 @@ def risk_page(
             y_label="nodes with an incident by then",
         ),
         _story_blocks(story),
-        f"<h2>Nodes</h2><div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>{more}",
     ]
     return blocks.document("Risk of the fleet", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))
 

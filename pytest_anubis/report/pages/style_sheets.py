@@ -42,7 +42,7 @@ CARD = """
 .card{border:1px solid var(--line);border-radius:.4em;padding:.8em 1em;margin:.8em 0;
 break-inside:avoid}
 .card.FAIL{border-left:5px solid #b3400b}.card.MARGINAL{border-left:5px solid #7f5a00}
-.card h3{font-size:1em;margin:0 0 .2em;overflow-wrap:anywhere}
+.card :is(h2,h3){font-size:1em;margin:0 0 .2em;overflow-wrap:anywhere}
 """
 
 PAGE = f"""
@@ -64,6 +64,7 @@ h3{{font-size:1em;margin:0 0 .2em;overflow-wrap:anywhere}}
 .case{{padding:.9em 0;border-top:1px solid var(--line);break-inside:avoid}}
 .case h3{{display:inline}}
 h2+.case,h2+p+.case{{border-top:0}}
+h2:has(+.fans){{border-bottom:0;margin-bottom:0}}
 .fans{{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(25em,100%),1fr));gap:0 2em}}
 .cases summary h3{{display:inline}}
 @media (max-width:40em){{.stack tr{{display:block;border-bottom:1px solid var(--line);padding:.5em 0}}
@@ -86,8 +87,11 @@ LARGE_PLOTS = ".anubis svg{width:min(100%,60rem)}"
 PYTEST_HTML = f"""
 {CARD}
 body{{min-width:0;max-width:90em;margin:0 auto;padding:1em;color:#1d1d1f;
-font-size:13px;overflow-wrap:anywhere}}
+font:13px system-ui,sans-serif;overflow-wrap:anywhere}}
+.anubis .wide{{overflow-wrap:normal}}
+h1,h2{{break-after:avoid}}
 #environment{{width:max-content;max-width:100%}}
+#environment td:first-child{{white-space:nowrap}}
 .summary__data>h2,.logwrapper:not(:has(.log:not(:empty))){{display:none}}
 h1{{overflow-wrap:anywhere}}
 a,#results-table,.filters button,.collapse button{{color:#45484d}}

@@ -19,6 +19,8 @@ SAMPLE, CENTRE, BAD = "#0072b2", "#008a63", "#c2500a"
 
 SHADE = "rgba(213,94,0,.14)"
 FONT = 19
+DIGIT = 0.64
+"""Width of a digit in the widest of the usual fonts, as a share of its size."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,10 @@ def axes(frame: Frame, unit: str) -> str:
     for value in ticks(frame.low, frame.high):
         at = frame.x(value)
         lines.append(f"M{at} {frame.floor}v6")
-        texts.append(text(at, frame.floor + 24, value_text(value), anchor="middle"))
+        words = value_text(value)
+        room = round(len(words) * FONT * DIGIT / 2)  # to either side of the tick
+        middle = min(at, frame.width - room)  # what does not fit moves in: it would be cut
+        texts.append(text(middle, frame.floor + 24, words, anchor="middle"))
     texts.append(text(frame.end, frame.height - 6, unit, anchor="end", faint=True))
     grid = "".join(f"M{frame.left} {frame.y(share)}H{frame.end}" for share in (0.5, 1.0))
     for share in (0.0, 0.5, 1.0):

@@ -40,6 +40,8 @@ def frontier_plot(
     parts = [_axes(most, x_label, y_label)]
     for number, (name, line) in enumerate(known):
         parts.append(_line(number, name, line, most))
+        if len(known) > 1:  # of a single line, its axes say all
+            parts.append(_entry(number, name, len(line) > 1))
     return picture(_WIDTH, _HEIGHT, label or f"{y_label} against {x_label}", "".join(parts))
 
 
@@ -62,12 +64,19 @@ def _line(number: int, name: str, line: Sequence[Point], most: Point) -> str:
         x, y = _place(point, most)
         words = f"{name}: {value_text(point[0])}, {value_text(point[1])}"
         parts.append(f"<circle cx='{x}' cy='{y}' r='6' fill='{colour}'>{tip(words)}</circle>")
-    at, right = _TOP + 28 * number, _WIDTH - _RIGHT + 24
-    parts.append(
-        f"<path d='M{right} {at}h36' stroke='{colour}' stroke-width='4'{dashes}/>"
-        + text(right + 46, at + 6, name)
-    )
     return "".join(parts)
+
+
+def _entry(number: int, name: str, drawn: bool) -> str:
+    """Return a line's entry in the legend: as it is drawn, a line or a dot."""
+    colour = _COLOURS[number % len(_COLOURS)]
+    dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    dashes = f" stroke-dasharray='{dash}'" if dash else ""
+    at, right = _TOP + 28 * number, _WIDTH - _RIGHT + 24
+    mark = f"<path d='M{right} {at}h36' stroke='{colour}' stroke-width='4'{dashes}/>"
+    spot = f"d='M{right + 18} {at}h0' stroke-width='12' stroke-linecap='round'"  # round ends alone
+    dot = f"<path {spot} stroke='{colour}'/>"
+    return (mark if drawn else dot) + text(right + 46, at + 6, name)
 
 
 def _axes(most: Point, x_label: str, y_label: str) -> str:

@@ -12,6 +12,7 @@ from pytest_anubis.core.asking.open_questions import (
     AskedQuestion,
     AskedQuestions,
     Standing,
+    inapplicable,
     most_frequent_why,
     why_inapplicable,
 )
@@ -44,6 +45,7 @@ USUAL = "smoke"
 PLACES = 3
 """Most folders of tests in a command; more than these are not one benchmark set."""
 
+_STEP = "; next step: "
 _NO_BASELINE = "no baseline: "
 _AGAIN = "measure again"
 _ONE_MACHINE = "one machine"
@@ -211,7 +213,11 @@ def _beside(questions: AskedQuestions) -> str:
 def _why(some: Sequence[AskedQuestion]) -> str:
     why, others = most_frequent_why(some)
     more = f"; and {count_text(others, 'other reason')}" if others else ""
-    return f" ({clip(plain_line(why), WHY_SHOWN)}{more})" if why else ""
+    # The lists above say the next step; without a baseline the class's own name says why.
+    why = plain_line(why).partition(_STEP)[0]
+    if some and some[0].standing is Standing.NO_BASELINE:
+        return f" ({more.removeprefix('; and ')})" if more else ""
+    return f" ({clip(why, WHY_SHOWN)}{more})" if why else ""
 
 
 def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: str = USUAL) -> str:
@@ -237,8 +243,8 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
         return step
     known = set(map(_kind, node.blocking))
     first = next((kind for kind in (_NO_BASELINE, UNCOVERED, _AGAIN) if kind in known), "")
-    if not first:
-        return ""
+    if not first or (first == _NO_BASELINE and _nothing_ran(verdicts)):
+        return _after_installing(verdicts, tests, profile)
     other = profile not in ("", USUAL)
     if first == _AGAIN:
         more = f" --anubis-profile={profile}" if other else ""
@@ -265,6 +271,29 @@ def _after_mending(node: NodeVerdict, verdicts: Sequence[MetricVerdict], profile
     first = "where it ended" if broken.reason is Reason.NOT_REPORTED else "what stood in its way"
     test = shlex.quote(broken.benchmark.partition("[")[0])
     return f"next: pytest --anubis {test}{more} (alone, after a look at {first})"
+
+
+def _after_installing(verdicts: Sequence[MetricVerdict], tests: str, profile: str) -> str:
+    """Return what to type once the tools are there that tests missed; empty where none did."""
+    missed = _missing(verdicts)
+    if not missed:
+        return ""
+    profiled = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
+    why = clip(plain_line(missed[0]).partition(_STEP)[0], WHY_SHOWN)
+    more = f"; and {count_text(len(missed) - 1, 'other reason')}" if len(missed) > 1 else ""
+    return f"next: pytest --anubis {tests}{profiled} (once this is seen to: {why}{more})"
+
+
+def _missing(verdicts: Sequence[MetricVerdict]) -> list[str]:
+    """Return why tests that are for this machine did not run, each reason once."""
+    found = (v.text for v in verdicts if v.reason is Reason.NOT_RUN and not inapplicable(v.text))
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _nothing_ran(verdicts: Sequence[MetricVerdict]) -> bool:
+    """Tell whether no test measured anything: learning again would measure as little."""
+    tests = [v for v in verdicts if "::" in v.benchmark]
+    return bool(tests) and all(v.reason is Reason.NOT_RUN for v in tests)
 
 
 def _kind(line: str) -> str:

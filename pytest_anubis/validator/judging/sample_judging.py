@@ -352,6 +352,8 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
             return f"{name} is exactly {expected} as expected"
         wrong = round((1 - said.similarity) * base.count)
         text = f"{name} must be exactly {expected}, but {wrong} of {base.count} values differ"
+        if base.count == 1 and base.value is not None:  # it is what is looked for
+            text = f"{name} is {base.value:.15g} {unit}, must be exactly {expected}"
         return _with_disturbance(base, said, text)
     value, better = base.value or 0.0, base.better
     state = f"{name} is {value_text(value, unit)}, expected {value_text(said.expected, unit)}"

@@ -334,7 +334,7 @@ def test_a_node_with_a_worker_that_died_is_not_accepted(learned: Path) -> None:
     done = anubis("judge", "store", "--json", "out.json")
     assert done.returncode == 20
     assert decisions(done, learned / "out.json") == {"dead": "UNDECIDED"}
-    assert "worker of lane cuda:0 died" in done.stdout
+    assert "lane cuda:0, while no test was running: signal 11" in done.stdout
 
 
 def test_a_node_with_a_hidden_device_or_a_repeated_test_is_no_clean_one(learned: Path) -> None:

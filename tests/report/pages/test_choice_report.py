@@ -147,6 +147,8 @@ def test_the_page_of_a_large_fleet_stays_small() -> None:
     page = risk_page([*rows, node(EVIL, 0)], 86400, "model", [(1, 2.0), (24, 9.0)], [EVIL])
     assert len(page) < 400_000
     assert page.count("<svg") == 2
+    assert page.index("<table") < page.index("<svg")  # names before pictures
+    assert ">in&nbsp;service<" in page
     assert EVIL not in page
 
 

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import Baseline, Exclusion, Finding
+from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
@@ -29,7 +30,12 @@ from pytest_anubis.report.pages import dossier as page_module
 from pytest_anubis.report.pages import learned_page as learn_module
 from pytest_anubis.report.pages import metric_sections as cases_module
 from pytest_anubis.report.pages.dossier import run_page
-from pytest_anubis.report.pages.html_blocks import blamed_parts, decision_block
+from pytest_anubis.report.pages.html_blocks import (
+    alike,
+    blamed_parts,
+    decision_block,
+    lines_block,
+)
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.learned_page import learn_page
 from pytest_anubis.report.pages.metric_sections import cases_of, overview, short
@@ -426,3 +432,54 @@ def test_a_metric_that_was_compared_for_want_of_a_criterion_has_one_row(record: 
     assert (
         overview(cases_of([measured], [other, near]), [other, near], 0).count(">NOT_TESTED<") == 1
     )
+
+
+def test_lines_that_say_the_same_of_several_things_are_one() -> None:
+    lines = ["no baseline", "INCONCLUSIVE t::a m cpu: no: x", "FAIL t::b: slow"]
+    lines += ["INCONCLUSIVE t::a m node: no: x", "INCONCLUSIVE t::c node: no: x", "FAIL t::c: slow"]
+    assert alike(lines) == [
+        "no baseline",
+        "INCONCLUSIVE t::a m cpu, node; t::c node: no: x",
+        *("FAIL t::b: slow", "FAIL t::c: slow"),  # of two, each may be read
+    ]
+    assert alike(["x", "x", "x"]) == ["x", "x", "x"]
+    block = lines_block("list", lines)
+    assert "(6)" in block  # what is counted elsewhere
+    assert block.count("<li>") == 4
+
+
+def test_a_card_that_the_gate_names_by_its_slot_is_described() -> None:
+    card = {"name": "H100", "pci": "0000:3a:00.0", "serial": "165"}
+    inventory = {"accelerators": [{"name": "other"}, "odd", card], "system": {"product": "P"}}
+    said = identity_text("GPU 2 (0000:3a:00.0)", inventory)
+    assert said == "H100, slot 0000:3a:00.0, serial number 165"
+    assert identity_text("0000:db:00.0", inventory) == "product P"  # the bus shows it, nothing else
+    verdict = MetricVerdict(
+        outcome=Outcome.FAIL, reason=Reason.BEYOND, metric="PCIe link width", benchmark="inventory",
+        device="GPU 2 (0000:3a:00.0)", component="accelerator.pcie",
+        text="GPU 2 (0000:3a:00.0): PCIe link width is 8, expected 16",
+    )  # fmt: skip
+    (box,) = blamed_parts([verdict], {}, inventory)
+    assert "<li>PCIe link width is 8, expected 16</li>" in box  # its title says the device
+    assert "serial number 165" in box
+
+
+def test_the_dossier_says_a_hang_once() -> None:
+    text = "hung: no end within 3 s"
+    verdict = NodeVerdict(
+        node="n", decision=Decision.UNDECIDED, headline="h", blocking=(f"t::a: {text}",)
+    )
+    died = WorkerDied(worker="gw0", lane="node", test="t::a", text=text)
+    result = TestResult(test="t::a", benchmark="t::a", outcome="crashed", text=text)
+    run = RunRecord(run="r", node="n", events=(died,), results=(result,), node_verdict=verdict)
+    assert Page(run_page(run)).text.count(text) == 1
+    undecided = dataclasses.replace(run, node_verdict=None)
+    assert Page(run_page(undecided)).text.count(text) == 2  # where nothing was decided, both lists
+
+
+def test_learned_pages_leave_out_what_is_not_known(learned: Baseline) -> None:
+    bare = dataclasses.replace(learned.criteria[0], learned=None, detectable=None)
+    page = Page(learn_page(dataclasses.replace(learned, criteria=(bare,)), ())).text
+    assert "learned -" not in page
+    assert "smallest detectable loss" not in page
+    assert "smallest detectable loss" in Page(learn_page(learned, ())).text

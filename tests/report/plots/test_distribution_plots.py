@@ -11,7 +11,17 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_anubis.report.plots.canvas import BAD, CENTRE, SAMPLE, Frame, span, ticks
+from pytest_anubis.report.plots.canvas import (
+    BAD,
+    CENTRE,
+    DIGIT,
+    FONT,
+    SAMPLE,
+    Frame,
+    axes,
+    span,
+    ticks,
+)
 from pytest_anubis.report.plots.distribution_plots import cdf_plot, fan_plot
 from pytest_anubis.report.plots.frontier_plot import frontier_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
@@ -296,3 +306,19 @@ def test_units_of_a_single_value_are_points_by_rank() -> None:
     (left_out,) = [e for e in parsed(svg).iter("path") if e.get("stroke") == BAD]
     assert left_out.get("d", "").endswith("h0")
     assert "3 runs, 1 left out" in svg
+
+
+def test_the_last_number_of_an_axis_is_not_cut() -> None:
+    frame = Frame(low=17500, high=18400)
+    drawn = re.findall(r"<text x='(\d+)' y='\d+' text-anchor='middle'>([\d.]+)<", axes(frame, "s"))
+    assert drawn
+    for x, words in drawn:
+        assert int(x) + len(words) * FONT * DIGIT / 2 <= frame.width + 1
+
+
+def test_a_single_line_needs_no_legend_and_a_dot_has_one_that_is_a_dot() -> None:
+    alone = frontier_plot([("fleet", [(1, 1), (2, 2)])], x_label="x", y_label="y")
+    assert ">fleet</text>" not in alone
+    two = frontier_plot([("a", [(1, 1)]), ("b", [(1, 1), (2, 2)])], x_label="x", y_label="y")
+    assert ">a</text>" in two
+    assert two.count("h36'") == 1  # b's; a is a dot

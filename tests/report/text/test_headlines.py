@@ -4,6 +4,8 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_anubis.core.asking.open_questions import asked_questions
+from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -13,7 +15,12 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.report.pages.inventory_block import inventory_block
-from pytest_anubis.report.text.headlines import after_decision, inventory_line, next_line
+from pytest_anubis.report.text.headlines import (
+    after_decision,
+    inventory_line,
+    next_line,
+    questions_text,
+)
 from pytest_anubis.report.text.summary_text import summary_lines
 
 
@@ -135,3 +142,56 @@ def test_a_profile_is_typed_again_and_a_fleet_is_not_learned_from_one_machine() 
         "next: anubis learn t.py --profile burnin (when"
     )
     assert next_line(node, [replace(one, population="40 nodes")]) == ""
+
+
+def test_a_run_in_which_tools_were_missing_says_to_see_to_them_and_not_to_learn() -> None:
+    text = "not installed: fio (apt install fio)"
+    one = MetricVerdict(
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.NOT_RUN,
+        text=text,
+        metric="",
+        benchmark="suites/a.py::test_a",
+    )
+    apart = replace(one, benchmark="suites/b.py::test_b", text="not applicable: no accelerator")
+    node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=(NONE,))
+    said = f"next: pytest --anubis suites/ (once this is seen to: {text})"
+    assert next_line(node, [one, one, apart]) == said
+    other = replace(one, text="not installed: hpl")
+    assert next_line(node, [one, other]).endswith(f"{text}; and 1 other reason)")
+    some = replace(one, outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_BASELINE, metric="m")
+    assert (
+        next_line(node, [one, some]) == "next: anubis learn suites/"
+    )  # there is something to learn
+    lost = replace(node, blocking=("NOT_TESTED suites/a.py::test_a node: " + text,))
+    passed = replace(some, outcome=Outcome.PASS, reason=Reason.WITHIN)
+    assert next_line(lost, [passed, one]) == said
+    assert next_line(lost, [passed, one], profile="soak") == said.replace(
+        "suites/", "suites/ --anubis-profile=soak"
+    )
+    assert next_line(lost, [passed, apart]) == ""
+
+
+def test_open_questions_do_not_repeat_next_steps_or_the_class_without_a_baseline() -> None:
+    place = "t.py::test_{}"
+    why = {
+        "a": (
+            Reason.NOT_REPORTED,
+            "hung: no end within 3 s; next step: look where it hung (the stack)",
+        ),
+        "b": (Reason.NO_BASELINE, "no baseline for hardware class x in y: learn one"),
+    }
+    plans = [
+        PlannedTest(test=place.format(k), benchmark=place.format(k), question=f"{k}?") for k in why
+    ]
+    told = [
+        MetricVerdict(
+            outcome=Outcome.INCONCLUSIVE, reason=reason, text=text, metric="",
+            benchmark=place.format(k), test=place.format(k),
+        )
+        for k, (reason, text) in why.items()
+    ]  # fmt: skip
+    text = questions_text(asked_questions(plans, told))
+    assert text.endswith(
+        "1 broken off or kept from its work (hung: no end within 3 s): a?; 1 without a baseline: b?"
+    )

@@ -193,6 +193,7 @@ def test_exact_metrics_fail_on_any_difference() -> None:
     verdict = judge([0.0] * 8 + [1.0], exact)
     assert verdict.outcome is Outcome.FAIL
     assert "exactly 0 count" in verdict.text
+    assert judge([3.0], exact).text == "errors is 3 count, must be exactly 0 count"
 
 
 def test_one_machine_says_so() -> None:
