@@ -36,6 +36,9 @@ def read_run(name: str, store: Path) -> RunRecord:
     try:
         record = read_journal(path)
     except JournalError as error:
+        if "no run_started event" in str(error) and path.is_file() and path.name != JOURNAL_NAME:
+            hint = "what another tool measured becomes readable with 'anubis import'"
+            raise CommandError(f"{error}; {hint}") from error
         raise CommandError(str(error)) from error
     journal = path / JOURNAL_NAME if path.is_dir() else path
     return _while_it_runs(record) if not record.ended and is_written(journal) else record

@@ -65,3 +65,11 @@ def test_the_dossier_that_judge_offers_decides_as_judge_did(
     assert "REJECTED: node lab-a:" in done.stdout, done.stderr
     missing = anubis("report", run, "--node", "lab-a", "--waivers", "none.toml")
     assert (missing.returncode, missing.stderr.count("none.toml: cannot be read")) == (2, 1)
+
+
+def test_a_file_of_another_tool_is_sent_to_import(tmp_path: Path) -> None:
+    log = tmp_path / "nccl.log"
+    log.write_text("# nThread 1 nGpus 8\n", encoding="utf-8")
+    asked = anubis("report", str(log))
+    assert asked.returncode
+    assert asked.stderr.endswith("becomes readable with 'anubis import'\n")
