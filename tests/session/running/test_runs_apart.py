@@ -1,4 +1,4 @@
-"""Several runs of one node: the waivers of one hide no failure of another, wherever they are judged together."""
+"""Several runs of one node, judged together: the waivers of one hide no failure of another."""
 
 from __future__ import annotations
 
