@@ -66,7 +66,9 @@ class RunEvidence:
         planned: Benchmark or plain test, and device, of every test that was to run.
         broken_off: Why nothing can be decided: none of the runs came to its end. Empty if one did.
         cards: Device -> slot and serial number of its card, as far as they are known.
-        waivers: The failures that somebody answers for, as its runs had them.
+        waivers: The failures that somebody answers for, as its runs had them, or for all of them.
+        waivers_of: Run -> those that it had itself, where several runs were collected; empty: `waivers` are
+            for all of them.
         machines: How its machine is known again (`validator/deciding/machine_identity.py`), one set for each
             that runs of this name came from.
         other_machine: Its runs were told to accept by the baseline of one other machine.
@@ -84,9 +86,14 @@ class RunEvidence:
     broken_off: str = ""
     cards: Mapping[str, str] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
+    waivers_of: Mapping[str, tuple[Waiver, ...]] = field(default_factory=dict)
     machines: frozenset[frozenset[str]] = frozenset()
     other_machine: bool = False
     required: tuple[str, ...] = ()
+
+    def waivers_for(self, run: str) -> tuple[Waiver, ...]:
+        """Return the waivers that one run's failures are held against: a run hides no failure of another."""
+        return self.waivers_of.get(run, ()) if self.waivers_of else self.waivers
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
         """Return both; of two risks the larger one."""
@@ -108,6 +115,7 @@ class RunEvidence:
             broken_off=self.broken_off and more.broken_off,
             cards={**self.cards, **more.cards},
             waivers=tuple(dict.fromkeys((*self.waivers, *more.waivers))),
+            waivers_of={**self.waivers_of, **more.waivers_of},
             machines=self.machines | more.machines,
             other_machine=self.other_machine and more.other_machine,
             required=tuple(dict.fromkeys((*self.required, *more.required)))
@@ -253,13 +261,16 @@ class RunRecord:
     def told(self) -> tuple[MetricVerdict, ...]:
         """The verdicts as they count: what an xfail mark expects, or a waiver covers, is no failure.
 
-        Where the room or chassis was too hot for all cards, what is slow for that is INCONCLUSIVE.
+        Where the room or chassis was too hot for all cards, what is slow for that is INCONCLUSIVE. What names
+        the collected run that it is about was held against that run's waivers and marks already.
         """
         waived, excused, why = self.waived, self.excused, self.heat_of_the_room
         if not (waived or excused or self.waivers):
             return self.verdicts
         told = (
-            waived_verdict(v)
+            v
+            if v.run
+            else waived_verdict(v)
             if v.test in waived
             else _excused_verdict(v, why)
             if v.test in excused
@@ -267,7 +278,7 @@ class RunRecord:
             for v in self.verdicts
         )
         waivers, fail_on = self.waivers, str(self.settings.get("fail_on", ""))
-        return tuple(with_waiver(verdict, waivers, fail_on) for verdict in told)
+        return tuple(v if v.run else with_waiver(v, waivers, fail_on) for v in told)
 
     @property
     def lanes(self) -> tuple[LaneCores, ...]:

@@ -171,6 +171,7 @@ class MetricVerdict:
         action: Next step when the metric is bad.
         waiver: Who answers for its failure, or did until it expired; None if nobody does.
         part: Which part of the values is far off, in words, where only a part is; else empty.
+        run: The collected run that it is about, whose waivers it was held against; empty while a run goes on.
     """
 
     outcome: Outcome
@@ -205,6 +206,7 @@ class MetricVerdict:
     test: str = ""
     waiver: Waiver | None = None
     part: str = ""
+    run: str = ""
 
     @property
     def loss(self) -> float | None:

@@ -252,7 +252,7 @@ class NodeRuns:
             population = columns.population
             verdict = self._passed(columns, place) if brief else None
             if verdict is None:
-                verdict = columns.verdict(place, self._judged.baselines.get(unit[1]))
+                verdict = columns.of_run(place, self._judged.baselines.get(unit[1]))
             verdicts.append(verdict)
             if verdict.scope == "unit" and len(values := population.sample(place)):
                 measurements.append(
@@ -306,6 +306,7 @@ class NodeRuns:
             | {
                 "node": population.nodes[place],
                 "device": population.devices[place],
+                "run": population.runs[place],
                 "count": int(population.offsets[place + 1] - population.offsets[place]),
                 "value": float(columns.value[place]),
                 "similarity": alike,

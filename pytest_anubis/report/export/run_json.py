@@ -26,10 +26,12 @@ def run_json(record: RunRecord) -> str:
         # What follows from the others.
         told |= {"triage": verdict.triage.value, "loss": to_plain(verdict.loss)}
         del told["waiver"]  # as it was reached, none has one
+        if not verdict.run:  # it is of this very run
+            del told["run"]
     plain |= {"schema": SCHEMA, "events": [_event(event) for event in record.events]}
     plain["questions"] = asked_questions(record.planned, record.told, record.results).plain()
-    if record.waivers:
-        told = [verdict for verdict in record.told if verdict.waiver is not None]
+    told = [verdict for verdict in record.told if verdict.waiver is not None]
+    if record.waivers or told:  # of collected runs, any may have had waivers
         plain["waived"] = [to_plain(verdict, full=True) for verdict in told]
     return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
 

@@ -243,25 +243,27 @@ class _Nodes:
     ) -> None:
         self._waivers, self._fail_on = waivers, fail_on
         if waivers is not None:
-            evidence = {n: replace(one, waivers=tuple(waivers)) for n, one in evidence.items()}
+            for_all = {"waivers": tuple(waivers), "waivers_of": {}}
+            evidence = {n: replace(one, **for_all) for n, one in evidence.items()}
         self._evidence = evidence
         self._answers: defaultdict[str, dict[Metric, frozenset[str]]] = defaultdict(dict)
         self._verdicts: defaultdict[str, list[MetricVerdict]] = defaultdict(list)
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for name, one in evidence.items():
-            verdicts = [with_waiver(verdict, one.waivers, fail_on) for verdict in one.verdicts]
+            verdicts = [with_waiver(v, one.waivers_for(v.run), fail_on) for v in one.verdicts]
             self._verdicts[name] = verdicts
             self._counts[name] = Counter(verdict.counted_as for verdict in verdicts)
         self._last: tuple[_Units, Mapping[str, frozenset[str]]] = (((), (), ()), {})
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
-        """Return verdicts as they count beside the waivers of their nodes."""
+        """Return verdicts as they count beside the waivers of their runs."""
         bad = [_FAIL] if self._fail_on == "fail" else [_FAIL, _MARGINAL]
         waived = {}
         for row in np.flatnonzero(np.isin(judged.outcome, bad)).tolist():
-            waivers = self._known(judged.population.nodes[row]).waivers
+            known = self._known(judged.population.nodes[row])
+            waivers = known.waivers_for(judged.population.runs[row])
             if waivers:
-                full = judged.verdict(row, baseline)
+                full = judged.of_run(row, baseline)
                 told = with_waiver(full, waivers, self._fail_on)
                 if told is not full:
                     waived[row] = told
@@ -293,7 +295,7 @@ class _Nodes:
             name = population.nodes[row]
             if outcomes[row] != _PASS:
                 self._counts[name][OUTCOMES[outcomes[row]].value] += 1
-            self._verdicts[name].append(judged.verdict(row, baseline))
+            self._verdicts[name].append(judged.of_run(row, baseline))
 
     def _note_answers(self, population: Population, rows: Sequence[int]) -> None:
         metric = (population.benchmark, population.metric.name, population.group)

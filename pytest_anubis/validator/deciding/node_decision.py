@@ -85,7 +85,8 @@ def judge_node(
     """
     evidence = evidence or RunEvidence()
     if evidence.waivers:
-        verdicts = [with_waiver(verdict, evidence.waivers, fail_on) for verdict in verdicts]
+        waivers_for = evidence.waivers_for
+        verdicts = [with_waiver(v, waivers_for(v.run), fail_on) for v in verdicts]
     criteria = tuple(expected) if expected is not None else baseline.criteria if baseline else ()
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)

@@ -174,7 +174,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
     verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
     end = f"run {run.run}: it {run.broken_off}" if run.broken_off else ""
     return RunEvidence(
-        verdicts=tuple(verdicts),
+        verdicts=tuple(replace(verdict, run=run.run) for verdict in verdicts),
         # A node may have several runs: the line says which one is to be repeated or left out.
         blockers=(*(f"run {run.run}: {line}" for line in run.blockers), *filter(None, (end,))),
         residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
@@ -185,6 +185,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         broken_off=end,
         cards=run.cards,
         waivers=run.waivers,
+        waivers_of={run.run: run.waivers},
         machines=frozenset({machine_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
         required=_required(run),

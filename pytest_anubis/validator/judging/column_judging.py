@@ -99,6 +99,10 @@ class JudgedColumns:
         found = self.changes.get(row)
         return full if found is None else with_segments(full, found)
 
+    def of_run(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
+        """Return the full verdict on one unit, with the run that its values come from."""
+        return replace(self.verdict(row, baseline), run=self.population.runs[row])
+
     def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         """Return the verdict on one unit's values as a whole, whatever their order in time."""
         population, criterion = self.population, self.criterion

@@ -1,0 +1,118 @@
+"""Several runs of one node, judged together: the waivers of one hide no failure of another."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_anubis.cli.main import main
+from pytest_anubis.report.pages.html_blocks import badge
+from tests.session.conftest import Learn
+
+SUITE = """
+import os, pytest
+
+@pytest.mark.anubis(component="cpu.compute", goal="g", question="q", action="check the cooler")
+def test_speed(anubis_metric, anubis_device):
+    speed = 50.0 if "slow" in os.environ["FAULT"] else 100.0
+    anubis_metric.record("speed", [speed] * 20, unit="GFLOP/s", better="higher")
+    anubis_metric.record("other", [100.0] * 20, unit="GFLOP/s", better="higher")
+
+def test_right():
+    assert "wrong" not in os.environ["FAULT"], "three elements are wrong"
+"""
+WAIVERS = """
+[[waiver]]
+owner = "j.doe"
+reason = "cooler is ordered"
+expires = {expires}
+metric = "speed"
+[[waiver]]
+owner = "j.doe"
+reason = "cooler is ordered"
+expires = {expires}
+metric = "check"
+"""
+
+
+@pytest.fixture
+def project(
+    pytester: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> pytest.Pytester:
+    """A project with a baseline of two metrics."""
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    learn({"speed": ("GFLOP/s", "higher"), "other": ("GFLOP/s", "higher")})
+    monkeypatch.delenv("PYTEST_ANUBIS_WAIVERS", raising=False)
+    return pytester
+
+
+class Runs:
+    """Makes runs one after the other, and judges all of them."""
+
+    def __init__(self, project: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> None:
+        self.path, self._project, self._capsys = project.path, project, capsys
+        self.runs = project.path / ".anubis" / "runs"
+
+    def make(
+        self, monkeypatch: pytest.MonkeyPatch, name: str, fault: str, expires: str = ""
+    ) -> int:
+        """Run with a fault, and with waivers that expire then; return the exit code."""
+        monkeypatch.setenv("FAULT", fault)
+        file = self.path / "w.toml"
+        file.write_text(WAIVERS.format(expires=expires or "2999-01-01"))
+        waived = [f"--anubis-waivers={file}"] if expires else []
+        return int(self._project.runpytest("--anubis", f"--anubis-run-id={name}", *waived).ret)
+
+    def tell(self, *words: str) -> tuple[int, str]:
+        """Run a command of ``anubis``; return its exit code and what it prints."""
+        self._capsys.readouterr()
+        code = main([*words, f"--baseline={self.path / 'baselines'}"])
+        return code, self._capsys.readouterr().out
+
+
+@pytest.fixture
+def runs(project: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> Runs:
+    return Runs(project, capsys)
+
+
+@pytest.mark.parametrize("fault", ["slow", "wrong"])
+@pytest.mark.parametrize("order", [("", "2999-01-01"), ("2999-01-01", "")])
+@pytest.mark.parametrize("expired", [False, True])
+def test_a_waived_run_hides_no_failure_of_another_run(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str, order: tuple[str, str], expired: bool
+) -> None:
+    for name, expires in zip("ab", order, strict=True):
+        code = runs.make(monkeypatch, name, fault, expires or ("2020-01-01" if expired else ""))
+        assert code == (1 if not expires else 0)
+    waived, bare = sorted("ab", key=lambda name: not order["ab".index(name)])
+    assert runs.tell("judge", str(runs.runs / waived))[0] == 0
+    assert runs.tell("judge", str(runs.runs / bare))[0] == 1
+    code, said = runs.tell("judge", str(runs.runs), "--json=-")
+    (node,) = json.loads(said)["nodes"]
+    assert (code, node["decision"]) == (1, "REJECTED")
+    waivers = str(runs.path / "w.toml")  # of today, for every run
+    (runs.path / "w.toml").write_text(WAIVERS.format(expires="2999-01-01"))
+    assert runs.tell("judge", str(runs.runs), f"--waivers={waivers}")[0] == 0
+
+
+def test_reports_pages_and_the_history_hide_it_as_little(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.make(monkeypatch, "a", "slow")
+    runs.make(monkeypatch, "b", "slow", "2999-01-01")
+    _, said = runs.tell("judge", str(runs.runs), "--json=-")
+    node = json.loads(said)["nodes"][0]["node"]
+    _, said = runs.tell("report", str(runs.runs), "--node", node, "--json=-")
+    told = json.loads(said)
+    assert told["node_verdict"]["decision"] == "REJECTED"
+    assert [v["run"] for v in told["waived"]] == ["b"]
+    assert sorted(v["run"] for v in told["verdicts"] if v["outcome"] == "FAIL") == ["a"]
+    history = str(runs.path / "all")
+    assert main(["push", str(runs.runs), "--history", history]) == 0
+    code, said = runs.tell("judge", "--history", history, "--json=-")
+    assert (code, json.loads(said)["nodes"][0]["decision"]) == (1, "REJECTED")
+    site = runs.path / "site"
+    assert runs.tell("report", "--fleet", str(runs.runs), f"--html={site}")[0] == 0
+    assert badge("REJECTED") in (site / "index.html").read_text()
