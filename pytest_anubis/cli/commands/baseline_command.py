@@ -50,6 +50,10 @@ ALL = "all"
 """Stands for every metric that nobody has decided about."""
 SHOWN = 40
 """Lines of one list shown; backtests of a fleet have thousands."""
+SELF_CHECK_BEFORE = (
+    "how many nodes of its own fleet it rejects was counted before this decision; learning the same runs "
+    "again keeps the decision and counts anew"
+)
 CHANGES = 12
 """Criteria that promoting a baseline shows as changed; 'anubis baseline diff' shows all."""
 
@@ -312,6 +316,8 @@ def _populations(options: argparse.Namespace) -> None:
     lines += population_lines(groups)
     if wanted:
         lines.append(f"written: {path}: {baseline_line(load_baseline(path))}")
+        if baseline.self_check is not None:
+            lines.append(SELF_CHECK_BEFORE)
     plain = {
         "file": str(path),
         "groups": [key_plain(key_of(one)) | {"second": to_plain(one.second)} for one in groups],
