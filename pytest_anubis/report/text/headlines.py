@@ -16,7 +16,7 @@ from pytest_anubis.core.asking.open_questions import (
 )
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
-from pytest_anubis.core.measurement import LaneCores, QuietWait
+from pytest_anubis.core.measurement import LOOKS_SPENT, LaneCores, QuietWait
 from pytest_anubis.core.verdict import (
     UNCOVERED,
     Decision,
@@ -218,7 +218,8 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
 
     A blocker that measuring again can never take away decides, however many others there are: learning where
     there is no baseline or components have no criterion, measuring again where only a disturbance is left.
-    Before all of these comes what broke: of tests that hang nothing is to be learned.
+    Before all of these comes what broke: of tests that hang nothing is to be learned. Then comes a loss that
+    waits for its confirmation: learning would take it for what is normal.
 
     Args:
         node: The decision.
@@ -231,7 +232,7 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
     tests = _tests(verdicts)
     if node.decision is not Decision.UNDECIDED or not tests:
         return ""
-    if step := _after_mending(node, verdicts, profile):
+    if step := _after_mending(node, verdicts, profile) or _open_loss(verdicts, profile):
         return step
     known = set(map(_kind, node.blocking))
     first = next((kind for kind in (_NO_BASELINE, UNCOVERED, _AGAIN) if kind in known), "")
@@ -263,6 +264,19 @@ def _after_mending(node: NodeVerdict, verdicts: Sequence[MetricVerdict], profile
     first = "where it ended" if broken.reason is Reason.NOT_REPORTED else "what stood in its way"
     test = shlex.quote(broken.benchmark.partition("[")[0])
     return f"next: pytest --anubis {test}{more} (alone, after a look at {first})"
+
+
+def _open_loss(verdicts: Sequence[MetricVerdict], profile: str) -> str:
+    """Return what to type where a loss would reject or be unusual had nothing cut its measurement short."""
+    lost = [v for v in verdicts if v.reason is Reason.DISTURBED and v.reference is Reference.FLEET]
+    spent = [v for v in lost if LOOKS_SPENT in v.disturbance]
+    names = dict.fromkeys(v.benchmark.partition("::")[0] for v in spent or lost)
+    files = [name for name in names if name][:PLACES]
+    if not files:
+        return ""
+    more = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
+    when = "" if spent else " (when the machine is quiet)"
+    return f"next: pytest --anubis {shlex.join(files)}{more}{when}"
 
 
 def _kind(line: str) -> str:

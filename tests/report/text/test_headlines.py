@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_anubis.core.measurement import LOOKS_SPENT
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -104,6 +105,34 @@ def test_what_broke_comes_before_what_is_to_be_learned() -> None:
     lost = replace(node, blocking=("t.py cannot be collected: SyntaxError", NONE))
     good = replace(one, outcome=Outcome.PASS, reason=Reason.WITHIN, metric="m")
     assert next_line(lost, [good]) == "next: pytest --anubis t.py (once it can be collected)"
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "said"),
+    [
+        ((LOOKS_SPENT,), "next: pytest --anubis mine/test_slow.py"),
+        (
+            ("others used 40 % of it",),
+            "next: pytest --anubis mine/test_slow.py (when the machine is quiet)",
+        ),
+    ],
+)
+def test_nothing_is_learned_while_a_loss_waits_for_its_confirmation(
+    disturbance: tuple[str, ...], said: str
+) -> None:
+    fine = MetricVerdict(
+        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="mine/test_a.py::a",
+        reference=Reference.FLEET, population="9 runs of one machine",
+    )  # fmt: skip
+    lost = replace(
+        fine, outcome=Outcome.INCONCLUSIVE, reason=Reason.DISTURBED, benchmark="mine/test_slow.py::b",
+        disturbance=disturbance, similarity=0.61,
+    )  # fmt: skip
+    node = NodeVerdict(
+        node="n1", decision=Decision.UNDECIDED, headline="", blocking=(BARE, UNCLEAR)
+    )
+    assert next_line(node, [fine, lost]) == said
+    assert next_line(node, [fine]).startswith("next: anubis learn mine/")
 
 
 def test_a_profile_is_typed_again_and_a_fleet_is_not_learned_from_one_machine() -> None:
