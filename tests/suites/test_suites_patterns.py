@@ -213,7 +213,7 @@ def test_nearly_all_of_a_card_is_covered() -> None:
 def test_memory_that_somebody_invisible_has_is_no_fault_of_the_card(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with pytest.raises(MemoryTakenError, match=r"of cuda:0's .* and this benchmark tests 95%"):
+    with pytest.raises(MemoryTakenError, match=r"of cuda:0's .* and this benchmark tests 95 %"):
         covered(taken := Told(), free=MIB - MIB // 4)
     assert list(taken.values) == ["pattern_rate", "pattern_errors"]  # tested all the same
     assert sum(taken.values["pattern_errors"]) == 0

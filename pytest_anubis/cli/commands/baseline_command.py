@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import statistics
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -18,32 +17,45 @@ from pytest_anubis.cli.shared.arguments import (
     baseline_place,
     explain,
 )
+from pytest_anubis.cli.shared.baseline_changes import (
+    changes_lines,
+    changes_of,
+    changes_plain,
+    key_of,
+    key_plain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import answer, say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import to_plain
-from pytest_anubis.core.metric import metric_name
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import learned_lines, population_lines
-from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
     find_baseline,
     load_baseline,
     save_baseline,
+    seal,
 )
 from pytest_anubis.store.baselines.baseline_form import baseline_to_plain
 from pytest_anubis.store.baselines.kept_files import free_place, keep_copy
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.baseline import Baseline, Criterion
+    from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.validator.judging.backtest import Backtest
 
 ALL = "all"
 """Stands for every metric that nobody has decided about."""
 SHOWN = 40
 """Lines of one list shown; backtests of a fleet have thousands."""
+SELF_CHECK_BEFORE = (
+    "how many nodes of its own fleet it rejects was counted before this decision; learning the same runs "
+    "again keeps the decision and counts anew"
+)
+CHANGES = 12
+"""Criteria that promoting a baseline shows as changed; 'anubis baseline diff' shows all."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -200,79 +212,53 @@ def _diff(options: argparse.Namespace) -> None:
     lines = [f"old: {baseline_line(old)}", f"new: {baseline_line(new)}"]
     if old.hardware_class != new.hardware_class:
         lines.append(f"different hardware classes: {old.hardware_class} and {new.hardware_class}")
-    before, after = _by_key(old), _by_key(new)
-    both = sorted(before.keys() & after.keys())
-    gone, added = sorted(before.keys() - after.keys()), sorted(after.keys() - before.keys())
-    rows = [["benchmark", "metric", "scope", "centre", "change", "limit before", "limit now"]]
-    rows += [_changed(before[key], after[key]) for key in both]
-    if both:
-        lines += table(rows).splitlines()
-    lines += [f"no longer there: {metric_name(*key)}" for key in gone]
-    lines += [f"new: {metric_name(*key)}" for key in added]
-    plain = {
-        "old": _summary(paths[0], old),
-        "new": _summary(paths[1], new),
-        "changed": [_names(key) | _moved(before[key], after[key]) for key in both],
-        "gone": [_names(key) for key in gone],
-        "added": [_names(key) for key in added],
-    }
-    answer(options.json, plain, *lines)
-
-
-def _names(key: tuple[str, str, str, str]) -> dict[str, Any]:
-    return dict(zip(("benchmark", "metric", "group", "scope"), key, strict=True))
-
-
-def _moved(old: Criterion, new: Criterion) -> dict[str, Any]:
-    """Return centre, unit and limit of a criterion in both baselines."""
-    return {
-        name: {
-            "centre": to_plain(statistics.median(one.centre)),
-            "unit": one.metric.unit,
-            "limit": to_plain(_limit(one)),
-        }
-        for name, one in (("before", old), ("now", new))
-    }
-
-
-def _limit(criterion: Criterion) -> float:
-    return criterion.learned if criterion.learned is not None else criterion.alpha
-
-
-def _by_key(baseline: Baseline) -> dict[tuple[str, str, str, str], Criterion]:
-    return {_key(one): one for one in baseline.criteria}
-
-
-def _key(one: Criterion) -> tuple[str, str, str, str]:
-    return one.benchmark, one.metric.name, one.group, one.scope
-
-
-def _changed(old: Criterion, new: Criterion) -> list[str]:
-    before, after = statistics.median(old.centre), statistics.median(new.centre)
-    change = f"{100 * (after - before) / before:+.1f} %" if before else "-"
-    if old.metric.unit != new.metric.unit:
-        change = f"unit {old.metric.unit} -> {new.metric.unit}"
-    elif old.metric.version != new.metric.version:
-        change = f"version {old.metric.version} -> {new.metric.version}"
-    limits = [similarity_text(_limit(one)) for one in (old, new)]
-    name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
-    centre = value_text(after, new.metric.unit)
-    return [name, new.metric.name, new.scope, centre, change, *limits]
+    changes = changes_of(old, new)
+    lines += changes_lines(changes)
+    summaries = {"old": _summary(paths[0], old), "new": _summary(paths[1], new)}
+    answer(options.json, summaries | changes_plain(changes), *lines)
 
 
 def _promote(options: argparse.Namespace) -> None:
-    baseline = load_baseline(options.file, sealed=False)
+    written = load_baseline(options.file, sealed=False)
     folder = options.to or options.file.parent
-    before = find_baseline(folder, baseline.hardware_class) if folder.is_dir() else None
-    kept = None
-    if before is not None and not before.samefile(options.file):
-        kept = keep_copy(before)
-    target = save_baseline(dataclasses.replace(baseline, digest=""), folder)
+    before = find_baseline(folder, written.hardware_class) if folder.is_dir() else None
+    old, kept, lines = None, None, []
+    if before is not None and before.samefile(options.file):
+        lines = _edited_in_place(options.file)
+    elif before is not None:
+        old = _before(before)
+        if old is None or old.digest != seal(written).digest:
+            kept = keep_copy(before)
+    target = save_baseline(dataclasses.replace(written, digest=""), folder)
     used = load_baseline(target)
-    lines = [f"in use: {target}: {baseline_line(used)}"]
+    lines += [f"in use: {target}: {baseline_line(used)}"]
+    plain: dict[str, Any] = {"in_use": _summary(target, used), "replaced": kept and str(kept)}
+    if old is not None:
+        changes = changes_of(old, used)
+        plain["changes"] = changes_plain(changes)
+        lines += changes_lines(changes, CHANGES)
     lines = lines if kept is None else [f"replaced, kept as {kept}", *lines]
-    plain = {"in_use": _summary(target, used), "replaced": None if kept is None else str(kept)}
     answer(options.json, plain, *lines)
+
+
+def _edited_in_place(path: Path) -> list[str]:
+    """Say that nothing can be compared with a file that was edited where it lies."""
+    try:
+        load_baseline(path)
+    except BaselineError:
+        return [
+            f"{path} was edited where it lies, so what it was before cannot be shown; edit a copy and "
+            f"promote that with --to {path.parent}"
+        ]
+    return []
+
+
+def _before(path: Path) -> Baseline | None:
+    """Return the baseline that is replaced; None where it cannot be read, which a new one mends."""
+    try:
+        return load_baseline(path, sealed=False)
+    except BaselineError:
+        return None
 
 
 def _expire(options: argparse.Namespace) -> None:
@@ -330,9 +316,11 @@ def _populations(options: argparse.Namespace) -> None:
     lines += population_lines(groups)
     if wanted:
         lines.append(f"written: {path}: {baseline_line(load_baseline(path))}")
+        if baseline.self_check is not None:
+            lines.append(SELF_CHECK_BEFORE)
     plain = {
         "file": str(path),
-        "groups": [_names(_key(one)) | {"second": to_plain(one.second)} for one in groups],
+        "groups": [key_plain(key_of(one)) | {"second": to_plain(one.second)} for one in groups],
     }
     answer(options.json, plain, *lines)
 

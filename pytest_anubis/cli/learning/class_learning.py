@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.learning.kept_decisions import decisions_in
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say
@@ -68,6 +69,7 @@ def learned_class(
         executor=engine,
         shelf=shelf,
         failed=_failed(runs, key),
+        decide=decisions_in(options.output, key),
     )
 
 

@@ -5,10 +5,9 @@ Decisions about slower groups of nodes outlive learning anew, where a metric spl
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.report.text.numbers import count_text
@@ -18,13 +17,35 @@ from pytest_anubis.store.baselines.baseline_files import (
     find_baseline,
     load_baseline,
 )
-from pytest_anubis.validator.limits.second_population import decided
+from pytest_anubis.validator.limits.second_population import Decision, decided
 
 NAMED = 300
 """Most characters of a list of benchmarks in one line."""
 
 SAME = 0.05
 """Relative difference up to which both groups are those of before: a loss that matters is no smaller."""
+
+
+def decisions_in(folder: Path, hardware_class: str) -> Callable[[Criterion], Decision]:
+    """Return what was decided about a new criterion's groups, by the baseline that is in force.
+
+    Learning asks it before it checks itself, so that the check counts what the decision rejects.
+
+    Args:
+        folder: Where the file in force stands, if there is one.
+        hardware_class: The class.
+    """
+    before = _in_force(folder, hardware_class)
+    old = {} if before is None else {_key(criterion): criterion for criterion in before.criteria}
+    return lambda criterion: _decision(criterion, old.get(_key(criterion)))
+
+
+def _in_force(folder: Path, hardware_class: str) -> Baseline | None:
+    try:
+        path = find_baseline(folder, hardware_class) if folder.is_dir() else None
+        return None if path is None else load_baseline(path, hardware_class=hardware_class)
+    except (OSError, BaselineError):
+        return None  # a file that cannot be read decides nothing
 
 
 def with_kept_decisions(
@@ -41,13 +62,7 @@ def with_kept_decisions(
         The baseline, and one line for each metric that says what was kept; before them one that says of
         which benchmarks the criteria are lost.
     """
-    try:
-        path = find_baseline(folder, baseline.hardware_class) if folder.is_dir() else None
-        before = (
-            None if path is None else load_baseline(path, hardware_class=baseline.hardware_class)
-        )
-    except (OSError, BaselineError):
-        return baseline, []  # a file that cannot be read decides nothing
+    before = _in_force(folder, baseline.hardware_class)
     if before is None:
         return baseline, []
     old = {_key(criterion): criterion for criterion in before.criteria}
@@ -88,7 +103,7 @@ def _key(criterion: Criterion) -> tuple[str, str, str, str]:
     return criterion.benchmark, criterion.metric.name, criterion.group, criterion.scope
 
 
-def _decision(new: Criterion, old: Criterion | None) -> Literal["", "both", "faster"]:
+def _decision(new: Criterion, old: Criterion | None) -> Decision:
     """Return what was decided about the groups of a criterion, empty where nothing was or they are others."""
     if old is None or old.second is None or new.second is None:
         return ""

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.measurement import LOOKS_SPENT, PlannedTest, TestResult
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 ANSWERS = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
@@ -21,6 +21,7 @@ class Standing(StrEnum):
     """Where a question stands; of the open ones, what is to be seen to first comes first."""
 
     BROKEN = "broken off or kept from its work"
+    LOOKS_SPENT = "looks used up"
     DISTURBED = "disturbed"
     NO_BASELINE = "without a baseline"
     NO_CRITERION = "without a criterion"
@@ -231,6 +232,8 @@ def _leaves_open(verdict: MetricVerdict) -> bool:
 def _of_verdict(verdict: MetricVerdict) -> tuple[Standing, str]:
     if verdict.broken:
         return Standing.BROKEN, verdict.text
+    if verdict.reason is Reason.DISTURBED and LOOKS_SPENT in verdict.disturbance:
+        return Standing.LOOKS_SPENT, verdict.text
     return _OF_REASON.get(verdict.reason, Standing.UNCLEAR), verdict.text
 
 

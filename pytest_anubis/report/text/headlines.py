@@ -18,7 +18,7 @@ from pytest_anubis.core.asking.open_questions import (
 )
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
-from pytest_anubis.core.measurement import NOT_INSTALLED, LaneCores, QuietWait
+from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores, QuietWait
 from pytest_anubis.core.verdict import (
     UNCOVERED,
     Decision,
@@ -225,8 +225,9 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
 
     A blocker that measuring again can never take away decides, however many others there are: learning where
     there is no baseline or components have no criterion, measuring again where only a disturbance is left.
-    Before all of these comes what broke: of tests that hang nothing is to be learned. Where no test ran for
-    want of its tool, that comes first: there is nothing to learn from either.
+    Before all of these comes what broke: of tests that hang nothing is to be learned. Then comes a loss that
+    waits for its confirmation: learning would take it for what is normal. Where no test ran for want of its
+    tool, that comes first: there is nothing to learn from either.
 
     Args:
         node: The decision.
@@ -239,11 +240,13 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
     tests = _tests(verdicts)
     if node.decision is not Decision.UNDECIDED or not tests:
         return ""
-    if step := _after_mending(node, verdicts, profile):
+    if step := _after_mending(node, verdicts, profile) or _open_loss(verdicts, profile):
         return step
     known = set(map(_kind, node.blocking))
     first = next((kind for kind in (_NO_BASELINE, UNCOVERED, _AGAIN) if kind in known), "")
-    if not first or (first == _NO_BASELINE and _nothing_ran(verdicts)):
+    if not first or (
+        first == _NO_BASELINE and _nothing_ran(verdicts) and not _tools_first(verdicts)
+    ):
         return _after_installing(verdicts, tests, profile)
     other = profile not in ("", USUAL)
     if first == _AGAIN:
@@ -296,6 +299,19 @@ def _nothing_ran(verdicts: Sequence[MetricVerdict]) -> bool:
     return bool(tests) and all(v.reason is Reason.NOT_RUN for v in tests)
 
 
+def _open_loss(verdicts: Sequence[MetricVerdict], profile: str) -> str:
+    """Return what to type where a loss would reject or be unusual had nothing cut its measurement short."""
+    lost = [v for v in verdicts if v.reason is Reason.DISTURBED and v.reference is Reference.FLEET]
+    spent = [v for v in lost if LOOKS_SPENT in v.disturbance]
+    names = dict.fromkeys(v.benchmark.partition("::")[0] for v in spent or lost)
+    files = [name for name in names if name][:PLACES]
+    if not files:
+        return ""
+    more = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
+    when = "" if spent else " (when the machine is quiet)"
+    return f"next: pytest --anubis {shlex.join(files)}{more}{when}"
+
+
 def _kind(line: str) -> str:
     """Return what helps against a blocker, by the words that it has; empty where none is known."""
     if line.startswith(_NO_BASELINE):
@@ -311,7 +327,7 @@ def _tools_first(verdicts: Sequence[MetricVerdict]) -> str:
     What does not apply to this machine has nothing to say about it.
     """
     told = [v for v in verdicts if v.benchmark and not v.text.startswith(APART)]
-    if not all(v.text.startswith(NOT_INSTALLED) for v in told):
+    if not all(v.reason is Reason.NOT_RUN and v.text.startswith(NOT_INSTALLED) for v in told):
         return ""
     names = (v.text.removeprefix(NOT_INSTALLED).partition(" (")[0] for v in told)
     tools = ", ".join(dict.fromkeys(names))

@@ -194,8 +194,9 @@ def look_closer(
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
     Each further look is one burst after a pause, so that what passes by itself has time to do so. All
-    measurements of a process share `Looks`: the one that finds none left says so as a disturbance, so that it
-    rejects nothing and is to be measured again, and nothing passes that might have been rejected.
+    measurements of a process share `Looks`, of which some are kept for losses that are sure. The one that
+    finds none left says so as a disturbance, so that it rejects nothing and is to be measured again, and
+    nothing passes that might have been rejected.
 
     Args:
         criterion: What the values are held against.
@@ -213,19 +214,20 @@ def look_closer(
         no look was left, which ends the test.
     """
     from pytest_anubis.validator import closer_look
-    from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
+    from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, sure_loss
 
     looks = [first]
     disturbed = 0
     surroundings.looks.measured()
     pause, seconds = plan.pause_seconds * LOOK_PAUSE, first.seconds / plan.bursts
-    while (
-        closer_look([one.values for one in looks], criterion, paces=[one.pace for one in looks])
-        == "more"
-    ):
+    while True:
+        values, paces = [one.values for one in looks], [one.pace for one in looks]
+        if closer_look(values, criterion, paces=paces) != "more":
+            break
         if not patience.allows(pause + seconds):
             break
-        if not surroundings.looks.take() and len(looks) > 1:
+        sure = sure_loss(values, criterion, paces=paces)
+        if not surroundings.looks.take(sure=sure) and len(looks) > 1:
             if (
                 len(looks) < CONFIRMING_LOOKS
             ):  # else what there is decides, as after the last of all

@@ -51,6 +51,11 @@ LOOKS, EACH = 15.0, 0.5
 (`MOST_LOOKS`), so that one alone always comes to its end, and looking closer adds about half to the time of a
 whole set, since a look with its pause takes as long as a first measurement."""
 
+SURE = 40.0
+"""Looks that a process keeps beside these, for losses that are sure and lack only their confirmation: those
+of four metrics (`CONFIRMING_LOOKS`). What noise spends never leaves them without, and one confirmed metric
+rejects a node. With their pauses they take a minute in all; more metrics than that share the others."""
+
 
 class Waits:
     """What is left of the time in which a process may wait for a quiet machine.
@@ -78,17 +83,24 @@ class Waits:
 
 
 class Looks:
-    """What is left of the closer looks that a process may take."""
+    """What is left of the closer looks that a process may take, and of those kept for sure losses."""
 
     def __init__(self) -> None:
-        self._left = LOOKS
+        self._left, self._sure = LOOKS, SURE
 
     def measured(self) -> None:
         """One more metric was measured: it brings its share."""
         self._left += EACH
 
-    def take(self) -> bool:
-        """Take one look; return whether there was one."""
+    def take(self, *, sure: bool = False) -> bool:
+        """Take one look; return whether there was one.
+
+        Args:
+            sure: The loss is sure and lacks its confirmation: those that are kept for such are taken first.
+        """
+        if sure and self._sure >= 1:
+            self._sure -= 1
+            return True
         self._left -= 1
         return self._left >= 0
 

@@ -17,6 +17,7 @@ from pytest_anubis.store.baselines.baseline_form import (
     baseline_to_plain,
     digest_of,
 )
+from pytest_anubis.store.baselines.stated_losses import with_true_losses
 
 __all__ = [
     "BaselineError",
@@ -77,7 +78,8 @@ def load_baseline(
             file with False and seals it again.
 
     Returns:
-        The baseline, with its digest.
+        The baseline, with its digest; a criterion whose thresholds let pass what it says it finds (they were
+        edited) says the larger loss.
 
     Raises:
         BaselineError: The file cannot be read, is malformed, is another class's, or was edited after it
@@ -103,7 +105,7 @@ def load_baseline(
             f"{baseline.digest or 'missing'}, content {actual}); review it, then run "
             f"`anubis baseline promote {path}`"
         )
-    return dataclasses.replace(baseline, digest=actual)
+    return dataclasses.replace(with_true_losses(baseline), digest=actual)
 
 
 def load_baselines(folder: Path) -> dict[str, Baseline]:

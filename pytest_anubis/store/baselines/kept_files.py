@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import shutil
 from pathlib import Path
 
@@ -37,6 +38,8 @@ def free_place(path: Path) -> Path:
 def keep_copy(path: Path) -> Path:
     """Copy a baseline that is about to be replaced to where such are kept, and return the copy.
 
+    A copy that is there already, of whatever number, serves again: changing to and fro fills no folder.
+
     Args:
         path: Its file, whatever it holds.
 
@@ -45,6 +48,9 @@ def keep_copy(path: Path) -> Path:
     """
     try:
         target = free_place(path)
+        for older in sorted(target.parent.glob(f"{path.stem}*.json")):
+            if filecmp.cmp(older, path, shallow=False):
+                return older
         shutil.copy2(path, target)
     except OSError as error:
         raise BaselineError(f"{path}: cannot be kept ({error.strerror})") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -55,13 +55,56 @@ def closer_look(
     Returns:
         ``enough``: judge what there is; ``more``: take another look.
     """
+    forms = _forms(looks, criterion, paces)
+    return "more" if any(_closer(*form, error, most) for form in forms) else "enough"
+
+
+def _forms(
+    looks: Sequence[npt.ArrayLike],
+    criterion: Criterion,
+    paces: Sequence[Iterable[tuple[str, Sequence[float]]]],
+) -> Iterator[tuple[Sequence[npt.ArrayLike], Criterion]]:
+    """Yield the values at the reference pace with their criterion, where known, and those as measured."""
     if len(paces) == len(looks) and criterion.paced is not None:
         pairs = zip(looks, paces, strict=True)
         paced = [paced_values(np.asarray(v, float), dict(p), criterion) for v, p in pairs]
         known = [one for one in paced if one is not None]
-        if len(known) == len(looks) and _closer(known, paced_criterion(criterion), error, most):
-            return "more"
-    return "more" if _closer(looks, criterion, error, most) else "enough"
+        if len(known) == len(looks):
+            yield known, paced_criterion(criterion)
+    yield looks, criterion
+
+
+def sure_loss(
+    looks: Sequence[npt.ArrayLike],
+    criterion: Criterion,
+    *,
+    error: float = ERROR_RATE,
+    most: int = MOST_LOOKS,
+    paces: Sequence[Iterable[tuple[str, Sequence[float]]]] = (),
+) -> bool:
+    """Say whether a loss is surely beyond the one that fails, so that only its confirmation may be lacking.
+
+    Args and the interval are those of `closer_look`; with a paced form, either form tells. It decides which
+    looks are spent (`session.measuring.conditions.Looks`), never a verdict.
+    """
+    return any(_sure(*form, error, most) for form in _forms(looks, criterion, paces))
+
+
+def _sure(looks: Sequence[npt.ArrayLike], criterion: Criterion, error: float, most: int) -> bool:
+    from scipy.special import stdtrit
+
+    parts = [np.asarray(look, dtype=np.float64) for look in looks]
+    values = np.concatenate(parts) if parts else np.empty(0)
+    middle = float(np.mean(criterion.centre))
+    if criterion.metric.better == "equal" or trouble(values) is not None or middle <= 0:
+        return False
+    deviation, degrees = standard_error(parts)
+    if degrees < 1:
+        return False
+    half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
+    return 1 - one_sided(values, criterion.centre, criterion.metric.better) - half > fail_loss(
+        criterion
+    )
 
 
 def _closer(looks: Sequence[npt.ArrayLike], criterion: Criterion, error: float, most: int) -> bool:

@@ -42,6 +42,7 @@ from pytest_anubis.validator.learning.self_check import failed_nodes, movement_f
 from pytest_anubis.validator.learning.undecided_groups import decide_clusters, explained
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.limits.promises import that_can_fail, with_promises
+from pytest_anubis.validator.limits.second_population import Decision, decided
 from pytest_anubis.validator.limits.tails import Tail
 from pytest_anubis.validator.similarity.centre import Method
 
@@ -70,6 +71,7 @@ def learn_baseline(
     executor: Executor | None = None,
     shelf: Shelf | None = None,
     failed: Mapping[str, UnlikeNode] | None = None,
+    decide: Callable[[Criterion], Decision] | None = None,
 ) -> Baseline:
     """Learn the baseline of one hardware class.
 
@@ -91,6 +93,7 @@ def learn_baseline(
         shelf: Where the populations' values lie, if they are too many for the memory: then one metric's at
             a time are in memory, and the result is the same.
         failed: Nodes that failed a test of which no sample tells.
+        decide: What is decided already about a criterion's slower group of units; None: nothing about any.
 
     Raises:
         LearnError: No population, two hardware classes, two populations of one metric, mixed units, or a
@@ -123,6 +126,7 @@ def learn_baseline(
     kinds = (found, paces, every[len(found) + len(paces) :])
     limits = _machine(kinds, error_rate) if single else _fleet(every, error_rate, executor)
     criteria, tightened = with_promises(limits.criteria, limits.lucky, limits.tails, promises or {})
+    criteria = tuple(_with_decision(one, decide) for one in criteria)
     nodes = tuple(sorted({node for p in populations for node in set(p.nodes)}))
     check: SelfCheck | None = None
     seen: tuple[Finding, ...] = ()
@@ -164,6 +168,16 @@ def learn_baseline(
         self_check=check,
         promises=dict(promises or {}),
     )
+
+
+def _with_decision(
+    criterion: Criterion, decide: Callable[[Criterion], Decision] | None
+) -> Criterion:
+    """Apply what is decided; what a promise decided stays."""
+    if decide is None or criterion.second is None or criterion.second.decided:
+        return criterion
+    what = decide(criterion)
+    return decided(criterion, what) if what else criterion
 
 
 class Limits(NamedTuple):

@@ -57,6 +57,7 @@ def self_check(
     by_metric: dict[tuple[str, str], set[str]] = {}
     trust = _trust([tail for tail in tails if tail is not None])
     wrong: set[str] = set()  # by an exact metric, which no noise excuses
+    by_decision: set[str] = set()
     for criterion, item, tail in zip(criteria, learned, tails, strict=True):
         if tail is None:
             if criterion.metric.better == "equal":
@@ -72,8 +73,12 @@ def self_check(
         if sick:
             found.update(_beyond(criterion, item, None).intersection(sick))
         if item.undecided is not None:
-            found.update(_beyond(criterion, item, item.undecided))
-    by_limits = set().union(*by_metric.values())
+            slower = _beyond(criterion, item, item.undecided)
+            found.update(slower)
+            if criterion.second is not None and criterion.second.decided == "faster":
+                by_decision |= slower  # as somebody wants it: no doubt about the limits
+    by_limits = set().union(*by_metric.values()) - by_decision
+    wrong |= by_decision
     for name, one in failed.items():
         by_metric.setdefault((one.benchmark, one.metric), set()).add(name)
     wrong |= failed.keys()

@@ -8,6 +8,9 @@ from typing import Literal
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.validator.limits.power import detectable
 
+Decision = Literal["", "both", "faster"]
+"""Nothing yet, both groups are as good, or the faster one only."""
+
 
 def decided(criterion: Criterion, what: Literal["both", "faster"]) -> Criterion:
     """Return a criterion after a decision about its second population; it can be decided anew.

@@ -153,12 +153,32 @@ def test_baselines_are_listed_compared_promoted_and_expired(learned: Path) -> No
     path = learned
     assert path.name in anubis("baseline", "list").stdout
     assert "speed" in anubis("baseline", "show", str(path)).stdout
-    assert "speed" in anubis("baseline", "diff", str(path), str(path)).stdout
+    same = anubis("baseline", "diff", str(path), str(path)).stdout
+    assert "as before" in same
+    assert "speed" not in same
+    edited = path.with_name("edited.txt")
+    edited.write_text(path.read_text().replace('"alpha": 0.95', '"alpha": 0.9'))
+    done = anubis("baseline", "promote", str(edited), "--to=used")
+    assert "->" not in done.stdout  # nothing is replaced
+    weaker = anubis("baseline", "diff", str(path), "used").stdout.splitlines()
+    [row] = [line for line in weaker if " speed " in line and " unit " in line]
+    assert "0.9500 -> 0.9000" in row  # alpha, and not the learned limit
+    assert row.rstrip().endswith("%")
+    assert "->" in row.rpartition("0.9000")[2]  # what it finds
+    for _ in range(2):
+        back = anubis("baseline", "promote", str(path), "--to=used").stdout
+        again = anubis("baseline", "promote", str(edited), "--to=used").stdout
+        assert "0.9000 -> 0.9500" in back
+        assert row in again
+    assert len(list(Path("used/expired").iterdir())) == 2  # one of each content
+    assert "replaced" not in anubis("baseline", "promote", str(edited), "--to=used").stdout
     path.write_text(path.read_text().replace('"alpha": 0.95', '"alpha": 0.9'))
     refused = anubis("baseline", "show", str(path))
     assert refused.returncode == 2
     assert "edited after it was sealed" in refused.stderr
-    assert anubis("baseline", "promote", str(path)).returncode == 0
+    done = anubis("baseline", "promote", str(path))
+    assert done.returncode == 0
+    assert "what it was before cannot be shown" in done.stdout
     assert anubis("baseline", "show", str(path)).returncode == 0
     assert anubis("baseline", "expire", str(path)).returncode == 0
     assert not path.exists()

@@ -212,7 +212,14 @@ def test_baselines_are_put_in_and_out_of_use_in_json(here: Path) -> None:
     first = answer("baseline", "promote", "new/C.json", "--to=used")
     assert first["replaced"] is None
     assert first["in_use"]["file"] == "used/C.json"
+    assert "changes" not in first
     second = answer("baseline", "promote", "new/C.json", "--to=used")
-    assert Path(second["replaced"]).exists()
+    assert second["replaced"] is None  # it is in force already
+    text = Path("new/C.json").read_text()
+    Path("new/C.json").write_text(text.replace('"alpha": 0.95', '"alpha": 0.9'))
+    third = answer("baseline", "promote", "new/C.json", "--to=used")
+    assert Path(third["replaced"]).exists()
+    pairs = [(one["before"]["alpha"], one["now"]["alpha"]) for one in third["changes"]["changed"]]
+    assert set(pairs) == {(0.95, 0.9)}
     kept = answer("baseline", "expire", "used/C.json")["kept"]
     assert Path(kept).exists()

@@ -59,8 +59,16 @@ def test_a_tie_is_marginal_until_somebody_decides(
     assert "undecided: the slower ones are MARGINAL" in shown
     assert "--both METRIC or --faster METRIC" in shown
     assert main(["baseline", "populations", path, "--faster", "rate"]) == 0
+    assert "counted before this decision" in capsys.readouterr().out
     assert main(["judge", runs, "--baseline", path]) == 1
     capsys.readouterr()
+    assert main(["learn", runs]) == 0
+    told = capsys.readouterr().out  # what judging says of the same nodes
+    assert "judged each without itself, 24 of its 40 nodes are rejected" in told
+    assert "does not hold" not in told
+    assert "--without" not in told
+    assert main(["judge", runs, "--baseline", path]) == 1
+    assert "24 rejected" in capsys.readouterr().out.lower()
     assert main(["baseline", "populations", path, "--both", "rate"]) == 0
     assert "both are accepted" in capsys.readouterr().out
     assert main(["judge", runs, "--baseline", path, "--json", "out.json"]) == 0

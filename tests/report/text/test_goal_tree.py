@@ -7,7 +7,7 @@ import json
 from dataclasses import replace
 
 from pytest_anubis.core.asking.open_questions import asked_questions
-from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
+from pytest_anubis.core.measurement import LOOKS_SPENT, Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -324,3 +324,16 @@ def test_goals_count_questions_apart_that_do_not_apply() -> None:
         "1 of 1 questions answered; 1 does not apply here (no accelerator)"
     )
     assert (goals_plain(found)["questions"], goals_plain(found)["not_applicable"]) == (1, 1)
+
+
+def test_looks_that_are_used_up_are_no_disturbance() -> None:
+    spent = replace(
+        VERDICT,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.DISTURBED,
+        reference=Reference.FLEET,
+        disturbance=(LOOKS_SPENT,),
+    )
+    noisy = replace(spent, disturbance=("others used 40 % of the machine",))
+    ones = [next(iter(asked_questions([PLAN], [one]).unanswered)) for one in (spent, noisy)]
+    assert [one.value for one in ones] == ["looks used up", "disturbed"]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
-from pytest_anubis.core.measurement import PlannedTest
+from pytest_anubis.core.measurement import LOOKS_SPENT, PlannedTest
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -109,8 +109,9 @@ def test_where_every_tool_is_missing_it_is_installed_before_anything_is_learned(
     first = "next: install fio, ib_write_bw (-v says how), then anubis learn suites/"
     assert next_line(node, [fio, ib, fio]) == first
     assert next_line(node, [apart, fio, ib]) == first
-    assert next_line(node, [fio, other]) == "next: anubis learn suites/"
-    assert next_line(node, [apart]) == "next: anubis learn suites/"
+    seen_to = "next: pytest --anubis suites/ (once this is seen to: not installed: fio"
+    assert next_line(node, [fio, other]).startswith(seen_to)
+    assert next_line(node, [apart]) == ""
 
 
 def test_what_broke_comes_before_what_is_to_be_learned() -> None:
@@ -130,6 +131,34 @@ def test_what_broke_comes_before_what_is_to_be_learned() -> None:
     lost = replace(node, blocking=("t.py cannot be collected: SyntaxError", NONE))
     good = replace(one, outcome=Outcome.PASS, reason=Reason.WITHIN, metric="m")
     assert next_line(lost, [good]) == "next: pytest --anubis t.py (once it can be collected)"
+
+
+@pytest.mark.parametrize(
+    ("disturbance", "said"),
+    [
+        ((LOOKS_SPENT,), "next: pytest --anubis mine/test_slow.py"),
+        (
+            ("others used 40 % of it",),
+            "next: pytest --anubis mine/test_slow.py (when the machine is quiet)",
+        ),
+    ],
+)
+def test_nothing_is_learned_while_a_loss_waits_for_its_confirmation(
+    disturbance: tuple[str, ...], said: str
+) -> None:
+    fine = MetricVerdict(
+        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="mine/test_a.py::a",
+        reference=Reference.FLEET, population="9 runs of one machine",
+    )  # fmt: skip
+    lost = replace(
+        fine, outcome=Outcome.INCONCLUSIVE, reason=Reason.DISTURBED, benchmark="mine/test_slow.py::b",
+        disturbance=disturbance, similarity=0.61,
+    )  # fmt: skip
+    node = NodeVerdict(
+        node="n1", decision=Decision.UNDECIDED, headline="", blocking=(BARE, UNCLEAR)
+    )
+    assert next_line(node, [fine, lost]) == said
+    assert next_line(node, [fine]).startswith("next: anubis learn mine/")
 
 
 def test_a_profile_is_typed_again_and_a_fleet_is_not_learned_from_one_machine() -> None:
@@ -156,9 +185,10 @@ def test_a_run_in_which_tools_were_missing_says_to_see_to_them_and_not_to_learn(
     apart = replace(one, benchmark="suites/b.py::test_b", text="not applicable: no accelerator")
     node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=(NONE,))
     said = f"next: pytest --anubis suites/ (once this is seen to: {text})"
-    assert next_line(node, [one, one, apart]) == said
-    other = replace(one, text="not installed: hpl")
-    assert next_line(node, [one, other]).endswith(f"{text}; and 1 other reason)")
+    broken = replace(one, text="the driver answers nothing")
+    assert next_line(node, [broken, one, apart]) == (
+        "next: pytest --anubis suites/ (once this is seen to: the driver answers nothing; and 1 other reason)"
+    )
     some = replace(one, outcome=Outcome.INCONCLUSIVE, reason=Reason.NO_BASELINE, metric="m")
     assert (
         next_line(node, [one, some]) == "next: anubis learn suites/"

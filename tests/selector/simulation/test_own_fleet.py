@@ -56,7 +56,7 @@ def test_the_command_takes_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert done.returncode == 0, done.stderr
     assert "with your own --costs, --wear, --stays" in done.stdout
     assert "(500) h of use" in done.stdout
-    assert "(30%) of repairs" in done.stdout
+    assert "(30 %) of repairs" in done.stdout
     Path("costs.csv").write_text("benchmark,time,share\na,soon,3\n")
     assert "costs.csv line 2" in anubis("simulate", *small, "--costs=costs.csv").stderr
     assert "no history yet" in anubis("simulate", *small, "--history=elsewhere").stderr

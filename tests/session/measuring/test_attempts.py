@@ -28,6 +28,7 @@ from pytest_anubis.session.measuring.conditions import (
     ATTEMPTS,
     IN_VAIN,
     LONG_WAITS,
+    SURE,
     Looks,
     Seen,
     Surroundings,
@@ -167,6 +168,8 @@ def test_a_run_waits_for_a_quiet_machine_for_a_bounded_time_in_all() -> None:
 @pytest.mark.usefixtures("clock")
 def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again() -> None:
     surroundings = cast("Surroundings", Noisy())
+    for _ in range(int(SURE)):  # what is kept for sure losses is spent
+        surroundings.looks.take(sure=True)
 
     def looks() -> list[Look]:
         first = Look([99.0, 100.0, 101.0] * 3, Seen(), 1.0)
@@ -184,6 +187,38 @@ def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again(
         verdict = judge_sample(values, CRITERION, looks=len(cut), disturbance=spent)
         assert verdict.outcome is outcome
     assert verdict.text.endswith(f"but {LOOKS_SPENT}: measure again")
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(("metrics", "confirmed"), [(1, 1), (4, 4), (9, 4)])
+def test_noise_leaves_a_sure_loss_its_looks(metrics: int, confirmed: int) -> None:
+    surroundings = cast("Surroundings", Noisy())
+    while surroundings.looks.take():  # an earlier benchmark's noise had them all
+        pass
+    ends = []
+    for _ in range(metrics):
+        first = Look([69.0, 70.0, 71.0] * 3, Seen(), 1.0)  # beyond the limit, and not twice as far
+        taken = look_closer(
+            replace(CRITERION, learned=0.8, unconfirmed=0.6),
+            PLAN,
+            lambda plan: [69.0, 70.0, 71.0],
+            first,
+            surroundings,
+            lambda look, attempt: None,
+            Patience(),
+        )
+        values = [value for look in taken for value in look.values]
+        spent = taken[-1].seen.disturbance
+        verdict = judge_sample(
+            values,
+            replace(CRITERION, learned=0.8, unconfirmed=0.6),
+            looks=len(taken),
+            disturbance=spent,
+        )
+        ends.append((len(taken), verdict.outcome))
+    assert ends.count((CONFIRMING_LOOKS, Outcome.FAIL)) == confirmed
+    rest = [outcome for looks, outcome in ends if looks < CONFIRMING_LOOKS]
+    assert rest == [Outcome.INCONCLUSIVE] * (metrics - confirmed)
 
 
 @pytest.mark.usefixtures("clock")

@@ -212,7 +212,7 @@ FAULTS: dict[str, tuple[dict[str, Any], str, str, str, str]] = {
     "memory held": (
         {"gpu3.memory.used": 50e9},
         "INCONCLUSIVE",
-        "free memory is 33.1 GiB, expected at least 90% of 79.6 GiB",
+        "free memory is 33.1 GiB, expected at least 90 % of 79.6 GiB",
         SLOT,
         "nvidia-smi",
     ),

@@ -1,0 +1,156 @@
+"""What differs between two baselines of one class: centre, thresholds and what each criterion finds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from pytest_anubis.codec import to_plain
+from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.metric import metric_name
+from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
+from pytest_anubis.report.text.text_table import table
+
+Key = tuple[str, str, str, str]
+"""Benchmark, metric, group, scope."""
+
+SEEN = ("metric", "centre", "alpha", "learned", "unconfirmed", "detectable")
+"""Fields of a criterion that the table shows; others are named by the words that the file has for them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What differs from one baseline to another.
+
+    Attributes:
+        changed: The criteria that differ, (before, now), in order of their keys.
+        same: How many do not.
+        gone: Keys of those that the new one has no more.
+        added: Keys of those that the old one has not.
+    """
+
+    changed: tuple[tuple[Criterion, Criterion], ...]
+    same: int
+    gone: tuple[Key, ...]
+    added: tuple[Key, ...]
+
+    def __bool__(self) -> bool:
+        """Say whether any criterion differs."""
+        return bool(self.changed or self.gone or self.added)
+
+
+def key_of(one: Criterion) -> Key:
+    """Return what a criterion is about."""
+    return one.benchmark, one.metric.name, one.group, one.scope
+
+
+def key_plain(key: Key) -> dict[str, Any]:
+    """Return a criterion's key under the names of the JSON answers."""
+    return dict(zip(("benchmark", "metric", "group", "scope"), key, strict=True))
+
+
+def changes_of(old: Baseline, new: Baseline) -> Changes:
+    """Compare the criteria of two baselines."""
+    before, after = ({key_of(one): one for one in b.criteria} for b in (old, new))
+    both = sorted(before.keys() & after.keys())
+    changed = tuple(
+        (before[key], after[key]) for key in both if _meant(before[key]) != _meant(after[key])
+    )
+    return Changes(
+        changed=changed,
+        same=len(both) - len(changed),
+        gone=tuple(sorted(before.keys() - after.keys())),
+        added=tuple(sorted(after.keys() - before.keys())),
+    )
+
+
+def _meant(one: Criterion) -> Criterion:
+    """Return a criterion without thresholds where they mean nothing: of what must be exactly so."""
+    return replace(one, alpha=1.0, learned=None) if one.metric.better == "equal" else one
+
+
+def changes_plain(changes: Changes) -> dict[str, Any]:
+    """Return the same as plain data: ``changed``, ``same``, ``gone`` and ``added``."""
+    return {
+        "changed": [
+            key_plain(key_of(new)) | {"before": _plain(old), "now": _plain(new)}
+            for old, new in changes.changed
+        ],
+        "same": changes.same,
+        "gone": [key_plain(key) for key in changes.gone],
+        "added": [key_plain(key) for key in changes.added],
+    }
+
+
+def _plain(one: Criterion) -> dict[str, Any]:
+    return {
+        "centre": one.typical,
+        "unit": one.metric.unit,
+        "alpha": one.alpha,
+        "limit": to_plain(one.learned),
+        "hasty": to_plain(one.unconfirmed),
+        "detectable": to_plain(one.detectable),
+    }
+
+
+def changes_lines(changes: Changes, most: int | None = None) -> list[str]:
+    """Return a table of the criteria that differ, and a line for what else there is.
+
+    Args:
+        changes: What differs.
+        most: Rows shown, at most; None for all.
+    """
+    rows = [
+        ["benchmark", "metric", "scope", "centre", "change", "alpha", "limit", "hasty", "finds"],
+        *(_row(old, new) for old, new in changes.changed[:most]),
+    ]
+    lines = table(rows).splitlines() if changes.changed else []
+    if most is not None and len(changes.changed) > most:
+        lines.append(f"... and {len(changes.changed) - most} more that differ")
+    if changes.same or not changes:
+        lines.append(f"{count_text(changes.same, 'criterion')} as before")
+    lines += _unseen(changes.changed)
+    lines += _listed("no longer there", changes.gone, most)
+    return lines + _listed("new", changes.added, most)
+
+
+def _listed(what: str, keys: tuple[Key, ...], most: int | None) -> list[str]:
+    lines = [f"{what}: {metric_name(*key)}" for key in keys[:most]]
+    more = len(keys) - len(lines)
+    return [*lines, f"{what}: {more} more"] if more else lines
+
+
+def _unseen(changed: Iterable[tuple[Criterion, Criterion]]) -> list[str]:
+    """Name the fields beside those of the table that differ anywhere."""
+    words: dict[str, int] = {}
+    for old, new in changed:
+        for one in fields(Criterion):
+            if one.name not in SEEN and getattr(old, one.name) != getattr(new, one.name):
+                words[one.name] = words.get(one.name, 0) + 1
+    told = ", ".join(f"{name} of {count}" for name, count in words.items())
+    return [f"besides: {told}"] if told else []
+
+
+def _row(old: Criterion, new: Criterion) -> list[str]:
+    before, after = old.typical, new.typical
+    change = f"{100 * (after - before) / before:+.1f} %" if before else "-"
+    if after == before:
+        change = "-"
+    if old.metric.unit != new.metric.unit:
+        change = f"unit {old.metric.unit} -> {new.metric.unit}"
+    elif old.metric.version != new.metric.version:
+        change = f"version {old.metric.version} -> {new.metric.version}"
+    name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
+    centre = value_text(after, new.metric.unit)
+    row = [name, new.metric.name, new.scope, centre, change]
+    if new.metric.better == "equal":  # thresholds mean nothing to what must be exactly so
+        return [*row, "-", "-", "-", "-"]
+    pairs = [(old.alpha, new.alpha), (old.learned, new.learned), (old.unconfirmed, new.unconfirmed)]
+    row += [_arrow(*map(similarity_text, pair)) for pair in pairs]
+    finds = (lost_text(one.detectable, one.metric.better) for one in (old, new))
+    return [*row, _arrow(*finds)]
+
+
+def _arrow(before: str, now: str) -> str:
+    return now if before == now else f"{before} -> {now}"

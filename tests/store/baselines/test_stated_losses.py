@@ -1,0 +1,77 @@
+"""The loss that a baseline's criterion says it finds, after somebody edited its thresholds."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm, PaceSlope
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
+
+
+def baseline(better: Direction, stated: float | None, medians: tuple[float, ...]) -> Baseline:
+    metric = Metric(name="rate", unit="GB/s", better=better)
+    one = Criterion(
+        benchmark="copy",
+        metric=metric,
+        centre=(100.0,),
+        learned=0.97,
+        detectable=stated,
+        medians=medians,
+    )
+    return Baseline(hardware_class="C", criteria=(one,), created="2026-01-31T12:00:00Z")
+
+
+def edited(made: Baseline, folder: Path, alpha: float) -> Criterion:
+    path = save_baseline(made, folder)
+    data = json.loads(path.read_text())
+    data["criteria"][0]["alpha"] = alpha
+    path.write_text(json.dumps(data))
+    return load_baseline(path, sealed=False).criteria[0]
+
+
+@pytest.mark.parametrize(
+    ("better", "stated", "alpha", "medians", "finds"),
+    [
+        ("higher", 0.067, 0.90, (), 0.1),
+        ("higher", 0.067, 0.90, (98.0, 100.0, 102.0), 1 - 0.9 / 1.02),
+        ("lower", 0.067, 0.80, (), 0.25),
+        ("lower", 0.067, 0.80, (98.0, 100.0, 102.0), 1.25 * 100 / 98 - 1),
+        ("higher", 0.067, 0.95, (98.0, 100.0, 102.0), 0.067),  # as it was learned
+        ("higher", 0.2, 0.90, (), 0.2),  # noisier than its threshold: larger is true
+        ("higher", None, 0.90, (), None),
+    ],
+)
+def test_a_weakened_criterion_states_no_smaller_loss_than_it_lets_pass(
+    tmp_path: Path,
+    better: Direction,
+    stated: float | None,
+    alpha: float,
+    medians: tuple[float, ...],
+    finds: float | None,
+) -> None:
+    found = edited(baseline(better, stated, medians), tmp_path, alpha)
+    assert found.alpha == alpha
+    assert found.detectable == (None if finds is None else pytest.approx(finds, rel=1e-6))
+
+
+def test_the_keener_form_tells_what_is_found(tmp_path: Path) -> None:
+    made = baseline("higher", 0.06, ())
+    slope = PaceSlope(kind="cpu", reference=1.0, slope=1.0, least=0.5, most=2.0)
+    form = PacedForm(slopes=(slope,), gain=0.5, centre=(100.0,), learned=0.85, detectable=0.05)
+    one = replace(made.criteria[0], learned=0.7, paced=form)
+    found = edited(replace(made, criteria=(one,)), tmp_path, 0.9)
+    assert found.paced is not None
+    assert (found.detectable, found.paced.detectable) == pytest.approx((0.15, 0.15))
+
+
+def test_the_seal_is_of_what_the_file_holds(tmp_path: Path) -> None:
+    made = baseline("higher", 0.01, ())  # learned so by an older version, or promoted so
+    path = save_baseline(made, tmp_path)
+    loaded = load_baseline(path)
+    assert loaded.digest == json.loads(path.read_text())["digest"]
+    assert loaded.criteria[0].detectable == pytest.approx(0.05)
