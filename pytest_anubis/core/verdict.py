@@ -172,6 +172,7 @@ class MetricVerdict:
         waiver: Who answers for its failure, or did until it expired; None if nobody does.
         part: Which part of the values is far off, in words, where only a part is; else empty.
         run: The collected run that it is about, whose waivers it was held against; empty while a run goes on.
+        run_words: That run with its time, as `text` ends with it, where its node has several; else empty.
     """
 
     outcome: Outcome
@@ -207,6 +208,7 @@ class MetricVerdict:
     waiver: Waiver | None = None
     part: str = ""
     run: str = ""
+    run_words: str = ""
 
     @property
     def loss(self) -> float | None:

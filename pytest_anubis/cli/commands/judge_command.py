@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,9 +30,9 @@ from pytest_anubis.cli.shared.stored.stored_sources import (
     source_words,
     wanted_of,
 )
-from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.report.pages.fleet_page import fleet_page
-from pytest_anubis.report.text.node_text import fleet_lines
+from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
@@ -117,6 +117,8 @@ def run(options: argparse.Namespace) -> int:
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
     if worst is not None and worst.trouble:
         tell(f"see one: {shlex.join(_dossier_command(options, worst.verdict.node))}")
+    if command := _latest_alone(options, runs, rows):
+        tell(f"a node's latest run alone: {shlex.join(command)}")
     if options.html is not None:
         page = fleet_page(rows, [finding.text for finding in judged.findings], judged.notes)
         with contextlib.redirect_stdout(sys.stderr) if printed else contextlib.nullcontext():
@@ -166,6 +168,25 @@ def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:
         "--html",
         "node.html",
     ]
+
+
+def _latest_alone(options: argparse.Namespace, runs: RunSet, rows: Sequence[NodeRow]) -> list[str]:
+    """Return the command line that judges the latest run of the first node that only earlier runs reject."""
+    began: dict[str, list[tuple[str, str]]] = {}
+    for run in runs.runs:
+        began.setdefault(run.node, []).append((run.started, run.run))
+    for row in sorted(rows, key=lambda row: row.verdict.severity):
+        node = row.verdict.node
+        started, latest = max(began.get(node, [("", "")]))
+        bad = {verdict.run for verdict in row.told if verdict.outcome is Outcome.FAIL}
+        if row.verdict.decision is not Decision.REJECTED or not started or latest in bad:
+            continue
+        only = argparse.Namespace(**{**vars(options), "nodes": [node], "since": None})
+        named = ["--baseline", str(options.baseline)] if options.baseline is not None else []
+        words = [*map(str, options.runs), *source_words(only), "--since", started]
+        splits = (word for name in options.split for word in ("--split", name))
+        return ["anubis", "judge", *words, *named, *strictness_words(options), *splits]
+    return []
 
 
 def _baselines(options: argparse.Namespace, tell: Tell) -> dict[str, Baseline]:

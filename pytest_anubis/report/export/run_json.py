@@ -27,7 +27,7 @@ def run_json(record: RunRecord) -> str:
         told |= {"triage": verdict.triage.value, "loss": to_plain(verdict.loss)}
         del told["waiver"]  # as it was reached, none has one
         if not verdict.run:  # it is of this very run
-            del told["run"]
+            del told["run"], told["run_words"]
     plain |= {"schema": SCHEMA, "events": [_event(event) for event in record.events]}
     plain["questions"] = asked_questions(record.planned, record.told, record.results).plain()
     told = [verdict for verdict in record.told if verdict.waiver is not None]

@@ -142,12 +142,13 @@ def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
     name += " of all devices" if verdict.scope == "node" else ""
     where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
     blame = f" [{verdict.component}]" if verdict.component else ""
+    run = f"; {verdict.run_words}" if verdict.run_words else ""
     alike, limit = verdict.similarity, verdict.threshold
     if alike is None or limit is None or alike >= limit or verdict.better == "equal":
-        text = plain_line(verdict.text).removeprefix(f"{verdict.metric} ")
+        text = plain_line(verdict.text).removesuffix(run).removeprefix(f"{verdict.metric} ")
         text = text.removeprefix(f"{verdict.metric}: ")
         text = text.removeprefix(f"{verdict.device}: ")
-        return f"{name}{where}: {text}{blame}"
+        return f"{name}{where}: {text}{blame}{run}"
     told = summary_sentence(verdict)
     shape = " in its distribution" if " is distributed " in told else ""
     lost = loss_text(alike, verdict.better, verdict.unit, shape=bool(shape))
@@ -155,7 +156,7 @@ def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
     values += f"{value_text(verdict.value, verdict.unit)}, expected {value_text(verdict.expected)}"
     near = verdict.reference in (Reference.PEERS, Reference.SELF) and verdict.population
     by = f" by {verdict.population}" if near else ""
-    return f"{name}{where} {lost}{shape}: {values}{by}{blame}"
+    return f"{name}{where} {lost}{shape}: {values}{by}{blame}{run}"
 
 
 def fleet_lines(

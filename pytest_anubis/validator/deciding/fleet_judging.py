@@ -34,7 +34,7 @@ from pytest_anubis.validator.judging.column_judging import (
     judge_populations,
 )
 from pytest_anubis.validator.judging.device_split import beside_devices
-from pytest_anubis.validator.judging.history_judging import judge_latest
+from pytest_anubis.validator.judging.history_judging import RunNames, judge_latest
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
 from pytest_anubis.validator.judging.population_shift import NAMED, class_findings, settle_shift
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
@@ -122,18 +122,18 @@ def judge_fleet(
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
-    done, columns = 0, []
+    done, columns, names = 0, [], RunNames(started=started or {})
     nodes: list[tuple[NodeVerdict, NodeDetail]] = []
     findings: list[Finding] = []
     notes: list[str] = []
     for key in sorted(by_class):
         baseline = baselines.get(key)
         known = {node: r for (of, node), r in (evidence or {}).items() if of == key}
-        gathered = _Nodes(known, waivers, fail_on)
+        gathered = _Nodes(known, waivers, fail_on, names)
         shifts: list[Finding] = []
         searched: dict[tuple[str, str], bool] = {}
         for one in _judge_class(by_class[key], baseline, started or {}):
-            judged = gathered.waived(confirm(one), baseline)
+            judged = gathered.waived(names.columns(confirm(one)), baseline)
             columns.append(judged)
             gathered.add(judged, baseline)
             if judged.shift is not None:
@@ -240,17 +240,20 @@ class _Nodes:
         evidence: Mapping[str, RunEvidence],
         waivers: Sequence[Waiver] | None,
         fail_on: Literal["fail", "marginal"],
+        names: RunNames,
     ) -> None:
         self._waivers, self._fail_on = waivers, fail_on
         if waivers is not None:
-            for_all = {"waivers": tuple(waivers), "waivers_of": {}}
-            evidence = {n: replace(one, **for_all) for n, one in evidence.items()}
+            all_of = tuple(waivers)
+            evidence = {n: replace(e, waivers=all_of, waivers_of={}) for n, e in evidence.items()}
         self._evidence = evidence
         self._answers: defaultdict[str, dict[Metric, frozenset[str]]] = defaultdict(dict)
         self._verdicts: defaultdict[str, list[MetricVerdict]] = defaultdict(list)
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for name, one in evidence.items():
-            verdicts = [with_waiver(v, one.waivers_for(v.run), fail_on) for v in one.verdicts]
+            verdicts = [
+                with_waiver(names.named(v), one.waivers_for(v.run), fail_on) for v in one.verdicts
+            ]
             self._verdicts[name] = verdicts
             self._counts[name] = Counter(verdict.counted_as for verdict in verdicts)
         self._last: tuple[_Units, Mapping[str, frozenset[str]]] = (((), (), ()), {})

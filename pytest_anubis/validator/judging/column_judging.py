@@ -64,6 +64,7 @@ class JudgedColumns:
         current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
         waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
         beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
+        named: Row -> which run it is of, in words, of bad rows of nodes with several (see `RunNames`).
         confirmed: Rows whose one value fails as those of other runs of the same unit do (see `confirm`).
     """
 
@@ -81,12 +82,18 @@ class JudgedColumns:
     current: Mapping[int, MetricVerdict] = field(default_factory=dict)
     waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
     beside: Mapping[int, str] = field(default_factory=dict)
+    named: Mapping[int, str] = field(default_factory=dict)
     confirmed: frozenset[int] = frozenset()
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
         if row in self.waived:
             return self.waived[row]
+        full = self._unnamed(row, baseline)
+        words = self.named.get(row)
+        return full if words is None else with_run_named(full, words)
+
+    def _unnamed(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         if row in self.current:
             return self.current[row]
         full = self.settled(row, baseline)
@@ -152,6 +159,11 @@ class JudgedColumns:
         """Yield the full verdict on every unit, in the population's order."""
         for row in range(len(self.population)):
             yield self.verdict(row, baseline)
+
+
+def with_run_named(verdict: MetricVerdict, words: str) -> MetricVerdict:
+    """Return a verdict whose text ends with the words for its run."""
+    return replace(verdict, text=f"{verdict.text}; {words}", run_words=words)
 
 
 def confirm(columns: JudgedColumns) -> JudgedColumns:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shlex
 
 import pytest
 
@@ -116,3 +118,46 @@ def test_reports_pages_and_the_history_hide_it_as_little(
     site = runs.path / "site"
     assert runs.tell("report", "--fleet", str(runs.runs), f"--html={site}")[0] == 0
     assert badge("REJECTED") in (site / "index.html").read_text()
+
+
+def test_an_old_run_that_still_rejects_is_named_with_the_way_to_the_latest(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert runs.make(monkeypatch, "before", "slow") == 1
+    assert "in run" not in runs.tell("judge", str(runs.runs))[1]  # there is but one
+    assert runs.make(monkeypatch, "after", "none") == 0
+    code, said = runs.tell("judge", str(runs.runs))
+    assert code == 1
+    (line,) = [line for line in said.splitlines() if line.startswith("REJECTED")]
+    assert re.search(
+        r"; in run before of \d{4}-\d\d-\d\d \d\d:\d\d; a later run \(.*\d\d:\d\d\) of it passed",
+        line,
+    )
+    (line,) = [line for line in said.splitlines() if line.startswith("a node's latest run alone")]
+    command = shlex.split(line.partition(": ")[2])
+    assert command[:2] == ["anubis", "judge"]
+    code, said = runs.tell(*command[1:])
+    assert code == 0
+    assert "latest run alone" not in said
+    node = command[command.index("--nodes") + 1]
+    page = runs.path / "page.html"
+    _, said = runs.tell("report", str(runs.runs), "--node", node, f"--html={page}")
+    for text in (said, page.read_text()):
+        assert "in run before of" in text
+    assert runs.make(monkeypatch, "worse", "slow") == 1
+    code, said = runs.tell("judge", str(runs.runs), "-v")
+    assert code == 1
+    for name in ("before", "worse"):
+        assert re.search(rf"^ +FAIL .* in run {name} of", said, re.M)
+    assert "latest run alone" not in said  # it would be rejected as well
+
+
+def test_a_check_of_an_old_run_that_failed_names_it(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs.make(monkeypatch, "before", "wrong")
+    runs.make(monkeypatch, "after", "none")
+    code, said = runs.tell("judge", str(runs.runs))
+    assert code == 1
+    assert "three elements are wrong" in said
+    assert "in run before of" in said
