@@ -46,7 +46,14 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
         )
     if not event["optimal"]:
         lines.append("chosen greedily, not proven to be the best choice")
-    return lines
+    return lines + [f"warning: {words}{_therefore(event)}" for words in event.get("warnings", ())]
+
+
+def _therefore(event: Mapping[str, Any]) -> str:
+    """Say what follows from risks that cannot be relied on; nothing where nothing does."""
+    if event["mode"] in ("risk", "cost") and not event["pruned"]:
+        return "; so nothing is left out (a budget still chooses what exposes most)"
+    return ""
 
 
 def _how_many(event: Mapping[str, Any], total: int, full: str) -> str:

@@ -22,9 +22,11 @@ def choice_record(
     unknown = inputs.risk is None
     blind = bool(inputs.lacking) and plan.method == "everything"
     unreadable = {"unreadable": inputs.unreadable} if inputs.unreadable else {}
+    warned = {"warnings": (inputs.warning,)} if inputs.warning else {}
     exposing = exposing_open(inputs.defects, [risk.node for risk in inputs.risks])
     return {
         **unreadable,
+        **warned,
         "mode": request.mode,
         "target": None if unknown or request.target is None else float(request.target),
         "budget": request.budget,
