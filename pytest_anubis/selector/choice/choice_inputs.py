@@ -61,6 +61,12 @@ def exposing_open(defects: Iterable[Defect], nodes: Collection[str]) -> set[str]
     }
 
 
+def tells(defects: Iterable[Defect], benchmarks: Collection[str]) -> bool:
+    """Return whether a defect was exposed by one of the benchmarks: else all that they expose is assumed."""
+    names = set(benchmarks)
+    return any(not names.isdisjoint(defect.benchmarks) for defect in defects)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceRequest:
     """What is asked of a choice.
@@ -106,6 +112,7 @@ class ChoiceInputs:
         unreadable: Why the history could not be read, so that nothing is known; empty when it was.
         reach: How far the logarithm of a risk may be off in 95 % of cases, after the model's backtests; None:
             nobody tested it.
+        false_alarms: How many defects were false alarms, which teach nothing.
         warning: What speaks against choosing by the risks, in words; empty where nothing does.
     """
 
@@ -121,6 +128,7 @@ class ChoiceInputs:
     unreadable: str = ""
     reach: float | None = None
     warning: str = ""
+    false_alarms: int = 0
 
     @property
     def risk(self) -> float | None:
@@ -213,6 +221,7 @@ def gather_inputs(
         durations=fleet.durations,
         experience=fleet.experience,
         lacking=() if defects else ("defects",),
+        false_alarms=sum(defect.state == "false alarm" for defect in fleet.defects),
     )
     try:
         risk = fit_risk(fleet, now=now, horizon=horizon, quick=True) if model is None else model
@@ -272,6 +281,7 @@ def choose(
         explore=request.explore,
         seed=request.seed,
         exact=exact,
+        assumed=not tells(inputs.defects, [offer.benchmark for offer in offers]),
     )
     if inputs.warning and not blind and request.target is not None:
         reached = plan.residual_risk <= request.target

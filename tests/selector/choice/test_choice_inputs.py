@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord, RunSummary
-from pytest_anubis.report.pages.choice_report import choice_lines
+from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.selector import NodeRisk, SelectorError, joint_risk
 from pytest_anubis.selector.choice.choice_inputs import (
     UNKNOWN_COST,
@@ -135,6 +135,36 @@ def test_a_negative_skill_is_a_warning_where_the_choice_is_made() -> None:
     assert "predicted worse than one rate for all nodes" in found.warning
     named = fit_risk(turned, now=NOW, model="exponential")  # who names a model has chosen it
     assert gather_inputs(turned, ["n00"], now=NOW, horizon=DAY, model=named).warning == ""
+
+
+def test_defects_that_tell_nothing_of_these_benchmarks_are_named_and_shares_called_assumed() -> (
+    None
+):
+    request = ChoiceRequest(p0=0.1, explore=0.0)
+    others = inputs(defects=defects("x", "y", "y", "z"), false_alarms=5)
+    none = inputs(defects=(), lacking=("defects",), false_alarms=5)
+    for told, words in (
+        (others, "assumed: 4 defects known, none exposed by one of these benchmarks"),
+        (none, "assumed: no defect that counts is known"),
+    ):
+        record = to_plain(choice_record(choose(told, offers(5, 6, 7, 8), request), request))
+        assert record["chosen"] == list(NAMES)
+        assert all(one["reason"].startswith("assumed to expose ") for one in record["picked"])
+        assert explain_lines(record)[0] == f"shares of defects below are {words}"
+    assert "has no defect that counts (5 false alarms): the full" in choice_lines(record)[0]
+    one = inputs(defects=defects("x", "y", "a"), false_alarms=5)
+    record = to_plain(choice_record(choose(one, offers(5, 6, 7, 8), request), request))
+    assert (record["lacking"], "false_alarms" in record) == ([], False)
+    assert "assumed" not in record["picked"][0]["reason"]
+
+
+def test_what_takes_more_than_the_budget_says_so() -> None:
+    request = ChoiceRequest(mode="budget", budget=4.0, explore=0.0)
+    found = choose(inputs(), offers(5, 6, 7, 3), request)
+    assert found.plan.chosen == ("d",)
+    reasons = [one.reason for one in found.plan.pruned]
+    assert reasons[0] == "takes 5 s, more than the 4 s that there are"
+    assert len(reasons) == 3
 
 
 def test_an_unknown_risk_is_nowhere_a_figure() -> None:
