@@ -205,6 +205,7 @@ def _story(risk: RiskModel) -> ModelStory | None:
         models=models,
         horizon=seconds,
         groups=tuple(groups),
+        warning=found.warning,
     )
 
 
@@ -239,6 +240,7 @@ def _plain(
         "horizon": outlook.horizon,
         "basis": outlook.basis,
         "notes": list(outlook.notes),
+        "warnings": [risk.backtest.warning] if risk.backtest and risk.backtest.warning else [],
         "expected_incidents": sum(row.probability for row in rows),
         "backtest": None if risk.backtest is None else risk.backtest.to_plain(),
         "passed": None if passed is None else asdict(passed),

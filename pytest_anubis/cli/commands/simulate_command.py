@@ -126,22 +126,25 @@ def run(options: argparse.Namespace) -> int:
 
     _check(options)
     world = scenario(options.scenario, kind_known=options.kinds_seen)
+    own = _own(options)
     try:
-        world = with_own(world, _own(options))
+        world = with_own(world, own)
         rates = _learned(world, options.nodes)
         outcomes = _all_runs(world, _policies(options, world, rates), options)
     except SelectorError as error:
         raise CommandError(str(error)) from error
     found = _figures(outcomes)
     if options.json is not None:
-        write_json(options.json, _plain(options, rates, world, found))
+        write_json(options.json, _plain(options, rates, world, found) | {"history_mtbi": own.mtbi})
         if options.json == "-":
             return 0
-    for line in _lines(options, world, rates, found):
+    fitted = _fitted(options, own, found)
+    for line in _lines(options, world, rates, found, fitted):
         say(line)
     if options.html is not None:
         rows = [asdict(one) for one in found]
-        write_file(options.html, simulation_page(_title(options), rows, PAPER))
+        title = " ".join([_title(options), *fitted])
+        write_file(options.html, simulation_page(title, rows, PAPER))
     return 0
 
 
@@ -297,12 +300,46 @@ def _title(options: argparse.Namespace) -> str:
     )
 
 
+def _fitted(options: argparse.Namespace, own: Own, found: list[Figures]) -> list[str]:
+    """Say what a history gave and what the scenario, and how often incidents came in both."""
+    if not options.history:
+        return []
+    given = {name for name in OWN if getattr(options, name) not in (None, "")}
+    ours = [] if "costs" in given else ["durations and what they find"]
+    ours += [] if own.mtbi is None else ["how often incidents come"]
+    names = {
+        "manifest": "how fast a defect shows",
+        "stays": "how many repairs leave it",
+    }
+    theirs = [words for name, words in names.items() if name not in given]
+    if own.mtbi is None:
+        theirs += ["how often defects come"] if "wear" not in given else []
+    lines = [
+        f"from the history: {', '.join(ours) or 'nothing'}; from the scenario: "
+        f"{', '.join([*theirs, 'jobs, repair times'])}"
+    ]
+    if own.mtbi is not None:
+        none = next(one for one in found if one.policy == "none")
+        lines.append(
+            f"your history: an incident in {own.mtbi:,.0f} h in service; here without validation: in "
+            f"{none.mtbi:,.0f} h of use ({count_text(options.seeds, 'seed')})"
+        )
+        if {"wear", "defective"} & given:
+            lines.append("--wear and --defective go before the history's rate: the two may differ")
+    return lines
+
+
 def _lines(
-    options: argparse.Namespace, world: Scenario, rates: Rates, found: list[Figures]
+    options: argparse.Namespace,
+    world: Scenario,
+    rates: Rates,
+    found: list[Figures],
+    fitted: list[str],
 ) -> list[str]:
     true = world.rates
     return [
         _title(options),
+        *fitted,
         f"learned from another fleet's 90 days (true in brackets): a defect in {1 / rates.wear:.0f} "
         f"({1 / true.wear:.0f}) h of use, shows after {1 / rates.manifest:.1f} "
         f"({1 / true.manifest:.1f}) h, stays after {percent(rates.stays)} ({percent(true.stays)}) of repairs",

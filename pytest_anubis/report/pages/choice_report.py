@@ -23,8 +23,7 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
     if event.get("unreadable"):
         lines = [f"the history could not be read: {_how_many(event, total, full)}"]
     elif event["lacking"]:
-        what = " and no ".join(event["lacking"])
-        lines = [f"the history has no {what} yet: {_how_many(event, total, full)}"]
+        lines = [f"the history has {_lacking(event)}: {_how_many(event, total, full)}"]
     elif event["method"] == "nothing":
         lines = [
             f"{'only what was named runs' if event['chosen'] else 'nothing needs to run'}: "
@@ -33,7 +32,17 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
     else:
         lines = [f"{_how_many(event, total, full)}; {_risks(event)}"]
     if event["target"] is not None and not event["reached"] and not event["lacking"]:
-        lines.append(f"the accepted risk of {percent(event['target'])} cannot be reached so")
+        asked = f"the accepted risk of {percent(event['target'])} cannot be reached"
+        whole = event["full_risk"]
+        if whole is not None and whole > event["target"]:
+            asked += f": even the full set leaves {percent(whole)}"
+        lines.append(asked)
+    if event["pruned"] and event.get("budget") is not None and event["cost"] > event["budget"]:
+        must = "what was named, or exposed an open defect, runs whatever it takes"
+        lines.append(
+            f"takes {duration_text(event['cost'])}, more than the budget of "
+            f"{duration_text(event['budget'])}: {must}"
+        )
     if event["explored"]:
         lines.append(
             f"{len(event['explored'])} of them by chance, so that learning goes on (seed "
@@ -46,7 +55,23 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
         )
     if not event["optimal"]:
         lines.append("chosen greedily, not proven to be the best choice")
-    return lines
+    return lines + [f"warning: {words}{_therefore(event)}" for words in event.get("warnings", ())]
+
+
+def _lacking(event: Mapping[str, Any]) -> str:
+    """Say what the history does not have, and which of its defects do not count here."""
+    alarms = event.get("false_alarms", 0)
+    if not alarms:
+        return f"no {' and no '.join(event['lacking'])} yet"
+    none = "no incidents yet and " if "incidents" in event["lacking"] else ""
+    return f"{none}no defect that counts ({count_text(alarms, 'false alarm')})"
+
+
+def _therefore(event: Mapping[str, Any]) -> str:
+    """Say what follows from risks that cannot be relied on; nothing where nothing does."""
+    if event["mode"] in ("risk", "cost") and not event["pruned"]:
+        return "; so nothing is left out (a budget still chooses what exposes most)"
+    return ""
 
 
 def _how_many(event: Mapping[str, Any], total: int, full: str) -> str:
@@ -64,6 +89,11 @@ def _how_many(event: Mapping[str, Any], total: int, full: str) -> str:
 def _guessed(event: Mapping[str, Any]) -> str:
     """Say that shares of defects are a guess, where so few are known that most of them is assumed."""
     few = event["defects"]
+    others = event.get("other_defects", 0)
+    if others:
+        return f"assumed: {count_text(others, 'defect')} known, none exposed by one of these benchmarks"
+    if "defects" in event["lacking"]:
+        return "assumed: no defect that counts is known"
     if not 0 < few < FEW:
         return ""
     known = "1 defect is known" if few == 1 else f"{few} defects are known"

@@ -88,6 +88,7 @@ class ModelStory:
         models: What was compared.
         horizon: Seconds ahead that they were judged at.
         groups: Calibration of the chosen one.
+        warning: What speaks against choosing by it; empty where nothing does.
     """
 
     reason: str
@@ -95,6 +96,7 @@ class ModelStory:
     models: tuple[ModelRow, ...] = ()
     horizon: float = 0.0
     groups: tuple[GroupRow, ...] = ()
+    warning: str = ""
 
 
 def risk_lines(
@@ -166,12 +168,7 @@ def _calibration(story: ModelStory) -> str:
 
 def _warnings(story: ModelStory) -> list[str]:
     """Return a line for a chosen model that its own backtest speaks against."""
-    return [
-        f"warning: {row.model} predicted worse than one rate for all nodes in its own backtest (skill "
-        f"{row.skill:.3f}): do not choose by it which nodes or benchmarks to leave out"
-        for row in story.models
-        if row.chosen and row.skill is not None and row.skill < 0
-    ]
+    return [f"warning: {story.warning}"] if story.warning else []
 
 
 _COLUMNS = (

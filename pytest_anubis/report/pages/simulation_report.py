@@ -37,9 +37,15 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         f"{row['mtbi']:.0f}",
         f"{row['gain']:.2f}",
         interval,
-        f"{row['useful']:.0f}",
+        _useful(row),
         f"{row['utilisation']:.3f}",
     ]
+
+
+def _useful(row: Mapping[str, Any]) -> str:
+    """Return useful hours with their interval over seeds; a single seed has none."""
+    low, high = row.get("useful_low", 0.0), row.get("useful_high", 0.0)
+    return f"{row['useful']:.0f}" + (f" ({low:.0f} to {high:.0f})" if low < high else "")
 
 
 def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) -> str:

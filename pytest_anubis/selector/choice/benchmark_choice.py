@@ -65,6 +65,7 @@ def make_plan(
     seed: int = 0,
     exact: bool = True,
     time_limit: float = 5.0,
+    assumed: bool = False,
 ) -> Plan:
     """Choose benchmarks.
 
@@ -87,6 +88,7 @@ def make_plan(
         seed: Seed of that chance; the same benchmark falls the same way for the same seed.
         exact: Solve exactly; otherwise greedily.
         time_limit: Seconds for the exact solution; then the best choice so far, or greedy, is taken.
+        assumed: No defect tells what any of the candidates exposes, and reasons say so.
 
     Raises:
         SelectorError: An argument makes no sense, or no node or candidate is given.
@@ -108,7 +110,8 @@ def make_plan(
         made = _choose(asked, question, mode, p0, limit, incident_seconds, exact, time_limit)
         explored = first if first is not None else _explored(problem, explore, seed, None)
         explored = explored & ~problem.pinned & (True if first is not None else ~made.chosen)
-    return _plan(problem, question, made, explored, mode, p0, seed)
+    budget = budget_seconds if mode == "budget" else None
+    return _plan(problem, question, made, explored, mode, p0, seed, budget, assumed=assumed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +281,9 @@ def _plan(
     mode: Mode,
     p0: float | None,
     seed: int,
+    budget: float | None,
+    *,
+    assumed: bool,
 ) -> Plan:
     final = made.chosen | explored
     covered = problem.covered(final)
@@ -306,8 +312,9 @@ def _plan(
         seed=seed,
         defects=question.defects,
     )
-    plan = replace(plan, pruned=explain(problem, question.groups, final, plan, question.residual))
-    plan = replace(plan, picked=picked(problem, question.groups, final))
+    left_out = explain(problem, question.groups, final, plan, question.residual, budget)
+    plan = replace(plan, pruned=left_out)
+    plan = replace(plan, picked=picked(problem, question.groups, final, assumed=assumed))
     return replace(plan, summary=summarise(plan, len(question.nodes)))
 
 

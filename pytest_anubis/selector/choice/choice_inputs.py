@@ -2,7 +2,7 @@
 
 The inputs are read before the benchmarks are known; every process that chooses from the same inputs
 chooses the same. What is not known is said, and leads to more benchmarks, never to fewer: without
-incidents or without defects the full set runs.
+incidents or without defects the full set runs, as it does where the risk model failed its own backtests.
 """
 
 from __future__ import annotations
@@ -61,6 +61,12 @@ def exposing_open(defects: Iterable[Defect], nodes: Collection[str]) -> set[str]
     }
 
 
+def tells(defects: Iterable[Defect], benchmarks: Collection[str]) -> bool:
+    """Return whether a defect was exposed by one of the benchmarks: else all that they expose is assumed."""
+    names = set(benchmarks)
+    return any(not names.isdisjoint(defect.benchmarks) for defect in defects)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceRequest:
     """What is asked of a choice.
@@ -106,6 +112,8 @@ class ChoiceInputs:
         unreadable: Why the history could not be read, so that nothing is known; empty when it was.
         reach: How far the logarithm of a risk may be off in 95 % of cases, after the model's backtests; None:
             nobody tested it.
+        false_alarms: How many defects were false alarms, which teach nothing.
+        warning: What speaks against choosing by the risks, in words; empty where nothing does.
     """
 
     risks: tuple[NodeRisk, ...]
@@ -119,6 +127,8 @@ class ChoiceInputs:
     lacking: tuple[str, ...] = ()
     unreadable: str = ""
     reach: float | None = None
+    warning: str = ""
+    false_alarms: int = 0
 
     @property
     def risk(self) -> float | None:
@@ -211,6 +221,7 @@ def gather_inputs(
         durations=fleet.durations,
         experience=fleet.experience,
         lacking=() if defects else ("defects",),
+        false_alarms=sum(defect.state == "false alarm" for defect in fleet.defects),
     )
     try:
         risk = fit_risk(fleet, now=now, horizon=horizon, quick=True) if model is None else model
@@ -224,6 +235,7 @@ def gather_inputs(
         basis=outlook.basis,
         notes=outlook.notes if risk.backtest is None else (*outlook.notes, risk.backtest.reason),
         reach=None if risk.backtest is None else risk.backtest.reach,
+        warning="" if risk.backtest is None else risk.backtest.warning,
     )
 
 
@@ -254,19 +266,26 @@ def choose(
     # Without incidents no risk is known, and without defects not what a benchmark is good for: then nothing
     # may be left out, by a budget neither, since nobody could say at which risk.
     blind = bool(inputs.lacking)
+    # Nor by risks that one figure for all nodes would have beaten. A budget is another matter: it is spent on
+    # what exposes most, and that it leaves benchmarks out is what was asked.
+    everything = blind or (bool(inputs.warning) and request.mode != "budget")
     unknown = tuple(replace(risk, probability=_NOMINAL) for risk in inputs.risks)
     plan = make_plan(
         candidates,
         coverage,
         unknown if inputs.risk is None else inputs.risks,
-        mode="all" if blind else request.mode,
-        p0=None if blind or inputs.risk is None else request.target,
+        mode="all" if everything else request.mode,
+        p0=None if blind or inputs.warning or inputs.risk is None else request.target,
         budget_seconds=request.budget,
         incident_seconds=request.incident_cost,
         explore=request.explore,
         seed=request.seed,
         exact=exact,
+        assumed=not tells(inputs.defects, [offer.benchmark for offer in offers]),
     )
+    if inputs.warning and not blind and request.target is not None:
+        reached = plan.residual_risk <= request.target
+        plan = replace(plan, target=request.target, reached=reached)
     return Choice(plan=plan, inputs=inputs, coverage=coverage, unpriced=unpriced)
 
 

@@ -19,6 +19,7 @@ def explain(
     chosen: npt.NDArray[np.bool_],
     plan: Plan,
     residual: Callable[[int], float],
+    budget: float | None = None,
 ) -> tuple[Pruned, ...]:
     """Return every benchmark that was left out, with its reason, sorted by id.
 
@@ -28,6 +29,7 @@ def explain(
         chosen: Shape (g,): the runs that are made.
         plan: The plan so far.
         residual: Weight that is exposed -> joint risk that is left.
+        budget: Seconds that there are, for mode ``budget``.
     """
     covered = problem.patterns_of(chosen)
     exposed = int(problem.weights[covered].sum())
@@ -39,7 +41,7 @@ def explain(
         gain = int(gains[run])
         if gain not in left:
             left[gain] = residual(exposed) - residual(exposed + gain)
-        reason = _reason(int(own[run]), gain, left[gain], groups[run], plan)
+        reason = _reason(int(own[run]), gain, left[gain], groups[run], plan, budget)
         cost = int(problem.costs[run]) / 1000
         pruned += [
             Pruned(benchmark=name, cost_seconds=cost, gain=left[gain], reason=reason)
@@ -49,7 +51,11 @@ def explain(
 
 
 def picked(
-    problem: Problem, groups: Sequence[Group], chosen: npt.NDArray[np.bool_]
+    problem: Problem,
+    groups: Sequence[Group],
+    chosen: npt.NDArray[np.bool_],
+    *,
+    assumed: bool = False,
 ) -> tuple[Picked, ...]:
     """Return what each chosen benchmark exposes, by itself and as the only one, and its price, by id.
 
@@ -57,6 +63,7 @@ def picked(
         problem: What there was to choose from.
         groups: The runs, in the order of the problem.
         chosen: Shape (g,): the runs that are made.
+        assumed: No defect tells what any of them exposes.
     """
     own = problem.gains(np.zeros(len(problem.weights), dtype=np.bool_))
     often = np.bincount(problem.rows[chosen[problem.columns]], minlength=len(problem.weights))
@@ -65,7 +72,8 @@ def picked(
     for run in np.flatnonzero(chosen).tolist():
         what = "no known defect was exposed by it yet"
         if own[run]:
-            what = f"exposes {shown(int(own[run]) / WEIGHT)} of defects"
+            verb = "assumed to expose" if assumed else "exposes"
+            what = f"{verb} {shown(int(own[run]) / WEIGHT)} of defects"
             only = int(alone[run])
             what += f", {shown(only / WEIGHT)} as the only one of these" if only else ", others too"
         cost = int(problem.costs[run]) / 1000
@@ -76,12 +84,16 @@ def picked(
     return tuple(sorted(found, key=lambda item: item.benchmark))
 
 
-def _reason(own: int, gain: int, less: float, group: Group, plan: Plan) -> str:
+def _reason(
+    own: int, gain: int, less: float, group: Group, plan: Plan, budget: float | None
+) -> str:
     if plan.method == "nothing" and plan.target is not None:
         return (
             f"the risk of {shown(plan.risk_before)} is within the accepted {shown(plan.target)} "
             "without any benchmark"
         )
+    if plan.mode == "budget" and budget is not None and group.cost > budget:
+        return f"takes {lasting(group.cost)}, more than the {lasting(budget)} that there are"
     if own == 0:
         return "no known defect was exposed by it, and its component has had its share of runs"
     share = f"{shown(own / WEIGHT)} of defects"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, exposing_open
+from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, exposing_open, tells
 
 
 def choice_record(
@@ -22,9 +22,16 @@ def choice_record(
     unknown = inputs.risk is None
     blind = bool(inputs.lacking) and plan.method == "everything"
     unreadable = {"unreadable": inputs.unreadable} if inputs.unreadable else {}
+    warned = {"warnings": (inputs.warning,)} if inputs.warning else {}
+    names = (*plan.chosen, *(item.benchmark for item in plan.pruned))
+    untold = bool(inputs.defects) and not tells(inputs.defects, names)
+    alarms = inputs.false_alarms if blind and "defects" in inputs.lacking else 0
     exposing = exposing_open(inputs.defects, [risk.node for risk in inputs.risks])
     return {
         **unreadable,
+        **warned,
+        **({"false_alarms": alarms} if alarms else {}),
+        **({"other_defects": len(inputs.defects)} if untold else {}),
         "mode": request.mode,
         "target": None if unknown or request.target is None else float(request.target),
         "budget": request.budget,

@@ -169,14 +169,16 @@ def fit_risk(
             "the history begins this moment: no node has been observed for any time yet"
         )
     intervals = Intervals(rows.x, rows.duration, rows.event, rows.began, rows.names)
+    last = _last_event(fleet, now) / HOUR
     backtest = None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
         if model == "auto":
             chosen, backtest = choose_model(
                 intervals,
-                horizon=_judged_at(intervals, horizon / HOUR),
+                horizon=_judged_at(intervals.known_at(last), horizon / HOUR),
                 ongoing=True,
+                upto=last,
                 quick=quick,
                 seed=seed,
                 say=say,
@@ -191,6 +193,18 @@ def fit_risk(
         told=len(fleet.incidents),
         backtest=backtest,
     )
+
+
+def _last_event(fleet: FleetHistory, now: float) -> float:
+    """Return when something happened last that the history knows: seconds since 1970, not after now.
+
+    Backtests end there and not at the clock, which would move them with every second.
+    """
+    moments = [incident.started for incident in fleet.incidents]
+    moments += [record.since for record in fleet.nodes]
+    moments += [run.started for runs in fleet.runs.values() for run in runs]
+    moments += fleet.gone.values()
+    return max(moment for moment in moments if moment <= now)
 
 
 def _judged_at(rows: Intervals, horizon: float) -> float:

@@ -27,6 +27,8 @@ class Figures:
         high: Upper end.
         utilisation: Share of node hours that jobs had, mean over seeds.
         useful: Useful hours per node, mean over seeds.
+        useful_low: Lower end of its 95 % interval over seeds.
+        useful_high: Upper end.
         incidents: Incidents per node, mean over seeds.
     """
 
@@ -41,6 +43,8 @@ class Figures:
     utilisation: float
     useful: float
     incidents: float
+    useful_low: float
+    useful_high: float
 
 
 def mean_time(runs: Sequence[Outcome]) -> float:
@@ -73,6 +77,8 @@ def figures(
     sums = rows[draws].sum(axis=1)
     gains = (sums[:, 0] / np.maximum(sums[:, 1], 1)) / (sums[:, 2] / np.maximum(sums[:, 3], 1))
     low, high = np.quantile(gains, [0.025, 0.975])
+    hours = np.array([run.used / run.nodes for run in runs])
+    useful = np.quantile(hours[draws].mean(axis=1), [0.025, 0.975])
     spent = float(np.mean([run.validation_per_node for run in runs]))
     whole = float(np.mean([run.validation_per_node for run in full]))
     return Figures(
@@ -85,6 +91,8 @@ def figures(
         low=float(low),
         high=float(high),
         utilisation=float(np.mean([run.utilisation for run in runs])),
-        useful=float(np.mean([run.used / run.nodes for run in runs])),
+        useful=float(hours.mean()),
+        useful_low=float(useful[0]),
+        useful_high=float(useful[1]),
         incidents=float(np.mean([run.incidents / run.nodes for run in runs])),
     )

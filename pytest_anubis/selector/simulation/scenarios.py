@@ -54,6 +54,8 @@ class Own:
         manifest: Hours of use until a hidden defect becomes an incident.
         stays: Share of repairs after an incident that leave the cause.
         initial: Share of nodes with a hidden defect at first.
+        mtbi: Hours in service for each incident of a fleet's history; `wear` and `initial`, where they are
+            None, are such that incidents without validation come as often.
     """
 
     tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -61,6 +63,7 @@ class Own:
     manifest: float | None = None
     stays: float | None = None
     initial: float | None = None
+    mtbi: float | None = None
 
 
 def with_own(world: Scenario, own: Own) -> Scenario:
@@ -79,14 +82,26 @@ def with_own(world: Scenario, own: Own) -> Scenario:
                 "shares and times of benchmarks must be 0 or more, and some of them more"
             )
         rates = replace(rates, shares=shares / shares.sum())
-    if any(time is not None and not time > 0 for time in (own.wear, own.manifest)):
+    if any(time is not None and not time > 0 for time in (own.wear, own.manifest, own.mtbi)):
         raise SelectorError("the hours until a defect comes and shows must be more than 0")
+    manifest = rates.manifest if own.manifest is None else 1 / own.manifest
+    stays = rates.stays if own.stays is None else own.stays
+    wear, initial = rates.wear, rates.initial
+    if own.mtbi is not None:
+        # A defect causes an incident, and one more after each repair that left it: 1 / (1 - stays) of them.
+        # In the long run as many appear as are mended; so many nodes have one at any time, used or in repair.
+        if not stays < 1:
+            raise SelectorError(
+                "where no repair helps (--stays 1), no rate of new defects gives a history's incidents"
+            )
+        wear = (1 - stays) / own.mtbi
+        initial = min(1.0, (1 / manifest + world.repair_hours) / own.mtbi)
     rates = replace(
         rates,
-        wear=rates.wear if own.wear is None else 1 / own.wear,
-        manifest=rates.manifest if own.manifest is None else 1 / own.manifest,
-        stays=rates.stays if own.stays is None else own.stays,
-        initial=rates.initial if own.initial is None else own.initial,
+        wear=wear if own.wear is None else 1 / own.wear,
+        manifest=manifest,
+        stays=stays,
+        initial=initial if own.initial is None else own.initial,
     )
     return replace(world, rates=rates, benchmark_hours=hours)
 
@@ -95,7 +110,8 @@ def own_of(fleet: FleetHistory, now: float) -> Own:
     """Return what a history knows: what benchmarks take, which defects they found, how often incidents come.
 
     Every benchmark gets one defect more than it found, so that one which has found nothing yet counts too.
-    Incidents stand for defects that appear: where repairs leave the cause they come more often than that.
+    How many of the incidents are the first of their defect, and how many followed a repair that left it, the
+    history does not say: `with_own` takes it from the scenario.
 
     Args:
         fleet: The history.
@@ -115,7 +131,7 @@ def own_of(fleet: FleetHistory, now: float) -> Own:
     hours = sum(max(0.0, fleet.gone.get(n.name, now) - n.since) for n in fleet.nodes) / 3600
     return Own(
         tests={name: (1.0 + found[name], took / 3600) for name, took in fleet.durations.items()},
-        wear=hours / len(fleet.incidents) if fleet.incidents and hours > 0 else None,
+        mtbi=hours / len(fleet.incidents) if fleet.incidents and hours > 0 else None,
     )
 
 

@@ -19,7 +19,7 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
     Args:
         history: The history.
         hardware_class: Class whose durations and experience are wanted, and whose defects: they and
-            those of an unknown class, or all if it has none. Empty takes all.
+            those of an unknown class, or all if none of these counts. Empty takes all.
         profile: Durations of this profile only; empty takes all.
 
     Raises:
@@ -46,7 +46,10 @@ def of_class(
         HistoryError: The database refuses.
     """
     found = fleet.defects
-    if hardware_class and any(item.hardware_class == hardware_class for item in found):
+    if hardware_class and any(
+        item.hardware_class == hardware_class and item.state != "false alarm" and item.benchmarks
+        for item in found
+    ):
         found = tuple(item for item in found if item.hardware_class in (hardware_class, ""))
     return replace(
         fleet,

@@ -13,6 +13,8 @@ import sqlalchemy as sa
 from pytest_anubis.codec.input_limits import VARIABLE
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.pages.risk_report import ModelRow, ModelStory, model_lines
+from pytest_anubis.selector.risk.choosing.model_choice import Backtest, Candidate
+from pytest_anubis.selector.risk.choosing.risk_backtest import Score
 from pytest_anubis.store.history import tables
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.fleet_history import read_fleet
@@ -183,15 +185,23 @@ def test_coverage_of_one_or_two_defects_is_called_that() -> None:
 
 
 def test_a_model_worse_than_one_rate_for_all_is_a_warning() -> None:
-    rows = [ModelRow(model="weibull", chosen=True, concordance=0.5, skill=-0.12, ratios=(1.0,))]
-    story = ModelStory(
-        reason="weibull: asked for", how="h", models=tuple(rows), groups=(), horizon=3600.0
+    worse = Score(concordance=0.5, brier=1.12, levelled=1.0, usual=1.0, calibration=1.0)
+    tested = Backtest(
+        reason="weibull: asked for",
+        error=0.1,
+        degrees=1,
+        candidates=(Candidate(model="weibull", chosen=True, scores=(worse,)),),
     )
+    row = ModelRow(model="weibull", chosen=True, concordance=0.5, skill=-0.12, ratios=(1.0,))
+    story = ModelStory(reason=tested.reason, how="h", models=(row,), warning=tested.warning)
     lines = model_lines(story)
     assert "warning: weibull predicted worse than one rate for all nodes" in lines[1]
     assert "(skill -0.120)" in lines[1]
-    good = replace(story, models=(replace(rows[0], skill=0.1),))
-    assert not any("warning" in line for line in model_lines(good))
+    good = replace(
+        tested, candidates=(replace(tested.candidates[0], scores=(replace(worse, brier=0.9),)),)
+    )
+    assert good.warning == ""
+    assert not any("warning" in line for line in model_lines(replace(story, warning=good.warning)))
 
 
 def test_promote_keeps_the_baseline_that_it_replaces(here: Path) -> None:

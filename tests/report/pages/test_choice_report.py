@@ -74,7 +74,12 @@ def test_the_choice_in_words() -> None:
         ),
         ({"method": "nothing", "chosen": []}, "nothing needs to run: risk of an incident in 24 h"),
         ({"method": "nothing", "chosen": ["a"]}, "only what was named runs: risk"),
-        ({"reached": False}, "the accepted risk of 1.0 % cannot be reached so"),
+        ({"reached": False}, "the accepted risk of 1.0 % cannot be reached"),
+        (
+            {"reached": False, "full_risk": 0.011},
+            "the accepted risk of 1.0 % cannot be reached: even the full set leaves 1.1 %",
+        ),
+        ({"budget": 10.0}, "takes 30.0 s, more than the budget of 10.0 s: what was named"),
         ({"optimal": False}, "chosen greedily, not proven to be the best choice"),
         ({"unpriced": ["a"]}, "1 benchmark of unknown duration"),
         ({"risk_before": None, "target": None}, "the risk is unknown, since no incident"),

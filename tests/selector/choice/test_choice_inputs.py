@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord, RunSummary
+from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.selector import NodeRisk, SelectorError, joint_risk
 from pytest_anubis.selector.choice.choice_inputs import (
     UNKNOWN_COST,
@@ -77,6 +79,92 @@ def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: A
     assert found.plan.chosen == NAMES  # by a budget too: nobody could say at which risk
     assert record["lacking"] == list(lacking)
     assert (record["risk_before"] is None) == ("incidents" in lacking)
+
+
+@pytest.mark.parametrize(("mode", "count"), [("risk", 4), ("cost", 4), ("budget", 1)])
+def test_a_model_that_failed_its_backtests_leaves_nothing_out(mode: Any, count: int) -> None:
+    request = ChoiceRequest(mode=mode, p0=0.9, budget=5.0, incident_cost=0.0, explore=0.0)
+    trusted = choose(inputs(), offers(5, 6, 7, 8), request)
+    doubted = choose(inputs(warning="it predicted worse"), offers(5, 6, 7, 8), request)
+    assert trusted.plan.chosen == ()
+    assert len(doubted.plan.chosen) == count  # a budget was asked for: what exposes most
+    assert doubted.plan.reached
+    record = to_plain(choice_record(doubted, request))
+    assert record["warnings"] == ["it predicted worse"]
+    (line,) = [line for line in choice_lines(record) if "warning" in line]
+    assert line.startswith("warning: it predicted worse")
+    assert ("so nothing is left out" in line) == (mode != "budget")
+    assert "warnings" not in to_plain(choice_record(trusted, request))
+
+
+def test_a_history_gives_the_same_choice_whenever_it_is_asked() -> None:
+    known = fleet(nodes=12, each=3)
+    first, *others = (
+        fit_risk(known, now=NOW + later, quick=True) for later in (0.0, 0.7, 7.3, DAY)
+    )
+    assert first.backtest is not None
+    assert first.backtest.candidates
+    for other in others:
+        assert other.backtest == first.backtest
+    # What happened since then counts.
+    more = replace(
+        known, runs={"n1": (RunSummary(run="r", node="n1", hardware_class="", started=NOW),)}
+    )
+    assert fit_risk(more, now=NOW + DAY, quick=True).backtest != first.backtest
+
+
+def test_a_negative_skill_is_a_warning_where_the_choice_is_made() -> None:
+    # Ever fewer incidents on ever other nodes: what was learned misleads.
+    names = [f"n{number:02}" for number in range(16)]
+    rng = random.Random(1)
+    incidents = [
+        Incident(node=rng.choice(names), kind="nic", started=NOW - (1 + 399 * share**0.4) * DAY)
+        for share in (rng.random() for _ in range(160))
+    ]
+    turned = FleetHistory(
+        nodes=tuple(NodeRecord(name=name, since=NOW - 401 * DAY) for name in names),
+        incidents=tuple(sorted(incidents, key=lambda item: item.started)),
+        defects=defects("a", "b"),
+    )
+    model = fit_risk(turned, now=NOW, quick=True)
+    assert model.backtest is not None
+    assert model.backtest.chosen is not None
+    assert model.backtest.chosen.mean("skill") < 0
+    found = gather_inputs(turned, ["n00"], now=NOW, horizon=DAY, model=model)
+    assert found.warning == model.backtest.warning
+    assert "predicted worse than one rate for all nodes" in found.warning
+    named = fit_risk(turned, now=NOW, model="exponential")  # who names a model has chosen it
+    assert gather_inputs(turned, ["n00"], now=NOW, horizon=DAY, model=named).warning == ""
+
+
+def test_defects_that_tell_nothing_of_these_benchmarks_are_named_and_shares_called_assumed() -> (
+    None
+):
+    request = ChoiceRequest(p0=0.1, explore=0.0)
+    others = inputs(defects=defects("x", "y", "y", "z"), false_alarms=5)
+    none = inputs(defects=(), lacking=("defects",), false_alarms=5)
+    for told, words in (
+        (others, "assumed: 4 defects known, none exposed by one of these benchmarks"),
+        (none, "assumed: no defect that counts is known"),
+    ):
+        record = to_plain(choice_record(choose(told, offers(5, 6, 7, 8), request), request))
+        assert record["chosen"] == list(NAMES)
+        assert all(one["reason"].startswith("assumed to expose ") for one in record["picked"])
+        assert explain_lines(record)[0] == f"shares of defects below are {words}"
+    assert "has no defect that counts (5 false alarms): the full" in choice_lines(record)[0]
+    one = inputs(defects=defects("x", "y", "a"), false_alarms=5)
+    record = to_plain(choice_record(choose(one, offers(5, 6, 7, 8), request), request))
+    assert (record["lacking"], "false_alarms" in record) == ([], False)
+    assert "assumed" not in record["picked"][0]["reason"]
+
+
+def test_what_takes_more_than_the_budget_says_so() -> None:
+    request = ChoiceRequest(mode="budget", budget=4.0, explore=0.0)
+    found = choose(inputs(), offers(5, 6, 7, 3), request)
+    assert found.plan.chosen == ("d",)
+    reasons = [one.reason for one in found.plan.pruned]
+    assert reasons[0] == "takes 5 s, more than the 4 s that there are"
+    assert len(reasons) == 3
 
 
 def test_an_unknown_risk_is_nowhere_a_figure() -> None:

@@ -8,7 +8,10 @@ import pytest
 
 from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord
 from pytest_anubis.selector.selector_error import SelectorError
+from pytest_anubis.selector.simulation.policies import Nothing
+from pytest_anubis.selector.simulation.policy_comparison import figures
 from pytest_anubis.selector.simulation.scenarios import Own, own_of, scenario, with_own
+from pytest_anubis.selector.simulation.simulated_fleet import simulate
 from tests.cli.command_line import anubis
 
 HOUR = 3600.0
@@ -43,9 +46,29 @@ def test_a_history_tells_costs_shares_and_the_rate_of_incidents() -> None:
     )
     own = own_of(fleet, now=400 * HOUR)
     assert own.tests == {"a": (2.0, 1.0), "b": (1.0, 2.0)}
-    assert own.wear == 500
+    assert (own.mtbi, own.wear) == (500, None)
     with pytest.raises(SelectorError, match="no benchmark's duration"):
         own_of(FleetHistory(), now=0.0)
+
+
+@pytest.mark.parametrize("name", ["A", "B", "C"])
+def test_without_validation_incidents_come_as_often_as_in_the_history(name: str) -> None:
+    world = with_own(scenario(name), Own(mtbi=1500.0))
+    runs = [simulate(world, Nothing(), nodes=400, horizon=2160, seed=seed) for seed in range(6)]
+    assert sum(run.used for run in runs) / sum(run.incidents for run in runs) == pytest.approx(
+        1500, rel=0.25
+    )
+    assert with_own(scenario(name), Own(mtbi=1500.0, wear=100.0)).rates.wear == 0.01
+    with pytest.raises(SelectorError, match="no repair helps"):
+        with_own(scenario(name), Own(mtbi=1500.0, stays=1.0))
+
+
+def test_the_interval_of_useful_hours_holds_their_mean() -> None:
+    runs = [
+        simulate(scenario("A"), Nothing(), nodes=64, horizon=200, seed=seed) for seed in range(3)
+    ]
+    found = figures("none", "", runs, runs, runs)
+    assert found.useful_low < found.useful < found.useful_high
 
 
 def test_the_command_takes_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -466,6 +466,13 @@ def test_the_fleet_is_read_at_once(history: History) -> None:
     assert fleet.components == {NET: "net"}
     # A class without defects takes what there is.
     assert len(read_fleet(history, hardware_class="c9").defects) == 2
+    # As does one that has false alarms alone.
+    own = next(item for item in fleet.defects if item.hardware_class == "c1")
+    close_defect(history, own.number, "false alarm")
+    add_defect(history, node="n2", benchmarks=[NET], found=NOW - DAY, now=NOW)
+    record_run(history, record("d", bad=True, day=6, hardware_class="c2"))
+    classes = [item.hardware_class for item in read_fleet(history, hardware_class="c1").defects]
+    assert sorted(classes) == ["", "", "c1", "c2"]
 
 
 @pytest.mark.parametrize(

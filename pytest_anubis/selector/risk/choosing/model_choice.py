@@ -100,6 +100,25 @@ class Backtest:
         return float(-np.expm1(-hazard / factor)), float(-np.expm1(-hazard * factor))
 
     @property
+    def chosen(self) -> Candidate | None:
+        """The model that was taken, as backtests saw it; None where none was compared."""
+        return next((each for each in self.candidates if each.chosen and each.scores), None)
+
+    @property
+    def warning(self) -> str:
+        """What speaks against choosing by this model, in words; empty where nothing does.
+
+        A skill below 0: one figure for all nodes would have predicted better at those earlier moments.
+        """
+        chosen = self.chosen
+        if chosen is None or not chosen.mean("skill") < 0:
+            return ""
+        return (
+            f"{chosen.model} predicted worse than one rate for all nodes in its own backtest (skill "
+            f"{chosen.mean('skill'):.3f}): do not choose by it which nodes or benchmarks to leave out"
+        )
+
+    @property
     def reach(self) -> float:
         """How far the logarithm of a hazard may be off in 95 % of cases (Student's t)."""
         from scipy.special import stdtrit
@@ -159,6 +178,7 @@ def choose_model(
     *,
     horizon: float,
     ongoing: bool = False,
+    upto: float | None = None,
     quick: bool = False,
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
@@ -171,6 +191,8 @@ def choose_model(
         rows: The history.
         horizon: How far ahead predictions are judged, positive.
         ongoing: See `risk_backtest.origins`.
+        upto: The last moment that backtests see, in the unit of `began`; None: all. With the last thing that
+            happened for it, an unchanged history gives the same choice tomorrow.
         quick: Leave Cox-Time out: no torch, and done in a second.
         seed: Seed of everything random; equal seeds and rows give equal choices on one machine.
         say: Gets words about the progress.
@@ -184,7 +206,8 @@ def choose_model(
         return _fit(model, rows), Backtest(
             reason=reason, error=1 / (rows.incidents + 0.5) ** 0.5, degrees=max(1, rows.incidents)
         )
-    found = origins(rows, horizon, ongoing=ongoing, seed=seed)
+    seen = rows if upto is None or not rows.timed else rows.known_at(upto)
+    found = origins(seen, horizon, ongoing=ongoing, seed=seed)
     found = [origin for origin in found if origin.known.incidents >= CoxTime.needs_events]
     if len(found) < 2:
         reason = (

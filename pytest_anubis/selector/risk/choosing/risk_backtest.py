@@ -36,6 +36,8 @@ _LEAST_RATIO = (
     1e-3  # of predicted to observed: a model that predicts nothing is not levelled to anything
 )
 _PARTS = 3  # of the horizon, at which the Brier score is integrated
+_JUST = 1e-6  # share of a horizon that nobody misses
+_SAME = 1e-9  # share of a time within which two are equal: hours since 1970 keep few more digits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,10 +76,13 @@ class Intervals:
         )
 
     def known_at(self, moment: float) -> Intervals:
-        """Return the rows that had begun, with everything after the moment not seen yet."""
+        """Return the rows that had begun, with everything after the moment not seen yet.
+
+        What happened at the moment itself, as far as sums of times can tell, was seen.
+        """
         rows = self.only(self.began < moment)
         seen = moment - rows.began
-        over = rows.duration > seen
+        over = rows.duration > seen + _SAME * abs(moment)
         return replace(rows, duration=np.where(over, seen, rows.duration), event=rows.event & ~over)
 
     def thinned(self, most: int, seed: int) -> Intervals:
@@ -166,8 +171,11 @@ def _watched(known: Intervals, judged: Judged, horizon: float) -> Origin:
     """
     x, entry, follow, event, could = judged
     horizon = min(horizon, float(np.median(could)))
-    over = follow > horizon
-    return Origin(known, x, entry, np.where(over, horizon, follow), event & ~over, horizon)
+    # Who was watched up to the horizon counts whole. Those of the last moment are watched for just as long,
+    # but for the last digit, and by that digit alone half of the cases weighed everything or nothing.
+    over = follow > horizon * (1 + _SAME)
+    whole = over | (~event & (follow > horizon * (1 - _JUST)))
+    return Origin(known, x, entry, np.where(whole, horizon, follow), event & ~over, horizon)
 
 
 Judged = tuple[Floats, Floats, Floats, npt.NDArray[np.bool_], Floats]
