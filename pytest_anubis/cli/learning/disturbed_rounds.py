@@ -29,7 +29,7 @@ def disturbed_line(record: RunRecord) -> str:
     if not wholly_disturbed(record):
         return ""
     every = count_text(len(record.measurements), "measurement")
-    return f"others disturbed all of its {every}, so it teaches nothing: {_told([record])}"
+    return f"others disturbed all of its {every}, so it teaches nothing: {what_helps([record])}"
 
 
 def disturbed_end(records: Sequence[RunRecord]) -> str:
@@ -37,7 +37,7 @@ def disturbed_end(records: Sequence[RunRecord]) -> str:
     if not records or not all(map(wholly_disturbed, records)):
         return ""
     rounds = count_text(len(records), "round")
-    return f"others disturbed every measurement of all {rounds}: {_told(records)}"
+    return f"others disturbed every measurement of all {rounds}: {what_helps(records)}"
 
 
 def vain_line(
@@ -55,12 +55,14 @@ def vain_line(
     )
     where = f"their last {last} rounds" if last else f"{len(records)} rounds"
     none = f"{count_text(len(metrics), 'metric')} without one quiet sample in {where}"
-    told = _told(records, metrics)
+    told = what_helps(records, metrics)
     why = f": {told}" if told else ""
     return f"{none} ({clip(names, SEEN)}), so more rounds would be in vain{why}"
 
 
-def _told(records: Sequence[RunRecord], metrics: Collection[tuple[str, str]] | None = None) -> str:
+def what_helps(
+    records: Sequence[RunRecord], metrics: Collection[tuple[str, str]] | None = None
+) -> str:
     """Say what disturbed, and the options that allow exactly that, the user's own limits included.
 
     Args:

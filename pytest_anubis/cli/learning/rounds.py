@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from pytest_anubis.cli.learning.disturbed_rounds import (
     disturbed_end,
     disturbed_line,
     vain_line,
+    what_helps,
 )
 from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.option_values import left_out
@@ -121,7 +123,8 @@ class Rounds:
 
         Args:
             seconds: How long; `LEAST_TIMED` rounds are run however long they take, which is told after the
-                first one.
+                first one; fewer where others disturbed all of them so far and those that are left could not
+                teach anything, however quiet (fewer than `LEAST_ROUNDS`).
             detect: Loss that every metric is to find, relative.
             judge: Learns from the rounds so far.
             spoiled: Returns which metrics have fewer quiet samples than wanted.
@@ -140,6 +143,9 @@ class Rounds:
                 and left() > (1 - FOR_ALL) * seconds
                 and self._in_vain(HOPE * seconds) != self._measured()
             ):
+                if self.disturbed and self._rounds_left(left()) < LEAST_ROUNDS:
+                    line.say(f"stopped: the rounds that are left are fewer than {LEAST_ROUNDS}")
+                    return self._paths
                 number = len(self._paths) + 1
                 more = (LEAST_TIMED - number + 1) * self._each()
                 if number == 2 and more > left():
@@ -219,10 +225,13 @@ class Rounds:
         self._took.append(time.monotonic() - begin)
         self._count_streaks(begin)
         if told := disturbed_line(self._records[-1]):
-            before = any(
-                map(disturbed_line, self._records[:-1])
-            )  # what would help is said at first, and at the end
-            line.say(f"round {number}: {AGAIN if before else told}")
+            # What would help is said at first, when two rounds have taught nothing, and at the end.
+            before = sum(map(bool, map(disturbed_line, self._records[:-1])))
+            if before == number - 1 == 1:
+                told = f"{AGAIN}, so nothing can be learned so far: {what_helps(self._records)}"
+            elif before:
+                told = AGAIN
+            line.say(f"round {number}: {told}")
 
     @property
     def finished(self) -> tuple[Path, ...]:
@@ -233,6 +242,11 @@ class Rounds:
     def disturbed(self) -> str:
         """Why nothing can be learned of any round, and how to go on; empty where that is not so."""
         return disturbed_end(self._records)
+
+    def _rounds_left(self, seconds: float) -> float:
+        """Return how many rounds there can still be, in so many seconds or to reach `LEAST_TIMED`."""
+        in_time = seconds / self._each() if self._each() else math.inf
+        return max(LEAST_TIMED - len(self._paths), in_time)
 
     def _each(self) -> float:
         """Return the seconds that a round of all tests takes, by the median of those so far."""

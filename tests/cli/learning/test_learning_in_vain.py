@@ -70,10 +70,27 @@ def test_a_learning_that_was_disturbed_throughout_names_the_options(
     assert "others disturbed every measurement of all 3 rounds" in result.stderr
     assert "--pytest-args=--anubis-quiet-limit=steal=13%,others=43%" in result.stderr
     assert "--anubis-allow-process=ptxas" in result.stderr
+    (second,) = [
+        line for line in (result.stderr + result.stdout).splitlines() if "round 2: " in line
+    ]
+    assert "--pytest-args=--anubis-quiet-limit=steal=13%,others=43%" in second
     monkeypatch.setenv("COLUMNS", "2000")  # argparse breaks lines at hyphens too
     told = " ".join(anubis("learn", "--help").stdout.split())
     assert "--anubis-quiet-limit" in told
     assert "--anubis-allow-process" in told
+
+
+def test_rounds_that_could_teach_nothing_any_more_are_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All five were run before it said so: two minutes of a machine that others used."""
+    stand_in(monkeypatch, until=9, disturbance=("12 % steal",))
+    suite = tmp_path / "test_a.py"
+    suite.touch()
+    result = anubis("learn", str(suite), "--store", str(tmp_path), "--for", "1s")
+    assert result.returncode == 20
+    assert "stopped: the rounds that are left are fewer than 3" in result.stdout + result.stderr
+    assert "others disturbed every measurement of all 3 rounds" in result.stderr
 
 
 NOISY = """
