@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.learning.kept_decisions import decisions_in
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say
@@ -53,6 +52,7 @@ def learned_class(
     Raises:
         LearnError: The populations contradict each other.
     """
+    from pytest_anubis.cli.learning.kept_decisions import decisions_in
     from pytest_anubis.validator import learn_baseline
 
     return learn_baseline(
