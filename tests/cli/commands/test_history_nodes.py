@@ -201,6 +201,11 @@ def test_a_model_worse_than_one_rate_for_all_is_a_warning() -> None:
         tested, candidates=(replace(tested.candidates[0], scores=(replace(worse, brier=0.9),)),)
     )
     assert good.warning == ""
+    for briers in ((1.005,), (1.2, 0.9)):  # nodes are alike; backtests that contradict each other
+        scores = tuple(replace(worse, brier=brier) for brier in briers)
+        unsure = replace(tested, candidates=(replace(tested.candidates[0], scores=scores),))
+        assert unsure.candidates[0].mean("skill") < 0
+        assert unsure.warning == ""
     assert not any("warning" in line for line in model_lines(replace(story, warning=good.warning)))
 
 

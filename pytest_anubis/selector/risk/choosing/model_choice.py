@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, chosen_models
+from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, SKILL_GAIN, chosen_models
 from pytest_anubis.selector.risk.choosing.risk_backtest import (
     Intervals,
     Origin,
@@ -108,10 +108,15 @@ class Backtest:
     def warning(self) -> str:
         """What speaks against choosing by this model, in words; empty where nothing does.
 
-        A skill below 0: one figure for all nodes would have predicted better at those earlier moments.
+        A skill below 0 by more than `SKILL_GAIN` and by more than its standard error over the moments: one
+        figure for all nodes would have predicted better. Where nodes are alike every model lies just below.
         """
         chosen = self.chosen
-        if chosen is None or not chosen.mean("skill") < 0:
+        if chosen is None:
+            return ""
+        skills = np.array([each.skill for each in chosen.scores])
+        error = float(skills.std(ddof=1)) / len(skills) ** 0.5 if len(skills) > 1 else 0.0
+        if not skills.mean() < -max(SKILL_GAIN, error):
             return ""
         return (
             f"{chosen.model} predicted worse than one rate for all nodes in its own backtest (skill "
