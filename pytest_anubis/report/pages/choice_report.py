@@ -55,7 +55,7 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
         )
     if not event["optimal"]:
         lines.append("chosen greedily, not proven to be the best choice")
-    return lines + [f"warning: {words}{_therefore(event)}" for words in event.get("warnings", ())]
+    return lines + [f"warning: {words}" for words in event.get("warnings", ())]
 
 
 def _lacking(event: Mapping[str, Any]) -> str:
@@ -65,13 +65,6 @@ def _lacking(event: Mapping[str, Any]) -> str:
         return f"no {' and no '.join(event['lacking'])} yet"
     none = "no incidents yet and " if "incidents" in event["lacking"] else ""
     return f"{none}no defect that counts ({count_text(alarms, 'false alarm')})"
-
-
-def _therefore(event: Mapping[str, Any]) -> str:
-    """Say what follows from risks that cannot be relied on; nothing where nothing does."""
-    if event["mode"] in ("risk", "cost") and not event["pruned"]:
-        return "; so nothing is left out (a budget still chooses what exposes most)"
-    return ""
 
 
 def _how_many(event: Mapping[str, Any], total: int, full: str) -> str:

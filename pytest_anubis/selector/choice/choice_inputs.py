@@ -2,7 +2,7 @@
 
 The inputs are read before the benchmarks are known; every process that chooses from the same inputs
 chooses the same. What is not known is said, and leads to more benchmarks, never to fewer: without
-incidents or without defects the full set runs, as it does where the risk model failed its own backtests.
+incidents or without defects the full set runs.
 """
 
 from __future__ import annotations
@@ -266,16 +266,13 @@ def choose(
     # Without incidents no risk is known, and without defects not what a benchmark is good for: then nothing
     # may be left out, by a budget neither, since nobody could say at which risk.
     blind = bool(inputs.lacking)
-    # Nor by risks that one figure for all nodes would have beaten. A budget is another matter: it is spent on
-    # what exposes most, and that it leaves benchmarks out is what was asked.
-    everything = blind or (bool(inputs.warning) and request.mode != "budget")
     unknown = tuple(replace(risk, probability=_NOMINAL) for risk in inputs.risks)
     plan = make_plan(
         candidates,
         coverage,
         unknown if inputs.risk is None else inputs.risks,
-        mode="all" if everything else request.mode,
-        p0=None if blind or inputs.warning or inputs.risk is None else request.target,
+        mode="all" if blind else request.mode,
+        p0=None if blind or inputs.risk is None else request.target,
         budget_seconds=request.budget,
         incident_seconds=request.incident_cost,
         explore=request.explore,
@@ -283,9 +280,6 @@ def choose(
         exact=exact,
         assumed=not tells(inputs.defects, [offer.benchmark for offer in offers]),
     )
-    if inputs.warning and not blind and request.target is not None:
-        reached = plan.residual_risk <= request.target
-        plan = replace(plan, target=request.target, reached=reached)
     return Choice(plan=plan, inputs=inputs, coverage=coverage, unpriced=unpriced)
 
 

@@ -81,19 +81,16 @@ def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: A
     assert (record["risk_before"] is None) == ("incidents" in lacking)
 
 
-@pytest.mark.parametrize(("mode", "count"), [("risk", 4), ("cost", 4), ("budget", 1)])
-def test_a_model_that_failed_its_backtests_leaves_nothing_out(mode: Any, count: int) -> None:
-    request = ChoiceRequest(mode=mode, p0=0.9, budget=5.0, incident_cost=0.0, explore=0.0)
+@pytest.mark.parametrize("mode", ["risk", "cost", "budget"])
+def test_a_model_that_failed_its_backtests_chooses_with_a_warning(mode: Any) -> None:
+    request = ChoiceRequest(mode=mode, p0=0.3, budget=5.0, explore=0.0)
     trusted = choose(inputs(), offers(5, 6, 7, 8), request)
     doubted = choose(inputs(warning="it predicted worse"), offers(5, 6, 7, 8), request)
-    assert trusted.plan.chosen == ()
-    assert len(doubted.plan.chosen) == count  # a budget was asked for: what exposes most
-    assert doubted.plan.reached
+    # Of a fleet of nodes that are alike every model fails so: the full set would be all that there is.
+    assert doubted.plan == trusted.plan
     record = to_plain(choice_record(doubted, request))
     assert record["warnings"] == ["it predicted worse"]
-    (line,) = [line for line in choice_lines(record) if "warning" in line]
-    assert line.startswith("warning: it predicted worse")
-    assert ("so nothing is left out" in line) == (mode != "budget")
+    assert "warning: it predicted worse" in choice_lines(record)
     assert "warnings" not in to_plain(choice_record(trusted, request))
 
 
