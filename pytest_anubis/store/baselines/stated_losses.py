@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm
+from pytest_anubis.core.baseline import LEAST_SIMILAR, Baseline, Criterion, PacedForm
 
 SAME = 1 - 1e-6
 """Losses of a file have eight significant digits: less than this part of another is another one."""
@@ -50,7 +50,9 @@ def _least(criterion: Criterion, form: Criterion | PacedForm) -> tuple[float, fl
     """
     lower = criterion.metric.better == "lower"
     learned = 1.0 if form.learned is None else form.learned
-    threshold = min(criterion.alpha, learned)
+    threshold = max(min(criterion.alpha, learned), LEAST_SIMILAR)  # an edited form may say 0
+    if not form.centre:
+        return 0.0, 0.0
     last = len(form.centre) - 1
     typical = (form.centre[last // 2] + form.centre[(last + 1) // 2]) / 2
     place = round((ONE_IN_TWENTY if lower else 1 - ONE_IN_TWENTY) * (len(form.medians) - 1))

@@ -11,6 +11,7 @@ import pytest
 from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm, PaceSlope
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
+from pytest_anubis.store.baselines.stated_losses import with_true_losses
 
 
 def baseline(better: Direction, stated: float | None, medians: tuple[float, ...]) -> Baseline:
@@ -75,3 +76,13 @@ def test_the_seal_is_of_what_the_file_holds(tmp_path: Path) -> None:
     loaded = load_baseline(path)
     assert loaded.digest == json.loads(path.read_text())["digest"]
     assert loaded.criteria[0].detectable == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(("centre", "learned"), [((100.0,), 0.0), ((), 0.9)])
+def test_a_form_that_makes_no_sense_is_no_crash(centre: tuple[float, ...], learned: float) -> None:
+    made = baseline("lower", 0.067, ())
+    form = PacedForm(slopes=(), gain=0.5, centre=centre, learned=learned, detectable=0.067)
+    one = replace(made.criteria[0], paced=form)
+    (found,) = with_true_losses(replace(made, criteria=(one,))).criteria
+    assert found.paced is not None
+    assert found.paced.centre == centre
