@@ -40,6 +40,8 @@ class RunStarted:
         settings: The settings of the run as plain data, without passwords.
         baseline: Digest of the baseline that the run is judged with; empty if none.
         devices: Devices that tests of every device run on; empty where nobody said.
+        tests: Its tests as they were typed, quoted for a shell; empty where nobody knows.
+        root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -54,6 +56,8 @@ class RunStarted:
     settings: Mapping[str, Any] = field(default_factory=dict)
     baseline: str = ""
     devices: tuple[str, ...] = ()
+    tests: str = ""
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

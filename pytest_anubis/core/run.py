@@ -142,6 +142,8 @@ class RunRecord:
         settings: The settings of the run as plain data; may be empty.
         baseline: Digest of the baseline that the run was judged with; empty if none.
         devices: Devices that tests of every device run on; empty where nobody said.
+        tests: Its tests as they were typed, quoted for a shell; empty where nobody knows.
+        root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
         cause: What broke the run off, as far as it knows; empty if nothing did.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
@@ -167,6 +169,8 @@ class RunRecord:
     settings: Mapping[str, Any] = field(default_factory=dict)
     baseline: str = ""
     devices: tuple[str, ...] = ()
+    tests: str = ""
+    root: str = ""
     cause: str = ""
     planned: tuple[PlannedTest, ...] = ()
     results: tuple[TestResult, ...] = ()

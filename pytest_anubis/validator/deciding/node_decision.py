@@ -133,7 +133,8 @@ def judge_node(
         others = without_absent(blocking, short)
         told = set(others)
         each = [line for line in blocking if line not in told]
-        blocking = [*others, absence_line(short, criteria), *each]
+        collected = any(verdict.run for verdict in verdicts)
+        blocking = [*others, absence_line(short, criteria, collected=collected), *each]
     if require_all:
         blocking, listed, noted = [*blocking, *listed, *noted], [], []
     if strange and evidence.other_machine:  # somebody decided it: told, in the way of nothing

@@ -17,6 +17,7 @@ ANYTHING = "any"
 """Requires nothing by name: a node is judged on what it ran, of which something must have been judged."""
 NAMED = 6
 """Components named in one line: the journal has every benchmark."""
+_ABSENCE = " benchmarks did not run in "
 HOW = (
     "or say what is required: --anubis-require NAME ('anubis judge': --require NAME; 'any' for whatever "
     "ran)"
@@ -156,19 +157,28 @@ def absence_step(absent: Collection[str]) -> str:
     return f"run {one}, {HOW}"
 
 
-def absence_line(absent: Collection[str], criteria: Sequence[Criterion]) -> str:
-    """Say in one line how many benchmarks never ran, of which parts, and what to do.
+def absence_line(
+    absent: Collection[str], criteria: Sequence[Criterion], *, collected: bool = False
+) -> str:
+    """Say in one line how many benchmarks of the baseline did not run, and of which parts.
 
     Args:
         absent: Benchmarks that never ran and are required.
         criteria: What the baseline expects.
+        collected: Runs are judged together; else one run, beside which no other one counts.
     """
     every = {criterion.benchmark for criterion in criteria} - {HOST_PACE}
     parts = list(
         dict.fromkeys(c.component or c.benchmark for c in criteria if c.benchmark in absent)
     )
     more = ", ..." if len(parts) > NAMED else ""
+    where, alone = ("these runs", "") if collected else ("this run", "; earlier runs do not count")
     return (
-        f"{len(absent)} of {len(every)} benchmarks never ran on this node, or left no result "
-        f"({', '.join(sorted(parts)[:NAMED])}{more})"
+        f"{len(absent)} of {len(every)}{_ABSENCE}{where}, or left no result "
+        f"({', '.join(sorted(parts)[:NAMED])}{more}){alone}"
     )
+
+
+def is_absence_line(line: str) -> bool:
+    """Tell whether a blocker is that of `absence_line`."""
+    return _ABSENCE in line
