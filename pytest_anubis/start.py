@@ -45,6 +45,7 @@ from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
 from pytest_anubis.report.export.junit_export import JUnitDecision
 from pytest_anubis.report.pytest_html import HtmlReport
+from pytest_anubis.session.collecting.required_names import check_required
 from pytest_anubis.session.context import (
     RunContext,
     add_part,
@@ -83,6 +84,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
         pytest.UsageError: The baseline or a recorded inventory cannot be used; one line says why.
     """
     context = prepare(config, settings)
+    check_required(context)
     earlier = None
     if settings.resume:
         earlier = find_earlier(settings)

@@ -125,10 +125,7 @@ class _Command(argparse.ArgumentParser):
         return options, unknown
 
     def error(self, message: str) -> NoReturn:
-        """End with what is wrong; of a word that is none of a few, the one that was probably meant comes first.
-
-        Python 3.14 proposes one itself, and not before.
-        """
+        """End with what is wrong; of a word that is none of a few, with the one that was probably meant."""
         told = _NO_CHOICE.fullmatch(message)
         if told is not None:
             every = re.findall(

@@ -7,6 +7,7 @@ complete: what is not required is a whole benchmark that ran nowhere, never a de
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
@@ -73,24 +74,47 @@ class Requirement(NamedTuple):
 
     def unknown(self, criteria: Iterable[Criterion], baseline: Baseline | None) -> list[str]:
         """Return one line for each name that the baseline does not know: a typo would require nothing."""
-        every = list(criteria)
-        checks: Sequence[PlainCheck] = baseline.checks if baseline else ()
-        unjudged = baseline.unjudged if baseline else ()
         lines = []
+        things = known_things(criteria, baseline)
         for name in dict.fromkeys(self.names):
             one = Requirement((name,))
-            known = (
-                name == ANYTHING
-                or any(map(one.of_criterion, every))
-                or any(one.covers(check.test, component=check.component) for check in checks)
-                or any(one.covers(u.benchmark, u.metric, u.component) for u in unjudged)
-            )
-            if not known:
+            if name != ANYTHING and not any(one.covers(*thing) for thing in things):
                 lines.append(
-                    f"required {name}: the baseline has no such component, benchmark or metric; check "
-                    "its name"
+                    f"required {name}: the baseline has no such component, benchmark or metric"
+                    f"{names_alike(name, things)}"
                 )
         return lines
+
+
+def known_things(
+    criteria: Iterable[Criterion], baseline: Baseline | None
+) -> list[tuple[str, str, str]]:
+    """Return benchmark, metric and component of all that can be required: its criteria, checks and others."""
+    checks: Sequence[PlainCheck] = baseline.checks if baseline else ()
+    unjudged = baseline.unjudged if baseline else ()
+    return [
+        *((one.benchmark, one.metric.name, one.component) for one in criteria),
+        *((one.test, "", one.component) for one in checks),
+        *((one.benchmark, one.metric, one.component) for one in unjudged),
+    ]
+
+
+def names_alike(name: str, things: Iterable[tuple[str, str, str]]) -> str:
+    """Return which name was probably meant, and the components that there are, to stand behind a refusal.
+
+    Args:
+        name: What nobody knows.
+        things: Benchmark, metric and component of all that there is.
+    """
+    known, components = set(), set()
+    for benchmark, metric, component in things:
+        known |= {benchmark, benchmark.rpartition("::")[2], metric, component}
+        components |= {component} - {""}
+    near = get_close_matches(name, sorted(known), 1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    more = ", ..." if len(components) > NAMED else ""
+    told = f"; its components: {', '.join(sorted(components)[:NAMED])}{more}" if components else ""
+    return meant + told
 
 
 def ran_anywhere(

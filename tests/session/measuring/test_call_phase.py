@@ -56,6 +56,22 @@ def test_failure_table_explains_itself(project: pytest.Pytester, learn: Learn) -
     )
 
 
+def test_what_is_required_and_unknown_is_refused_before_anything_runs(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    result = project.runpytest("--anubis", "--anubis-require=cpu,any,test_sped,nosuch")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    what = "the baseline has no such component, benchmark or metric"
+    result.stderr.fnmatch_lines(
+        [
+            f"ERROR: --anubis-require test_sped: {what} (did you mean 'test_speed'?); its components: "
+            f"cpu.compute; --anubis-require nosuch: {what}; its components: cpu.compute"
+        ]
+    )
+    assert not (project.path / ".anubis").exists()
+
+
 def test_no_baseline_is_20_and_says_what_to_do(project: pytest.Pytester) -> None:
     elsewhere = project.mkdir("elsewhere")
     (project.path / "speed.json").rename(elsewhere / "speed.json")

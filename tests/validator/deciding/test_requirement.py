@@ -109,7 +109,10 @@ def test_what_is_required_and_did_not_run_blocks_and_what_ran_rejects_all_the_sa
 def test_nothing_is_accepted_for_a_typo_or_for_nothing_that_ran() -> None:
     typo = node(*map(verdict, PARTS), require=("gpux",))
     assert typo.decision is Decision.UNDECIDED
-    assert "required gpux: the baseline has no such component" in typo.blocking[0]
+    line = (
+        "required gpux: the baseline has no such component, benchmark or metric; its components: "
+    )
+    assert typo.blocking[0] == f"{line}disk, gpu.compute, gpu.memory, network.ib"
     assert node(GONE, require=("any",)).decision is Decision.UNDECIDED
 
 
