@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_anubis.session.context import RunContext
+from pytest_anubis.validator.deciding.requirement import Requirement
 
 
 def check_required(context: RunContext) -> None:
@@ -18,8 +19,6 @@ def check_required(context: RunContext) -> None:
     baseline, names = context.baseline, context.settings.require
     if baseline is None or not names:
         return
-    from pytest_anubis.validator.deciding.requirement import Requirement
-
     unknown = Requirement(names).unknown(baseline.criteria, baseline)
     if unknown:
         lines = (line.removeprefix("required ") for line in unknown)

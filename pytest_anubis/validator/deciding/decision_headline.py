@@ -20,6 +20,7 @@ from pytest_anubis.core.verdict import (
     Trouble,
     without_absent,
 )
+from pytest_anubis.core.waivers.widened_limits import NOISY
 from pytest_anubis.validator.deciding.machine_identity import strange_to
 from pytest_anubis.validator.deciding.requirement import absence_step, is_absence_line
 
@@ -73,7 +74,9 @@ def headline(
         waived = "".join(f" {text}." for text in _answered_for(verdicts))
         doubt = _doubt(baseline) if any(judged_by_fleet(v) for v in bad) else ""
         doubt = f" The baseline's {doubt}." if doubt else ""
-        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{doubt}{step}"
+        limits = evidence.noisy.get(worst.run, "") if worst.retest == NOISY else ""
+        noise = f" The noise was allowed by {limits}." if limits else ""
+        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{noise}{doubt}{step}"
     if decision is Decision.UNDECIDED:
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
         waived = "".join(f"; {text}" for text in _answered_for(verdicts))
