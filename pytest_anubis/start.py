@@ -45,6 +45,7 @@ from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
 from pytest_anubis.report.export.junit_export import JUnitDecision
 from pytest_anubis.report.pytest_html import HtmlReport
+from pytest_anubis.session.collecting.required_names import check_required
 from pytest_anubis.session.context import (
     RunContext,
     add_part,
@@ -83,6 +84,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
         pytest.UsageError: The baseline or a recorded inventory cannot be used; one line says why.
     """
     context = prepare(config, settings)
+    check_required(context)
     earlier = None
     if settings.resume:
         earlier = find_earlier(settings)
@@ -206,15 +208,17 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
     added |= split_by(split, node_facts(inventory))
     key = extended_key(attributes, added)
     baseline, note, source = None, "", ""
+    tests = _typed_tests(config)
     if settings.mode == "judge":
         source = _source(settings)
-        tests = _typed_tests(config)
-        baseline, note = find(settings, key, tests)
+        named = tests or "TESTS"
+        baseline, note = find(settings, key, named)
         other = ALONE if lanes == SIDE_BY_SIDE else SIDE_BY_SIDE
         if baseline is None and attributes.get("lanes"):
             other_key = extended_key(attributes | {"lanes": other}, added)
-            note = note_of_way(settings, other_key, tests) or note
+            note = note_of_way(settings, other_key, named) or note
     node = _node(settings, inventory)
+    typed_in = config.invocation_params.dir
     return RunContext(
         settings=settings,
         run_id=settings.run_id or new_run_id(node),
@@ -223,6 +227,8 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         hardware_class=key,
         attributes=attributes | added,
         devices=usable.devices,
+        tests=tests,
+        root="" if config.rootpath == typed_in else os.path.relpath(config.rootpath, typed_in),
         bindings=usable.bindings,
         hidden=usable.notes,
         refused=usable.refused,
@@ -290,10 +296,10 @@ def _added(config: pytest.Config, attributes: dict[str, str]) -> dict[str, str]:
 
 
 def _typed_tests(config: pytest.Config) -> str:
-    """Return the tests of a run as they are typed for another command; TESTS where there is no path."""
+    """Return the tests of a run as they are typed for another command; empty where there is no path."""
     args = ["." if Path(one) == config.invocation_params.dir else one for one in config.args]
     there = all(Path(one.partition("::")[0]).exists() for one in args)
-    return shlex.join(args) if args and there else "TESTS"
+    return shlex.join(args) if args and there else ""
 
 
 def note_of_way(settings: Settings, other: str, tests: str) -> str:

@@ -6,10 +6,11 @@ import argparse
 import difflib
 import importlib
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from pytest_anubis import __version__
 from pytest_anubis.cli.shared.command_error import CommandError
@@ -45,6 +46,11 @@ SHELVES = {
 }
 """Command -> the shelf of its module below ``cli/commands``, where it has one."""
 
+
+_NO_CHOICE = re.compile(
+    r"(?P<head>.*invalid choice: '(?P<word>[^']*)') \(choose from (?P<every>[^)]*)\)"
+)
+"""What argparse says of a word that is none of a few."""
 
 WRONG = 2
 """Exit code of wrong usage or input, and of an answer that could not be written."""
@@ -102,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class _Command(argparse.ArgumentParser):
-    """A parser that takes options by their whole names, and says which one a misspelt one may have been."""
+    """A parser that takes options by their whole names, and says what a misspelt word may have been."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **more})
@@ -117,6 +123,18 @@ class _Command(argparse.ArgumentParser):
             meant = f" (did you mean {near[0]}?)" if near else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
         return options, unknown
+
+    def error(self, message: str) -> NoReturn:
+        """End with what is wrong; of a word that is none of a few, with the one that was probably meant."""
+        told = _NO_CHOICE.fullmatch(message)
+        if told is not None:
+            every = re.findall(
+                r"[^\s',]+", told["every"]
+            )  # quoted or not, by the version of Python
+            near = difflib.get_close_matches(told["word"], every, 1)
+            if near:
+                message = f"{told['head']}; did you mean {near[0]!r}? (choose from {told['every']})"
+        super().error(message)
 
 
 class _Parser(_Command):

@@ -40,6 +40,7 @@ class RunStarted:
         settings: The settings of the run as plain data, without passwords.
         baseline: Digest of the baseline that the run is judged with; empty if none.
         devices: Devices that tests of every device run on; empty where nobody said.
+        tests, root: The tests as they were typed, and where their ids begin, as in `run.RunRecord`.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -54,6 +55,8 @@ class RunStarted:
     settings: Mapping[str, Any] = field(default_factory=dict)
     baseline: str = ""
     devices: tuple[str, ...] = ()
+    tests: str = ""
+    root: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +75,10 @@ class TestStarted:
 
     Attributes:
         test: Node id.
-        worker: Worker that runs it; empty in the main process.
-        lane: Lane of that worker.
+        worker, lane: Worker that runs it, and that one's lane; empty in the main process.
     """
 
     __test__ = False
-
     kind: ClassVar[str] = "test_started"
     test: str
     worker: str = ""
@@ -222,11 +223,7 @@ class LaneGivenUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LanesPlaced:
-    """Which lane of a run with accelerators works on which CPUs.
-
-    Attributes:
-        lanes: In the order of the lanes; of a lane with cards of several NUMA nodes one for each node.
-    """
+    """Which lane works on which CPUs; one with cards of several NUMA nodes stands there for each of them."""
 
     kind: ClassVar[str] = "lanes"
     lanes: tuple[LaneCores, ...]

@@ -70,10 +70,12 @@ class Defect:
         node: The node.
         hardware_class: The node's class when it was found.
         run: The run that found it; empty when it was entered by hand.
+        runs: All that met it while it was open, in time order; empty when it was entered by hand.
         found: When.
+        seen: When it was met last; None where nobody said.
         component: The part of the node that is blamed.
         kind: Kind of incident that such a defect leads to; at first the component.
-        benchmarks: The benchmarks that exposed it, sorted.
+        benchmarks: The benchmarks that exposed it in any of these, sorted.
         state: ``open``, ``confirmed`` or ``false alarm``.
         closed: When it was confirmed or found a false alarm; None while open.
         note: Words for people.
@@ -85,6 +87,8 @@ class Defect:
     benchmarks: tuple[str, ...]
     hardware_class: str = ""
     run: str = ""
+    runs: tuple[str, ...] = ()
+    seen: float | None = None
     component: str = ""
     kind: str = ""
     state: str = "open"

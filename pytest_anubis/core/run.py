@@ -31,6 +31,7 @@ from pytest_anubis.core.verdict import (
     waived_verdict,
 )
 from pytest_anubis.core.waivers.waiving import WaiversRead, with_waiver
+from pytest_anubis.core.waivers.widened_limits import in_noise, widened
 
 CAME_TO_ITS_END = (0, 1, 5, 20)
 """Exit statuses of a run that was not broken off: accepted, rejected, nothing collected, undecided. Others
@@ -73,6 +74,8 @@ class RunEvidence:
             that runs of this name came from.
         other_machine: Its runs were told to accept by the baseline of one other machine.
         required: Components, benchmarks and metrics that it must have run; empty: all.
+        noisy: Run -> the option by which its machine was let be noisier than usual, as verdicts name their
+            run: empty while it goes on.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -90,6 +93,7 @@ class RunEvidence:
     machines: frozenset[frozenset[str]] = frozenset()
     other_machine: bool = False
     required: tuple[str, ...] = ()
+    noisy: Mapping[str, str] = field(default_factory=dict)
 
     def waivers_for(self, run: str) -> tuple[Waiver, ...]:
         """Return the waivers that one run's failures are held against: a run hides no failure of another."""
@@ -118,6 +122,7 @@ class RunEvidence:
             waivers_of={**self.waivers_of, **more.waivers_of},
             machines=self.machines | more.machines,
             other_machine=self.other_machine and more.other_machine,
+            noisy={**self.noisy, **more.noisy},
             required=tuple(dict.fromkeys((*self.required, *more.required)))
             if self.required and more.required
             else (),
@@ -142,6 +147,8 @@ class RunRecord:
         settings: The settings of the run as plain data; may be empty.
         baseline: Digest of the baseline that the run was judged with; empty if none.
         devices: Devices that tests of every device run on; empty where nobody said.
+        tests: Its tests as they were typed, quoted for a shell; empty where nobody knows.
+        root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
         cause: What broke the run off, as far as it knows; empty if nothing did.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
@@ -167,6 +174,8 @@ class RunRecord:
     settings: Mapping[str, Any] = field(default_factory=dict)
     baseline: str = ""
     devices: tuple[str, ...] = ()
+    tests: str = ""
+    root: str = ""
     cause: str = ""
     planned: tuple[PlannedTest, ...] = ()
     results: tuple[TestResult, ...] = ()
@@ -201,7 +210,7 @@ class RunRecord:
     @property
     def switched_off(self) -> tuple[str, ...]:
         """What was taken away from the checks in any part of the run, one phrase each."""
-        parts = [self.settings, *(e.settings for e in self.events if isinstance(e, Resumed))]
+        parts = self._parts
         found = []
         if any(part.get("gate") == "off" for part in parts):
             found.append("the gate (the inventory was not compared)")
@@ -210,6 +219,15 @@ class RunRecord:
         if any(part.get("brief") for part in parts):
             found.append("measuring at full length (--anubis-brief)")
         return tuple(found)
+
+    @property
+    def quiet_limits(self) -> str:
+        """The option by which the machine was let be noisier than usual in any part; empty if it was not."""
+        return widened(self._parts)
+
+    @property
+    def _parts(self) -> list[Mapping[str, Any]]:
+        return [self.settings, *(e.settings for e in self.events if isinstance(e, Resumed))]
 
     @property
     def waived(self) -> frozenset[str]:
@@ -262,10 +280,12 @@ class RunRecord:
         """The verdicts as they count: what an xfail mark expects, or a waiver covers, is no failure.
 
         Where the room or chassis was too hot for all cards, what is slow for that is INCONCLUSIVE. What names
-        the collected run that it is about was held against that run's waivers and marks already.
+        the collected run that it is about was held against that run's waivers and marks already. What is slow
+        is to be measured again where the machine was let be noisy.
         """
         waived, excused, why = self.waived, self.excused, self.heat_of_the_room
-        if not (waived or excused or self.waivers):
+        noisy = bool(self.quiet_limits)
+        if not (waived or excused or self.waivers or noisy):
             return self.verdicts
         told = (
             v
@@ -278,7 +298,8 @@ class RunRecord:
             for v in self.verdicts
         )
         waivers, fail_on = self.waivers, str(self.settings.get("fail_on", ""))
-        return tuple(v if v.run else with_waiver(v, waivers, fail_on) for v in told)
+        told = (v if v.run else with_waiver(v, waivers, fail_on) for v in told)
+        return tuple(in_noise(v) if noisy and not v.run else v for v in told)
 
     @property
     def lanes(self) -> tuple[LaneCores, ...]:

@@ -17,7 +17,7 @@ from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PYTEST_HTML, PYTEST_HTML_SCRIPT
-from pytest_anubis.report.text.headlines import baseline_line, next_line, questions_text
+from pytest_anubis.report.text.headlines import baseline_line, next_of, questions_text
 from pytest_anubis.report.text.numbers import similarity_text
 
 POINTS, SERIES, COURSE = 48, 4, 16
@@ -156,8 +156,7 @@ class HtmlReport:
         listed = verdict.listed if verdict else ()
         self._finish_page(verdict.decision.value if verdict else "not judged")
         self._mend_rows(run.told)
-        profile = str(run.settings.get("profile", ""))
-        step = next_line(verdict, run.told, profile=profile) if verdict else ""
+        step = next_of(run)
         questions = questions_text(asked_questions(run.planned, run.told, run.results))
         bad = [v for v in run.told if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
         parts = blocks.blamed_parts(bad, run.cards, context.inventory, heading="h2")

@@ -44,6 +44,8 @@ class RunContext:
         root_pid: Process whose tree is this run's own load; None: this process. In a worker the
             controller, so that a neighbouring worker is not taken for a stranger.
         done: Node ids of tests that ended in the earlier part of a run that is resumed.
+        tests: The tests as they were typed, quoted for a shell; empty where they are no paths.
+        root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
         waivers: The failures that somebody answers for; those of other nodes are left out.
         baseline_source: What was checked of where the baseline is from; empty if nothing was.
         baseline_note: Why there is no baseline and what to do next, one sentence; empty if there is one.
@@ -64,6 +66,8 @@ class RunContext:
     baseline_note: str = ""
     root_pid: int | None = None
     done: tuple[str, ...] = ()
+    tests: str = ""
+    root: str = ""
     waivers: tuple[Waiver, ...] = ()
 
     @property

@@ -144,3 +144,16 @@ def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(
     said = capsys.readouterr().err
     assert said.startswith(f"usage: anubis {words[0]} ")
     assert f"unrecognized arguments: {meant}" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(("lern", "suites"), "'lern'; did you mean 'learn'? ("), (("history", "xyz"), "'xyz' (")],
+)
+def test_a_misspelt_command_is_refused_with_the_one_that_was_meant(
+    words: tuple[str, ...], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert f"invalid choice: {meant}choose from " in capsys.readouterr().err

@@ -42,7 +42,7 @@ from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.duty_text import duty_lines
-from pytest_anubis.report.text.headlines import next_line, way_on
+from pytest_anubis.report.text.headlines import next_of, way_on
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
@@ -357,8 +357,7 @@ def _show(record: RunRecord, verbosity: int) -> None:
         say(text)
     for line in duty_lines(record.results, record.planned, verbosity=verbosity):
         say(line)
-    profile = str(record.settings.get("profile", ""))
-    if step := next_line(record.node_verdict, record.told, profile=profile):
+    if step := next_of(record):
         say(step)
 
 

@@ -28,7 +28,7 @@ from pytest_anubis.store.collected_runs import EVERYTHING, RunsError, RunSet, re
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
-from pytest_anubis.validator.deciding.requirement import Requirement
+from pytest_anubis.validator.deciding.requirement import Requirement, known_things, names_alike
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import PASS, REASONS
@@ -126,8 +126,10 @@ def judge_collected(
     for name in required:
         one = Requirement((name,))
         if baselines and all(one.unknown(b.criteria, b) for b in baselines.values()):
+            things = [thing for b in baselines.values() for thing in known_things(b.criteria, b)]
             raise CommandError(
-                f"--require {name}: no baseline has such a component, benchmark or metric; check its name"
+                f"--require {name}: no baseline has such a component, benchmark or metric"
+                f"{names_alike(name, things)}"
             )
     with Progress("judging") as progress:
         judged = judge_fleet(

@@ -13,39 +13,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from pytest_anubis.core.waivers.widened_limits import LIMITS
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
 from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader, share_of_time
 from pytest_anubis.hardware.load.process_load import Stranger, is_allowed, named, strangers
-
-# The practical threshold of the criteria is a loss of 5 %. What others take has to stay well below it, or a
-# healthy machine could be rejected because of its neighbours.
-STEAL = 0.03
-"""Share of the CPU time we asked for that the hypervisor gave to others."""
-
-OTHERS = 0.10
-"""Share of the usable CPUs that other processes used. Idle cores absorb less than that (daemons, the
-shell, this watch itself); above it a benchmark on all cores must share one."""
-
-CPU_PRESSURE = 0.10
-"""Share of time in which tasks waited for a CPU because of others. Waiting behind one's own threads is
-no disturbance, so the stall counts at most for the CPU time that others used."""
-
-MEMORY_PRESSURE = 0.05
-"""Share of time in which tasks waited for memory. Whoever causes it, what is measured is then reclaim
-and swap, not the hardware."""
-
-IO_PRESSURE = 0.10
-"""Share of time in which tasks waited for disks, counted when we used the disks and others did as well."""
-
-LIMITS: Mapping[str, float] = {
-    "steal": STEAL,
-    "others": OTHERS,
-    "cpu": CPU_PRESSURE,
-    "memory": MEMORY_PRESSURE,
-    "io": IO_PRESSURE,
-}
-"""Every limit that whoever runs a fleet may set, by its name: others' share, above which the machine is not
-quiet."""
 
 OTHERS_TRAFFIC = 0.20
 """Share of the disk traffic that must be others' before I/O pressure is blamed on them."""

@@ -23,7 +23,7 @@ from pytest_anubis.report.text.headlines import (
     baseline_line,
     inventory_line,
     lane_texts,
-    next_line,
+    next_of,
     questions_text,
 )
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
@@ -140,8 +140,7 @@ def _banner(record: RunRecord) -> str:
         words = f"{count} measurements recorded, nothing was judged in this run"
     else:
         words = "nothing was decided"
-    profile = str(record.settings.get("profile", ""))
-    step = next_line(verdict, record.told, profile=profile) if verdict else ""
+    step = next_of(record)
     return (
         f"<header class='banner {verdict.decision.value if verdict else ''}'>"
         f"<h1>{html.escape(record.node)}</h1>{blocks.decision_block(verdict, words, step)}</header>"

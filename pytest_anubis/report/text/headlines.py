@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import posixpath
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,8 +18,8 @@ from pytest_anubis.core.asking.open_questions import (
     why_inapplicable,
 )
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.events import WorkerDied
-from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores, QuietWait
+from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import (
     UNCOVERED,
     Decision,
@@ -27,6 +28,7 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Reference,
+    without_absent,
 )
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip, plain_line
@@ -126,41 +128,8 @@ def lane_texts(lanes: Sequence[LaneCores]) -> list[str]:
     return found
 
 
-def waiting_line(wait: QuietWait) -> str:
-    """Say what a test waits for and how long at most, or that it goes on."""
-    what = "; ".join(wait.what)
-    if wait.seconds is None:
-        return (
-            f"anubis: {wait.test} waits for a quiet machine, at most {wait.most:.0f} s: {what} "
-            "(its deadline does not run meanwhile)"
-        )
-    if wait.quiet:
-        return f"anubis: {wait.test} goes on after {wait.seconds:.0f} s: the machine is quiet"
-    return (
-        f"anubis: {wait.test} goes on after {wait.seconds:.0f} s, the machine is not quiet: {what}; "
-        "no other test waits until it has been quiet once"
-    )
-
-
-def death_line(died: WorkerDied) -> str:
-    """Say which worker died, of what and in which test, and what becomes of the rest.
-
-    xdist says "node down: Not properly terminated" beside it, which names none of these.
-    """
-    where = f" while it ran {died.test}" if died.test else ", while it ran no test"
-    kept = "what it had measured is kept, and " if died.test else ""
-    step = "; its report says what to do next" if died.test else ""
-    return (
-        f"anubis: worker {died.worker} ended{where}: {died.text}; {kept}the other tests go on{step}"
-    )
-
-
 def way_on(run: str) -> str:
-    """Say how to go on with a run that was cut short.
-
-    Args:
-        run: Its id.
-    """
+    """Say how to go on with a run of this id that was cut short."""
     return (
         f"to go on with this run, give the same command again with --anubis-resume={run}: what is done is "
         "not repeated"
@@ -220,34 +189,63 @@ def _why(some: Sequence[AskedQuestion]) -> str:
     return f" ({clip(why, WHY_SHOWN)}{more})" if why else ""
 
 
-def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: str = USUAL) -> str:
+def next_of(run: RunRecord) -> str:
+    """Return what to type next about a run, as `next_line`; empty where nothing was decided."""
+    if run.node_verdict is None:
+        return ""
+    required = run.settings.get("require")
+    return next_line(
+        run.node_verdict,
+        run.told,
+        profile=str(run.settings.get("profile", "")),
+        typed=run.tests,
+        root=run.root,
+        required=[str(one) for one in required] if isinstance(required, list | tuple) else (),
+    )
+
+
+def next_line(
+    node: NodeVerdict,
+    verdicts: Sequence[MetricVerdict],
+    *,
+    profile: str = USUAL,
+    typed: str = "",
+    root: str = "",
+    required: Sequence[str] = (),
+) -> str:
     """Return what to type next about an undecided node.
 
     A blocker that measuring again can never take away decides, however many others there are: learning where
     there is no baseline or components have no criterion, measuring again where only a disturbance is left.
     Before all of these comes what broke: of tests that hang nothing is to be learned. Then comes a loss that
     waits for its confirmation: learning would take it for what is normal. Where no test ran for want of its
-    tool, that comes first: there is nothing to learn from either.
+    tool, that comes first: there is nothing to learn from either. Benchmarks of the baseline that did not run
+    are added to the tests, as one run has to have all that is required.
 
     Args:
         node: The decision.
         verdicts: All verdicts: they tell where the tests lie, and how many machines the baseline is of.
         profile: That of the run; empty where nobody knows.
+        typed: The tests as they were typed, quoted; empty: the folders of those that have verdicts.
+        root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
+        required: What had to be measured; empty: everything.
 
     Returns:
         ``next: COMMAND``, perhaps with when to type it; empty of other nodes and where nothing is known.
     """
-    tests = _tests(verdicts)
+    tests = _with_absent(typed or _places(verdicts, root), node, root)
     if node.decision is not Decision.UNDECIDED or not tests:
         return ""
-    if step := _after_mending(node, verdicts, profile) or _open_loss(verdicts, profile):
+    if step := _after_mending(node, verdicts, profile, root) or _open_loss(verdicts, profile, root):
         return step
     known = set(map(_kind, node.blocking))
     first = next((kind for kind in (_NO_BASELINE, UNCOVERED, _AGAIN) if kind in known), "")
     if not first or (
         first == _NO_BASELINE and _nothing_ran(verdicts) and not _tools_first(verdicts)
     ):
-        return _after_installing(verdicts, tests, profile)
+        return _after_installing(verdicts, tests, profile) or _all_in_one(
+            node, tests, profile, required
+        )
     other = profile not in ("", USUAL)
     if first == _AGAIN:
         more = f" --anubis-profile={profile}" if other else ""
@@ -261,7 +259,39 @@ def next_line(node: NodeVerdict, verdicts: Sequence[MetricVerdict], *, profile: 
     return f"next: anubis learn {tests}{longer} (when the machine is quieter than it was)"
 
 
-def _after_mending(node: NodeVerdict, verdicts: Sequence[MetricVerdict], profile: str) -> str:
+def _all_in_one(node: NodeVerdict, tests: str, profile: str, required: Sequence[str]) -> str:
+    """Return what runs all that the baseline asks for in one run; empty where nothing of it was absent."""
+    absent = len(node.blocking) - len(without_absent(node.blocking, node.absent))
+    if not absent:
+        return ""
+    more = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
+    more += "".join(f" {shlex.quote(f'--anubis-require={name}')}" for name in required)
+    # Of several benchmarks one line tells how many there are.
+    others = len(node.blocking) > absent + (len(node.absent) > 1)
+    return f"next: pytest --anubis {tests}{more}" + (
+        " (once what else stands above is mended)" if others else ""
+    )
+
+
+def _with_absent(tests: str, node: NodeVerdict, root: str) -> str:
+    """Return tests with the files, or if these are many the folders, of what is required and did not run."""
+    lines = node.blocking
+    due = [n for n in node.absent if "::" in n and len(without_absent(lines, [n])) < len(lines)]
+    if not tests or not due:
+        return tests
+    typed = shlex.split(tests)
+    files = {_as_typed(name.partition("::")[0], root) for name in due}
+    missed = {file for file in files if not _within(file, typed)}
+    if len(missed) > PLACES:
+        missed = {_as_typed(name, root) for name in _folders(due)}
+    kept = [one for one in typed if not _within(one, missed)]
+    places = [*kept, *sorted(missed)]
+    return shlex.join(places) if len(places) <= max(PLACES, len(typed)) else ""
+
+
+def _after_mending(
+    node: NodeVerdict, verdicts: Sequence[MetricVerdict], profile: str, root: str
+) -> str:
     """Return what to type once somebody has seen to what broke; empty where nothing did."""
     broken = next((verdict for verdict in verdicts if verdict.broken), None)
     files = [line.partition(_UNCOLLECTED) for line in node.blocking]
@@ -270,9 +300,9 @@ def _after_mending(node: NodeVerdict, verdicts: Sequence[MetricVerdict], profile
         return ""
     more = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
     if broken is None:
-        return f"next: pytest --anubis {shlex.quote(lost)}{more} (once it can be collected)"
+        return f"next: pytest --anubis {shlex.quote(_as_typed(lost, root))}{more} (once it can be collected)"
     first = "where it ended" if broken.reason is Reason.NOT_REPORTED else "what stood in its way"
-    test = shlex.quote(broken.benchmark.partition("[")[0])
+    test = shlex.quote(_as_typed(broken.benchmark.partition("[")[0], root))
     return f"next: pytest --anubis {test}{more} (alone, after a look at {first})"
 
 
@@ -299,12 +329,12 @@ def _nothing_ran(verdicts: Sequence[MetricVerdict]) -> bool:
     return bool(tests) and all(v.reason is Reason.NOT_RUN for v in tests)
 
 
-def _open_loss(verdicts: Sequence[MetricVerdict], profile: str) -> str:
+def _open_loss(verdicts: Sequence[MetricVerdict], profile: str, root: str) -> str:
     """Return what to type where a loss would reject or be unusual had nothing cut its measurement short."""
     lost = [v for v in verdicts if v.reason is Reason.DISTURBED and v.reference is Reference.FLEET]
     spent = [v for v in lost if LOOKS_SPENT in v.disturbance]
     names = dict.fromkeys(v.benchmark.partition("::")[0] for v in spent or lost)
-    files = [name for name in names if name][:PLACES]
+    files = [_as_typed(name, root) for name in names if name][:PLACES]
     if not files:
         return ""
     more = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
@@ -340,8 +370,30 @@ def _of_one_machine(verdicts: Sequence[MetricVerdict]) -> bool:
     return all(_ONE_MACHINE in population for population in held)
 
 
-def _tests(verdicts: Sequence[MetricVerdict]) -> str:
+def _places(verdicts: Sequence[MetricVerdict], root: str) -> str:
     """Return the folders of the tests as they are typed; empty where they are no tests, or of many."""
-    files = (v.benchmark.partition("::")[0] for v in verdicts if "::" in v.benchmark)
-    places = {f"{name.partition('/')[0]}/" if "/" in name else name for name in files}
+    places = {_as_typed(name, root) for name in _folders(v.benchmark for v in verdicts)}
     return shlex.join(sorted(places)) if len(places) <= PLACES else ""
+
+
+def _within(test: str, places: Iterable[str]) -> bool:
+    """Tell whether a file, folder or test is part of one of others, all as they are typed."""
+    path = posixpath.normpath(test.partition("::")[0])
+    wider = {"." if path[:1] not in "./" else path, path}
+    wider |= {path[:end] for end, letter in enumerate(path) if letter == "/"}
+    return any(posixpath.normpath(one) in wider for one in places if "::" not in one)
+
+
+def _as_typed(name: str, root: str) -> str:
+    """Return a file or folder, or a test of one, as it is typed; a folder ends with a slash."""
+    if not root:
+        return name
+    path, colons, test = name.partition("::")
+    end = "/" if path.endswith("/") else ""
+    return posixpath.normpath(f"{root}/{path}") + end + colons + test
+
+
+def _folders(benchmarks: Iterable[str]) -> set[str]:
+    """Return the top folders of benchmarks, with a slash; of those that lie in none their files."""
+    files = (name.partition("::")[0] for name in benchmarks if "::" in name)
+    return {f"{name.partition('/')[0]}/" if "/" in name else name for name in files}

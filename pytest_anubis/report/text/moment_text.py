@@ -1,11 +1,12 @@
-"""How far a run is, in one line: what runs where, how much is done, what failed, what is waited for."""
+"""A run that goes on, in one line: what runs where, what is done, failed or died, what is waited for."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from pytest_anubis.core.measurement import PlannedTest
+from pytest_anubis.core.events import WorkerDied
+from pytest_anubis.core.measurement import PlannedTest, QuietWait
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.report.text.numbers import count_text, duration_text
 
@@ -120,3 +121,32 @@ def _some(names: Collection[str]) -> str:
 
 def _short(test: str) -> str:
     return test.rpartition("::")[2]
+
+
+def waiting_line(wait: QuietWait) -> str:
+    """Say what a test waits for and how long at most, or that it goes on."""
+    what = "; ".join(wait.what)
+    if wait.seconds is None:
+        return (
+            f"anubis: {wait.test} waits for a quiet machine, at most {wait.most:.0f} s: {what} "
+            "(its deadline does not run meanwhile)"
+        )
+    if wait.quiet:
+        return f"anubis: {wait.test} goes on after {wait.seconds:.0f} s: the machine is quiet"
+    return (
+        f"anubis: {wait.test} goes on after {wait.seconds:.0f} s, the machine is not quiet: {what}; "
+        "no other test waits until it has been quiet once"
+    )
+
+
+def death_line(died: WorkerDied) -> str:
+    """Say which worker died, of what and in which test, and what becomes of the rest.
+
+    xdist says "node down: Not properly terminated" beside it, which names none of these.
+    """
+    where = f" while it ran {died.test}" if died.test else ", while it ran no test"
+    kept = "what it had measured is kept, and " if died.test else ""
+    step = "; its report says what to do next" if died.test else ""
+    return (
+        f"anubis: worker {died.worker} ended{where}: {died.text}; {kept}the other tests go on{step}"
+    )

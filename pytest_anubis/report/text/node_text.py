@@ -210,9 +210,9 @@ def _way_out(rows: Sequence[NodeRow]) -> list[str]:
     if not nodes:
         return []
     return [
-        f"{count_text(nodes, 'node')} undecided only for benchmarks that never ran there: run them, or say "
-        "what a node must have run: --require NAME (a component, benchmark or metric; can be given again; "
-        "--require any: whatever it ran)"
+        f"{count_text(nodes, 'node')} undecided only for benchmarks that did not run there: run them, or "
+        "say what a node must have run: --require NAME (a component, benchmark or metric; can be given "
+        "again; --require any: whatever it ran)"
     ]
 
 
@@ -266,7 +266,7 @@ def _absence(group: Sequence[NodeRow]) -> str:
     many = f"{counts[0]} to {many}" if len(counts) > 1 else many
     often = Counter(name for row in group for name in row.verdict.absent).most_common(MISSED)
     named = ", ".join(f"{without_folders(name)} on {nodes}" for name, nodes in often)
-    return f"{many} of the baseline never ran on each, or left no result (most often {named})"
+    return f"{many} of the baseline did not run on each, or left no result (most often {named})"
 
 
 def _details(row: NodeRow) -> list[str]:

@@ -17,6 +17,7 @@ from pytest_anubis.core.measurement import MISTAKE
 from pytest_anubis.core.run import card_texts
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waivers.waiving import with_waiver
+from pytest_anubis.core.waivers.widened_limits import in_noise, widened
 from pytest_anubis.report.export.junit_export import properties
 from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text
 from pytest_anubis.session.code_mistakes import meant, mistake_in_code
@@ -94,6 +95,8 @@ class Judge:
         # The journal has them as they were reached, and the waivers beside them.
         fail_on = self._context.settings.fail_on
         told = [with_waiver(verdict, self._context.waivers, fail_on) for verdict in verdicts]
+        if widened([{"quiet_limits": self._context.settings.quiet_limits}]):
+            told = [in_noise(verdict) for verdict in told]
         for verdict in told:
             self._describe(item, verdict)
         self._raise_if_not_passed(item, told)

@@ -125,9 +125,8 @@ class Run:
                 "Python runs with -O (PYTHONOPTIMIZE): assert statements check nothing; unset it"
             )
         waivers = context.waivers if context.judging else ()
-        if (
-            waivers or self.state.record().waivers
-        ):  # a resumed run may have others, or none any more
+        # A resumed run may have others, or none any more.
+        if waivers or self.state.record().waivers:
             self.sink(WaiversRead(waivers=waivers))
         for note in context.hidden:
             self.sink(BlockerFound(text=f"{note} and not tested", found_anew=True))
@@ -164,6 +163,8 @@ class Run:
             settings=to_plain(without_password(context.settings)),
             baseline=context.baseline.digest if context.baseline else "",
             devices=context.devices,
+            tests=context.tests,
+            root=context.root,
         )
 
     def _block(self, text: str) -> None:

@@ -16,12 +16,11 @@ from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import (
     baseline_line,
-    death_line,
     inventory_line,
-    next_line,
-    waiting_line,
+    next_of,
     way_on,
 )
+from pytest_anubis.report.text.moment_text import death_line, waiting_line
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import elsewhere_lines, summary_lines, tools_missing
 from pytest_anubis.report.text.text_table import printable
@@ -178,7 +177,7 @@ class Terminal:
                 printable(f"benchmark written wrongly: {line}"), yellow=True
             )
         terminalreporter.write_line(_recorded(run))
-        if verbosity >= 0 and (step := next_line(verdict, record.told, profile=profile)):
+        if verbosity >= 0 and (step := next_of(record)):
             terminalreporter.write_line(printable(step), bold=True)
         self._write_way_on(terminalreporter)
 

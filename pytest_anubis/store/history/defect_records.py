@@ -1,8 +1,13 @@
-"""Defects in the history: components that validation found bad, and the benchmarks that showed it."""
+"""Defects in the history: components that validation found bad, and the benchmarks that showed it.
+
+Filing only appends: every rejected run leaves a row, as nodes may not read those of others. What these rows
+tell of is one defect as long as nobody closed it, and is read as one here, from older histories too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -69,7 +74,7 @@ def add_defect(
 def close_defect(
     history: History, number: int, state: str, *, note: str = "", now: float | None = None
 ) -> None:
-    """Say what became of a defect: ``confirmed``, ``false alarm``, or ``open`` again.
+    """Say what became of a defect, all its sightings: ``confirmed``, ``false alarm``, or ``open`` again.
 
     Raises:
         HistoryError: There is no such defect, or the state is none of the three.
@@ -83,17 +88,21 @@ def close_defect(
         changes["note"] = note
     table = schema.defects
     with history.writing() as connection:
-        changed = connection.execute(table.update().where(table.c.id == number).values(changes))
-        if not changed.rowcount:
+        node = connection.execute(sa.select(table.c.node_id).where(table.c.id == number)).scalar()
+        numbers = next(
+            (told for one, told in _sighted(connection, node) if number in (one.number, *told)), ()
+        )
+        if not numbers:
             raise HistoryError(
                 f"there is no defect {number}; 'anubis history defect list' lists them"
             )
+        connection.execute(table.update().where(table.c.id.in_(numbers)).values(changes))
 
 
 def defects(
     history: History, *, hardware_class: str = "", node: str = "", state: str = ""
 ) -> tuple[Defect, ...]:
-    """Return defects in time order.
+    """Return defects in time order: what rejects a node again while it is open is the same one.
 
     Args:
         history: The history.
@@ -104,6 +113,21 @@ def defects(
     Raises:
         HistoryError: The node or the state is unknown.
     """
+    if state:
+        _check_state(state)
+    with history.reading() as connection:
+        number = known_node(connection, node) if node else None
+        found = [defect for defect, _ in _sighted(connection, number)]
+    return tuple(
+        one
+        for one in found
+        if (not hardware_class or one.hardware_class == hardware_class)
+        and (not state or one.state == state)
+    )
+
+
+def _sighted(connection: sa.Connection, node: int | None) -> list[tuple[Defect, tuple[int, ...]]]:
+    """Return defects in time order, of one node or of all, each with the numbers of its rows."""
     table, nodes, runs = schema.defects, schema.nodes, schema.runs
     query = (
         sa.select(table, nodes.c.name, runs.c.run)
@@ -111,22 +135,50 @@ def defects(
         .outerjoin(runs, runs.c.id == table.c.run_id)
         .order_by(table.c.found, table.c.id)
     )
-    if hardware_class:
-        query = query.where(table.c.hardware_class == hardware_class)
-    if state:
-        _check_state(state)
-        query = query.where(table.c.state == state)
+    if node is not None:
+        query = query.where(table.c.node_id == node)
+    rows = connection.execute(query).all()
     exposed: dict[int, list[str]] = {}
-    with history.reading() as connection:
-        if node:
-            query = query.where(table.c.node_id == known_node(connection, node))
-        rows = connection.execute(query).all()
-        pairs = schema.defect_benchmarks
-        for number, benchmark in connection.execute(
-            sa.select(pairs.c.defect_id, pairs.c.benchmark).order_by(pairs.c.benchmark)
-        ):
-            exposed.setdefault(number, []).append(benchmark)
-    return tuple(_defect(row, exposed.get(row.id, ())) for row in rows)
+    pairs = schema.defect_benchmarks
+    for number, benchmark in connection.execute(
+        sa.select(pairs.c.defect_id, pairs.c.benchmark).order_by(pairs.c.benchmark)
+    ):
+        exposed.setdefault(number, []).append(benchmark)
+    whole: list[tuple[Defect, tuple[int, ...]]] = []
+    of_part: dict[tuple[str, str], list[int]] = {}  # node and component -> places among the whole
+    for row in rows:
+        one = _defect(row, exposed.get(row.id, ()))
+        places = of_part.setdefault((one.node, one.component), [])
+        place = next((p for p in reversed(places) if _same(whole[p][0], one)), None)
+        if place is None:
+            places.append(len(whole))
+            whole.append((one, (one.number,)))
+        else:
+            first, numbers = whole[place]
+            whole[place] = (_with_sighting(first, one), (*numbers, one.number))
+    return whole
+
+
+def _same(first: Defect, later: Defect) -> bool:
+    """Return whether a later row of the same node and component is a sighting of a defect.
+
+    Not where the operator said of one what became of it and nothing, or something else, of the other: what is
+    open stays so until somebody looks at it.
+    """
+    while_open = first.closed is None or later.found < first.closed
+    alike = first.benchmarks == later.benchmarks or not set(first.benchmarks).isdisjoint(
+        later.benchmarks
+    )
+    return while_open and first.state == later.state and alike
+
+
+def _with_sighting(first: Defect, later: Defect) -> Defect:
+    return replace(
+        first,
+        runs=(*first.runs, *later.runs),
+        seen=later.found,
+        benchmarks=tuple(sorted({*first.benchmarks, *later.benchmarks})),
+    )
 
 
 def _defect(row: Any, exposed: Iterable[str]) -> Defect:
@@ -135,7 +187,9 @@ def _defect(row: Any, exposed: Iterable[str]) -> Defect:
         node=row.name,
         hardware_class=row.hardware_class,
         run=row.run or "",
+        runs=(row.run,) if row.run else (),
         found=row.found,
+        seen=row.found,
         component=row.component,
         kind=row.kind,
         benchmarks=tuple(exposed),

@@ -18,9 +18,11 @@ from pytest_anubis.core.verdict import (
     Reference,
     Triage,
     Trouble,
+    without_absent,
 )
+from pytest_anubis.core.waivers.widened_limits import NOISY
 from pytest_anubis.validator.deciding.machine_identity import strange_to
-from pytest_anubis.validator.deciding.requirement import absence_step
+from pytest_anubis.validator.deciding.requirement import absence_step, is_absence_line
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
@@ -72,12 +74,16 @@ def headline(
         waived = "".join(f" {text}." for text in _answered_for(verdicts))
         doubt = _doubt(baseline) if any(judged_by_fleet(v) for v in bad) else ""
         doubt = f" The baseline's {doubt}." if doubt else ""
-        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{doubt}{step}"
+        limits = evidence.noisy.get(worst.run, "") if worst.retest == NOISY else ""
+        noise = f" The noise was allowed by {limits}." if limits else ""
+        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{noise}{doubt}{step}"
     if decision is Decision.UNDECIDED:
         more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
         waived = "".join(f"; {text}" for text in _answered_for(verdicts))
         only = "".join(f"; {text}" for text in _required(verdicts, evidence, never))
-        step = f". Next step: {absence_step(absent)}" if absent else ""
+        # Behind another blocker nobody would know what is meant.
+        told = absent and not uncovered and _is_absence(blocking[0], absent)
+        step = f". Next step: {absence_step(absent)}" if told else ""
         first = uncovered or f"{blocking[0]}{more}"
         return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{step}"
     risk = evidence.residual_risk
@@ -96,6 +102,11 @@ def headline(
         f"{subject} accepted{at_risk}: {metrics} judged{good}{_basis(baseline, name, evidence)}"
         f"{_power(baseline, verdicts)}{reserve}"
     )
+
+
+def _is_absence(line: str, absent: Sequence[str]) -> bool:
+    """Tell whether a blocker is the line about benchmarks that did not run, or that of the only one."""
+    return is_absence_line(line) or not without_absent([line], absent)
 
 
 def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:

@@ -24,6 +24,7 @@ from pytest_anubis.core.verdict import (
     Waiver,
 )
 from pytest_anubis.core.waivers.waiving import with_waiver
+from pytest_anubis.core.waivers.widened_limits import in_noise
 from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
@@ -259,15 +260,17 @@ class _Nodes:
         self._last: tuple[_Units, Mapping[str, frozenset[str]]] = (((), (), ()), {})
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
-        """Return verdicts as they count beside the waivers of their runs."""
+        """Return verdicts as they count beside the waivers of their runs, and in the noise of these."""
         bad = [_FAIL] if self._fail_on == "fail" else [_FAIL, _MARGINAL]
         waived = {}
         for row in np.flatnonzero(np.isin(judged.outcome, bad)).tolist():
             known = self._known(judged.population.nodes[row])
-            waivers = known.waivers_for(judged.population.runs[row])
-            if waivers:
+            run = judged.population.runs[row]
+            waivers = known.waivers_for(run)
+            if waivers or run in known.noisy:
                 full = judged.of_run(row, baseline)
                 told = with_waiver(full, waivers, self._fail_on)
+                told = in_noise(told) if run in known.noisy else told
                 if told is not full:
                     waived[row] = told
         if not waived:

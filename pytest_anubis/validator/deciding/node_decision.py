@@ -21,6 +21,7 @@ from pytest_anubis.core.verdict import (
     without_absent,
 )
 from pytest_anubis.core.waivers.waiving import with_waiver
+from pytest_anubis.core.waivers.widened_limits import in_noise
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import (
     NOTHING_JUDGED,
@@ -87,6 +88,8 @@ def judge_node(
     if evidence.waivers:
         waivers_for = evidence.waivers_for
         verdicts = [with_waiver(v, waivers_for(v.run), fail_on) for v in verdicts]
+    if evidence.noisy:
+        verdicts = [in_noise(v) if v.run in evidence.noisy else v for v in verdicts]
     criteria = tuple(expected) if expected is not None else baseline.criteria if baseline else ()
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
@@ -133,7 +136,8 @@ def judge_node(
         others = without_absent(blocking, short)
         told = set(others)
         each = [line for line in blocking if line not in told]
-        blocking = [*others, absence_line(short, criteria), *each]
+        collected = any(verdict.run for verdict in verdicts)
+        blocking = [*others, absence_line(short, criteria, collected=collected), *each]
     if require_all:
         blocking, listed, noted = [*blocking, *listed, *noted], [], []
     if strange and evidence.other_machine:  # somebody decided it: told, in the way of nothing

@@ -7,6 +7,7 @@ complete: what is not required is a whole benchmark that ran nowhere, never a de
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from difflib import get_close_matches
 from typing import NamedTuple
 
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
@@ -17,6 +18,7 @@ ANYTHING = "any"
 """Requires nothing by name: a node is judged on what it ran, of which something must have been judged."""
 NAMED = 6
 """Components named in one line: the journal has every benchmark."""
+_ABSENCE = " benchmarks did not run in "
 HOW = (
     "or say what is required: --anubis-require NAME ('anubis judge': --require NAME; 'any' for whatever "
     "ran)"
@@ -72,24 +74,47 @@ class Requirement(NamedTuple):
 
     def unknown(self, criteria: Iterable[Criterion], baseline: Baseline | None) -> list[str]:
         """Return one line for each name that the baseline does not know: a typo would require nothing."""
-        every = list(criteria)
-        checks: Sequence[PlainCheck] = baseline.checks if baseline else ()
-        unjudged = baseline.unjudged if baseline else ()
         lines = []
+        things = known_things(criteria, baseline)
         for name in dict.fromkeys(self.names):
             one = Requirement((name,))
-            known = (
-                name == ANYTHING
-                or any(map(one.of_criterion, every))
-                or any(one.covers(check.test, component=check.component) for check in checks)
-                or any(one.covers(u.benchmark, u.metric, u.component) for u in unjudged)
-            )
-            if not known:
+            if name != ANYTHING and not any(one.covers(*thing) for thing in things):
                 lines.append(
-                    f"required {name}: the baseline has no such component, benchmark or metric; check "
-                    "its name"
+                    f"required {name}: the baseline has no such component, benchmark or metric"
+                    f"{names_alike(name, things)}"
                 )
         return lines
+
+
+def known_things(
+    criteria: Iterable[Criterion], baseline: Baseline | None
+) -> list[tuple[str, str, str]]:
+    """Return benchmark, metric and component of all that can be required: its criteria, checks and others."""
+    checks: Sequence[PlainCheck] = baseline.checks if baseline else ()
+    unjudged = baseline.unjudged if baseline else ()
+    return [
+        *((one.benchmark, one.metric.name, one.component) for one in criteria),
+        *((one.test, "", one.component) for one in checks),
+        *((one.benchmark, one.metric, one.component) for one in unjudged),
+    ]
+
+
+def names_alike(name: str, things: Iterable[tuple[str, str, str]]) -> str:
+    """Return which name was probably meant, and the components that there are, to stand behind a refusal.
+
+    Args:
+        name: What nobody knows.
+        things: Benchmark, metric and component of all that there is.
+    """
+    known, components = set(), set()
+    for benchmark, metric, component in things:
+        known |= {benchmark, benchmark.rpartition("::")[2], metric, component}
+        components |= {component} - {""}
+    near = get_close_matches(name, sorted(known), 1)
+    meant = f" (did you mean {near[0]!r}?)" if near else ""
+    more = ", ..." if len(components) > NAMED else ""
+    told = f"; its components: {', '.join(sorted(components)[:NAMED])}{more}" if components else ""
+    return meant + told
 
 
 def ran_anywhere(
@@ -156,19 +181,28 @@ def absence_step(absent: Collection[str]) -> str:
     return f"run {one}, {HOW}"
 
 
-def absence_line(absent: Collection[str], criteria: Sequence[Criterion]) -> str:
-    """Say in one line how many benchmarks never ran, of which parts, and what to do.
+def absence_line(
+    absent: Collection[str], criteria: Sequence[Criterion], *, collected: bool = False
+) -> str:
+    """Say in one line how many benchmarks of the baseline did not run, and of which parts.
 
     Args:
         absent: Benchmarks that never ran and are required.
         criteria: What the baseline expects.
+        collected: Runs are judged together; else one run, beside which no other one counts.
     """
     every = {criterion.benchmark for criterion in criteria} - {HOST_PACE}
     parts = list(
         dict.fromkeys(c.component or c.benchmark for c in criteria if c.benchmark in absent)
     )
     more = ", ..." if len(parts) > NAMED else ""
+    where, alone = ("these runs", "") if collected else ("this run", "; earlier runs do not count")
     return (
-        f"{len(absent)} of {len(every)} benchmarks never ran on this node, or left no result "
-        f"({', '.join(sorted(parts)[:NAMED])}{more})"
+        f"{len(absent)} of {len(every)}{_ABSENCE}{where}, or left no result "
+        f"({', '.join(sorted(parts)[:NAMED])}{more}){alone}"
     )
+
+
+def is_absence_line(line: str) -> bool:
+    """Tell whether a blocker is that of `absence_line`."""
+    return _ABSENCE in line

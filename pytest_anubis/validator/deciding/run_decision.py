@@ -114,6 +114,7 @@ def decide_run(
         machines=frozenset({machine_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
         required=_required(run),
+        noisy={"": run.quiet_limits} if run.quiet_limits else {},
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -189,6 +190,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         machines=frozenset({machine_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
         required=_required(run),
+        noisy={run.run: run.quiet_limits} if run.quiet_limits else {},
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from difflib import get_close_matches
 
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
@@ -15,6 +16,10 @@ from pytest_anubis.core.waivers.waiving import (
     speaks_of,
 )
 from pytest_anubis.validator.deciding.ledger import Answers
+
+NAMED = 4
+"""Names of what there is instead of a misspelt one, in one line."""
+_WORDS = ("test", "component", "device", "metric")
 
 
 def waiver_lines(
@@ -41,7 +46,8 @@ def waiver_lines(
             blocking.append(f"{what} expired on {waiver.expires}: mend it, or renew the waiver")
         elif waiver.expired or not known:
             day = f" and expired on {waiver.expires}" if waiver.expired else ""
-            told.append(f"{what} matches nothing of this run{day}: correct or remove it")
+            why = "" if known else _unknown(waiver, verdicts, evidence, answers)
+            told.append(f"{what} matches nothing of this run{day}{why}: correct or remove it")
         elif not any(verdict.waiver == waiver for verdict in verdicts):
             told.append(f"{what}: {_unused(waiver, verdicts)}")
     return blocking, told
@@ -49,7 +55,7 @@ def waiver_lines(
 
 def _met(
     waiver: Waiver,
-    verdicts: Iterable[MetricVerdict],
+    verdicts: Sequence[MetricVerdict],
     evidence: RunEvidence,
     answers: Answers | None,
 ) -> bool:
@@ -61,13 +67,16 @@ def _met(
 
 def _without_verdict(
     waiver: Waiver,
-    verdicts: Iterable[MetricVerdict],
+    verdicts: Sequence[MetricVerdict],
     evidence: RunEvidence,
     answers: Answers | None,
 ) -> Iterator[MetricVerdict]:
     """Yield what stands for passed tests and devices that have no verdict of their own here."""
+    measured = {v.benchmark for v in verdicts if v.metric} | {key[0] for key in answers or {}}
     for benchmark, device in evidence.planned:
-        yield _stand_in(benchmark, waiver.metric, device, waiver)
+        # Of a test that it names; else metrics are known, and a misspelt one is none of them.
+        if benchmark not in measured and (waiver.test or not waiver.metric):
+            yield _stand_in(benchmark, waiver.metric, device, waiver)
     components = {(v.benchmark, v.metric): v.component for v in verdicts}
     for (benchmark, metric, _), devices in (answers or {}).items():
         component = components.get((benchmark, metric), "") or waiver.component
@@ -88,6 +97,37 @@ def _stand_in(
         component=component,
         node=waiver.node,
     )
+
+
+def _unknown(
+    waiver: Waiver,
+    verdicts: Sequence[MetricVerdict],
+    evidence: RunEvidence,
+    answers: Answers | None,
+) -> str:
+    """Say which word of a waiver nothing here has, and what there is instead.
+
+    Metrics are those of the tests that it names, as far as it names one that is there.
+    """
+    things = [*verdicts, *_without_verdict(waiver, verdicts, evidence, answers)]
+    for name in _WORDS:
+        pattern = getattr(waiver, name)
+        only = Waiver(**{"owner": "", "reason": "", "expires": "", name: pattern})
+        met = [one for one in things if covers(only, one)]
+        if met or not pattern:
+            things = met if name == "test" else things
+            continue
+        field = "benchmark" if name == "test" else name
+        known = {getattr(one, field) for one in things} - {"", pattern}
+        near = get_close_matches(pattern, sorted(known), 1)
+        short = {one.rpartition("::")[2]: one for one in sorted(known)} if name == "test" else {}
+        near = near or [short[one] for one in get_close_matches(pattern, sorted(short), 1)]
+        hint = f"did you mean {near[0]!r}?" if near else ""
+        if not hint and known:
+            more = ", ..." if len(known) > NAMED else ""
+            hint = f"there are {', '.join(sorted(known)[:NAMED])}{more}"
+        return f", as no {name} of it is {pattern!r}{f' ({hint})' if hint else ''}"
+    return ", as nothing has all of that at once"
 
 
 def _unused(waiver: Waiver, verdicts: Iterable[MetricVerdict]) -> str:

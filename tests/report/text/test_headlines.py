@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -112,6 +113,36 @@ def test_where_every_tool_is_missing_it_is_installed_before_anything_is_learned(
     seen_to = "next: pytest --anubis suites/ (once this is seen to: not installed: fio"
     assert next_line(node, [fio, other]).startswith(seen_to)
     assert next_line(node, [apart]) == ""
+
+
+@pytest.mark.parametrize(
+    ("typed", "root", "absent", "said"),
+    [
+        ("", "", ("suites/b.py::x",), "suites/"),
+        ("suites/a.py", "", ("suites/b.py::x",), "suites/a.py suites/b.py"),
+        ("./suites", "", ("suites/b.py::x",), "./suites"),
+        ("suites/a.py::t", "", ("suites/a.py::u",), "suites/a.py"),
+        ("a.py", "..", ("suites/b.py::x",), "a.py ../suites/b.py"),
+        (".", "mine", ("suites/b.py::x",), "."),
+        ("s/a.py 'my tests/c.py'", "", [f"s/{n}.py::x" for n in range(4)], "'my tests/c.py' s/"),
+        ("a.py", "", [f"{n}/b.py::x" for n in range(4)], ""),
+    ],
+)  # fmt: skip
+def test_what_did_not_run_is_run_with_what_was_typed(
+    typed: str, root: str, absent: Sequence[str], said: str
+) -> None:
+    lines = (*(f"NOT_TESTED {name} m: nothing" for name in absent), "4 of 9 did not run")
+    node = NodeVerdict(
+        node="n1", decision=Decision.UNDECIDED, headline="", absent=(*absent, "free.py::y"),
+        blocking=lines,
+    )  # fmt: skip
+    one = MetricVerdict(
+        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="suites/a.py::t"
+    )
+    line = next_line(node, [one], typed=typed, root=root, required=("cpu",))
+    assert line == (said and f"next: pytest --anubis {said} --anubis-require=cpu")
+    more = replace(node, blocking=(*lines, "INCONCLUSIVE t m: recorded in GBs"))
+    assert next_line(more, [one], typed=typed, root=root).endswith(")") == bool(said)
 
 
 def test_what_broke_comes_before_what_is_to_be_learned() -> None:

@@ -56,11 +56,36 @@ def test_failure_table_explains_itself(project: pytest.Pytester, learn: Learn) -
     )
 
 
+def test_what_is_required_and_unknown_is_refused_before_anything_runs(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    result = project.runpytest("--anubis", "--anubis-require=cpu,any,test_sped,nosuch")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    what = "the baseline has no such component, benchmark or metric"
+    result.stderr.fnmatch_lines(
+        [
+            f"ERROR: --anubis-require test_sped: {what} (did you mean 'test_speed'?); its components: "
+            f"cpu.compute; --anubis-require nosuch: {what}; its components: cpu.compute"
+        ]
+    )
+    assert not (project.path / ".anubis").exists()
+
+
 def test_no_baseline_is_20_and_says_what_to_do(project: pytest.Pytester) -> None:
-    result = project.runpytest("--anubis", "-rs")
+    elsewhere = project.mkdir("elsewhere")
+    (project.path / "speed.json").rename(elsewhere / "speed.json")
+    (file,) = project.path.glob("test_*.py")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(elsewhere)
+        result = project.runpytest("--anubis", "-rs", "--rootdir=..", f"../{file.name}")
     result.assert_outcomes(skipped=1)
     assert result.ret == 20
-    result.stdout.fnmatch_lines(["*no baseline for hardware class*anubis learn*"])
+    result.stdout.fnmatch_lines(
+        ["*no baseline for hardware class*anubis learn*", f"next: anubis learn ../{file.name}"]
+    )
+    begun = events(project)[0]
+    assert (begun["tests"], begun["root"]) == (f"../{file.name}", "..")
     kinds = [event["event"] for event in events(project)]
     assert "measurement" in kinds
     assert kinds[-1] == "run_finished"

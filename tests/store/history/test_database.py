@@ -252,6 +252,43 @@ def test_a_rejected_run_opens_a_defect_that_the_operator_closes(history: History
         close_defect(history, defect.number, "maybe")
 
 
+def test_a_fault_that_rejects_again_while_its_defect_is_open_is_one_defect(
+    history: History,
+) -> None:
+    for day in (3, 1, 2):  # as runs that waited are filed
+        record_run(history, record(f"r{day}", bad=True, day=day))
+    other = (verdict(DISK, Outcome.FAIL, 0.7),)
+    record_run(history, record("disk", bad=True, day=2, verdicts=other))  # the same part, elsewhere
+    record_run(history, record("n2", bad=True, day=2, node="n2"))
+    fault, disk, neighbour = defects(history)
+    assert (fault.runs, fault.run, fault.seen) == (
+        ("r1", "r2", "r3"), "r1", moment_of("2026-01-03T00:00:00Z"),
+    )  # fmt: skip
+    assert (disk.runs, neighbour.runs) == (("disk",), ("n2",))
+    assert len(read_fleet(history, hardware_class="c1").defects) == 3
+    close_defect(history, fault.number, "confirmed", now=moment_of("2026-01-04"))
+    assert [one.run for one in defects(history, node="n1", state="open")] == ["disk"]
+    record_run(history, record("again", bad=True, day=5))
+    (new,) = defects(history, node="n1", state="open")[1:]
+    assert (new.runs, new.benchmarks) == (("again",), (NET,))
+    close_defect(history, fault.number, "open")
+    assert len(defects(history, node="n1", state="open")) == 2
+
+
+def test_what_was_said_of_each_row_of_an_older_history_stands(history: History) -> None:
+    for day in (1, 2, 3, 4):
+        record_run(history, record(f"r{day}", bad=True, day=day))
+    states = ["confirmed", "confirmed", "false alarm", "open"]
+    with history.writing() as connection:
+        table = schema.defects
+        for number, state in enumerate(states, 1):
+            closed = None if state == "open" else NOW
+            row = table.update().where(table.c.id == number)
+            connection.execute(row.values(state=state, closed=closed))
+    told = [(one.state, one.runs) for one in defects(history)]
+    assert told == [("confirmed", ("r1", "r2")), ("false alarm", ("r3",)), ("open", ("r4",))]
+
+
 def test_defects_by_hand(history: History) -> None:
     history.add_node("n2", hardware_class="c2")
     add_defect(history, node="n2", benchmarks=[NET, DISK, NET], kind="nic", found=NOW - 1, now=NOW)

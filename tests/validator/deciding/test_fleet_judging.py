@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.core.verdict import Triage, Trouble
 from pytest_anubis.validator import learn_baseline
@@ -39,3 +40,14 @@ def test_runs_that_fail_alike_confirm_each_other(slow: int, trouble: Trouble) ->
     assert [v.trouble for v in failed] == [trouble] * slow
     assert all((v.triage is Triage.RETEST) == (trouble is Trouble.SINGLE) for v in failed)
     assert all(("retest" in v.text) == (trouble is Trouble.SINGLE) for v in failed)
+
+
+def test_of_collected_runs_those_in_noise_are_to_be_measured_again() -> None:
+    learned = learn_baseline([table(3, 0)], hardware_class="", created="2026-01-01")
+    noisy = RunEvidence(noisy={"r1": "--anubis-quiet-limit=steal=30%"})
+    judged = judge_fleet([table(3, 2)], {"": learned}, evidence={("", "n29"): noisy})
+    (detail,) = [d for v, d in zip(judged.nodes, judged.details, strict=True) if v.node == "n29"]
+    told = {v.run: v.triage for v in detail.verdicts if v.trouble is not Trouble.NONE}
+    assert told == {"r1": Triage.RETEST, "r2": Triage.REJECT}
+    (node,) = [v for v in judged.nodes if v.node == "n29"]
+    assert node.triage is Triage.REJECT  # one of them was quiet

@@ -62,11 +62,21 @@ def test_what_never_ran_is_one_line_with_its_parts_and_the_way_out() -> None:
     ):
         assert found.decision is Decision.UNDECIDED
         assert found.absent == ("fio", "ib")
-        line = "2 of 4 benchmarks never ran on this node, or left no result (disk, network.ib)"
+        line = "2 of 4 benchmarks did not run in this run, or left no result (disk, network.ib)"
+        line += "; earlier runs do not count"
         assert found.hindrances == (line,)
         assert len(found.blocking) == 3  # each of them is told as well
         assert f"neither accepted nor rejected: {line}. Next step: run them, or" in found.headline
         assert "--anubis-require NAME" in found.headline
+
+
+def test_runs_that_are_judged_together_and_another_blocker_are_told_as_such() -> None:
+    runs = [replace(verdict(name), run="r1") for name in ("gemm", "hbm")]
+    assert "benchmarks did not run in these runs" in node(*runs).headline
+    wrong = verdict("gemm", Outcome.INCONCLUSIVE, Reason.INVALID)
+    found = node(wrong, verdict("hbm"))
+    assert found.hindrances[1].startswith("2 of 4 benchmarks did not run")
+    assert "Next step" not in found.headline  # nobody would know what "them" are
 
 
 def test_one_benchmark_that_never_ran_has_the_way_out_too() -> None:
@@ -74,7 +84,7 @@ def test_one_benchmark_that_never_ran_has_the_way_out_too() -> None:
     assert found.absent == ("ib",)
     assert "Next step: run ib, or say what is required: --anubis-require NAME" in found.headline
     lines = fleet_lines([NodeRow(verdict=found)])
-    assert "1 node undecided only for benchmarks that never ran there" in lines[-1]
+    assert "1 node undecided only for benchmarks that did not run there" in lines[-1]
     assert "--require NAME" in lines[-1]
 
 
@@ -89,7 +99,7 @@ def test_what_is_required_accepts_and_the_headline_names_what_did_not_run() -> N
 def test_what_is_required_and_did_not_run_blocks_and_what_ran_rejects_all_the_same() -> None:
     short = node(verdict("gemm"), verdict("hbm"), GONE, require=("gpu", "disk"))
     assert short.decision is Decision.UNDECIDED
-    assert short.hindrances[0].startswith("1 of 4 benchmarks never ran on this node")
+    assert short.hindrances[0].startswith("1 of 4 benchmarks did not run in this run")
     bad = verdict("hbm", Outcome.FAIL, Reason.BEYOND)
     assert node(verdict("gemm"), bad, require=("gemm",)).decision is Decision.REJECTED
     unclear = verdict("hbm", Outcome.INCONCLUSIVE, Reason.DISTURBED)
@@ -99,7 +109,10 @@ def test_what_is_required_and_did_not_run_blocks_and_what_ran_rejects_all_the_sa
 def test_nothing_is_accepted_for_a_typo_or_for_nothing_that_ran() -> None:
     typo = node(*map(verdict, PARTS), require=("gpux",))
     assert typo.decision is Decision.UNDECIDED
-    assert "required gpux: the baseline has no such component" in typo.blocking[0]
+    line = (
+        "required gpux: the baseline has no such component, benchmark or metric; its components: "
+    )
+    assert typo.blocking[0] == f"{line}disk, gpu.compute, gpu.memory, network.ib"
     assert node(GONE, require=("any",)).decision is Decision.UNDECIDED
 
 
@@ -120,10 +133,10 @@ def test_many_nodes_with_different_gaps_are_one_line_in_the_fleet() -> None:
     lines = fleet_lines(rows)
     assert len(lines) == 3
     assert lines[0].startswith(
-        "UNDECIDED missing 3 nodes (n0, n1, n2): 2 to 3 benchmarks of the baseline never ran on each"
+        "UNDECIDED missing 3 nodes (n0, n1, n2): 2 to 3 benchmarks of the baseline did not run on each"
     )
     assert "hbm on 2" in lines[0]
-    assert "3 nodes undecided only for benchmarks that never ran there" in lines[2]
+    assert "3 nodes undecided only for benchmarks that did not run there" in lines[2]
     assert "--require any" in lines[2]
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Triage, Trouble
 from pytest_anubis.validator.deciding.run_comparisons import comparisons
-from pytest_anubis.validator.deciding.run_decision import evidence_of
+from pytest_anubis.validator.deciding.run_decision import decide_run, evidence_of
 
 TEST = "suite.py::test_other[cuda:0]"
 PLAN = PlannedTest(test=TEST, benchmark="suite.py::test_other", device="cuda:0")
@@ -103,3 +105,39 @@ def test_load_does_not_excuse_a_device_whose_exact_result_differs_from_its_peers
     )
     found = {v.device: v.outcome for v in comparisons(run, None, tuple)}
     assert [device for device, outcome in found.items() if outcome is Outcome.FAIL] == ["cuda:5"]
+
+
+SLOW = MetricVerdict(
+    outcome=Outcome.FAIL, reason=Reason.BEYOND, text="rate is slow", benchmark="suite.py::test_rate",
+    metric="rate", better="higher", similarity=0.6, value=60.0, action="change the card",
+)  # fmt: skip
+WRONG = replace(SLOW, metric="wrong", better="equal", similarity=0.0, text="wrong is 3")
+LET_BE = {"others": 0.95, "steal": 0.3, "io": 0.05}
+
+
+def test_what_is_slow_while_the_machine_was_let_be_noisy_rejects_and_is_measured_again() -> None:
+    run = replace(RUN, results=(), planned=(), verdicts=(SLOW,), settings={"quiet_limits": LET_BE})
+    found = decide_run(run, None).node_verdict
+    assert (found.decision, found.triage) == (Decision.REJECTED, Triage.RETEST)
+    assert "(retest: measured while the machine was let be noisy)" in found.headline
+    assert "The noise was allowed by --anubis-quiet-limit=others=95%,steal=30%." in found.headline
+    assert found.headline.endswith("Next step: measure again; if the loss stays: change the card")
+    assert run.told[0].trouble is Trouble.BORDERLINE
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "limits"),
+    [
+        ((SLOW, WRONG), LET_BE),  # load flips no bits
+        ((replace(WRONG, metric="", reason=Reason.TEST_FAILED, better=""),), LET_BE),
+        ((SLOW,), {"io": 0.05}),  # narrower than usual
+        ((SLOW,), {}),
+    ],
+)
+def test_what_load_explains_nothing_of_stays_sure(
+    verdicts: tuple[MetricVerdict, ...], limits: dict[str, float]
+) -> None:
+    run = replace(RUN, results=(), planned=(), verdicts=verdicts, settings={"quiet_limits": limits})
+    found = decide_run(run, None).node_verdict
+    assert (found.decision, found.triage) == (Decision.REJECTED, Triage.REJECT)
+    assert "noisy" not in found.headline.partition(";")[0]

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
@@ -101,12 +104,43 @@ def test_waivers_that_cover_no_failure_are_told_and_block_nothing() -> None:
     )
     found = decided(replace(PASS, metric="m"), PASS, waivers=waivers, require_all=True)
     assert found.decision is Decision.ACCEPTED
-    says = [line.partition("): ")[2] or line.rpartition(") ")[2] for line in found.noted]
+    says = [line.partition("HW-4711)")[2].lstrip(": ") for line in found.noted]
     assert says == [
         "nothing that it covers failed; remove it if it is no longer needed",
-        "matches nothing of this run: correct or remove it",
-        "matches nothing of this run and expired on 2026-12-01: correct or remove it",
+        "matches nothing of this run, as no metric of it is 'mm' (did you mean 'm'?): correct or remove it",
+        "matches nothing of this run and expired on 2026-12-01, as no metric of it is 'mm' (did you "
+        "mean 'm'?): correct or remove it",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"metric": "rat"}, "no metric of it is 'rat' (did you mean 'rate'?)"),
+        ({"metric": "rat", "test": "s/a.py::test_*"}, "no metric of it is 'rat' (did you mean 'rate'?)"),
+        ({"test": "s/a.py::test_sped"}, "no test of it is 's/a.py::test_sped' (did "
+            "you mean 's/a.py::test_speed'?)"),
+        ({"test": "test_speed"}, "no test of it is 'test_speed' (did you mean 's/a.py::test_speed'?)"),
+        ({"test": "x", "metric": "y"}, "no test of it is 'x' (there are plain, s/a.py::test_speed)"),
+        ({"component": "memry"}, "no component of it is 'memry' (did you mean 'memory'?)"),
+        ({"metric": "rate", "device": "cuda:9"}, "no device of it is 'cuda:9' (there are cpu, node)"),
+        ({"test": "plain", "metric": "check"}, ""),
+    ],
+)  # fmt: skip
+def test_a_misspelt_waiver_is_told_with_the_names_that_there_are(
+    words: dict[str, str], said: str
+) -> None:
+    bad = replace(FAIL, benchmark="s/a.py::test_speed", metric="rate")
+    plain = replace(PASS, benchmark="plain", metric="", device="node", component="")
+    told: dict[str, Any] = {"owner": "j.doe", "reason": "-", "expires": "2026-12-01", **words}
+    evidence = RunEvidence(
+        waivers=(Waiver(**told),),
+        planned=frozenset({("s/a.py::test_speed", "cpu"), ("plain", "node")}),
+    )
+    found = judge_node([bad, plain], node="n1", evidence=evidence)
+    (line,) = found.noted
+    assert ("): nothing that it covers failed" in line) is (not said)
+    assert said in line
 
 
 def test_a_waiver_that_would_have_to_name_what_failed_says_so() -> None:

@@ -61,12 +61,13 @@ def list_defects(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.defect_records import defects
 
     found = use(options.history, lambda history: defects(history, node=options.node))
-    rows = [["number", "found", "node", "component", "state", "exposed by"]]
+    rows = [["number", "found", "last seen", "runs", "node", "component", "state", "exposed by"]]
     for one in found:
         exposed = clip(", ".join(name.rpartition("/")[2] for name in one.benchmarks), 80)
-        when = day_and_time(one.found)
-        rows.append([str(one.number), when, one.node, one.component, one.state, exposed])
-    plain = [plain_record(one, "found", "closed") for one in found]
+        when = [day_and_time(one.found), day_and_time(one.found if one.seen is None else one.seen)]
+        row = [str(one.number), *when, str(len(one.runs) or ""), one.node, one.component]
+        rows.append([*row, one.state, exposed])
+    plain = [plain_record(one, "found", "seen", "closed") for one in found]
     lines = table(rows).splitlines() if found else ["no defects"]
     answer(options.json, {"defects": plain}, *lines)
 
