@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from pathlib import Path
+
+from suites.memory.numa import read_list
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -50,6 +54,33 @@ def read_caches(root: Path = Path("/sys/devices/system/cpu")) -> Caches:
     last = max(sizes)
     total = sum(size for level, size in instances.values() if level == last)
     return Caches(level2=sizes.get(2, MIB), last=sizes[last], last_total=total)
+
+
+def cores_across(
+    allowed: Collection[int], most: int, root: Path = Path("/sys/devices/system/cpu")
+) -> list[int]:
+    """Return CPUs of as many last-level caches as there are, each one's first before any one's second.
+
+    Cores behind one cache have their way to the memory in common, so the caches come before the cores.
+
+    Args:
+        allowed: CPUs that may be used.
+        most: How many are wanted at most.
+        root: Folder with ``cpu*/cache/index*/``, as Linux has it; where it says nothing all share one cache.
+    """
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for cpu in sorted(allowed):
+        shared: dict[int, tuple[int, ...]] = {}
+        for index in root.glob(f"cpu{cpu}/cache/index[0-9]*"):
+            try:
+                shared[int(_text(index / "level"))] = tuple(
+                    sorted(read_list(_text(index / "shared_cpu_list")))
+                )
+            except (OSError, ValueError):
+                continue
+        groups.setdefault(shared[max(shared)] if shared else (), []).append(cpu)
+    turns = chain.from_iterable(zip_longest(*groups.values()))
+    return [cpu for cpu in turns if cpu is not None][:most]
 
 
 def memory_size() -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -30,19 +30,38 @@ def read_nodes(root: Path = Path("/sys/devices/system/node")) -> dict[int, set[i
         root: Folder with ``node*/``, as Linux has it.
     """
     try:
-        with_memory = _numbers((root / "has_memory").read_text(encoding="ascii"))
+        with_memory = read_list((root / "has_memory").read_text(encoding="ascii"))
         lists = {number: (root / f"node{number}/cpulist") for number in with_memory}
         return {
-            number: _numbers(path.read_text(encoding="ascii")) for number, path in lists.items()
+            number: read_list(path.read_text(encoding="ascii")) for number, path in lists.items()
         }
     except (OSError, ValueError):
         return {}
 
 
-def _numbers(text: str) -> set[int]:
-    """Return the numbers of a list such as ``0-3,8``."""
+def read_list(text: str) -> set[int]:
+    """Return the numbers of a list such as ``0-3,8``, as Linux writes them.
+
+    Raises:
+        ValueError: It is none.
+    """
     ranges = [part.split("-") for part in text.strip().split(",") if part]
     return {number for ends in ranges for number in range(int(ends[0]), int(ends[-1]) + 1)}
+
+
+@contextmanager
+def on_cpus(cpus: Collection[int]) -> Iterator[None]:
+    """Let this thread run on these CPUs alone.
+
+    Raises:
+        OSError: It may use none of them.
+    """
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cpus)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 @contextmanager
@@ -52,19 +71,15 @@ def place(cpus: set[int], node: int) -> Iterator[None]:
     Raises:
         NotPossible: The kernel refuses, as it does in many containers.
     """
-    before = os.sched_getaffinity(0)
-    usable = cpus & before
+    usable = cpus & os.sched_getaffinity(0)
     if not usable:
         raise NotPossible(f"this process may use none of the CPUs {sorted(cpus)}")
-    os.sched_setaffinity(0, usable)
-    try:
+    with on_cpus(usable):
         _policy(BIND, node)
         try:
             yield
         finally:
             _policy(DEFAULT, None)
-    finally:
-        os.sched_setaffinity(0, before)
 
 
 def _policy(mode: int, node: int | None) -> None:

@@ -6,9 +6,13 @@ read or written counts once, a write does not count as the read that a cache may
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
+
+from suites.memory.numa import on_cpus
 
 Operation = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
@@ -122,6 +126,62 @@ class Stream:
         """Return what belongs at a place of a source."""
         phase = begin % PERIODS[number]
         return self._ramps[number][phase : phase + length]
+
+
+class CoreStreams:
+    """The same operation by one core after another, all others idle, each over arrays of its own.
+
+    What all cores get together depends on where they are, too: two behind one cache share its way to the
+    memory, and a hypervisor moves the CPUs of its guests about. What one core gets alone does not.
+
+    Args:
+        operation: A key of `OPERATIONS`.
+        elements: Length of each array; a core's arrays lie near it, as it touches them first.
+        cpus: Which cores.
+        passes: Over the arrays, for one value of one core.
+
+    Attributes:
+        rates: CPU -> what each turn gave, in bytes a second.
+    """
+
+    def __init__(
+        self, operation: str, elements: int, cpus: Sequence[int], *, passes: int = 1
+    ) -> None:
+        self._passes = passes
+        self._streams: dict[int, Stream] = {}
+        self.rates: dict[int, list[float]] = {}
+        for cpu in cpus:
+            with _alone_on(cpu):
+                self._streams[cpu] = Stream(operation, elements, torch.device("cpu"))
+                self._streams[cpu].run()
+
+    def turn(self) -> float:
+        """Let every core make its passes; return the rate of the slowest, in bytes a second."""
+        for cpu, stream in self._streams.items():
+            with _alone_on(cpu):
+                begin = time.perf_counter()
+                for _ in range(self._passes):
+                    stream.run()
+                took = time.perf_counter() - begin
+            self.rates.setdefault(cpu, []).append(self._passes * stream.bytes / took)
+        return min(rates[-1] for rates in self.rates.values())
+
+    def wrong_elements(self) -> dict[int, int]:
+        """Return the CPUs whose last pass was not exactly right, with the number of wrong elements."""
+        wrong = {cpu: stream.wrong_elements() for cpu, stream in self._streams.items()}
+        return {cpu: count for cpu, count in wrong.items() if count}
+
+
+@contextmanager
+def _alone_on(cpu: int) -> Iterator[None]:
+    """Compute on one CPU, with one thread."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with on_cpus({cpu}):
+            yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _sum_of_ramp(length: int, period: int) -> int:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import statistics
+from collections.abc import Callable
+
 import pytest
 
 from pytest_anubis import DeviceFixture, MetricFixture, NodeFixture
@@ -20,6 +24,17 @@ are over in less time than the arrays take to be made and checked."""
 
 BYTES = {"smoke": 1 << 30, "standard": 2 << 30, "soak": 4 << 30}
 """Bytes of one of the arrays on an accelerator: far larger than caches of tens of megabytes."""
+
+
+CORES = {"smoke": 4, "standard": 8, "soak": 64}
+"""Cores that are measured one after the other: of each last-level cache one, as far as that goes. More would
+take more than seconds a value, and more of the memory."""
+
+CORE_ROUNDS = {"smoke": 12, "standard": 20, "soak": None}
+"""Values of these cores; None: by the profile. They are slow to take, and repeat well."""
+
+PASSES = 10
+"""Of one core, for one value: some 60 ms on cores of 2023, so that more than a third of the time measures."""
 
 
 @pytest.mark.anubis(
@@ -74,3 +89,43 @@ def test_stream(
     )
     wrong = stream.wrong_elements()
     assert wrong == 0, f"{operation}: {wrong} of {elements} elements are wrong"
+
+
+@pytest.mark.anubis(
+    component="memory.bandwidth",
+    scope="node",
+    resources=["cpu"],
+    cost={"cpu": "3s", "accelerator": "15s"},
+    profiles={"cpu": ("smoke", "standard", "soak"), "accelerator": ("standard", "soak")},
+    metrics=["slowest_core_stream_rate"],
+    goal="Every part of a processor gets at the memory at the rate of its class",
+    question="What does the slowest core get from the memory while all others are idle?",
+    action="Compare the cores in the test's properties: one that is slow, or all behind one cache, is the "
+    "processor or its link to the memory; all of them slow is the memory's speed or the firmware's settings",
+)
+def test_core_stream(
+    anubis_metric: MetricFixture,
+    anubis_node: NodeFixture,
+    record_property: Callable[[str, object], None],
+) -> None:
+    """One core after another passes over arrays far larger than its caches, and every element is right."""
+    from suites.memory.caches import cores_across, memory_size, read_caches
+    from suites.memory.stream import OPERATIONS, CoreStreams, elements_for
+
+    most = min(anubis_node.pick(**CORES), anubis_node.cores)
+    cpus = cores_across(os.sched_getaffinity(0), most)
+    elements = elements_for(
+        read_caches().last, memory_size() // len(cpus), arrays=OPERATIONS["triad"][0]
+    )
+    streams = CoreStreams("triad", elements, cpus, passes=PASSES)
+    anubis_metric.collect(
+        "slowest_core_stream_rate",
+        lambda: streams.turn() / 1e9,
+        unit="GB/s",
+        better="higher",
+        rounds=anubis_node.pick(**CORE_ROUNDS),
+    )
+    for cpu, rates in streams.rates.items():
+        record_property(f"CPU {cpu}", f"{statistics.median(rates) / 1e9:.1f} GB/s")
+    wrong = streams.wrong_elements()
+    assert not wrong, f"wrong elements of {elements} by CPU: {wrong}"

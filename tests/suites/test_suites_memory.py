@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,9 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from suites.memory import native
-from suites.memory.caches import MIB, Caches, read_caches
+from suites.memory.caches import MIB, Caches, cores_across, read_caches
 from suites.memory.chase import LINE, SOURCE, Chase, footprint
-from suites.memory.stream import OPERATIONS, Stream, elements_for
+from suites.memory.stream import OPERATIONS, CoreStreams, Stream, elements_for
 
 Costs = Callable[..., list[float]]
 CPU = torch.device("cpu")
@@ -53,6 +54,16 @@ def test_caches_of_a_machine_that_does_not_say(tmp_path: Path) -> None:
     assert read_caches(tmp_path) == Caches(level2=MIB, last=32 * MIB, last_total=32 * MIB)
 
 
+def test_cores_of_each_last_cache_take_turns(tmp_path: Path) -> None:
+    for cpu, shared in ((0, "0-2"), (1, "0-2"), (2, "0-2"), (3, "3,5"), (4, "4"), (5, "3,5")):
+        cache(tmp_path, cpu, 2, "1024K", str(cpu))
+        cache(tmp_path, cpu, 3, "32768K", shared)
+    assert cores_across(range(6), 9, tmp_path) == [0, 3, 4, 1, 5, 2]
+    assert cores_across(range(6), 3, tmp_path) == [0, 3, 4]
+    assert cores_across({1, 2, 5}, 9, tmp_path) == [1, 5, 2]
+    assert cores_across({7, 8}, 9, tmp_path) == [7, 8]  # nothing is known of these
+
+
 def test_arrays_go_past_the_caches_and_leave_memory() -> None:
     assert elements_for(32 * MIB, 1 << 40) == 4 * 32 * MIB // 8
     assert elements_for(300 * MIB, 1 << 40, 3) == 400 * MIB // 8
@@ -69,6 +80,36 @@ def test_longer_stream_costs_more(operation: str, costs: Costs) -> None:
     least = costs(short.run, long.run)
     assert least[1] > 2 * least[0]
     assert short.wrong_elements() == long.wrong_elements() == 0
+
+
+@pytest.mark.alone
+def test_more_passes_of_a_core_cost_more(costs: Costs) -> None:
+    cpus = sorted(os.sched_getaffinity(0))[:1]
+    once, often = (CoreStreams("triad", 1 << 20, cpus, passes=passes) for passes in (1, 4))
+    least = costs(once.turn, often.turn)
+    assert least[1] > 2 * least[0]
+    assert once.wrong_elements() == often.wrong_elements() == {}
+
+
+def test_slowest_core_is_told_and_a_wrong_one_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    allowed = os.sched_getaffinity(0)
+    threads = torch.get_num_threads()
+    cpus = sorted(allowed)
+    seen: list[tuple[set[int], int]] = []
+
+    def here(stream: Stream) -> None:
+        seen.append((os.sched_getaffinity(0), torch.get_num_threads()))
+        if seen[-1][0] == {cpus[-1]}:
+            time.sleep(0.1)
+            stream._out[7] += 1
+
+    streams = CoreStreams("triad", 1 << 16, cpus)
+    monkeypatch.setattr(Stream, "run", here)
+    assert streams.turn() == streams.rates[cpus[-1]][0] == min(r for (r,) in streams.rates.values())
+    assert seen == [({cpu}, 1) for cpu in cpus]
+    assert streams.wrong_elements() == {cpus[-1]: 1}
+    assert os.sched_getaffinity(0) == allowed
+    assert torch.get_num_threads() == threads
 
 
 @pytest.mark.parametrize("operation", list(OPERATIONS))

@@ -191,6 +191,21 @@ def test_wrong_element_fails_the_stream(operation: str, monkeypatch: Patch) -> N
         test_bandwidth.test_stream(Taken(), CARD, NODE, operation)
 
 
+def test_wrong_element_of_a_core_fails_its_stream(monkeypatch: Patch) -> None:
+    plain = stream.OPERATIONS["triad"][1]
+
+    def spoilt(x: torch.Tensor, y: torch.Tensor, out: torch.Tensor) -> None:
+        plain(x, y, out)
+        out.view(torch.int64)[-1] ^= 1
+
+    by_default(monkeypatch, stream.Stream, apply=spoilt)
+    monkeypatch.setattr(stream, "elements_for", lambda *_, **__: 1 << 16)
+    said: dict[str, object] = {}
+    with pytest.raises(AssertionError, match=r"wrong elements of 65536 by CPU: \{\d+: 1"):
+        test_bandwidth.test_core_stream(Taken(), NODE, said.__setitem__)
+    assert said  # which core gave what
+
+
 @pytest.mark.skipif(native.find_compiler() is None, reason="no C compiler found")
 def test_wrong_line_and_wrong_unit_fail(monkeypatch: Patch) -> None:
     plain = Chase.latency
