@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.core.asking.typed_tests import SHIPPED, learning
 from pytest_anubis.core.waivers.waiving import concerns
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
 from pytest_anubis.distributed.containment.hang_reports import HangReports
@@ -45,6 +46,7 @@ from pytest_anubis.hardware.inventory.visible_devices import visible
 from pytest_anubis.hardware.telemetry.recorded_node import RecordingError, replay
 from pytest_anubis.report.export.junit_export import JUnitDecision
 from pytest_anubis.report.pytest_html import HtmlReport
+from pytest_anubis.session.collecting.neighbour_plugins import refused_option
 from pytest_anubis.session.collecting.required_names import check_required
 from pytest_anubis.session.context import (
     RunContext,
@@ -83,6 +85,8 @@ def start(config: pytest.Config, settings: Settings) -> None:
     Raises:
         pytest.UsageError: The baseline or a recorded inventory cannot be used; one line says why.
     """
+    if refused := refused_option(config):
+        raise pytest.UsageError(refused)
     context = prepare(config, settings)
     check_required(context)
     earlier = None
@@ -297,6 +301,8 @@ def _added(config: pytest.Config, attributes: dict[str, str]) -> dict[str, str]:
 
 def _typed_tests(config: pytest.Config) -> str:
     """Return the tests of a run as they are typed for another command; empty where there is no path."""
+    if config.option.pyargs and config.args == [SHIPPED.split()[1]]:
+        return SHIPPED
     args = ["." if Path(one) == config.invocation_params.dir else one for one in config.args]
     there = all(Path(one.partition("::")[0]).exists() for one in args)
     return shlex.join(args) if args and there else ""
@@ -320,8 +326,8 @@ def note_of_way(settings: Settings, other: str, tests: str) -> str:
     more = " --pytest-args=-nauto" if here == SIDE_BY_SIDE else ""
     return (
         f"no baseline for this way of running: that of {other} was learned with the accelerators {learned}, "
-        f"and here they are measured {here}; {ways[learned]}, or learn this way with 'anubis learn "
-        f"{tests}{more}'"
+        f"and here they are measured {here}; {ways[learned]}, or learn this way with '"
+        f"{learning(tests)}{more}'"
     )
 
 
@@ -361,5 +367,5 @@ def find(settings: Settings, key: str, tests: str) -> tuple[Baseline | None, str
     profile = "" if settings.profile == "smoke" else f" --profile {settings.profile}"
     return None, (
         f"no baseline for hardware class {key} in {settings.baselines}: learn one with "
-        f"'anubis learn {tests}{profile}' on machines known to be good, then run again"
+        f"'{learning(tests)}{profile}' on machines known to be good, then run again"
     )

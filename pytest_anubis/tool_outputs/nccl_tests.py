@@ -18,6 +18,9 @@ COLLECTIVES = (
 BANDWIDTH_FROM = 1 << 20
 """Bytes from which on the bandwidth is printed with enough digits; below it the time says more."""
 
+END = "Out of bounds values"
+"""What stands in the last line but one, in that of every version."""
+
 _WORD = re.compile(r"\w+")
 _PROGRAM = "_perf"
 _STARTING = "# Collective test starting:"
@@ -99,7 +102,7 @@ class NcclLog:
             self.collective = self.collective or _named(line)
             if line.startswith(_VERSION):
                 self.version = self.version or next(iter(line[len(_VERSION) :].split()), "")
-            if "Out of bounds values" in line:
+            if END in line:
                 self.ended = True
                 if "OK" not in line:
                     self.failure = "the program reports wrong results (out of bounds values)"
@@ -162,7 +165,7 @@ def read_nccl_tests(text: str) -> NcclRun:
         if not log.counts_wrong:
             raise UnreadableOutput(TOOL, "no column #wrong: the version is too old to count errors")
         if not log.ended:
-            raise UnreadableOutput(TOOL, "the line 'Out of bounds values' is missing at the end")
+            raise UnreadableOutput(TOOL, f"the line '{END}' is missing at the end")
     return NcclRun(
         collective=log.collective, version=log.version, rows=tuple(rows), failure=log.failure
     )

@@ -232,6 +232,11 @@ def _promote(options: argparse.Namespace) -> None:
     target = save_baseline(dataclasses.replace(written, digest=""), folder)
     used = load_baseline(target)
     lines += [f"in use: {target}: {baseline_line(used)}"]
+    if folder.resolve() != Path("baselines").resolve():
+        lines += [
+            f"pytest --anubis reads baselines/ by itself: give it --anubis-baseline={target}, or promote "
+            "with --to baselines"
+        ]
     plain: dict[str, Any] = {"in_use": _summary(target, used), "replaced": kept and str(kept)}
     if old is not None:
         changes = changes_of(old, used)
@@ -374,8 +379,13 @@ def _backtest_lines(result: Backtest) -> list[str]:
     if len(result.changes) > SHOWN:
         lines.append(f"... and {len(result.changes) - SHOWN} more verdicts that change")
     if result.per_thousand is not None:
-        stated = f", stated {result.stated:.3g}" if result.stated is not None else ""
+        from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
+
+        most = 1000 * binomial_interval(result.sound_rejected, result.sound)[1]
+        stated = f"; stated are {result.stated:.3g}" if result.stated is not None else ""
         lines.append(
-            f"expected false rejections: at most {result.per_thousand:.3g} in 1,000 nodes{stated}"
+            f"of {count_text(result.sound, 'run')} that the baseline in force accepts the new one rejects "
+            f"{result.sound_rejected}: false rejections of up to {most:.3g} in 1,000 agree with that "
+            f"(95 %){stated}"
         )
     return lines

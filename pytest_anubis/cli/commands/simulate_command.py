@@ -126,8 +126,8 @@ def run(options: argparse.Namespace) -> int:
 
     _check(options)
     world = scenario(options.scenario, kind_known=options.kinds_seen)
-    own = _own(options)
     try:
+        own = _own(options)
         world = with_own(world, own)
         rates = _learned(world, options.nodes)
         outcomes = _all_runs(world, _policies(options, world, rates), options)

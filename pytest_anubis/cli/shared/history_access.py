@@ -158,11 +158,14 @@ def duration(text: str) -> float:
 
 
 def probability(text: str) -> float:
-    """Read a probability below 1 for argparse."""
+    """Read a probability below 1, such as ``0.3`` or ``30%``, for argparse."""
+    number = text.strip().removesuffix("%")
     try:
-        found = float(text)
+        found = float(number) / (1 if number == text.strip() else 100)
     except ValueError:
         found = math.nan
     if not 0 <= found < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is no probability of 0 or more and below 1")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is no probability of 0 or more and below 1: write 0.3 or 30%"
+        )
     return found

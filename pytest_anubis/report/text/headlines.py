@@ -17,6 +17,7 @@ from pytest_anubis.core.asking.open_questions import (
     most_frequent_why,
     why_inapplicable,
 )
+from pytest_anubis.core.asking.typed_tests import SHIPPED, learning
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores
 from pytest_anubis.core.run import RunRecord
@@ -252,11 +253,11 @@ def next_line(
         return f"next: pytest --anubis {tests}{more} (when the machine is quiet)"
     of_profile = f" --profile {profile}" if other else ""
     if first == _NO_BASELINE:
-        return f"next: {_tools_first(verdicts)}anubis learn {tests}{of_profile}"
+        return f"next: {_tools_first(verdicts)}{learning(tests)}{of_profile}"
     if not _of_one_machine(verdicts):
         return ""  # that of a fleet is learned from its runs, and nobody knows here where they lie
     longer = of_profile or f" {LONGER}"
-    return f"next: anubis learn {tests}{longer} (when the machine is quieter than it was)"
+    return f"next: {learning(tests)}{longer} (when the machine is quieter than it was)"
 
 
 def _all_in_one(node: NodeVerdict, tests: str, profile: str, required: Sequence[str]) -> str:
@@ -277,7 +278,7 @@ def _with_absent(tests: str, node: NodeVerdict, root: str) -> str:
     """Return tests with the files, or if these are many the folders, of what is required and did not run."""
     lines = node.blocking
     due = [n for n in node.absent if "::" in n and len(without_absent(lines, [n])) < len(lines)]
-    if not tests or not due:
+    if not tests or not due or tests == SHIPPED:
         return tests
     typed = shlex.split(tests)
     files = {_as_typed(name.partition("::")[0], root) for name in due}

@@ -93,7 +93,10 @@ def _reason(
             "without any benchmark"
         )
     if plan.mode == "budget" and budget is not None and group.cost > budget:
-        return f"takes {lasting(group.cost)}, more than the {lasting(budget)} that there are"
+        takes, there = lasting(group.cost), lasting(budget)
+        if takes == there:  # rounded to the same: what tells them apart is shown
+            takes, there = (value_text(one, "s") for one in (group.cost, budget))
+        return f"takes {takes}, more than the {there} that there are"
     if own == 0:
         return "no known defect was exposed by it, and its component has had its share of runs"
     share = f"{shown(own / WEIGHT)} of defects"

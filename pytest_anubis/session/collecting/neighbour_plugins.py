@@ -13,6 +13,29 @@ REPEATERS = {
 """Beginning of the parameter that a plugin gives to every copy of a test -> what to call the plugin."""
 
 
+OPTIONS = {"count": ("repeat", 1), "flake_finder_enable": ("flakefinder", 0)}
+"""Option that makes copies of every test -> the plugin's name in pytest, and the most that makes none."""
+
+_COPIES = (
+    "makes several tests of one benchmark, and no baseline knows them; leave it out, and repeat with "
+    "--anubis-duration or 'anubis learn --rounds N'"
+)
+
+
+def refused_option(config: pytest.Config) -> str:
+    """Return in one line which option of another plugin makes copies of every benchmark; empty if none does.
+
+    Asked before the run begins: a run that is refused then leaves nothing that anybody could judge.
+    """
+    for (option, (plugin, most)), name in zip(OPTIONS.items(), REPEATERS.values(), strict=True):
+        if (
+            config.pluginmanager.hasplugin(plugin)
+            and (getattr(config.option, option, 0) or 0) > most
+        ):
+            return f"{name} {_COPIES}"
+    return ""
+
+
 def refusal(item: pytest.Item, *, worker: bool) -> str:
     """Return in one line why a test cannot be what it is meant to be beside its plugins; empty if it can.
 
@@ -24,10 +47,7 @@ def refusal(item: pytest.Item, *, worker: bool) -> str:
     for name in callspec.params if callspec is not None and takes_metrics(item) else ():
         for begin, plugin in REPEATERS.items():
             if name.startswith(begin):
-                return (
-                    f"{item.nodeid}: {plugin} makes several tests of one benchmark, and no baseline knows "
-                    "them; leave it out, and repeat with --anubis-duration or 'anubis learn --rounds N'"
-                )
+                return f"{item.nodeid}: {plugin} {_COPIES}"
     if worker and _is_timed_by_pytest_benchmark(item):
         return (
             f"{item.nodeid}: pytest-benchmark times nothing in the worker processes of --anubis; add "

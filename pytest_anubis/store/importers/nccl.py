@@ -16,7 +16,7 @@ from pytest_anubis.store.importers.import_result import (
     import_samples,
     read_lines,
 )
-from pytest_anubis.tool_outputs.nccl_tests import COLLECTIVES, NcclLog, Row
+from pytest_anubis.tool_outputs.nccl_tests import COLLECTIVES, END, NcclLog, Row
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
 
@@ -27,6 +27,7 @@ class _Found:
     samples: dict[Metric, list[float]] = field(default_factory=dict)
     wrong_results: dict[Metric, Problem] = field(default_factory=dict)
     rows: int = 0
+    empty: int = 0
 
 
 def import_nccl(
@@ -42,7 +43,8 @@ def import_nccl(
     From 1 MiB on a size gives the metric ``busbw_<bytes>`` in GB/s, below it ``time_<bytes>`` in us; in
     place the names end in ``_in_place``. Repeated sizes are values of one sample, in their order. Lines
     with wrong results (``#wrong`` above 0) have the problem ``failed``; so has all when the
-    program says so at its end.
+    program says so at its end. A log without that end was cut: that counts as a wrong line. Rows of no bytes
+    are left out, since nothing was sent, and counted in a note.
 
     Args:
         path: The log.
@@ -71,6 +73,11 @@ def import_nccl(
         raise ImportFileError(f"{path}: {error}") from None
     if not found.rows:
         raise ImportFileError(f"{path}: no line of results, so it is no output of nccl-tests")
+    if not log.ended and not log.failure:
+        wrong.add(number, f"the log ends before the line '{END}': what came after it is lost")
+    notes = [log.failure] if log.failure else []
+    if found.empty:
+        notes.append(f"rows of 0 bytes left out, since nothing was sent: {found.empty}")
     name = collective or log.collective or _from_file(path)
     failed = found.wrong_results
     if log.failure:
@@ -85,13 +92,14 @@ def import_nccl(
         component="network.collective",
         lines=number,
         wrong=wrong,
-        notes=(log.failure,) if log.failure else (),
+        notes=tuple(notes),
     )
 
 
 def _note(found: _Found, row: Row, counts_wrong: bool) -> None:
     found.rows += 1
-    for metric, value, half in row.metrics() if row.size else ():  # nothing was sent otherwise
+    found.empty += not row.size
+    for metric, value, half in row.metrics() if row.size else ():
         found.samples.setdefault(metric, []).append(value)
         if half.errors and counts_wrong:
             found.wrong_results[metric] = Problem(kind="failed", text="wrong results")

@@ -41,8 +41,9 @@ class Backtest:
         rejected_after: Nodes with a FAIL in any of their runs under the new one.
         newly_rejected: Names of the nodes that only the new one rejects.
         newly_passed: Names of the nodes that only the old one rejects.
-        per_thousand: Rejections in a thousand node runs that the old baseline did not reject: an upper
-            estimate of the new one's false rejections; None without such runs.
+        sound: Runs of nodes that the old baseline did not reject.
+        sound_rejected: How many of these the new one rejects: at most so many are its false rejections.
+        per_thousand: The same in a thousand; None without such runs.
         stated: What the new baseline states itself, per thousand; None if only alpha decides.
     """
 
@@ -53,6 +54,8 @@ class Backtest:
     rejected_after: int
     newly_rejected: tuple[str, ...]
     newly_passed: tuple[str, ...]
+    sound: int
+    sound_rejected: int
     per_thousand: float | None
     stated: float | None
 
@@ -91,6 +94,8 @@ def backtest(
         rejected_after=len(_nodes(after)),
         newly_rejected=tuple(sorted(_nodes(after) - _nodes(before))),
         newly_passed=tuple(sorted(_nodes(before) - _nodes(after))),
+        sound=len(sound),
+        sound_rejected=len(after & sound),
         per_thousand=1000 * len(after & sound) / len(sound) if sound else None,
         stated=1000 * new.error_rate
         if new.error_rate is not None and new.factor is not None

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
+from pytest_anubis.core.asking.typed_tests import SHIPPED
 from pytest_anubis.core.measurement import LOOKS_SPENT, PlannedTest
 from pytest_anubis.core.verdict import (
     Decision,
@@ -93,6 +94,19 @@ def test_what_to_type_next_is_known_from_what_measuring_again_cannot_help(
     assert next_line(node, []) == ""  # nobody knows where the tests lie
     other = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="", blocking=blocking)
     assert next_line(other, [one]) == ""
+
+
+def test_of_the_set_in_the_package_a_copy_is_learned_and_the_set_is_run() -> None:
+    one = MetricVerdict(
+        outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="suites/a.py::b"
+    )
+
+    def said(*blocking: str) -> str:
+        node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=blocking)
+        return next_line(node, [one], typed=SHIPPED)
+
+    assert said(NONE) == "next: anubis suites && anubis learn suites/"
+    assert said(UNCLEAR) == f"next: pytest --anubis {SHIPPED} (when the machine is quiet)"
 
 
 def test_where_every_tool_is_missing_it_is_installed_before_anything_is_learned() -> None:

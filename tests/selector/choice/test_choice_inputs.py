@@ -162,6 +162,9 @@ def test_what_takes_more_than_the_budget_says_so() -> None:
     reasons = [one.reason for one in found.plan.pruned]
     assert reasons[0] == "takes 5 s, more than the 4 s that there are"
     assert len(reasons) == 3
+    close = ChoiceRequest(mode="budget", budget=2.7, explore=0.0)
+    told = {one.reason for one in choose(inputs(), offers(3, 3, 3, 3), close).plan.pruned}
+    assert told == {"takes 3 s, more than the 2.7 s that there are"}
 
 
 def test_an_unknown_risk_is_nowhere_a_figure() -> None:

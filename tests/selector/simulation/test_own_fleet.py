@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from pytest_anubis.cli.shared.history_access import probability
 from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.selector.simulation.policies import Nothing
@@ -83,3 +86,22 @@ def test_the_command_takes_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     Path("costs.csv").write_text("benchmark,time,share\na,soon,3\n")
     assert "costs.csv line 2" in anubis("simulate", *small, "--costs=costs.csv").stderr
     assert "no history yet" in anubis("simulate", *small, "--history=elsewhere").stderr
+
+
+def test_a_history_without_runs_is_said_in_one_line(tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nodes.csv").write_text("node\nn1\nn2\n")
+    Path("incidents.csv").write_text("node,kind,started\nn1,nic,2026-01-05\n")
+    assert anubis("history", "nodes", "import", "nodes.csv").returncode == 0
+    assert anubis("history", "incident", "import", "incidents.csv").returncode == 0
+    refused = anubis("simulate", "--nodes=64", "--time=5d", "--seeds=1", "--history=.anubis")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    (line,) = refused.stderr.splitlines()
+    assert "no benchmark's duration" in line
+
+
+def test_a_share_may_be_in_percent() -> None:
+    assert probability("30%") == pytest.approx(probability("0.3")) == pytest.approx(0.3)
+    for wrong in ("100%", "-1%", "1", "%", "a"):
+        with pytest.raises(argparse.ArgumentTypeError, match="30%"):
+            probability(wrong)

@@ -45,6 +45,34 @@ def test_copies_of_a_benchmark_are_refused_at_start(pytester: pytest.Pytester, n
     assert "--anubis-duration" in line
 
 
+@pytest.mark.parametrize(
+    ("plugin", "option", "words", "told"),
+    [
+        ("repeat", '"--count", type=int, default=1', "--count=2", "pytest-repeat"),
+        (
+            "flakefinder",
+            '"--flake-finder", dest="flake_finder_enable", action="store_true"',
+            "--flake-finder",
+            "pytest-flakefinder",
+        ),
+    ],
+)
+def test_an_option_that_makes_copies_is_refused_before_there_is_a_run(
+    pytester: pytest.Pytester, plugin: str, option: str, words: str, told: str
+) -> None:
+    added = f"def pytest_addoption(parser):\n    parser.addoption({option})\n"
+    pytester.makepyfile(test_it=SUITE, **{plugin: added})
+    pytester.syspathinsert()
+    plain = ["-p", plugin, "--anubis", "--anubis-in-process"]
+    result = pytester.runpytest(*plain, words)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = result.stderr.lines[:-1]
+    assert told in line
+    assert "no baseline knows them" in line
+    assert not pytester.path.joinpath(".anubis").exists()  # nothing that judge could find
+    assert pytester.runpytest(*plain).ret == Decision.UNDECIDED.exit_code
+
+
 def timed_item(**option: bool) -> pytest.Item:
     """Return what a test with pytest-benchmark's fixture looks like."""
 

@@ -394,7 +394,16 @@ def test_nccl_wrong_results_and_failures(tmp_path: Path) -> None:
     assert out.benchmark == "nccl-tests/all_gather"
     assert unit(out, "n") == ([24.5, 24.6], "")
     assert unit(place, "n") == ([], "failed")
-    assert [line.line for line in found.wrong] == [6, 7]
+    assert [line.line for line in found.wrong] == [6, 7, 7]
+    assert "ends before the line 'Out of bounds values'" in found.wrong[-1].text
+    whole = import_nccl(
+        table(
+            tmp_path, log + "  0 0 float none -1 7 0 0 0 7 0 0 0\n# Out of bounds values : 0 OK\n"
+        ),
+        node="n",
+    )
+    assert [line.line for line in whole.wrong] == [6, 7]
+    assert whole.notes == ("rows of 0 bytes left out, since nothing was sent: 1",)
     failed = table(tmp_path, log + "# Out of bounds values : 3 FAILED\n", "y.log")
     assert {unit(p, "n")[1] for p in import_nccl(failed, node="n").populations} == {"failed"}
     with pytest.raises(ImportFileError, match="no line of results"):
