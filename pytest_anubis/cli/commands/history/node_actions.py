@@ -15,6 +15,7 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import folded, table
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.history import NodeRecord
     from pytest_anubis.store.history.incident_records import IncidentImport
     from pytest_anubis.store.history.node_records import NodeImport
 
@@ -213,12 +214,20 @@ def _state(options: argparse.Namespace) -> None:
     state = NODE_STATES[options.state]
     at = moment_of(options.on) if options.on else None
 
-    def enter(history: History) -> None:
+    def enter(history: History) -> tuple[bool, NodeRecord]:
         if options.add_nodes and options.node not in {node.name for node in history.nodes()}:
             history.add_node(options.node, since=at)
-        history.set_state(options.node, state, at=at, note=options.note)
+        added = history.set_state(options.node, state, at=at, note=options.note)
+        return added, next(node for node in history.nodes() if node.name == options.node)
 
-    use(options.history, enter)
+    added, node = use(options.history, enter)
     since = None if at is None else shown_time(at)
+    now = None if node.changed is None else shown_time(node.changed)
     line = f"node {options.node}: {state}{f' since {since}' if since else ''}"
-    answer(options.json, {"node": options.node, "state": state, "since": since}, line)
+    if not added:
+        line += ": already recorded, nothing is added"
+        line += f" and --note {options.note!r} is not kept" if options.note else ""
+    if (node.state, node.changed) != (state, node.changed if at is None else at):
+        line += f"; a later entry holds now: {node.state} since {now}"
+    plain = {"node": options.node, "state": state, "since": since, "added": added}
+    answer(options.json, plain | {"now": {"state": node.state, "since": now}}, line)
