@@ -29,7 +29,11 @@ from pytest_anubis.cli.shared.printing import answer, say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import to_plain
 from pytest_anubis.report.text.headlines import baseline_line
-from pytest_anubis.report.text.learned_text import learned_lines, population_lines
+from pytest_anubis.report.text.learned_text import (
+    details_lines,
+    learned_lines,
+    population_lines,
+)
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.baselines.baseline_files import (
@@ -74,6 +78,12 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_json(listing, "the list")
     show = add_action(actions, "show", _show, "show everything that one baseline says")
     show.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
+    show.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="every criterion with what it rests on, every node and sample that was left out",
+    )
     add_json(show, "the baseline")
     diff = add_action(actions, "diff", _diff, "show what changed from one baseline to another")
     diff.add_argument("old", type=Path, help="baseline file")
@@ -201,8 +211,9 @@ def _show(options: argparse.Namespace) -> None:
     say(baseline_line(baseline))
     for name, value in sorted(baseline.attributes.items()):
         say(f"  {name}: {value}")
-    for line in learned_lines(baseline):
-        say(line)
+    say(*learned_lines(baseline, verbose=options.verbose))
+    if options.verbose:
+        say(*details_lines(baseline))
     say(f"runs: {', '.join(baseline.runs) or 'none named'}")
 
 

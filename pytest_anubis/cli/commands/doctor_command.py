@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 LATEST = 5
 """Runs out of the store that say how long benchmarks take here: a middle one of them is no exception."""
 
+_PARTS = {"accelerators": "accelerator", "disks": "disk", "nics": "nic"}
+"""Lists of parts in an inventory -> what one of them is called."""
+
 TOOLS = {
     "fio": "disk benchmarks do not run; install it, e.g. apt install fio",
     "smartctl": "wear of NVMe disks is not read; install it, e.g. apt install smartmontools",
@@ -115,21 +118,31 @@ def _record(path: Path, inventory: Inventory) -> None:
 
 
 def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
-    """Print an inventory, leaving out what the machine does not have."""
+    """Print an inventory, leaving out what could not be read; parts that are not there are told."""
     for name, value in data.items():
-        if value in (None, "", [], {}):
+        if not indent and name in _PARTS and not value:
+            say(f"{name}: none found")
+        if _is_empty(value):
             continue
         if isinstance(value, Mapping):
             say(f"{indent}{name}:")
             _print_nested(value, indent + "  ")
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
-            for number, item in enumerate(value):
-                say(f"{indent}{name} {number}:")
+            for number, item in enumerate(value, 1):
+                # Counted for people: "disks 0:" was taken for a count.
+                say(f"{indent}{_PARTS.get(name, name)} {number} of {len(value)}:")
                 _print_nested(item, indent + "  ")
         else:
             values = value if isinstance(value, list) else [value]
             text = ", ".join(reading_text(name, one) for one in values)
             say(f"{indent}{name}: {text}")
+
+
+def _is_empty(value: Any) -> bool:
+    """Return whether nothing would be printed of a value: a heading alone says nothing."""
+    if isinstance(value, Mapping):
+        return all(_is_empty(one) for one in value.values())
+    return value in (None, "", [])
 
 
 def _missing_here(inventory: Inventory) -> list[str]:

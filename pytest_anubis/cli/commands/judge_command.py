@@ -24,6 +24,10 @@ from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_file
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.cli.shared.stored.registered_nodes import (
+    registered_without_run,
+    without_run_text,
+)
 from pytest_anubis.cli.shared.stored.stored_sources import (
     add_sources,
     read_history,
@@ -114,13 +118,16 @@ def run(options: argparse.Namespace) -> int:
         tell(f"note: {note}")
     rows = rows_of(judged)
     tell(*fleet_lines(rows, width=terminal_width(), verbosity=options.verbose))
+    unrun = _without_run(options, runs)
+    tell(*unrun)
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
     if worst is not None and worst.trouble:
         tell(f"see one: {shlex.join(_dossier_command(options, worst.verdict.node))}")
     if command := _latest_alone(options, runs, rows):
         tell(f"a node's latest run alone: {shlex.join(command)}")
     if options.html is not None:
-        page = fleet_page(rows, [finding.text for finding in judged.findings], judged.notes)
+        notes = (*judged.notes, *unrun)
+        page = fleet_page(rows, [finding.text for finding in judged.findings], notes)
         with contextlib.redirect_stdout(sys.stderr) if printed else contextlib.nullcontext():
             write_file(options.html, page)  # which says what it wrote
     if options.json is not None and not printed:
@@ -149,6 +156,15 @@ def _read(options: argparse.Namespace, tell: Tell) -> RunSet:
     if options.history:
         return read_history(options, tell)
     return read_collected(options.runs, tell, wanted_of(options))
+
+
+def _without_run(options: argparse.Namespace, runs: RunSet) -> list[str]:
+    """Say how many nodes of the history have no run yet: they are in no row and in no count of decisions."""
+    if not options.history:
+        return []
+    names = set(registered_without_run(options.history, wanted_of(options)))
+    text = without_run_text(names - {run.node for run in runs.runs})
+    return [text] if text else []
 
 
 def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:

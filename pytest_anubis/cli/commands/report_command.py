@@ -24,6 +24,10 @@ from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
+from pytest_anubis.cli.shared.stored.registered_nodes import (
+    registered_without_run,
+    without_run_text,
+)
 from pytest_anubis.cli.shared.stored.stored_sources import (
     add_sources,
     read_history,
@@ -189,22 +193,26 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
     found = registers(options.fleet)
     tables = found if options.nodes_file is None else [options.nodes_file]
     runs = split_classes(runs, options.split)
-    known = stored_register([options.history] if options.history else options.fleet)
     filed = stored_verdicts(options.history) if options.history else {}
+    places = [options.history] if options.history else options.fleet
+    wanted = wanted_of(options)
+    unrun = {name for place in places for name in registered_without_run(place, wanted)}
     source = fleet_of(
         runs,
         _baselines(place),
         say,
         tables=tables,
-        known=known,
+        known=stored_register(places),
         filed=filed,
+        without_run=unrun,
         **strictness_of(options),
     )
     index = write_site(options.html, source, dict(source.judged.baselines))
     counts = Counter(row.verdict.decision for row in source.rows)
     told = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)
     say(f"{count_text(len(source.rows), 'node')}: {told}")
-    say(*filter(None, (source.without_baseline, source.filed_text)), f"written: {index}")
+    more = (without_run_text(source.without_run), source.without_baseline, source.filed_text)
+    say(*filter(None, more), f"written: {index}")
     return 0
 
 

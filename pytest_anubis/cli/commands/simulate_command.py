@@ -144,7 +144,8 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         rows = [asdict(one) for one in found]
         title = " ".join([_title(options), *fitted])
-        write_file(options.html, simulation_page(title, rows, PAPER))
+        remark = ". ".join(filter(None, (_interval_words(options.seeds), PAPER)))
+        write_file(options.html, simulation_page(title, rows, remark))
     return 0
 
 
@@ -344,8 +345,27 @@ def _lines(
         f"({1 / true.wear:.0f}) h of use, shows after {1 / rates.manifest:.1f} "
         f"({1 / true.manifest:.1f}) h, stays after {percent(rates.stays)} ({percent(true.stays)}) of repairs",
         *table(simulation_rows([asdict(one) for one in found])).splitlines(),
+        *filter(None, [_interval_words(options.seeds)]),
         PAPER,
     ]
+
+
+def _interval_words(seeds: int) -> str:
+    """Return what intervals over so many seeds are worth; empty where they are worth what they state."""
+    from pytest_anubis.selector.simulation.policy_comparison import FEWEST, PLENTY
+
+    if seeds < FEWEST:
+        return (
+            f"{count_text(seeds, 'seed')}: too few for an interval, and other seeds may give quite other "
+            f"figures; --seeds {PLENTY} gives intervals"
+        )
+    if seeds >= PLENTY:
+        return ""
+    held = "three in four" if seeds == FEWEST else "four in five"
+    return (
+        f"intervals over {seeds} seeds are too narrow: about {held} of those that state 95 % hold the truth; "
+        f"--seeds {PLENTY} gives better ones"
+    )
 
 
 def _plain(

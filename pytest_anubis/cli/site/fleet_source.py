@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,6 +47,7 @@ class FleetSource:
         rows: One a node and hardware class.
         traits: Of every node: the register's first, then what its runs say of it.
         filed: What a history has of nodes whose class has no baseline: the last decision, and its day.
+        without_run: Names of nodes that are registered and have no run; they are in no row.
     """
 
     runs: RunSet
@@ -54,6 +55,7 @@ class FleetSource:
     rows: Sequence[NodeRow]
     traits: Traits
     filed: Mapping[str, tuple[Decision, str]] = field(default_factory=dict)
+    without_run: Sequence[str] = ()
 
     @property
     def without_baseline(self) -> str:
@@ -91,6 +93,7 @@ def fleet_of(
     tables: Sequence[Path] = (),
     known: Traits | None = None,
     filed: Mapping[str, tuple[str, float]] | None = None,
+    without_run: Collection[str] = (),
     **strictness: Any,
 ) -> FleetSource:
     """Judge a fleet, wherever its runs were read from, and gather what is known of its nodes.
@@ -102,6 +105,7 @@ def fleet_of(
         tables: Tables of nodes: racks, batches and the like.
         known: What a history says of the nodes; the tables come after it.
         filed: What a history has as each node's last decision, and when that run began (epoch seconds).
+        without_run: Nodes that are registered and have no run as far as the register's owner knows.
         strictness: As `judge_collected` takes it.
 
     Raises:
@@ -130,7 +134,14 @@ def fleet_of(
         for node, (decision, began) in (filed or {}).items()
         if node in alone and decision in tuple(Decision)
     }
-    return FleetSource(runs=runs, judged=judged, rows=rows, traits=found, filed=dated)
+    return FleetSource(
+        runs=runs,
+        judged=judged,
+        rows=rows,
+        traits=found,
+        filed=dated,
+        without_run=sorted(set(without_run) - names - {run.node for run in runs.runs}),
+    )
 
 
 def is_history(place: str) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_anubis.cli.shared.stored.registered_nodes import without_run_text
 from pytest_anubis.cli.site.fleet_source import FIRST, FleetSource, telling_traits
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
@@ -174,6 +175,7 @@ def fleet_view(source: FleetSource) -> FleetView:
         findings=tuple(finding.text for finding in source.judged.findings),
         notes=source.judged.notes,
         unjudged=tuple(filter(None, (source.without_baseline, source.filed_text))),
+        without_run=without_run_text(source.without_run),
         times=tuple(_times(source.runs.journals)),
         runs=len(source.runs.runs),
         first=started[0] if started else "",

@@ -88,7 +88,7 @@ def places_of(
     """
     known = {one.node.name: one for one in nodes}
     for name in listed:
-        known.setdefault(name, NodeLast(node=NodeRecord(name=name)))
+        known.setdefault(name, NodeLast(node=NodeRecord(name=name), has_run=False))
     found = [
         _place(one, now, risks.get(name), accepted_risk, max_age)
         for name, one in known.items()
@@ -148,7 +148,8 @@ def _standing(
         before = f"; before that {last.verdict.decision.value.lower()}" if last else ""
         return Place.CUT_SHORT, f"run {one.open} has not ended{before}", one.open_since
     if last is None:
-        return Place.NEVER, "no run of it came to a verdict", node.since or None
+        why = "no run of it came to a verdict" if one.has_run else "no run yet"
+        return Place.NEVER, why, node.since or None
     if rejected:
         return Place.DUE, "rejected, and put into service since: to be measured again", node.changed
     if last.verdict.decision is Decision.UNDECIDED:

@@ -196,6 +196,7 @@ class FleetView:
         notes: What else is to be known, one sentence each.
         unjudged: That nodes were held against no baseline and what to do about it, and what is filed of
             them; one sentence each.
+        without_run: How many registered nodes have no run yet, in one sentence; empty where all have one.
         times: What the benchmarks cost, the dearest first; empty where no run says so.
         runs: How many runs it rests on.
         first: When the first run began, ISO 8601; empty where nobody knows.
@@ -212,6 +213,7 @@ class FleetView:
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
+    without_run: str = ""
     times: tuple[BenchmarkTime, ...] = ()
     runs: int = 0
     first: str = ""

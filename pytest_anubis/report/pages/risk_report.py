@@ -15,6 +15,13 @@ from pytest_anubis.report.text.text_table import folded, table
 
 _MOST = 500
 """Nodes in the page's table; JSON has all."""
+_DAY = 86400.0
+_DRIVEN = "because"
+_BECAUSE = (
+    "because: what changes this node's risk by a tenth or more, the strongest first; usual: the fleet's "
+    "median; up for: since it came into service or back from its last incident"
+)
+"""What the columns mean, for who reads them first."""
 _POINTS = 400
 """Nodes drawn one by one; of more, as many spread over all ranks."""
 
@@ -117,7 +124,7 @@ def risk_lines(
             row.node,
             percent(row.probability),
             *[between(row.low, row.high)] * known,
-            duration_text(row.uptime),
+            _up_text(row.uptime),
             str(row.incidents),
             row.last or "-",
             row.state,
@@ -125,7 +132,7 @@ def risk_lines(
         for row in rows
     ]
     if any(row.drivers for row in rows[:most]):
-        cells[0].append("because")
+        cells[0].append(_DRIVEN)
         for line, row in zip(cells[1:], rows, strict=True):
             line.append("; ".join(row.drivers) or "-")
     cells, nodes = (cells, [0]) if most is None else folded(cells)
@@ -133,7 +140,14 @@ def risk_lines(
     lines = [fleet_line(rows, horizon), f"from a history: {basis}", *table(shown).splitlines()]
     if left := sum(nodes[len(shown) :]):
         lines.append(f"... and {left} more nodes (--all shows them)")
+    if cells[0][-1] == _DRIVEN:
+        lines.append(_BECAUSE)
     return lines
+
+
+def _up_text(seconds: float) -> str:
+    """Return how long a node is up: in days from two on, which is how people count months."""
+    return f"{seconds / _DAY:.1f} days" if seconds >= 2 * _DAY else duration_text(seconds)
 
 
 def between(low: float | None, high: float | None) -> str:
@@ -249,13 +263,13 @@ def risk_page(
         for name, number in (
             ("node", False), ("risk", True), ("95 % within", True), ("up for", True),
             ("incidents", True), ("last", False), ("state", False),
-            *[("because", False)] * driven,
+            *[(_DRIVEN, False)] * driven,
         )
     )  # fmt: skip
     body = "".join(
         f"<tr><td>{html.escape(row.node)}</td>{blocks.number(percent(row.probability))}"
         f"{blocks.number(between(row.low, row.high))}"
-        f"{blocks.number(duration_text(row.uptime))}{blocks.number(str(row.incidents))}"
+        f"{blocks.number(_up_text(row.uptime))}{blocks.number(str(row.incidents))}"
         # Words of a state stay together: on a phone the table scrolls, and rows of two lines are half empty.
         f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state).replace(' ', '&nbsp;')}</td>"
         + (f"<td>{html.escape('; '.join(row.drivers))}</td>" if driven else "")
@@ -271,6 +285,7 @@ def risk_page(
         f"<h2>Risk of each node within {horizon / 3600:g} h, highest first</h2>",
         # The names first: a page is opened to learn which nodes to look at.
         f"<div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>{more}",
+        f"<p class='faint'>{html.escape(_BECAUSE)}</p>" if driven else "",
         frontier_plot(
             [("one node", ranked)],
             x_label="node, by rank",

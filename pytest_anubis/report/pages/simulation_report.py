@@ -27,8 +27,10 @@ def simulation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    # A single seed has no interval, and no validation is what the others are held against.
-    interval = f"{row['low']:.2f} to {row['high']:.2f}" if row["low"] < row["high"] else "-"
+    # Few seeds have no interval, and no validation is what the others are held against.
+    low, high = row["low"], row["high"]
+    known = low is not None and high is not None and low < high
+    interval = f"{low:.2f} to {high:.2f}" if known else "-"
     return [
         row["policy"],
         row["knob"],
@@ -43,9 +45,10 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def _useful(row: Mapping[str, Any]) -> str:
-    """Return useful hours with their interval over seeds; a single seed has none."""
-    low, high = row.get("useful_low", 0.0), row.get("useful_high", 0.0)
-    return f"{row['useful']:.0f}" + (f" ({low:.0f} to {high:.0f})" if low < high else "")
+    """Return useful hours with their interval over seeds; few seeds have none."""
+    low, high = row.get("useful_low"), row.get("useful_high")
+    known = low is not None and high is not None and low < high
+    return f"{row['useful']:.0f}" + (f" ({low:.0f} to {high:.0f})" if known else "")
 
 
 def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) -> str:

@@ -45,6 +45,10 @@ _BEYOND = ", beyond the limit of "
 ALIKE = 4
 """Findings of one kind that are printed: what they say of a fifth metric is what they said of four."""
 
+RESTS = (
+    "what each criterion rests on: healthy nodes, the lowest and highest value of the expected distribution, "
+    "and how many values a sample must have to be judged"
+)
 WORST = 5
 """Metrics that reject most, as lines."""
 CHECKS = 200
@@ -71,7 +75,7 @@ def learned_lines(
         ]
         lines += table([header, *(_row(criterion) for criterion in shown[:most])]).splitlines()
     if most is not None and len(shown) > most:
-        lines.append(f"... and {len(shown) - most} more criteria, all in the file")
+        lines.append(f"... and {len(shown) - most} more criteria, all in the file (-v shows them)")
     nodes = (
         count_text(len(baseline.nodes), "node") if not baseline.one_machine else "one machine alone"
     )
@@ -80,14 +84,52 @@ def learned_lines(
     count, runs = count_text(len(shown), "criterion"), count_text(len(baseline.runs), "run")
     lines.append(f"{count} from {nodes}, {runs}{excluded}")
     lines += _paced(shown)
-    if baseline.checks:
+    names = ", ".join(check.test.rpartition("/")[2] for check in baseline.checks)
+    if names:
         lines.append(
             f"{count_text(len(baseline.checks), 'check')} without a metric that every node must pass too: "
-            + clip(", ".join(check.test.rpartition("/")[2] for check in baseline.checks), CHECKS)
+            + (names if verbose else clip(names, CHECKS))
         )
     lines += _left_out(baseline.exclusions, verbose)
     lines += _self_check(baseline, verbose, see)
-    return lines + _findings(baseline.findings)
+    return lines + _findings(baseline.findings, verbose)
+
+
+def details_lines(baseline: Baseline) -> list[str]:
+    """Return what each criterion of a baseline rests on, and the names behind its counts; nothing is cut."""
+    rows = [
+        ["metric", "component", "nodes", "lowest", "highest", "unit", "values needed", "benchmark"]
+    ]
+    notes = []
+    for one in sorted(baseline.criteria, key=lambda c: (c.benchmark, c.metric.name, c.group)):
+        group = f" ({one.group})" if one.group else ""
+        where = " [node]" if one.scope == "node" else ""
+        rows.append(
+            [
+                one.metric.name,
+                one.component or "-",
+                str(one.nodes),
+                value_text(one.centre[0]) if one.centre else "-",
+                value_text(one.centre[-1]) if one.centre else "-",
+                one.metric.unit,
+                str(one.least),
+                one.benchmark + group + where,
+            ]
+        )
+        name = metric_name(one.benchmark.rpartition("/")[2], one.metric.name) + group + where
+        if one.devices:
+            notes.append(f"{name}: {', '.join(one.devices)} must answer")
+        notes += [f"{name}: {note}" for note in one.notes]
+    lines = [RESTS, *table(rows).splitlines(), *notes] if baseline.criteria else []
+    lines += [
+        f"measured, without a criterion: {metric_name(one.benchmark, one.metric)}: {one.reason}"
+        for one in baseline.unjudged
+    ]
+    lines += [
+        f"promised: a loss of {percent(loss)} fails{f' in {what}' if what else ''}"
+        for what, loss in sorted(baseline.promises.items())
+    ]
+    return [*lines, f"nodes: {', '.join(baseline.nodes) or 'none named'}"]
 
 
 def _left_out(exclusions: Sequence[Exclusion], verbose: bool) -> list[str]:
@@ -123,8 +165,10 @@ def _kind(reason: str) -> str:
     return _NUMBER.sub("", reason)
 
 
-def _findings(findings: Sequence[Finding]) -> list[str]:
-    """Return a line a finding; of many of one kind the first ones, and how many there are."""
+def _findings(findings: Sequence[Finding], verbose: bool) -> list[str]:
+    """Return a line a finding; of many of one kind the first ones and a count; if verbose, all."""
+    if verbose:
+        return [f"finding: {_place(finding)}{finding.text}" for finding in findings]
     lines, told = [], Counter[str]()
     for finding in findings:
         told[finding.kind] += 1
@@ -269,7 +313,7 @@ def _self_check(baseline: Baseline, verbose: bool, see: Sequence[Sequence[str]])
             else ""
         )
     ]
-    for item in check.worst[:WORST]:
+    for item in check.worst if verbose else check.worst[:WORST]:
         name = metric_name(item.benchmark.rpartition("/")[2], item.metric)
         lines.append(
             f"  {name}: rejects {count_text(item.nodes, 'node')}, {item.alone} of them alone"

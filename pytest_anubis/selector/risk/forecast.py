@@ -17,7 +17,13 @@ from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel, load_model
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.risk.node_risk import NodeRisk
-from pytest_anubis.selector.risk.node_status import HOUR, status_at, status_rows, value_words
+from pytest_anubis.selector.risk.node_status import (
+    HOUR,
+    hours_text,
+    status_at,
+    status_rows,
+    value_words,
+)
 from pytest_anubis.selector.selector_error import SelectorError
 
 ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]
@@ -254,7 +260,7 @@ def look_ahead(
         raise SelectorError(
             "the risk model gives no probability; fit it again with 'anubis risk --save'"
         )
-    notes = risk.model.cautions(rows.x, float(rows.duration.max()) + hours)
+    notes = risk.model.cautions(rows.x, float(rows.duration.max()) + hours, hours_text)
     strange = tuple(f"node {name} is not in the history: taken for a new one" for name in new)
     return Outlook(
         risks=tuple(

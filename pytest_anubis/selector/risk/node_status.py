@@ -27,6 +27,14 @@ _KINDS = 6  # kinds of incidents with a column of their own
 _AGE, _LAST = "age", "last was "
 _BEFORE, _DURING = "hours before the last incident", "hours of the last incident"
 _VALIDATED, _SIMILAR = "hours since validation", "lowest similarity"
+_TWO_DAYS = 48.0  # hours
+_TIMES = {
+    _AGE: "in service {}",
+    _BEFORE: "up {} before the last incident",
+    _DURING: "last incident lasted {}",
+    _VALIDATED: "validated {} ago",
+}
+"""Covariates in hours -> how their values are told."""
 ABSENT = {
     _BEFORE: "no incident yet",
     _DURING: "no incident yet",
@@ -208,8 +216,13 @@ def _names(kinds: Sequence[str]) -> tuple[str, ...]:
     )
 
 
+def hours_text(hours: float) -> str:
+    """Return hours for people who plan by days: ``12 h``, from two days on ``67.2 days``."""
+    return f"{value_text(hours)} h" if hours < _TWO_DAYS else f"{hours / 24:.1f} days"
+
+
 def value_words(name: str, value: float, usual: float) -> str:
-    """Return a covariate's value in words, beside what is usual: ``incidents 7 (usual 2)``.
+    """Return a covariate's value in words with its unit, beside what is usual: ``incidents 7 (usual 2)``.
 
     Args:
         name: Of the covariate, as in `StatusRows.names`.
@@ -219,7 +232,9 @@ def value_words(name: str, value: float, usual: float) -> str:
     if math.isnan(value):
         return ABSENT.get(name, f"no {name}")
     if name.startswith(_LAST):  # 1 or 0
-        return name if value else name.replace(_LAST, f"{_LAST}not ", 1)
+        return f"last incident {'' if value else 'not '}{name.removeprefix(_LAST)}"
+    if name in _TIMES:
+        return f"{_TIMES[name].format(hours_text(value))} (usual {hours_text(usual)})"
     return f"{name} {value_text(value)} (usual {value_text(usual)})"
 
 

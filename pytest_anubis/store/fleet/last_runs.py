@@ -17,6 +17,7 @@ from pytest_anubis.store.fleet.stored_runs import StoredRun, record_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST
 from pytest_anubis.store.history.database import History, HistoryError, moment_of
+from pytest_anubis.store.history.fleet_history import run_counts
 from pytest_anubis.store.journal.journal_events import JournalError
 
 MOST_JOURNALS = 200
@@ -68,12 +69,15 @@ class NodeLast:
         last: Its last run with a verdict; None before the first.
         open: Id of a later run that has not ended; empty if there is none.
         open_since: When that one began, seconds since 1970.
+        has_run: Whether anything was ever run on it, also what came to no verdict; a node may be registered
+            long before.
     """
 
     node: NodeRecord
     last: LastRun | None = None
     open: str = ""
     open_since: float = 0.0
+    has_run: bool = True
 
 
 @dataclass(slots=True)
@@ -101,6 +105,7 @@ def last_of_history(
         HistoryError: The database refuses.
     """
     known = {record.name: _Known(record) for record in history.nodes()}
+    counts = run_counts(history)
     by_run: dict[int, _Known] = {}
     with history.reading() as connection:
         for row in connection.execute(_latest(decided=True, since=since)):
@@ -134,6 +139,7 @@ def last_of_history(
             last=one.last and replace(one.last, told=tuple(one.told), passed=frozenset(one.passed)),
             open=one.open,
             open_since=one.open_since,
+            has_run=one.record.name in counts,
         )
         for one in known.values()
     )

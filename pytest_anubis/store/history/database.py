@@ -245,8 +245,11 @@ class History:
         at: float | None = None,
         note: str = "",
         now: float | None = None,
-    ) -> None:
+    ) -> bool:
         """Note that a node's state changed: ``in service``, ``drained``, ``repair``, ``removed``.
+
+        Returns:
+            Whether it was noted; False where this state at this moment is on file, which stays as it is.
 
         Raises:
             HistoryError: The node or the state is unknown, or the time lies in the future.
@@ -255,11 +258,17 @@ class History:
             raise HistoryError(f"state {state[:40]!r} is none of {', '.join(NODE_STATES)}")
         moment = past(at, now)
         with self.writing() as connection:
+            number = known_node(connection, node)
+            nodes, states = schema.nodes, schema.states
+            # Whoever notes a state holds the node's row: of two alike the second one finds the first.
+            connection.execute(sa.select(nodes.c.id).where(nodes.c.id == number).with_for_update())
+            same = (states.c.node_id == number, states.c.at == moment, states.c.state == state)
+            if connection.execute(sa.select(states.c.id).where(*same)).first() is not None:
+                return False
             connection.execute(
-                schema.states.insert().values(
-                    node_id=known_node(connection, node), at=moment, state=state, note=note
-                )
+                states.insert().values(node_id=number, at=moment, state=state, note=note)
             )
+        return True
 
     # Runs
 

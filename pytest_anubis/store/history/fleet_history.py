@@ -83,6 +83,34 @@ def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
         return {row.name: (row.decision, row.started) for row in connection.execute(query)}
 
 
+def run_counts(history: History) -> dict[str, int]:
+    """Return how many runs each node has in the history, whatever they were for; nodes without are left out.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    runs, nodes = schema.runs, schema.nodes
+    query = (
+        sa.select(nodes.c.name, sa.func.count().label("number"))
+        .join(runs, runs.c.node_id == nodes.c.id)
+        .group_by(nodes.c.name)
+    )
+    with history.reading() as connection:
+        return {row.name: int(row.number) for row in connection.execute(query)}
+
+
+def nodes_without_run(history: History) -> tuple[NodeRecord, ...]:
+    """Return the nodes that nothing was ever run on, sorted by name; those that were removed are left out.
+
+    Raises:
+        HistoryError: The database refuses.
+    """
+    counts = run_counts(history)
+    return tuple(
+        node for node in history.nodes() if node.name not in counts and node.state != "removed"
+    )
+
+
 def _nodes(history: History, happened: tuple[Incident, ...]) -> tuple[NodeRecord, ...]:
     """Return all nodes; one that had an incident before it was first measured was in service then."""
     first: dict[str, float] = {}

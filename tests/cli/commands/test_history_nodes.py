@@ -146,6 +146,37 @@ def test_a_state_takes_what_its_message_recommends_and_keeps_its_date(here: Path
     assert (node.state, node.changed, node.since) == ("repair", 1746403200.0, 1746403200.0)
 
 
+def test_a_state_with_a_later_one_on_file_says_which_holds(here: Path) -> None:
+    asked = ("history", "state", "--node=n1")
+    first = anubis(*asked, "--as=drained", "--on=2025-10-01", "--add-nodes").stdout
+    assert first == "node n1: drained since 2025-10-01T00:00:00+00:00\n"
+    done = anubis(*asked, "--as=repair", "--on=2025-09-01").stdout
+    assert done == (
+        "node n1: repair since 2025-09-01T00:00:00+00:00; a later entry holds now: "
+        "drained since 2025-10-01T00:00:00+00:00\n"
+    )
+    earlier = json.loads(anubis(*asked, "--as=drained", "--on=2025-08-01", "--json=-").stdout)
+    assert earlier["added"]
+    assert earlier["now"] == {"state": "drained", "since": "2025-10-01T00:00:00+00:00"}
+    assert anubis(*asked, "--as=in-service").stdout == "node n1: in service\n"
+
+
+def test_a_state_that_is_on_file_is_not_entered_again(here: Path) -> None:
+    asked = ("history", "state", "--node=n1", "--as=repair", "--on=2025-09-01")
+    anubis(*asked, "--note=PSU", "--add-nodes")
+    again = anubis(*asked)
+    assert again.returncode == 0
+    assert again.stdout == (
+        "node n1: repair since 2025-09-01T00:00:00+00:00: already recorded, nothing is added\n"
+    )
+    noted = anubis(*asked, "--note=fan").stdout
+    assert "already recorded, nothing is added and --note 'fan' is not kept" in noted
+    assert json.loads(anubis(*asked, "--json=-").stdout)["added"] is False
+    with History(here / ".anubis") as history, history.reading() as connection:
+        kept = connection.execute(sa.select(tables.states.c.state, tables.states.c.note)).all()
+    assert [tuple(row) for row in kept] == [("repair", "PSU")]
+
+
 def test_a_defect_names_a_benchmark_that_exists(here: Path) -> None:
     anubis("history", "state", "--node=n1", "--as=drained", "--add-nodes")
     asked = ("history", "defect", "add", "--node=n1", "--component=network.loopback")

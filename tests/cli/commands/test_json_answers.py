@@ -62,7 +62,8 @@ def test_every_verb_of_the_history_answers_in_json(here: Path) -> None:
     assert defect["found"] == "2025-05-01T00:00:00+00:00"
 
     state = answer("history", "state", "--node=n2", "--as=repair", "--on=2025-07-01")
-    assert state == {"node": "n2", "state": "repair", "since": "2025-07-01T00:00:00+00:00"}
+    entry = {"state": "repair", "since": "2025-07-01T00:00:00+00:00"}
+    assert state == {"node": "n2", **entry, "added": True, "now": entry}
     shown = answer("history", "--node=n2")
     assert (shown["name"], shown["hardware_class"]) == ("n2", "h100")
     assert (shown["since"], shown["state"]) == ("2025-01-01T00:00:00+00:00", "repair")

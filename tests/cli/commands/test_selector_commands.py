@@ -163,7 +163,7 @@ def test_every_model_survives_its_file(
 
 
 def test_simulate_compares_policies(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    goal = ("simulate", "--nodes", "64", "--time", "20d", "--seeds", "2", "--risk", "0.1,0.02")
+    goal = ("simulate", "--nodes", "64", "--time", "20d", "--seeds", "3", "--risk", "0.1,0.02")
     assert main([*goal, "--jobs", "1", "--html", "sim.html", "--json", "sim.json"]) == 0
     text = said(capsys)
     document = json.loads((here / "sim.json").read_text())

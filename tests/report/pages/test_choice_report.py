@@ -254,10 +254,14 @@ def test_the_full_set_does_not_squeeze_the_plot() -> None:
 
 
 def test_a_single_seed_has_no_interval() -> None:
-    _, one, several = simulation_rows(
-        [{**figures("none", 0, 400), "high": 1.0}, figures("selector", 5, 6000)]
+    _, one, none, several = simulation_rows(
+        [
+            {**figures("none", 0, 400), "high": 1.0},
+            {**figures("none", 0, 400), "low": None, "high": None, "useful_low": None},
+            figures("selector", 5, 6000),
+        ]
     )
-    assert one[6] == "-"
+    assert one[6] == none[6] == "-"
     assert several[6] == "1.00 to 2.00"
 
 

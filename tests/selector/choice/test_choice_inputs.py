@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from pytest_anubis.selector.choice.choice_inputs import (
 )
 from pytest_anubis.selector.choice.choice_record import choice_record
 from pytest_anubis.selector.risk.forecast import RiskModel, fit_risk, look_ahead, risk_drivers
+from pytest_anubis.selector.risk.node_status import value_words
 
 DAY, NOW = 86400.0, 1.8e9
 NAMES = ("a", "b", "c", "d")
@@ -362,6 +364,38 @@ def test_what_a_nodes_risk_comes_from_is_told() -> None:
     assert "incidents in 90 days 29 (usual 19) raises it" in told["n5"]
     assert all(why.endswith("lowers it") for why in told["n0"])
     assert all(1 <= len(words) <= 2 for words in told.values())
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "usual", "words"),
+    [
+        ("age", 7332.0, 6017.0, "in service 305.5 days (usual 250.7 days)"),
+        (
+            "hours before the last incident",
+            1612.0,
+            20.0,
+            "up 67.2 days before the last incident (usual 20 h)",
+        ),
+        ("hours of the last incident", 24.0, 5.0, "last incident lasted 24 h (usual 5 h)"),
+        ("hours since validation", 12.0, 72.0, "validated 12 h ago (usual 3.0 days)"),
+        ("last was nic", 1.0, 0.0, "last incident nic"),
+        ("last was nic", 0.0, 1.0, "last incident not nic"),
+        ("incidents", 7.0, 2.0, "incidents 7 (usual 2)"),
+    ],
+)
+def test_drivers_have_units(name: str, value: float, usual: float, words: str) -> None:
+    assert value_words(name, value, usual) == words
+
+
+def test_a_forecast_beyond_what_was_seen_says_by_how_much_in_hours_and_days() -> None:
+    known = fleet()
+    risk = fit_risk(known, now=NOW, model="exponential")
+    notes = look_ahead(known, risk, now=NOW, horizon=200 * DAY).notes
+    (note,) = (note for note in notes if "reaches" in note)
+    said = (
+        r"reaches [\d.]+ days beyond the longest time without an incident .* \([\d.]+ days\): there"
+    )
+    assert re.search(said, note)
 
 
 def test_what_there_is_none_of_is_told_in_plain_words_where_it_matters() -> None:

@@ -71,7 +71,33 @@ def test_the_interval_of_useful_hours_holds_their_mean() -> None:
         simulate(scenario("A"), Nothing(), nodes=64, horizon=200, seed=seed) for seed in range(3)
     ]
     found = figures("none", "", runs, runs, runs)
+    assert found.useful_low is not None
+    assert found.useful_high is not None
     assert found.useful_low < found.useful < found.useful_high
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_one_or_two_seeds_have_no_interval(seeds: int) -> None:
+    runs = [
+        simulate(scenario("A"), Nothing(), nodes=64, horizon=200, seed=seed)
+        for seed in range(seeds)
+    ]
+    found = figures("none", "", runs, runs, runs)
+    assert (found.low, found.high, found.useful_low, found.useful_high) == (None,) * 4
+
+
+def test_the_command_says_what_intervals_over_few_seeds_are_worth(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    small = ("--nodes=64", "--time=5d", "--risk=0.1", "--jobs=1")
+    two = anubis("simulate", *small, "--seeds=2", "--html", str(page)).stdout
+    assert "2 seeds: too few for an interval" in two
+    assert "2 seeds: too few for an interval" in page.read_text("utf-8")
+    (line,) = (line for line in two.splitlines() if line.startswith("full set"))
+    assert " to " not in line
+    three = anubis("simulate", *small, "--seeds=3").stdout
+    assert "intervals over 3 seeds are too narrow: about three in four of those" in three
+    ten = anubis("simulate", *small, "--seeds=10").stdout
+    assert "too narrow" not in ten
 
 
 def test_the_command_takes_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import folded, table
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.history import NodeRecord
     from pytest_anubis.store.history.incident_records import IncidentImport
     from pytest_anubis.store.history.node_records import NodeImport
 
@@ -92,12 +94,17 @@ def add_state(nouns: Any) -> None:
 
 def list_nodes(options: argparse.Namespace) -> None:
     """List the nodes of the history, one line each."""
-    from pytest_anubis.store.history.fleet_history import last_verdicts
+    from pytest_anubis.store.history.fleet_history import last_verdicts, run_counts
     from pytest_anubis.store.history.node_records import node_traits
 
-    nodes, verdicts, traits = use(
+    nodes, verdicts, counts, traits = use(
         options.history,
-        lambda history: (history.nodes(), last_verdicts(history), node_traits(history)),
+        lambda history: (
+            history.nodes(),
+            last_verdicts(history),
+            run_counts(history),
+            node_traits(history),
+        ),
     )
     columns = sorted(
         {name for known in traits.values() for name in known},
@@ -113,23 +120,37 @@ def list_nodes(options: argparse.Namespace) -> None:
             "-" if node.changed is None else day_and_time(node.changed),
             node.hardware_class,
             day_and_time(node.since),
-            "-" if node.name not in verdicts else day_and_time(verdicts[node.name][1]),
+            _measured(node.name, verdicts, counts),
             verdicts.get(node.name, ("-", 0.0))[0],
             *(traits.get(node.name, {}).get(name, "-") for name in columns[:_MOST_COLUMNS]),
         ]
         for node in nodes
     ]
-    lines = [*table(folded(rows)[0]).splitlines(), "one node: anubis history --node NAME"]
+    lines = table(folded(rows)[0]).splitlines()
+    there = [node for node in nodes if node.state != "removed"]
+    if unrun := sum(node.name not in counts for node in there):
+        lines.append(f"{count_text(len(there), 'node')}, {unrun} of them with no run yet")
+    lines.append("one node: anubis history --node NAME")
     if left := columns[_MOST_COLUMNS:]:
         lines.append(f"with --json as well: {', '.join(left)}")
     none = "no nodes yet; run 'pytest --anubis suites/', or 'anubis history nodes import'"
     plain = [
         plain_record(node, "since", "changed")
         | {"verdict": verdicts[node.name][0] if node.name in verdicts else None}
+        | {"runs": counts.get(node.name, 0)}
         | {"traits": traits.get(node.name, {})}
         for node in nodes
     ]
     answer(options.json, {"nodes": plain}, *(lines if nodes else [none]))
+
+
+def _measured(
+    node: str, verdicts: Mapping[str, tuple[str, float]], counts: Mapping[str, int]
+) -> str:
+    """Return when a node was judged last, or why there is no such day."""
+    if node in verdicts:
+        return day_and_time(verdicts[node][1])
+    return "never judged" if node in counts else "no run yet"
 
 
 def _join(options: argparse.Namespace) -> None:
@@ -193,12 +214,20 @@ def _state(options: argparse.Namespace) -> None:
     state = NODE_STATES[options.state]
     at = moment_of(options.on) if options.on else None
 
-    def enter(history: History) -> None:
+    def enter(history: History) -> tuple[bool, NodeRecord]:
         if options.add_nodes and options.node not in {node.name for node in history.nodes()}:
             history.add_node(options.node, since=at)
-        history.set_state(options.node, state, at=at, note=options.note)
+        added = history.set_state(options.node, state, at=at, note=options.note)
+        return added, next(node for node in history.nodes() if node.name == options.node)
 
-    use(options.history, enter)
+    added, node = use(options.history, enter)
     since = None if at is None else shown_time(at)
+    now = None if node.changed is None else shown_time(node.changed)
     line = f"node {options.node}: {state}{f' since {since}' if since else ''}"
-    answer(options.json, {"node": options.node, "state": state, "since": since}, line)
+    if not added:
+        line += ": already recorded, nothing is added"
+        line += f" and --note {options.note!r} is not kept" if options.note else ""
+    if (node.state, node.changed) != (state, node.changed if at is None else at):
+        line += f"; a later entry holds now: {node.state} since {now}"
+    plain = {"node": options.node, "state": state, "since": since, "added": added}
+    answer(options.json, plain | {"now": {"state": node.state, "since": now}}, line)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Any, ClassVar, Literal, Self
 
@@ -26,6 +26,8 @@ from pytest_anubis.selector.risk.models.covariates import (
 from pytest_anubis.selector.selector_error import SelectorError
 
 SCHEMA = 1
+_PLAIN = "{:.6g}".format
+"""Writes a time whose unit only the caller knows."""
 
 _MODELS = {
     "exponential": ("parametric", "Exponential"),
@@ -161,10 +163,18 @@ class HazardModel(ABC):
         """
         return self._extended(times, self._prepared.apply(x))
 
-    def cautions(self, x: npt.ArrayLike, until: float = 0.0) -> tuple[str, ...]:
-        """Return in words what a prediction for these rows up to a time rests on besides the data."""
+    def cautions(
+        self, x: npt.ArrayLike, until: float = 0.0, shown: Callable[[float], str] = _PLAIN
+    ) -> tuple[str, ...]:
+        """Return in words what a prediction for these rows up to a time rests on besides the data.
+
+        Args:
+            x: Covariates, shape (n, d).
+            until: The latest time, in the caller's unit.
+            shown: Writes a time with that unit.
+        """
         said = self._prepared.cautions(x)
-        return (*said, self._beyond_words(until)) if until > self.observed else said
+        return (*said, self._beyond_words(until, shown)) if until > self.observed else said
 
     # Plain data
 
@@ -236,10 +246,11 @@ class HazardModel(ABC):
         extended: Floats = inside + rate[:, None] * np.maximum(0, times - self.observed)
         return extended
 
-    def _beyond_words(self, latest: float) -> str:
+    def _beyond_words(self, latest: float, shown: Callable[[float], str] = _PLAIN) -> str:
         return (
-            f"time {latest:.6g} lies beyond the {self.observed:.6g} observed in training; the rate of "
-            "incidents (hazard) there is only assumed to stay as it was in the last fifth of that time"
+            f"the forecast reaches {shown(latest - self.observed)} beyond the longest time without an "
+            f"incident that the model learned from ({shown(self.observed)}): there, incidents are only "
+            "assumed to come as often as in the last fifth of that time"
         )
 
 
