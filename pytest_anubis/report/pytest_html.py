@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
+from pytest_anubis.core.asking.silent_tests import unexplained
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run_state import RunState
@@ -66,9 +67,6 @@ class Source(Protocol):
     @property
     def state(self) -> RunState:
         """What is known of the run."""
-
-    def silent_tests(self) -> list[str]:
-        """Return one line for every planned test that did not report."""
 
     def usage_errors(self) -> list[str]:
         """Return one line for every benchmark that is written wrongly."""
@@ -152,7 +150,7 @@ class HtmlReport:
         facts.append(baseline_line(context.baseline) if context.baseline else context.baseline_note)
         blocking = verdict.blocking if verdict else ()
         died = blocks.unsaid(dict.fromkeys([*run.deaths, *self._crashed]), blocking)
-        silent = blocks.unsaid(source.silent_tests(), blocking)
+        silent = blocks.unsaid(unexplained(run), blocking)
         listed = verdict.listed if verdict else ()
         self._finish_page(verdict.decision.value if verdict else "not judged")
         self._mend_rows(run.told)

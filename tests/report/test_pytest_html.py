@@ -63,13 +63,9 @@ class Source:
     context: Any
     state: RunState
     usage: list[str] = field(default_factory=list)
-    silent: list[str] = field(default_factory=list)
 
     def usage_errors(self) -> list[str]:
         return self.usage
-
-    def silent_tests(self) -> list[str]:
-        return self.silent
 
 
 def source(*happened: Event, baseline: Baseline | None = None, **more: Any) -> Source:
@@ -183,8 +179,8 @@ def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
                     noted=("was seen",),
                 )
             ),
+            TestsPlanned(tests=(PlannedTest(test="t::lost"),)),
             usage=["unit is missing"],
-            silent=["t::lost: planned, but never reported"],
         )
     )
     hooks.pytest_runtest_logreport(report_of(when="???"))
@@ -214,9 +210,9 @@ def test_what_blocks_is_not_said_again_below() -> None:
         source(
             died,
             NodeDecided(verdict=decided),
-            silent=[
-                f"t.py::test_b[cuda:{n}]: planned, but never reported" for n in (0, 1, 10, 100)
-            ],
+            TestsPlanned(
+                tests=tuple(PlannedTest(test=f"t.py::test_b[cuda:{n}]") for n in (0, 1, 10, 100))
+            ),
         )
     )
     crash = report_of(when="???", test="t.py::test_a[x]")
