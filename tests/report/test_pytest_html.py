@@ -281,6 +281,35 @@ def test_a_skip_is_one_line_with_its_reason() -> None:
     assert logs == ["what it printed"]
 
 
+def test_a_skip_for_disturbance_is_one_line_with_its_details_folded() -> None:
+    who = "other processes used 0.9 of 2 cores: <make> (pid 1148) 0.8"
+    told = measured(
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.DISTURBED,
+        text=f"rate is 80 GB/s, expected 100; but the machine was disturbed ({who}): measure again",
+    )
+    (judged,) = [event.verdict for event in told if isinstance(event, Judged)]
+    hooks = HtmlReport(source(*told))
+    skipped = SimpleNamespace(
+        nodeid="t::x",
+        when="call",
+        outcome="skipped",
+        longrepr=("t", 3, f"Skipped: INCONCLUSIVE: {judged.text}"),
+    )
+    row = ["<td>Skipped</td>", "<td>t::x</td>", "<td></td>", "<td></td>"]
+    hooks.pytest_html_results_table_row(skipped, row)
+    line, folded = row[1].split("</summary>")
+    assert line.endswith("<summary>the machine was disturbed: measure again")
+    assert html.escape(who) in folded
+    skipped.nodeid, skipped.longrepr = (
+        "t::y",
+        ("t", 3, f"Skipped: {'a tool is not there and ' * 9}"),
+    )
+    row = ["<td>Skipped</td>", "<td>t::x</td>", "<td></td>", "<td></td>"]
+    hooks.pytest_html_results_table_row(skipped, row)
+    assert "…</summary>a tool is not there" in row[1]
+
+
 def test_a_row_says_what_the_end_of_the_run_found_of_its_test() -> None:
     early = measured(
         outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, similarity=None, text="no criterion"
