@@ -20,6 +20,9 @@ LOOKS_SPENT = "the further looks that this run may take are used up"
 MISTAKE = "the benchmark is written wrongly: "
 """How a result's `environment` begins where what kept a test from its work is its own code."""
 
+GATE_STOPPED = "the gate stopped the run before anything was measured"
+"""The blocker of a run whose hardware was rejected, or could not be tested, before its first test."""
+
 TOOL_PROPERTY = "anubis_tool"
 """Name of the test's properties (pytest's ``record_property``) that say which tools it ran, with version."""
 

@@ -310,14 +310,11 @@ class RunRecord:
     @property
     def deaths(self) -> tuple[str, ...]:
         """One line for every worker that died, and for every lane that was given up."""
-        lines = []
-        for event in self.events:
-            if isinstance(event, WorkerDied):
-                where = event.test or f"lane {event.lane}, while no test was running"
-                lines.append(f"{where}: {event.text}")
-            elif isinstance(event, LaneGivenUp):
-                lines.append(f"lane {event.lane} is given up: its workers died again and again")
-        return tuple(lines)
+        return tuple(
+            given_up_text(e.lane) if isinstance(e, LaneGivenUp) else f"{died_at(e)}: {e.text}"
+            for e in self.events
+            if isinstance(e, WorkerDied | LaneGivenUp)
+        )
 
     @property
     def blockers(self) -> tuple[str, ...]:
@@ -349,6 +346,16 @@ class RunRecord:
         """The Selector's latest choice as plain data; None where it took no part."""
         found = (e.choice for e in reversed(self.events) if isinstance(e, BenchmarksChosen))
         return next(found, None)
+
+
+def died_at(event: WorkerDied) -> str:
+    """Return where a worker died."""
+    return event.test or f"lane {event.lane}, while no test was running"
+
+
+def given_up_text(lane: str) -> str:
+    """Return that nothing more runs on a lane."""
+    return f"lane {lane} is given up: its workers died again and again"
 
 
 def card_texts(devices: Iterable[str], inventory: Mapping[str, Any]) -> dict[str, str]:

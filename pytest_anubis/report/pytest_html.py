@@ -9,16 +9,18 @@ from typing import Any, Protocol
 import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
+from pytest_anubis.core.asking.silent_tests import unexplained
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PYTEST_HTML, PYTEST_HTML_SCRIPT
 from pytest_anubis.report.text.headlines import baseline_line, next_of, questions_text
 from pytest_anubis.report.text.numbers import similarity_text
+from pytest_anubis.report.text.text_table import clip, width_of
 
 POINTS, SERIES, COURSE = 48, 4, 16
 """Points of a curve, telemetry series and their points in one row: a report may have hundreds of rows, and
@@ -27,6 +29,12 @@ whatever stands in them is escaped twice. The dossier shows more."""
 
 NO_BASELINE = "no baseline for this hardware class: see above"
 """In place of what the top of the page says already: the class, the folder and what to type."""
+
+DISTURBED = "the machine was disturbed: measure again"
+"""In place of what was measured, who disturbed it and by how much, which is folded."""
+
+SHORT = 90
+"""Characters of the reason of a skip that stand in its row's line; the rest of a longer one is folded."""
 
 PARTS = 20
 """Blamed parts on top; the table has all."""
@@ -66,9 +74,6 @@ class Source(Protocol):
     @property
     def state(self) -> RunState:
         """What is known of the run."""
-
-    def silent_tests(self) -> list[str]:
-        """Return one line for every planned test that did not report."""
 
     def usage_errors(self) -> list[str]:
         """Return one line for every benchmark that is written wrongly."""
@@ -138,8 +143,10 @@ class HtmlReport:
             if worst:  # the badge says it
                 text = text.removeprefix(f"{worst.outcome.value}: ")
             note = self._source.context.baseline_note
-            why = html.escape(text.replace(note, NO_BASELINE) if note else text)
-            cells[1] = cells[1].replace("</td>", f"<span class='anubis'> {why}</span></td>")
+            text = text.replace(note, NO_BASELINE) if note else text
+            disturbed = worst is not None and worst.reason is Reason.DISTURBED
+            why = _one_line(text, DISTURBED if disturbed else clip(text, SHORT))
+            cells[1] = cells[1].replace("</td>", f" {why}</td>")
         cells.insert(2, f"<td class='col-anubis-verdict'>{word}</td>")
         cells.insert(3, f"<td class='col-anubis-similarity'>{lowest}</td>")
 
@@ -152,7 +159,7 @@ class HtmlReport:
         facts.append(baseline_line(context.baseline) if context.baseline else context.baseline_note)
         blocking = verdict.blocking if verdict else ()
         died = blocks.unsaid(dict.fromkeys([*run.deaths, *self._crashed]), blocking)
-        silent = blocks.unsaid(source.silent_tests(), blocking)
+        silent = blocks.unsaid(unexplained(run), blocking)
         listed = verdict.listed if verdict else ()
         self._finish_page(verdict.decision.value if verdict else "not judged")
         self._mend_rows(run.told)
@@ -224,6 +231,16 @@ class HtmlReport:
             parts.append(blocks.plots(measurement, criterion, by_metric.get(name), points=POINTS))
             parts.append(blocks.telemetry(measurement, most=SERIES, points=COURSE))
         return f"<div class='anubis'>{''.join(parts)}</div>"
+
+
+def _one_line(text: str, short: str) -> str:
+    """Return why a test was skipped as one line; a text that is longer is folded behind its short form."""
+    if len(text) <= len(short) or width_of(text) <= SHORT:
+        return f"<span class='anubis'> {html.escape(text)}</span>"
+    return (
+        "<details class='anubis skip' onclick='event.stopPropagation()'>"
+        f"<summary>{html.escape(short)}</summary>{html.escape(text)}</details>"
+    )
 
 
 def _first_line(longrepr: Any) -> str:

@@ -63,13 +63,9 @@ class Source:
     context: Any
     state: RunState
     usage: list[str] = field(default_factory=list)
-    silent: list[str] = field(default_factory=list)
 
     def usage_errors(self) -> list[str]:
         return self.usage
-
-    def silent_tests(self) -> list[str]:
-        return self.silent
 
 
 def source(*happened: Event, baseline: Baseline | None = None, **more: Any) -> Source:
@@ -183,8 +179,8 @@ def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
                     noted=("was seen",),
                 )
             ),
+            TestsPlanned(tests=(PlannedTest(test="t::lost"),)),
             usage=["unit is missing"],
-            silent=["t::lost: planned, but never reported"],
         )
     )
     hooks.pytest_runtest_logreport(report_of(when="???"))
@@ -214,9 +210,9 @@ def test_what_blocks_is_not_said_again_below() -> None:
         source(
             died,
             NodeDecided(verdict=decided),
-            silent=[
-                f"t.py::test_b[cuda:{n}]: planned, but never reported" for n in (0, 1, 10, 100)
-            ],
+            TestsPlanned(
+                tests=tuple(PlannedTest(test=f"t.py::test_b[cuda:{n}]") for n in (0, 1, 10, 100))
+            ),
         )
     )
     crash = report_of(when="???", test="t.py::test_a[x]")
@@ -283,6 +279,35 @@ def test_a_skip_is_one_line_with_its_reason() -> None:
     logs = ["('t', 3, 'Skipped: no <tool>')", "what it printed"]
     hooks.pytest_html_results_table_html(skipped, logs)
     assert logs == ["what it printed"]
+
+
+def test_a_skip_for_disturbance_is_one_line_with_its_details_folded() -> None:
+    who = "other processes used 0.9 of 2 cores: <make> (pid 1148) 0.8"
+    told = measured(
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.DISTURBED,
+        text=f"rate is 80 GB/s, expected 100; but the machine was disturbed ({who}): measure again",
+    )
+    (judged,) = [event.verdict for event in told if isinstance(event, Judged)]
+    hooks = HtmlReport(source(*told))
+    skipped = SimpleNamespace(
+        nodeid="t::x",
+        when="call",
+        outcome="skipped",
+        longrepr=("t", 3, f"Skipped: INCONCLUSIVE: {judged.text}"),
+    )
+    row = ["<td>Skipped</td>", "<td>t::x</td>", "<td></td>", "<td></td>"]
+    hooks.pytest_html_results_table_row(skipped, row)
+    line, folded = row[1].split("</summary>")
+    assert line.endswith("<summary>the machine was disturbed: measure again")
+    assert html.escape(who) in folded
+    skipped.nodeid, skipped.longrepr = (
+        "t::y",
+        ("t", 3, f"Skipped: {'a tool is not there and ' * 9}"),
+    )
+    row = ["<td>Skipped</td>", "<td>t::x</td>", "<td></td>", "<td></td>"]
+    hooks.pytest_html_results_table_row(skipped, row)
+    assert "…</summary>a tool is not there" in row[1]
 
 
 def test_a_row_says_what_the_end_of_the_run_found_of_its_test() -> None:

@@ -17,12 +17,11 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say, write_file, write_json
+from pytest_anubis.cli.shared.printing import say, terminal_width, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import CodecError, read_bytes
-from pytest_anubis.report.pages.simulation_report import simulation_page, simulation_rows
+from pytest_anubis.report.pages.simulation_report import simulation_lines, simulation_page
 from pytest_anubis.report.text.numbers import count_text, percent
-from pytest_anubis.report.text.text_table import table
 from pytest_anubis.selector.selector_error import SelectorError
 
 if TYPE_CHECKING:
@@ -344,7 +343,7 @@ def _lines(
         f"learned from another fleet's 90 days (true in brackets): a defect in {1 / rates.wear:.0f} "
         f"({1 / true.wear:.0f}) h of use, shows after {1 / rates.manifest:.1f} "
         f"({1 / true.manifest:.1f}) h, stays after {percent(rates.stays)} ({percent(true.stays)}) of repairs",
-        *table(simulation_rows([asdict(one) for one in found])).splitlines(),
+        *simulation_lines([asdict(one) for one in found], terminal_width()),
         *filter(None, [_interval_words(options.seeds)]),
         PAPER,
     ]

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pytest_anubis.core.asking.open_questions import asked_questions
+from pytest_anubis.core.asking.silent_tests import kept_silent
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.metric import metric_name
@@ -280,14 +281,17 @@ def _choice(record: RunRecord) -> str:
 
 
 def _silent(record: RunRecord) -> list[str]:
+    kept = kept_silent(record)
     reported = {result.test for result in record.results}
     bad = ("not reported", "crashed", "error", "failed")
     lines = [
         f"{result.test}: {result.outcome}{': ' + result.text if result.text else ''}"
         for result in record.results
-        if result.outcome in bad and not (result.outcome == "failed" and result.metrics)
+        if result.outcome in bad
+        and result.test not in kept
+        and not (result.outcome == "failed" and result.metrics)
     ]
-    missing = [plan.test for plan in record.planned if plan.test not in reported]
+    missing = [plan.test for plan in record.planned if plan.test not in {*reported, *kept}]
     return lines + [f"{test}: planned, but never reported" for test in missing]
 
 

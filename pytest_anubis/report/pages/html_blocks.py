@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -34,6 +34,9 @@ FOLD = 20
 
 ALIKE = 3
 """So many lines that say the same of several things are one: of two, each may be read."""
+
+ALL = "all devices"
+"""Title of what the node's pooled values show."""
 
 _UNLEARNED = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 
@@ -195,49 +198,89 @@ def blamed_parts(
 ) -> list[str]:
     """Return one box a card, and a box a component of the host: all that speaks against it, and one remedy.
 
+    What all devices have in common has a box of its own, and is not said again in theirs.
+
     Args:
         verdicts: Those that are FAIL or MARGINAL, in any order; the worst part comes first.
         cards: Device -> slot and serial number of its card in words.
         inventory: The node's, as plain data; more is told of a card than `cards` does where it knows it.
         heading: Element of a box's title: one below that of what the boxes stand under.
     """
+    verdicts = sorted(verdicts, key=lambda verdict: verdict.severity)
+    where: dict[tuple[str, str, str], set[str]] = {}
+    for verdict in verdicts:
+        if verdict.scope == "unit":
+            where.setdefault(_metric(verdict), set()).add(verdict.device)
     parts: dict[tuple[str, str], list[MetricVerdict]] = {}
-    for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
-        many_parts = verdict.device in HOST or verdict.scope == "node"
-        blamed = (verdict.component or verdict.benchmark) if many_parts else ""
-        parts.setdefault((verdict.device, blamed), []).append(verdict)
-    return [_part(found, cards, inventory, heading) for found in parts.values()]
+    for verdict in verdicts:
+        pooled = verdict.scope == "node"
+        if pooled and len(where.get(_metric(verdict), ())) == 1:
+            continue  # one card makes the node's pooled values bad, and its box says so
+        blamed = verdict.component or verdict.benchmark
+        many_parts = verdict.device in HOST or pooled
+        place = ALL if pooled else _card(verdict.device, cards)
+        parts.setdefault((place, blamed if many_parts else ""), []).append(verdict)
+    # What concerns all stands first, so that no box of a card says it again.
+    boxes = sorted(parts.items(), key=lambda part: (part[1][0].severity[:2], part[0][0] != ALL))
+    said = {line for (place, _), found in boxes if place == ALL for line in _about(found)}
+    return [
+        _part(place, found, cards, inventory, heading, frozenset() if place == ALL else said)
+        for (place, _), found in boxes
+    ]
+
+
+def _metric(verdict: MetricVerdict) -> tuple[str, str, str]:
+    return verdict.benchmark, verdict.metric, verdict.group
+
+
+def _card(device: str, cards: Mapping[str, str]) -> str:
+    """Return the run's name of a card that is named by its slot, as the gate does; else the name itself."""
+    for name, words in cards.items():
+        slot = words.partition(",")[0].removeprefix("slot ")
+        if words.startswith("slot ") and slot in device:
+            return name
+    return device
 
 
 def _part(
+    place: str,
     found: Sequence[MetricVerdict],
     cards: Mapping[str, str],
     inventory: Mapping[str, Any],
     heading: str,
+    said: Collection[tuple[str, str]],
 ) -> str:
+    """Return the box of a part; `place` is its device, or `ALL`, of which `said` has what it says."""
     worst = found[0]
     blamed = list(dict.fromkeys(v.component or v.benchmark for v in found))
-    place = f"{worst.device}: " if worst.device not in HOST else ""
-    place = "all devices: " if worst.scope == "node" else place
-    title = f"{badge(worst.outcome.value)} {html.escape(place + ', '.join(blamed))}"
+    name = f"{place}: " if place not in HOST else ""
+    title = f"{badge(worst.outcome.value)} {html.escape(name + ', '.join(blamed))}"
     lines = [f"<{heading}>{title}</{heading}>"]
-    known = identity_text(worst.device, inventory) or cards.get(worst.device, "")
+    known = identity_text(place, inventory) or cards.get(place, "")
     if known:
         lines.append(f"<div class='faint'>{html.escape(known)}</div>")
     items = [_why(verdict) for verdict in found[:FOLD]]
     items += [f"and {len(found) - FOLD} more"] if len(found) > FOLD else []
     lines.append("<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>")
+    lines += [
+        f"<div><b>{label}:</b> {html.escape(text)}</div>"
+        for label, text in _about(found)
+        if (label, text) not in said
+    ]
+    return f"<div class='card {worst.outcome.value}'>{''.join(lines)}</div>"
+
+
+def _about(found: Sequence[MetricVerdict]) -> list[tuple[str, str]]:
+    """Return evidence, disturbances and the one remedy of a part, each with its label."""
     step = next((v.action for v in found if v.action), "")
-    if worst.triage is Triage.RETEST:
+    if found[0].triage is Triage.RETEST:
         step = f"measure again{f'; if the loss stays: {step}' if step else ''}"
-    for label, texts in (
+    told = (
         ("evidence", [text for v in found for text in v.evidence]),
         ("disturbed", [text for v in found for text in v.disturbance]),
         ("next step", [step] if step else []),
-    ):
-        for text in list(dict.fromkeys(texts))[:FOLD]:
-            lines.append(f"<div><b>{label}:</b> {html.escape(text)}</div>")
-    return f"<div class='card {worst.outcome.value}'>{''.join(lines)}</div>"
+    )
+    return [(label, text) for label, texts in told for text in list(dict.fromkeys(texts))[:FOLD]]
 
 
 def _why(verdict: MetricVerdict) -> str:

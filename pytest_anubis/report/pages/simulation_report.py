@@ -9,12 +9,19 @@ from typing import Any
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, LARGE_PLOTS, PAGE
 from pytest_anubis.report.plots.frontier_plot import frontier_plot
-from pytest_anubis.report.text.numbers import percent, value_text
+from pytest_anubis.report.text.numbers import count_text, percent, value_text
+from pytest_anubis.report.text.text_table import table, width_of
 
 HEADER = (
-    "policy", "setting", "validation h/node", "of full set", "MTBI h", "x none", "95 % interval",
-    "useful h/node", "utilisation",
+    "policy", "setting", "validation", "of full", "MTBI", "x none", "95 % interval", "useful",
+    "95 % interval", "utilisation",
 )  # fmt: skip
+
+UNITS = "hours: validation and useful for each node, MTBI of use between two incidents"
+"""What the columns' names leave out."""
+
+_LEFT_OUT_FIRST = (9, 8, 7, 3)
+"""Columns that a narrow terminal does without, the least telling first: the JSON has them."""
 
 
 def simulation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -26,11 +33,26 @@ def simulation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
     return [list(HEADER), *([*_cells(row)] for row in rows)]
 
 
+def simulation_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> list[str]:
+    """Return the table as lines, without the last columns where they do not fit, and what its numbers are.
+
+    Args:
+        rows: Figures of each policy as plain data, see `Figures`.
+        width: Columns of the terminal; None shows every column.
+    """
+    cells = simulation_rows(rows)
+    shown = list(range(len(HEADER)))
+    for column in (*_LEFT_OUT_FIRST, None):
+        lines = table([[row[one] for one in shown] for row in cells]).splitlines()
+        if column is None or width is None or max(map(width_of, lines)) <= width:
+            break
+        shown.remove(column)
+    left = len(HEADER) - len(shown)
+    more = f"; {count_text(left, 'column')} more in a wider terminal" if left else ""
+    return [*lines, UNITS + more]
+
+
 def _cells(row: Mapping[str, Any]) -> list[str]:
-    # Few seeds have no interval, and no validation is what the others are held against.
-    low, high = row["low"], row["high"]
-    known = low is not None and high is not None and low < high
-    interval = f"{low:.2f} to {high:.2f}" if known else "-"
     return [
         row["policy"],
         row["knob"],
@@ -38,17 +60,18 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
         percent(row["share"]),
         f"{row['mtbi']:.0f}",
         f"{row['gain']:.2f}",
-        interval,
-        _useful(row),
+        _interval(row["low"], row["high"], 2),
+        f"{row['useful']:.0f}",
+        _interval(row.get("useful_low"), row.get("useful_high"), 0),
         f"{row['utilisation']:.3f}",
     ]
 
 
-def _useful(row: Mapping[str, Any]) -> str:
-    """Return useful hours with their interval over seeds; few seeds have none."""
-    low, high = row.get("useful_low"), row.get("useful_high")
-    known = low is not None and high is not None and low < high
-    return f"{row['useful']:.0f}" + (f" ({low:.0f} to {high:.0f})" if known else "")
+def _interval(low: float | None, high: float | None, digits: int) -> str:
+    """Return an interval; few seeds have none, and no validation is what the others are held against."""
+    if low is None or high is None or low >= high:
+        return "-"
+    return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) -> str:
@@ -65,9 +88,11 @@ def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) 
     # The full set takes so long that everything else would be one line at the left edge.
     near = {name: points for name, points in lines.items() if name != "full set"}
     cells = simulation_rows(rows)
-    head = "".join(f"<th scope='col'>{html.escape(name)}</th>" for name in cells[0])
+    head = blocks.headings(*cells[0][:2]) + blocks.headings(*cells[0][2:], number=True)
     body = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in cells[1:]
+        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row[:2])}"
+        f"{''.join(map(blocks.number, row[2:]))}</tr>"
+        for row in cells[1:]
     )
     full = [row for row in rows if row["policy"] == "full set"]
     beyond = "".join(
@@ -84,7 +109,8 @@ def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) 
             y_label="mean time between incidents, node hours",
         ),
         beyond,
-        f"<div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>",
+        blocks.wide(f"<table><tr>{head}</tr>{body}</table>"),
+        f"<p class='faint'>{UNITS}</p>",
         f"<p class='faint'>{html.escape(remark)}</p>",
     ]
     return blocks.document("Policies of validation", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))

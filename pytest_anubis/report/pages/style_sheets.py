@@ -96,6 +96,9 @@ h1,h2{{break-after:avoid}}
 h1{{overflow-wrap:anywhere}}
 a,#results-table,.filters button,.collapse button{{color:#45484d}}
 #results-table thead{{white-space:nowrap}}
+#results-table details.skip,#results-table details.skip>summary{{display:inline}}
+#results-table details.skip>summary::before{{content:'▸ '}}
+#results-table details.skip[open]>summary::before{{content:'▾ '}}
 #results-table .anubis :is(td,th){{border:0;border-bottom:1px solid var(--line)}}
 :is(span.failed,span.error,span.xpassed,.failed .col-result,.error .col-result,
 .xpassed .col-result){{color:#a03808}}

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.asking.open_questions import AskedQuestions
+from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.verdict import (
@@ -78,7 +79,11 @@ def summary_lines(
     lines += _list("why", _whys(verdicts, headline), verbosity)
     lines += _steps(verdicts, headline)
     # The headline of what is undecided says its first blocker.
-    blocking = [text for text in node.blocking if verbosity > 0 or plain_line(text) not in headline]
+    blocking = [
+        text
+        for text in node.blocking
+        if verbosity > 0 or plain_line(text).partition(AFTER_DEATH)[0] not in headline
+    ]
     lines += _list("in the way of acceptance", blocking, verbosity, folded=verbosity <= 0)
     questions = questions or AskedQuestions()
     told = questions.told if verbosity <= 0 else ()

@@ -7,7 +7,9 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import takewhile
 
-_NUMBER = re.compile(r"-|NaN|-?Infinity|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?")
+_NUMBER = re.compile(
+    r"-|NaN|-?Infinity|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?|\d[\d.,]* to \d[\d.,]*"  # or an interval
+)
 _LEAST = 12
 """Narrowest that a column is cut to."""
 _WIDEST = 160
@@ -58,8 +60,8 @@ def table(
 ) -> str:
     """Return rows as aligned lines; the first row is the header.
 
-    A column whose cells are all numbers (or dashes) is aligned to the right. Cells wider than 160 are cut in
-    their middle, but for the last column's.
+    A column whose cells are all numbers, intervals or dashes is aligned to the right. Cells wider than 160
+    are cut in their middle, but for the last column's.
 
     Args:
         rows: At least a header; every row has as many cells.

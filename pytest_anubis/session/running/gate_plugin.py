@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.core.events import Judged
+from pytest_anubis.core.events import BlockerFound, Judged
 from pytest_anubis.core.inventory import GateFinding
+from pytest_anubis.core.measurement import GATE_STOPPED
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.hardware.gate.gate_comparison import check_again, since
@@ -102,6 +103,8 @@ class Gate:
         for finding in self.findings:
             if finding.severity != "NOTE":
                 self._sink(Judged(verdict=self._verdict(finding)))
+        if self.stops:  # one that is resumed looks again
+            self._sink(BlockerFound(text=GATE_STOPPED, found_anew=True))
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was found."""

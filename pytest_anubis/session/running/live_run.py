@@ -348,10 +348,6 @@ class Run:
         """Return one line for every benchmark that is written wrongly."""
         return [f"{r.test}: {r.misuse}" for r in self.state.results.values() if r.misuse]
 
-    def silent_tests(self) -> list[str]:
-        """Return one line for every planned test that did not report."""
-        return [f"{test}: planned, but never reported" for test in self.state.missing]
-
     def _keep_standing(self) -> None:
         """Leave the verdict where health checks read it at once; a run without one leaves what was known."""
         context, verdict = self.context, self.state.node_verdict

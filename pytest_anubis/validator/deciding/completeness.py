@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
-from pytest_anubis.core.events import TestRepeated
+from pytest_anubis.core.asking.silent_tests import AFTER_DEATH, NEVER_REACHED
+from pytest_anubis.core.events import LaneGivenUp, TestRepeated, WorkerDied
 from pytest_anubis.core.measurement import MISTAKE, PlannedTest, TestResult
+from pytest_anubis.core.run import RunRecord, died_at, given_up_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 LEFT_OUT = "a part of it was left out"
@@ -18,6 +22,11 @@ FAILED_ITSELF = "the test itself failed: "
 HUNG = "hung"
 """Begins what is said of a test that was ended because it did not come to its end."""
 
+DIED = "the process died during the test: "
+"""Begins what is said of a test whose process was lost."""
+
+_NEXT_STEP = "; next step: "
+
 
 def verdicts_of_tests(
     planned: Sequence[PlannedTest],
@@ -26,6 +35,7 @@ def verdicts_of_tests(
     *,
     node: str,
     explained: Collection[tuple[str, str]] = (),
+    silent: Mapping[str, str] = MappingProxyType({}),
 ) -> list[MetricVerdict]:
     """Return one verdict for every test whose end no metric verdict speaks for.
 
@@ -36,6 +46,7 @@ def verdicts_of_tests(
         node: Name of the node.
         explained: (benchmark, device) of every test with a metric verdict that rejects: that is why it
             failed. A test may fail although its metrics pass: in its teardown, or as a strict xfail.
+        silent: Test -> what kept it from running, which is a blocker by itself.
 
     Returns:
         FAIL for a test that failed by itself, INCONCLUSIVE for one whose worker died, that is written wrongly
@@ -47,9 +58,9 @@ def verdicts_of_tests(
         result = results.get(plan.test)
         spoken_for = (plan.benchmark, plan.device) in judged
         if result is None or result.outcome == "not reported":
-            verdicts.append(
-                _verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_REPORTED, "never reported")
-            )
+            cause = silent.get(plan.test, "")
+            text = f"{NEVER_REACHED}{cause}" if cause else "never reported"
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_REPORTED, text))
             continue
         if result.misuse:
             text = f"the benchmark is written wrongly: {result.text}"
@@ -81,6 +92,53 @@ def verdicts_of_tests(
             text = f"failed as its xfail mark expects: {result.text}"
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.WAIVED, text))
     return verdicts
+
+
+def blockers_by_cause(run: RunRecord, silent: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a run's blockers that have no verdict: one a cause, with how many tests it cost.
+
+    Processes that died of the same are one blocker; those of a lane that was given up are told by its line.
+
+    Args:
+        run: The run.
+        silent: Test -> what kept it from running (`core.asking.silent_tests.kept_silent`).
+    """
+    lost = {event.lane for event in run.events if isinstance(event, LaneGivenUp)}
+    died = [event for event in run.events if isinstance(event, WorkerDied)]
+    last = {given_up_text(e.lane): e.text for e in died if not e.test and e.lane in lost}
+    alike: dict[str, dict[str, bool]] = {}
+    for event in died:
+        if event.test or event.lane not in lost:
+            alike.setdefault(event.text, {})[died_at(event)] = bool(event.test)
+    lines = [_death_line(why, places) for why, places in alike.items()]
+    deaths = {f"{died_at(event)}: {event.text}" for event in died}
+    counts = Counter(silent.values())
+    for line in run.blockers:
+        if line in deaths:
+            continue
+        tests = f"{counts[line]} test{'s' if counts[line] > 1 else ''}"
+        never = f"; {tests} never ran" if counts[line] else ""
+        lines.append(line + (f" (at last: {last[line]})" if line in last else "") + never)
+    return tuple(lines)
+
+
+def told_as_death(verdict: MetricVerdict, blockers: Iterable[str]) -> bool:
+    """Return whether a verdict says what a blocker of `blockers_by_cause` says: a test's process died."""
+    if not verdict.broken or not verdict.text.startswith((DIED, HUNG)):
+        return False
+    cause = verdict.text.removeprefix(DIED).partition(_NEXT_STEP)[0]
+    name = verdict.benchmark.partition("[")[0]
+    return any(cause in line and name in line for line in blockers)
+
+
+def _death_line(why: str, places: Mapping[str, bool]) -> str:
+    """Return one blocker for everything that died of the same; `places` tells tests from lanes."""
+    tests = [place for place, is_test in places.items() if is_test]
+    step = f"{AFTER_DEATH}{_step(why, tests)}" if tests else ""
+    if len(places) == 1:
+        return f"{next(iter(places))}: {why}{step}"
+    count = f"{len(tests)} tests" if len(tests) == len(places) else f"{len(places)} times"
+    return f"{count}: {why}: {', '.join(places)}{step}"
 
 
 def verdicts_of_repeats(
@@ -128,16 +186,19 @@ def places_of(
 
 def _how_it_died(test: str, why: str) -> str:
     """Return what became of a test whose process was lost, and what to do next."""
-    again = f"run it alone again: pytest --anubis {shlex.quote(test)}"
+    return f"{'' if why.startswith(HUNG) else DIED}{why}{_NEXT_STEP}{_step(why, [test])}"
+
+
+def _step(why: str, tests: Sequence[str]) -> str:
+    """Return what to do about tests whose processes were lost."""
+    what = "it" if len(tests) == 1 else "one of them"
+    again = f"run {what} alone again: pytest --anubis {shlex.quote(tests[0])}"
     if why.startswith(HUNG):
         return (
-            f"{why}; next step: look where it hung (the stack stands with the test), then {again}; if it "
+            f"look where it hung (the stack stands with the test), then {again}; if it "
             "hangs on one device only, that device's driver, card or link does not answer"
         )
-    return (
-        f"the process died during the test: {why}; next step: look where it ended, then {again}, and look "
-        "for the driver's words in the kernel log"
-    )
+    return f"look where it ended, then {again}, and look for the driver's words in the kernel log"
 
 
 def _verdict(

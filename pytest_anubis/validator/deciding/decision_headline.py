@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import loss_text, percent_text
 from pytest_anubis.core.run import RunEvidence
@@ -84,7 +85,7 @@ def headline(
         # Behind another blocker nobody would know what is meant.
         told = absent and not uncovered and _is_absence(blocking[0], absent)
         step = f". Next step: {absence_step(absent)}" if told else ""
-        first = uncovered or f"{blocking[0]}{more}"
+        first = uncovered or f"{blocking[0].partition(AFTER_DEATH)[0]}{more}"
         return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{step}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {percent_text(risk)}"

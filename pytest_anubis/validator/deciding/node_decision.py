@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
+from pytest_anubis.core.asking.silent_tests import NEVER_REACHED
 from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
@@ -22,6 +23,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise
+from pytest_anubis.validator.deciding.completeness import told_as_death
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import (
     NOTHING_JUDGED,
@@ -104,7 +106,12 @@ def judge_node(
     planned = {benchmark for benchmark, _ in evidence.planned}
     absent = absent_benchmarks(verdicts, criteria, planned)
     broken, blocking, listed, noted = _blockers(
-        verdicts, criteria, {check.test: check for check in checks}, required, ran
+        verdicts,
+        criteria,
+        {check.test: check for check in checks},
+        required,
+        ran,
+        evidence.blockers,
     )
     broken = [*(line for line in evidence.blockers if line != broken_off), *broken]
     blocking, noted = [*broken, *blocking], [*noted, *evidence.notes]
@@ -205,12 +212,13 @@ def _blockers(
     checks: Mapping[str, PlainCheck],
     required: Requirement,
     ran: Collection[str],
+    said: Collection[str],
 ) -> tuple[list[str], list[str], list[str], list[str]]:
     """Return what broke, what else is in the way, what was not judged and is not, and what should be known.
 
     What broke is what the hardware says of itself, then the tests that did not come to their end or could
     not do their work. `ran` are the benchmarks that ran anywhere: of these nothing is spared for not being
-    required.
+    required. `said` is what is in the way and has no verdict.
     """
     hardware: list[str] = []
     broken: list[str] = []
@@ -223,6 +231,8 @@ def _blockers(
     for verdict in verdicts:
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
             hardware.append(_line(verdict))
+        elif verdict.text.startswith(NEVER_REACHED) or told_as_death(verdict, said):
+            continue  # the cause is in the way, once for all of them
         elif verdict.broken:
             broken.append(_line(verdict))
         elif verdict.outcome is Outcome.INCONCLUSIVE:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from pytest_anubis.core.asking.silent_tests import kept_silent
 from pytest_anubis.core.baseline import HOST_PACE, Baseline
 from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.measurement import PlannedTest
@@ -17,6 +18,7 @@ from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.completeness import (
+    blockers_by_cause,
     places_of,
     rejecting,
     verdicts_of_repeats,
@@ -83,6 +85,7 @@ def decide_run(
     counted = _counted(run, further)
     excused = {(v.benchmark, v.device) for v in run.verdicts if v.test in run.excused}
     extra = verdicts_of_hardware(run)
+    silent = kept_silent(run)
     extra += verdicts_of_tests(
         run.planned,
         {result.test: result for result in run.results},
@@ -91,6 +94,7 @@ def decide_run(
         node=run.node,
         # What a waiver covers explains why its test failed, too.
         explained=rejecting([*counted, *run.verdicts], run.planned, fail_on) | excused,
+        silent=silent,
     )
     left_out = left_out or LeftOut()
     extra += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
@@ -103,7 +107,7 @@ def decide_run(
     further = [verdict for verdict in further if _subject(verdict) not in met]
     good = passed([*counted, *extra])
     evidence = RunEvidence(
-        blockers=run.blockers,
+        blockers=blockers_by_cause(run, silent),
         residual_risk=left_out.risk_after(good),
         residual_interval=left_out.interval_after(good),
         devices=run.devices,
@@ -171,13 +175,17 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         for verdict in verdicts_of_hardware(run)
         if (verdict.benchmark, verdict.metric, verdict.device) not in known
     ]
-    verdicts += verdicts_of_tests(silent, results, (), node=run.node)
+    kept = kept_silent(run)
+    verdicts += verdicts_of_tests(silent, results, (), node=run.node, silent=kept)
     verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
     end = f"run {run.run}: it {run.broken_off}" if run.broken_off else ""
     return RunEvidence(
         verdicts=tuple(replace(verdict, run=run.run) for verdict in verdicts),
         # A node may have several runs: the line says which one is to be repeated or left out.
-        blockers=(*(f"run {run.run}: {line}" for line in run.blockers), *filter(None, (end,))),
+        blockers=(
+            *(f"run {run.run}: {line}" for line in blockers_by_cause(run, kept)),
+            *filter(None, (end,)),
+        ),
         residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
         residual_interval=run.node_verdict.residual_interval if run.node_verdict else None,
         devices=run.devices,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -17,7 +18,11 @@ from pytest_anubis.report.pages.choice_report import (
     selection_block,
 )
 from pytest_anubis.report.pages.risk_report import NodeOutlook, fleet_line, risk_lines, risk_page
-from pytest_anubis.report.pages.simulation_report import simulation_page, simulation_rows
+from pytest_anubis.report.pages.simulation_report import (
+    simulation_lines,
+    simulation_page,
+    simulation_rows,
+)
 from tests.report.sample_run import EVIL
 
 
@@ -263,6 +268,27 @@ def test_a_single_seed_has_no_interval() -> None:
     )
     assert one[6] == none[6] == "-"
     assert several[6] == "1.00 to 2.00"
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_simulated_policies_fit_with_heads_over_their_columns(width: int) -> None:
+    more = {"useful_low": 90.0, "useful_high": 110.0}
+    rows = [
+        {**figures("none", 0, 400), "high": 1.0},
+        {**figures("full set", 50, 8000), **more, "high": 29.25},
+        {**figures("selector", 5, 12345, "p0=0.002"), **more},
+    ]
+    header, *lines, units = simulation_lines(rows, width)
+    assert "column" in units or width == 120
+    assert max(map(len, [header, *lines])) <= width
+    ends = [found.end() for found in re.finditer(r"\S+( \S+)*", header)]
+    for line in lines:
+        found = [one.end() for one in re.finditer(r"\S+( \S+)*", line)]
+        assert set(found[-len(ends) + 2 :]) <= set(ends)  # numbers end where their heads do
+    assert len(lines) == 3
+    page = simulation_page("scenario B", rows, "remark")
+    assert "<th scope='col' class='n'>MTBI</th>" in page
+    assert "<td class='n'>12345</td>" in page
 
 
 def test_simulated_policies() -> None:

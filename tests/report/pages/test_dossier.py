@@ -483,3 +483,47 @@ def test_learned_pages_leave_out_what_is_not_known(learned: Baseline) -> None:
     assert "learned -" not in page
     assert "smallest detectable loss" not in page
     assert "smallest detectable loss" in Page(learn_page(learned, ())).text
+
+
+def slow_card(device: str, **more: Any) -> MetricVerdict:
+    """Return a verdict on a copy that was too slow on a card, or on the node's pooled values."""
+    told = {
+        "outcome": Outcome.FAIL,
+        "reason": Reason.BEYOND,
+        "text": f"rate is 85 GB/s on {device}",
+        "benchmark": "t.py::test_copy",
+        "metric": "rate",
+        "component": "accelerator.memory",
+        "device": device,
+        "evidence": ("the room was warm", f"clock of {device} fell"),
+        "action": "compare clocks",
+    }
+    return MetricVerdict(**told | more)
+
+
+CARDS = {f"cuda:{n}": f"slot 0000:0{n}:00.0, serial number 1{n}" for n in range(4)}
+
+
+def test_one_slow_card_has_one_box() -> None:
+    pooled = slow_card("node", scope="node", text="rate of all is 96 GB/s")
+    link = slow_card("GPU 1 (0000:01:00.0)", metric="PCIe link width", component="accelerator.pcie")
+    (box,) = blamed_parts([pooled, link, slow_card("cuda:1")], CARDS)
+    assert "all devices" not in box
+    assert "cuda:1: accelerator.pcie, accelerator.memory" in box
+    assert box.count("compare clocks") == 1
+    assert "PCIe link width" in box
+    assert "85 GB/s on cuda:1" in box
+
+
+def test_what_concerns_all_cards_is_said_once() -> None:
+    pooled = slow_card("node", scope="node", evidence=("the room was warm",))
+    whole, *boxes = blamed_parts([*map(slow_card, CARDS), pooled], CARDS)
+    assert "all devices: accelerator.memory" in whole
+    assert "compare clocks" in whole
+    assert len(boxes) == len(CARDS)
+    for name, box in zip(CARDS, boxes, strict=True):
+        assert f"{name}: accelerator.memory" in box
+        assert f"clock of {name} fell" in box  # its own
+        assert CARDS[name] in box
+    text = "".join([whole, *boxes])
+    assert (text.count("compare clocks"), text.count("the room was warm")) == (1, 1)

@@ -8,10 +8,13 @@ import xml.etree.ElementTree as ET  # reads what pytest wrote a moment ago
 
 import pytest
 
+from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
 from pytest_anubis.hardware.inventory.inventory_reading import inventory_to_plain
 from pytest_anubis.hardware.telemetry.recorded_node import replay
+from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.places import RECORDED
 from tests.session.conftest import baseline_of_copies
 
@@ -62,6 +65,25 @@ def test_seven_of_eight_is_said_before_any_benchmark(eight: pytest.Pytester) -> 
     result.assert_outcomes(failed=1)  # the inventory itself
     assert result.ret == 1
     result.stdout.fnmatch_lines(["anubis gate: FAIL:*is 7 *expected 8; next step: *", "REJECTED*"])
+
+
+@pytest.mark.parametrize("arguments", [(), ("-v",)])
+def test_that_the_gate_stopped_the_run_is_one_line(
+    eight: pytest.Pytester, arguments: tuple[str, ...]
+) -> None:
+    change(eight, lambda inventory: inventory["accelerators"].pop(3))
+    result = run(eight, "--html=page.html", "--self-contained-html", *arguments)
+    said = "the gate stopped the run before anything was measured; 7 tests never ran"
+    result.stdout.fnmatch_lines([f"*{said}"])
+    page = (eight.path / "page.html").read_text(encoding="utf-8")
+    (journal,) = eight.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(journal)
+    assert record.node_verdict is not None
+    assert [line for line in record.node_verdict.blocking if "gate" in line] == [said]
+    assert [v.outcome for v in record.verdicts if not v.metric] == [Outcome.NOT_TESTED] * 7
+    for text in (result.stdout.str(), page, run_page(record), *record.node_verdict.blocking):
+        assert "never reported" not in text
+        assert "NOT_TESTED test_" not in text
 
 
 def test_a_narrow_link_is_rejected_with_its_slot(eight: pytest.Pytester) -> None:

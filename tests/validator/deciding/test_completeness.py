@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from pytest_anubis.core.events import Event, LaneGivenUp, WorkerDied
 from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import NodeVerdict
+from pytest_anubis.report.pages.dossier import run_page
+from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.validator.deciding.completeness import verdicts_of_tests
+from pytest_anubis.validator.deciding.run_decision import decide_run
 
 TEST = "test_a.py::test_link[cuda:1>cuda:2]"
 
@@ -33,3 +41,77 @@ def test_what_never_ended_has_a_next_step(cause: str, beginning: str, step: str)
     assert f"next step: look where it {'hung' if 'hung' in cause else 'ended'}" in verdict.text
     assert f"run it alone again: pytest --anubis '{TEST}'" in verdict.text
     assert verdict.text.endswith(step)
+
+
+def decided(tests: dict[str, str], *events: Event) -> tuple[NodeVerdict, str]:
+    """Return the decision about a run whose tests ended so (empty: never), and its page."""
+    run = RunRecord(
+        run="r",
+        node="n",
+        planned=tuple(PlannedTest(test=test, benchmark=test) for test in tests),
+        results=tuple(
+            TestResult(
+                test=test, benchmark=test, outcome="crashed" if text else "passed", text=text
+            )
+            for test, text in tests.items()
+            if text != "never"
+        ),
+        events=events,
+    )
+    decision = decide_run(run, None)
+    whole = replace(run, verdicts=decision.added, node_verdict=decision.node_verdict)
+    return decision.node_verdict, run_page(whole)
+
+
+WHY = "its process died: killed (SIGKILL)"
+
+
+def test_a_death_is_one_blocker() -> None:
+    verdict, page = decided({"t.py::test_a": WHY}, WorkerDied(test="t.py::test_a", text=WHY))
+    line, baseline = verdict.blocking
+    assert line.startswith(f"t.py::test_a: {WHY}; next: look where it ended, then run it alone")
+    assert baseline.startswith("no baseline")
+    assert verdict.headline.endswith(f": t.py::test_a: {WHY} (and 1 more)")
+    assert dict(verdict.counts) == {"INCONCLUSIVE": 1}  # the test has its verdict all the same
+    assert "crashed, failed" not in page
+    assert "processes that died" not in page
+    texts = [text for text, _ in summary_lines(verdict, ())]
+    assert sum(WHY in text for text in texts) == 1
+    assert texts[-1].endswith("2 in the way of acceptance")
+
+
+def test_processes_that_died_of_the_same_are_one_blocker_with_their_count() -> None:
+    tests = {f"t.py::test_{name}": WHY for name in "abc"}
+    other = "its process died: exit with status 3"
+    died = [WorkerDied(test=test, text=WHY) for test in tests]
+    verdict, _ = decided({**tests, "t.py::d": other}, *died, WorkerDied(test="t.py::d", text=other))
+    first, second, _ = verdict.blocking
+    assert first.startswith(f"3 tests: {WHY}: t.py::test_a, t.py::test_b, t.py::test_c; next: look")
+    assert second.startswith(f"t.py::d: {other}; next: ")
+
+
+def test_a_lane_that_was_given_up_is_one_blocker_with_its_tests() -> None:
+    idle = [WorkerDied(lane="cuda:1", text="its process died: exit with status 5")] * 4
+    verdict, page = decided(
+        {"t.py::test_a": "", "t.py::test_b": "never", "t.py::test_c": "never"},
+        *idle,
+        LaneGivenUp(lane="cuda:1"),
+    )
+    lane, _ = verdict.blocking
+    assert lane == (
+        "lane cuda:1 is given up: its workers died again and again (at last: its process died: exit with "
+        "status 5); 2 tests never ran"
+    )
+    assert dict(verdict.counts) == {"NOT_TESTED": 2}
+    assert "never reported" not in page
+
+
+def test_a_test_that_passed_when_its_worker_was_replaced_is_in_the_way_still() -> None:
+    verdict, _ = decided({"t.py::test_a": ""}, WorkerDied(test="t.py::test_a", text=WHY))
+    assert verdict.blocking[0].startswith(f"t.py::test_a: {WHY}")
+
+
+def test_a_test_that_is_silent_for_no_known_cause_is_told_by_name() -> None:
+    verdict, page = decided({"t.py::test_a": "never"})
+    assert "NOT_TESTED t.py::test_a: never reported" in verdict.blocking
+    assert "never reported" in page

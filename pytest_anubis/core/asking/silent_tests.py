@@ -1,0 +1,44 @@
+"""Which planned tests never reported, and what kept them from it."""
+
+from __future__ import annotations
+
+from pytest_anubis.core.events import LaneGivenUp
+from pytest_anubis.core.measurement import GATE_STOPPED
+from pytest_anubis.core.run import RunRecord, given_up_text
+
+NEVER_REACHED = "never run: "
+"""Begins what is said of a test that something else kept from running: that is in the way, not the test."""
+
+AFTER_DEATH = "; next: "
+"""Stands before what is to be done about a process that died; a headline ends before it."""
+
+
+def kept_silent(run: RunRecord) -> dict[str, str]:
+    """Return test -> the line about what kept it from running, for planned tests that never reported.
+
+    A gate that rejects stops a run before its first test; where the workers of a lane died again and again,
+    nothing more runs there, nor what needs all lanes. Other tests that are silent have no entry.
+
+    Args:
+        run: The run, as far as it came.
+    """
+    silent = _silent(run)
+    if not silent:
+        return {}
+    if GATE_STOPPED in run.blockers:
+        return dict.fromkeys(silent, GATE_STOPPED)
+    lanes = [event.lane for event in run.events if isinstance(event, LaneGivenUp)]
+    if lanes:
+        return dict.fromkeys(silent, given_up_text(lanes[-1]))
+    return {}
+
+
+def unexplained(run: RunRecord) -> list[str]:
+    """Return one line for every planned test that did not report, where no other line says why."""
+    kept = kept_silent(run)
+    return [f"{test}: planned, but never reported" for test in _silent(run) if test not in kept]
+
+
+def _silent(run: RunRecord) -> list[str]:
+    reported = {result.test for result in run.results if result.outcome != "not reported"}
+    return [plan.test for plan in run.planned if plan.test not in reported]
