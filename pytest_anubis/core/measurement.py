@@ -173,7 +173,7 @@ class TestResult:
 
     @property
     def at_work(self) -> float:
-        """Seconds of its call for which it did not wait for a quiet machine."""
+        """Seconds of its call for which it did not wait, for a quiet machine or before another look."""
         return max(0.0, self.seconds - self.waited)
 
 

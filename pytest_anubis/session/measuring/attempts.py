@@ -235,6 +235,9 @@ def look_closer(
             break
         if pause:
             time.sleep(pause)
+            surroundings.tell_waiting(
+                (), 0.0, pause
+            )  # no part of the test's work: of its duty, none
         look = _look(plan.look(), take, surroundings, host, pacer)
         seconds = look.seconds
         if look.seen.disturbance:

@@ -148,10 +148,14 @@ def test_a_further_look_comes_after_a_pause_in_which_what_passes_by_itself_may_p
         return [100.0] * plan.rounds
 
     first = Look([99.0, 100.0, 101.0] * 3, Seen())
-    surroundings = cast("Surroundings", Noisy())
+    quiet = Noisy()
+    surroundings = cast("Surroundings", quiet)
     look_closer(CRITERION, plan, take, first, surroundings, lambda look, attempt: None, Patience())
     assert len(began) > 2
     assert began == [LOOK_PAUSE * 0.5 * number for number in range(1, len(began) + 1)]
+    assert quiet.told == [((), 0.0, LOOK_PAUSE * 0.5)] * len(
+        began
+    )  # waited, so no part of the duty
 
 
 @pytest.mark.usefixtures("clock")
