@@ -18,6 +18,7 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.baseline_changes import (
+    backtest_lines,
     changes_lines,
     changes_of,
     changes_plain,
@@ -34,8 +35,6 @@ from pytest_anubis.report.text.learned_text import (
     learned_lines,
     population_lines,
 )
-from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.report.text.text_table import table
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
     find_baseline,
@@ -48,12 +47,9 @@ from pytest_anubis.store.baselines.kept_files import free_place, keep_copy
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
-    from pytest_anubis.validator.judging.backtest import Backtest
 
 ALL = "all"
 """Stands for every metric that nobody has decided about."""
-SHOWN = 40
-"""Lines of one list shown; backtests of a fleet have thousands."""
 SELF_CHECK_BEFORE = (
     "how many nodes of its own fleet it rejects was counted before this decision; learning the same runs "
     "again keeps the decision and counts anew"
@@ -369,34 +365,5 @@ def _backtest(options: argparse.Namespace) -> int:
     result = backtest(ours, old, new, failed_checks(mine, runs.unmeasured))
     # What the lines are cut to stands there whole.
     plain = to_plain(result) | {"old": _summary(path, old), "new": _summary(options.new, new)}
-    answer(options.json, plain, *_backtest_lines(result))
+    answer(options.json, plain, *backtest_lines(result))
     return 0
-
-
-def _backtest_lines(result: Backtest) -> list[str]:
-    lines = [
-        f"{count_text(result.nodes, 'node')} in {count_text(result.runs, 'run')}: "
-        f"{result.rejected_before} rejected before, {result.rejected_after} now",
-        *(f"only the new one rejects {name}" for name in result.newly_rejected[:SHOWN]),
-        *(f"only the old one rejects {name}" for name in result.newly_passed[:SHOWN]),
-    ]
-    rows = [["node", "device", "benchmark", "metric", "before", "now"]]
-    rows += [
-        [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
-        for f in result.changes[:SHOWN]
-    ]
-    if result.changes:
-        lines += table(rows).splitlines()
-    if len(result.changes) > SHOWN:
-        lines.append(f"... and {len(result.changes) - SHOWN} more verdicts that change")
-    if result.per_thousand is not None:
-        from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
-
-        most = 1000 * binomial_interval(result.sound_rejected, result.sound)[1]
-        stated = f"; stated are {result.stated:.3g}" if result.stated is not None else ""
-        lines.append(
-            f"of {count_text(result.sound, 'run')} that the baseline in force accepts the new one rejects "
-            f"{result.sound_rejected}: false rejections of up to {most:.3g} in 1,000 agree with that "
-            f"(95 %){stated}"
-        )
-    return lines

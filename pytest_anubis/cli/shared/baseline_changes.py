@@ -1,10 +1,10 @@
-"""What differs between two baselines of one class: centre, thresholds and what each criterion finds."""
+"""What differs between two baselines of one class: centre, thresholds, what each criterion finds, verdicts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline, Criterion
@@ -12,11 +12,17 @@ from pytest_anubis.core.metric import metric_name
 from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
 from pytest_anubis.report.text.text_table import table
 
+if TYPE_CHECKING:
+    from pytest_anubis.validator.judging.backtest import Backtest
+
 Key = tuple[str, str, str, str]
 """Benchmark, metric, group, scope."""
 
 SEEN = ("metric", "centre", "alpha", "learned", "unconfirmed", "detectable")
 """Fields of a criterion that the table shows; others are named by the words that the file has for them."""
+
+SHOWN = 40
+"""Lines of one list shown; backtests of a fleet have thousands."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,3 +160,33 @@ def _row(old: Criterion, new: Criterion) -> list[str]:
 
 def _arrow(before: str, now: str) -> str:
     return now if before == now else f"{before} -> {now}"
+
+
+def backtest_lines(result: Backtest) -> list[str]:
+    """Return what a new baseline would have said otherwise about earlier runs, for a terminal."""
+    lines = [
+        f"{count_text(result.nodes, 'node')} in {count_text(result.runs, 'run')}: "
+        f"{result.rejected_before} rejected before, {result.rejected_after} now",
+        *(f"only the new one rejects {name}" for name in result.newly_rejected[:SHOWN]),
+        *(f"only the old one rejects {name}" for name in result.newly_passed[:SHOWN]),
+    ]
+    rows = [["node", "device", "benchmark", "metric", "before", "now"]]
+    rows += [
+        [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
+        for f in result.changes[:SHOWN]
+    ]
+    if result.changes:
+        lines += table(rows).splitlines()
+    if len(result.changes) > SHOWN:
+        lines.append(f"... and {len(result.changes) - SHOWN} more verdicts that change")
+    if result.per_thousand is not None:
+        from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
+
+        most = 1000 * binomial_interval(result.sound_rejected, result.sound)[1]
+        stated = f"; stated are {result.stated:.3g}" if result.stated is not None else ""
+        lines.append(
+            f"of {count_text(result.sound, 'run')} that the baseline in force accepts the new one rejects "
+            f"{result.sound_rejected}: false rejections of up to {most:.3g} in 1,000 agree with that "
+            f"(95 %){stated}"
+        )
+    return lines
