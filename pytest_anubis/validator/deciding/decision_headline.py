@@ -150,7 +150,10 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
         smallest[key] = max(smallest.get(key, 0.0), loss)
     if not smallest:
         return ""
-    blind = f"; {len(baseline.unjudged)} could not be judged here" if baseline.unjudged else ""
+    # Those that this run has are told as metrics without a criterion.
+    told = {(v.benchmark, v.metric) for v in _reasons(verdicts, Reason.NO_CRITERION)}
+    others = sum((one.benchmark, one.metric) not in told for one in baseline.unjudged)
+    blind = f"; {others} could not be judged here" if others else ""
     shown = [
         (percent_text(loss), count)
         for loss in LOSSES
