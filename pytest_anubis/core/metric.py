@@ -96,6 +96,8 @@ _RATES = ("/s", "/sec", "/second", "/min", "/h", "bps", "flops", "iops", "hz", "
 _MULTIPLE, _FRACTION = 0.5, 0.1
 """Similarities down from which a loss is told as a multiple and no percentage: what took twice as long is no
 longer read well in percent; of what should be high "85 % slower" is, so later."""
+_COUNTS = frozenset({"count", "1"})
+"""Units that are said of a bare number: "must be 0 count" stops whoever reads it."""
 _MOST_DECIMALS = 9
 """Decimals beyond which two losses are the same to any reader."""
 
@@ -156,6 +158,18 @@ def value_text(value: float | None, unit: str = "") -> str:
     else:
         text = f"{value:.3e}"
     return f"{text} {unit}".rstrip()
+
+
+def exact_text(value: float, unit: str, name: str = "") -> str:
+    """Return a value of what must be exactly so: all of its digits, and no unit where it is a mere count.
+
+    Args:
+        value: Measured or expected.
+        unit: The metric's.
+        name: The metric's name: of ``errors`` the unit ``errors`` says nothing.
+    """
+    bare = unit in _COUNTS or (name and name.endswith(unit))
+    return f"{value:.15g}" if bare else f"{value:.15g} {unit}".rstrip()
 
 
 def similarity_text(value: float | None) -> str:

@@ -16,6 +16,11 @@ RENAMED: dict[str, str] = {
     "--require NAME; 'any' for whatever ran)": "",
     # Who has no baseline is told to learn from the tests that were given.
     "learn one with 'anubis learn suites/' on machines": "learn one with 'anubis learn cards.py' on machines",
+    # A bare number is said without the unit of counts.
+    "errors is exactly 0 errors as expected": "errors is 0, as it must be",
+    # What cannot be collected is told with its cause, no longer with pytest's sentence on the file.
+    "ImportError while importing test module '/recorded/uncollected/broken.py'.": "ModuleNotFoundError: "
+    "No module named 'nowhere_to_be_found'",
 }
 """Old word -> new word: whole words of texts, and of keys and texts of JSON documents.
 

@@ -19,6 +19,7 @@ from pytest_anubis.report.text.moment_text import Moment, moment_of
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import FollowedJournal, read_journal
+from pytest_anubis.validator.deciding.decision_headline import UNCOLLECTED, uncollected_once
 
 LOOK = 1.0
 """Seconds between two looks at a round's journal: people read no faster, and looking takes from the round."""
@@ -96,11 +97,22 @@ def run_round(
                 raise
         if process.returncode != 0:
             show(_said(output.fileno()))
+            why = _uncollected(path)
             raise CommandError(
-                f"a round ended with exit code {process.returncode}; nothing is learned from a run that "
-                "failed: fix what failed, or leave it out with --pytest-args"
+                f"a round ended with exit code {process.returncode}{f' ({why})' if why else ''}; nothing is "
+                "learned from a run that failed: fix what failed, or leave it out with --pytest-args"
             )
     return read_journal(path)
+
+
+def _uncollected(path: Path) -> str:
+    """Return which files of a round could not be collected, and why; empty if all could."""
+    try:
+        blockers = read_journal(path).blockers
+    except JournalError:
+        return ""
+    lines = [line for line in blockers if UNCOLLECTED in line]
+    return uncollected_once(lines)[0] if lines else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

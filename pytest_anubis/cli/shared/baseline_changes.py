@@ -1,4 +1,4 @@
-"""What differs between two baselines of one class: centre, thresholds, what each criterion finds, verdicts."""
+"""What differs between two baselines of one class: criteria, what they find, and verdicts on earlier runs."""
 
 from __future__ import annotations
 

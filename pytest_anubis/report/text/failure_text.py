@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pytest_anubis.core.metric import loss_text, told_by_medians
+from pytest_anubis.core.metric import exact_text, loss_text, told_by_medians
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reference
 from pytest_anubis.report.text.numbers import (
     certainty_text,
@@ -138,8 +138,7 @@ def summary_sentence(verdict: MetricVerdict) -> str:
     ):
         return plain_line(verdict.text) + blame
     if verdict.better == "equal":
-        wanted = f"{expected:.15g} {verdict.unit}"
-        return f"{verdict.metric} must be exactly {wanted}{blame}"
+        return f"{_exact_sentence(verdict, value, expected, similarity)}{blame}"
     compared = comparison_text(similarity, verdict.threshold)
     shown = value_text(value, verdict.unit)
     worse = value < expected if verdict.better == "higher" else value > expected
@@ -156,6 +155,18 @@ def summary_sentence(verdict: MetricVerdict) -> str:
         )
         text += f": {verdict.part}" if verdict.part else ""
     return f"{text} ({compared}){blame}"
+
+
+def _exact_sentence(
+    verdict: MetricVerdict, value: float, expected: float, similarity: float
+) -> str:
+    name, unit, count = verdict.metric, verdict.unit, verdict.count
+    must = f"must be {exact_text(expected, unit, name)}"
+    differ = f"{round((1 - similarity) * count)} of {count} values differ"
+    if value == expected:  # the median: fewer than half of them differ
+        return f"{name} {must}, but {differ}"
+    more = f" ({differ})" if count > 1 else ""
+    return f"{name} {exact_text(value, unit, name)}, {must}{more}"
 
 
 def _first_line(bad: Sequence[MetricVerdict], total: int, cards: Mapping[str, str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pytest_anubis.core.measurement import TestResult
@@ -57,6 +59,10 @@ def counts(outcome: str, environment: str, known: TestResult | None) -> bool:
     return bool(known.environment) and failed_itself and not worse(known.outcome, outcome)
 
 
+_ERROR = re.compile(r"[A-Za-z_][\w.]*: ")
+"""How the first line of an error begins; its message may have more lines."""
+
+
 def excuse(environment: str, known: TestResult | None) -> str:
     """Return why a test says nothing about the hardware; one that failed for itself has no excuse."""
     failed_itself = known is not None and known.outcome in FAILED and not known.environment
@@ -76,11 +82,13 @@ def first_line(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 def collecting_error(report: pytest.CollectReport) -> str:
-    """Return in one line why a file cannot be collected: of a traceback the error, not its first line."""
+    """Return in one line why a file cannot be collected: of a traceback the error, not its first line.
+
+    Nor pytest's own sentence on an import, which names the file only: one missing module is one cause.
+    """
     first = first_line(report)
-    if first.startswith("ImportError"):  # pytest's own sentence names the file
-        return first
     marked = [
         line[1:].strip() for line in str(report.longrepr).splitlines() if line.startswith("E ")
     ]
-    return marked[-1] if marked else first
+    named = [line for line in marked if _ERROR.match(line)]
+    return (named or marked or [first])[-1]

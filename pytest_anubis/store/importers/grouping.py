@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from pytest_anubis.store.importers.lost_cells import (
     MISSING,
     LostCells,
     LostRows,
+    UnitName,
     impossible,
     lost_of_rows,
 )
@@ -54,7 +55,7 @@ class Grouped:
     lost: tuple[LostCells, ...] = ()
 
 
-def group_rows(rows: Rows, *, keyed: bool = False) -> Grouped:
+def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = ()) -> Grouped:
     """Group rows into populations, sorted by hardware class, benchmark, metric and group.
 
     The values of one unit stand in the order of their times, or of their lines where there are none. A
@@ -65,6 +66,7 @@ def group_rows(rows: Rows, *, keyed: bool = False) -> Grouped:
     Args:
         rows: All good rows of a file.
         keyed: A cell's column bears the name of benchmark and metric; else of what it holds.
+        told: Units of which a cell is counted as a wrong line already.
 
     Raises:
         ImportFileError: There are more metrics than the memory is to be filled with.
@@ -118,7 +120,7 @@ def group_rows(rows: Rows, *, keyed: bool = False) -> Grouped:
     return Grouped(
         populations=populations,
         values=int(keep.sum() - invalid.sum()),
-        lost=lost_of_rows(rows, lost, metrics, key_of_row, populations, keyed=keyed),
+        lost=lost_of_rows(rows, lost, metrics, key_of_row, populations, keyed=keyed, told=told),
     )
 
 

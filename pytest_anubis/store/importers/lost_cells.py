@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 Mask = npt.NDArray[np.bool_]
 
+UnitName = tuple[str, str, str, str, str]
+"""Benchmark, metric, device, node and run."""
 MISSING = Problem(kind="missing", text="not in the results, although most nodes have it")
 
 LONGEST = 60
@@ -77,6 +79,7 @@ def lost_of_rows(
     populations: Sequence[Population],
     *,
     keyed: bool,
+    told: Collection[UnitName] = (),
 ) -> tuple[LostCells, ...]:
     """Count the lost cells of a file in long form.
 
@@ -88,6 +91,7 @@ def lost_of_rows(
         populations: What was made of the rows.
         keyed: A cell's column is named by benchmark and metric, as in a SuperBench summary; else by what it
             holds, as in a table.
+        told: Units of which a cell is counted elsewhere, so that they are not missing as well.
     """
     cells = _Cells(rows, most, key, keyed=keyed)
     found = []
@@ -99,7 +103,7 @@ def lost_of_rows(
     ):
         where = np.flatnonzero(mask)
         count, examples = len(where), [text(row) for row in _first(where, rows.lines)]
-        units = lost_of_populations(populations, (kind,), gaps=kind == "missing")
+        units = lost_of_populations(populations, (kind,), gaps=kind == "missing", told=told)
         if units and (kind == "missing" or (kind == "failed" and keyed)):
             # What a file does not hold stands on no line; a summary's benchmark fails in all of its metrics.
             count = units[0].count + (count if kind == "missing" else 0)
@@ -119,6 +123,7 @@ def lost_of_populations(
     kinds: Sequence[str] = ("unit", "invalid", "failed", "missing"),
     *,
     gaps: bool = False,
+    told: Collection[UnitName] = (),
 ) -> tuple[LostCells, ...]:
     """Count the units under test without values, of files whose cells have no lines.
 
@@ -126,12 +131,17 @@ def lost_of_populations(
         populations: The samples of a file.
         kinds: The kinds of problems to count.
         gaps: Only those of which the file says nothing at all.
+        told: Of those, the units that are counted elsewhere.
     """
     found: dict[str, tuple[int, str]] = {}
     for population in populations:
         for row, problem in population.problems.items():
             if problem.kind not in kinds or (gaps and problem != MISSING):
                 continue
+            if gaps and told:
+                place = (population.devices[row], population.nodes[row], population.runs[row])
+                if (population.benchmark, population.metric.name, *place) in told:
+                    continue
             count, example = found.get(problem.kind, (0, ""))
             if not count:
                 device = population.devices[row]

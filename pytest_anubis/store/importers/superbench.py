@@ -28,7 +28,7 @@ from pytest_anubis.store.importers.import_result import (
     runs_of,
 )
 from pytest_anubis.store.importers.long_form import LongForm
-from pytest_anubis.store.importers.lost_cells import COLUMN, cut
+from pytest_anubis.store.importers.lost_cells import COLUMN, UnitName, cut
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 
 # No pattern takes more than linear time, whatever the name: only one end is open, or it is tied to the
@@ -116,7 +116,7 @@ def import_superbench(
                 if progress is not None:
                     progress(f"{path.name}: {len(reader.nodes):,} nodes")
         reader.add_failed()
-        grouped = group_rows(form.rows(), keyed=True)
+        grouped = group_rows(form.rows(), keyed=True, told=reader.told)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
     if not reader.nodes:
@@ -155,6 +155,7 @@ class _Reader:
         self._run = run
         self._known = known
         self.left_out = 0
+        self.told: set[UnitName] = set()  # of those, a cell is counted as a wrong line
         self._again: list[str] = []
         self._rules = [(re.compile(p, re.IGNORECASE), u, d) for p, u, d in DIRECTIONS]
         # (line, node, run) -> (benchmark, device) -> return code
@@ -185,6 +186,7 @@ class _Reader:
         failed: dict[tuple[str, str], int] = {}
         rows: list[_Columns] = []
         values: list[float | None] = []
+        unreadable: list[tuple[str, _Key, Any]] = []
         for name, value in data.items():
             key = keys.get(name) or self._key(name)
             if value is None and not key.problem:  # null: the tool had no result, so it is missing
@@ -192,9 +194,7 @@ class _Reader:
                 values.append(None)
             elif type(value) not in (int, float):
                 if value is not None:
-                    text = f"node {node[:40]}, column {cut(name, COLUMN)}: "
-                    text += f"{str(value)[:20]!r} is not a number"
-                    self.wrong.add(number, text, "value is not a number")
+                    unreadable.append((name, key, value))
             elif not key.problem:
                 rows.append(key.columns)
                 values.append(
@@ -207,6 +207,13 @@ class _Reader:
             elif key.problem == _NO_METRIC:
                 text = f"node {node[:40]}, column {cut(name, COLUMN)!r} is {_NO_METRIC}"
                 self.wrong.add(number, text, f"column is {_NO_METRIC}")
+        for name, key, value in unreadable:
+            if not key.problem and _code(key.columns, failed):
+                continue  # its benchmark failed, which is counted
+            text = f"node {node[:40]}, column {cut(name, COLUMN)}: "
+            text += f"{str(value)[:20]!r} is not a number"
+            self.wrong.add(number, text, "value is not a number")
+            self.told.add((*key.columns[:3], node, run))
         if failed:
             self._failed[number, node, run] = failed
         codes = [_code(row, failed) for row in rows] if failed else [0] * len(rows)

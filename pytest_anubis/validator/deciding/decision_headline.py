@@ -29,6 +29,8 @@ _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
 """Reasons of what is MARGINAL by its values: not costly, and an acceptance says it."""
 
+UNCOLLECTED = " cannot be collected: "
+"""Between a file and why: how a line begins that stands in the way of acceptance."""
 LOSSES = (0.05, 0.1, 0.25)
 """Losses whose power is told: the practical one, twice it, and one that nobody should miss."""
 
@@ -79,13 +81,14 @@ def headline(
         noise = f" The noise was allowed by {limits}." if limits else ""
         return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{noise}{doubt}{step}"
     if decision is Decision.UNDECIDED:
-        more = f" (and {len(blocking) - 1} more)" if len(blocking) > 1 else ""
+        reason, count = uncollected_once(blocking)
+        more = f" (and {len(blocking) - count} more)" if len(blocking) > count else ""
         waived = "".join(f"; {text}" for text in _answered_for(verdicts))
         only = "".join(f"; {text}" for text in _required(verdicts, evidence, never))
         # Behind another blocker nobody would know what is meant.
         told = absent and not uncovered and _is_absence(blocking[0], absent)
         step = f". Next step: {absence_step(absent)}" if told else ""
-        first = uncovered or f"{blocking[0].partition(AFTER_DEATH)[0]}{more}"
+        first = uncovered or f"{reason.partition(AFTER_DEATH)[0]}{more}"
         return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{step}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {percent_text(risk)}"
@@ -103,6 +106,20 @@ def headline(
         f"{subject} accepted{at_risk}: {metrics} judged{good}{_basis(baseline, name, evidence)}"
         f"{_power(baseline, verdicts)}{reserve}"
     )
+
+
+def uncollected_once(blocking: Sequence[str]) -> tuple[str, int]:
+    """Return what stands first in the way, and how many of the lines say it.
+
+    Files that cannot be collected for one cause, such as a missing module that a helper imports, are
+    one: the cause with the first file and how many others there are.
+    """
+    file, found, cause = blocking[0].partition(UNCOLLECTED)
+    if not found:
+        return blocking[0], 1
+    count = sum(line.partition(UNCOLLECTED)[2] == cause for line in blocking)
+    others = f" and {count - 1} other file{'s' if count > 2 else ''}" if count > 1 else ""
+    return f"{file}{others}{UNCOLLECTED}{cause}", count
 
 
 def _is_absence(line: str, absent: Sequence[str]) -> bool:
@@ -151,7 +168,10 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
         smallest[key] = max(smallest.get(key, 0.0), loss)
     if not smallest:
         return ""
-    blind = f"; {len(baseline.unjudged)} could not be judged here" if baseline.unjudged else ""
+    # Those that this run has are told as metrics without a criterion.
+    told = {(v.benchmark, v.metric) for v in _reasons(verdicts, Reason.NO_CRITERION)}
+    others = sum((one.benchmark, one.metric) not in told for one in baseline.unjudged)
+    blind = f"; {others} could not be judged here" if others else ""
     shown = [
         (percent_text(loss), count)
         for loss in LOSSES

@@ -16,6 +16,7 @@ from pytest_anubis.core.measurement import LOOKS_SPENT
 from pytest_anubis.core.metric import (
     Direction,
     Metric,
+    exact_text,
     loss_size,
     loss_text,
     told_apart,
@@ -345,18 +346,16 @@ def _other_variant(base: MetricVerdict, metric: Metric, criterion: Criterion) ->
 
 
 def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -> str:
-    name, unit = base.metric, base.unit
-    if base.better == "equal":
-        expected = f"{said.expected:.15g} {unit}"
+    name, unit, better = base.metric, base.unit, base.better
+    if better == "equal":
+        must = exact_text(said.expected, unit, name)
         if said.outcome is Outcome.PASS:
-            return f"{name} is exactly {expected} as expected"
-        wrong = round((1 - said.similarity) * base.count)
-        text = f"{name} must be exactly {expected}, but {wrong} of {base.count} values differ"
+            return f"{name} is {must}, as it must be"
         if base.count == 1 and base.value is not None:  # it is what is looked for
-            text = f"{name} is {base.value:.15g} {unit}, must be exactly {expected}"
-        return _with_disturbance(base, said, text)
-    value, better = base.value or 0.0, base.better
-    state = f"{name} is {value_text(value, unit)}, expected {value_text(said.expected, unit)}"
+            return f"{name} is {exact_text(base.value, unit, name)}, must be {must}"
+        wrong = round((1 - said.similarity) * base.count)
+        return f"{name} must be {must}, but {wrong} of {base.count} values differ"
+    state = f"{name} is {value_text(base.value or 0.0, unit)}, expected {value_text(said.expected, unit)}"
     if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
         state += f" by {said.population}"
     if said.reason is Reason.WITHIN:
@@ -365,15 +364,16 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
     decimals = told_apart(said.similarity, said.threshold, better)
     state = _compared(base, said, state, decimals)
     practical = f"the practical threshold of {loss_size(criterion.alpha, better, decimals)}"
-    spread = ""
-    if criterion.learned is not None:
-        spread = f"the healthy spread of {loss_size(criterion.learned, better, decimals)}"
+    learned, spread = criterion.learned, ""
+    if learned is not None and learned != criterion.alpha:  # a promise sets both
+        who = next((word for word in ("devices", "runs") if word in said.population), "nodes")
+        spread = f"what healthy {who} differ by (up to {loss_size(learned, better, decimals)})"
     if said.reason is Reason.UNDETECTABLE:
         return f"{state}, but within {spread}, so this metric cannot show such a loss"
     if said.similarity >= criterion.alpha:  # unusual, whether or not the machine was disturbed
         return _with_disturbance(base, said, f"{state}, beyond {spread} but within {practical}")
-    thresholds = f"{practical} and {spread}" if spread else practical
-    return _with_disturbance(base, said, f"{state}, beyond {thresholds}")
+    beyond = practical + (spread and f" and {spread}")
+    return _with_disturbance(base, said, f"{state}, beyond {beyond}")
 
 
 def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: int | None) -> str:

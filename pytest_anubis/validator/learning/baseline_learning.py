@@ -41,7 +41,7 @@ from pytest_anubis.validator.learning.pace_learning import paced_forms, paces_of
 from pytest_anubis.validator.learning.self_check import failed_nodes, movement_findings, self_check
 from pytest_anubis.validator.learning.undecided_groups import decide_clusters, explained
 from pytest_anubis.validator.limits.power import detectable
-from pytest_anubis.validator.limits.promises import that_can_fail, with_promises
+from pytest_anubis.validator.limits.promises import promise_prices, that_can_fail, with_promises
 from pytest_anubis.validator.limits.second_population import Decision, decided
 from pytest_anubis.validator.limits.tails import Tail
 from pytest_anubis.validator.similarity.centre import Method
@@ -160,7 +160,14 @@ def learn_baseline(
         exclusions=_exclusions(results),
         findings=(
             *seen,
-            *learning_findings(results, criteria, limits.note, tightened, node_attributes),
+            *learning_findings(
+                results,
+                criteria,
+                limits.note,
+                tightened,
+                node_attributes,
+                promise_prices(*limits[:3]),
+            ),
             *tightened,
             *useless,
         ),

@@ -107,12 +107,10 @@ def fleet_thresholds(
     note = ""
     if healthy < needed:
         most = min(_if_heavier(out, tails), 1.0)
-        doubt = (
-            f", which leave open that it is up to {percent_text(most)}" if most > error_rate else ""
-        )
+        doubt = f" and may be up to {percent_text(most)}" if most > error_rate else ""
         note = (
-            f"the rate of {error_rate:.3g} rests on the tails of {healthy:.0f} healthy nodes{doubt}; "
-            f"from {needed} on it is seen"
+            f"the share of healthy nodes that these limits reject, {percent_text(error_rate)}, is an "
+            f"estimate from {healthy:.0f} of them{doubt}; {needed} or more would show it"
         )
     return FleetThresholds(out, rejects, note)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.baseline import Criterion, Finding
@@ -21,6 +21,7 @@ def learning_findings(
     note: str,
     tightened: Sequence[Finding],
     node_attributes: Mapping[str, Mapping[str, str]] | None,
+    price: Callable[[Criterion, float], str],
 ) -> tuple[Finding, ...]:
     """Return the findings on populations, on what repeats badly, and on how many nodes there are.
 
@@ -30,6 +31,7 @@ def learning_findings(
         note: What is to be said about the limits as a whole; empty if nothing.
         tightened: Findings on promises: what they say of a metric's noise is not said again.
         node_attributes: Node -> attributes, to name what separates a subpopulation.
+        price: Which healthy ones a promise for a criterion would reject, in words; empty where unknown.
     """
     found: list[Finding] = []
     groups = [c for c in criteria if c.second is not None and c.second.decided]
@@ -48,6 +50,7 @@ def learning_findings(
                 cluster_finding(item.population, item.rows, cluster, middle, node_attributes)
             )
     loose: dict[Finding, float] = {}
+    whose: dict[Finding, Criterion] = {}
     promised = {(finding.benchmark, finding.metric) for finding in tightened}
     for criterion in criteria:
         if (criterion.benchmark, criterion.metric.name) in promised:
@@ -60,11 +63,12 @@ def learning_findings(
                 metric=criterion.metric.name,
                 text=text,
             )
-            loose[finding] = _least_loss(criterion)
+            loose[finding], whose[finding] = _least_loss(criterion), criterion
     if loose:  # a reader who sees one line only sees the worst, and what would mend it
         worst = min(loose, key=lambda f: (-loose[f], f.benchmark, f.metric, f.text))
         if loose[worst] > PROMISED:
-            told = replace(worst, text=f"{worst.text}; {_remedy(worst.metric)}")
+            rejects = price(whose[worst], PROMISED)
+            told = replace(worst, text=f"{worst.text}; {_remedy(worst.metric, rejects)}")
             loose[told] = loose.pop(worst)
     found += loose
     found.sort(key=lambda f: (f.kind, -loose.get(f, 0.0), f.benchmark, f.metric, f.text))
@@ -79,9 +83,11 @@ def _least_loss(criterion: Criterion) -> float:
     return least / (1 + least) if criterion.metric.better == "lower" else least
 
 
-def _remedy(name: str) -> str:
+def _remedy(name: str, rejects: str) -> str:
+    """Name the option that mends it, and its price."""
     return (
         f"--promise {name}={PROMISED:.0%} makes a loss of {100 * PROMISED:.0f} % fail all the same"
+        + (f", and rejects {rejects}" if rejects else "")
     )
 
 

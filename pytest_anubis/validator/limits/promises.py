@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -64,12 +64,8 @@ def with_promises(
             continue
         better, name = criterion.metric.better, criterion.metric.name
         threshold = promised_threshold(better, promise, own)
-        cost = ""
-        if tail is not None:
-            chance = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0])) * tail[1]
-            cost = f"; that rejects {percent_text(min(chance, 1.0))} of the healthy nodes"
-        elif criterion.unconfirmed is not None:  # one machine
-            cost = f"; that rejects up to {percent_text(_of_runs(criterion, threshold))} of its healthy runs"
+        cost = _rejected(criterion, threshold, tail)
+        cost = f"; that rejects {cost}" if cost else ""
         out.append(
             replace(
                 criterion,
@@ -95,6 +91,46 @@ def with_promises(
             )
         )
     return tuple(out), tuple(findings)
+
+
+def promise_prices(
+    criteria: Sequence[Criterion],
+    lucky: Sequence[float],
+    tails: Sequence[tuple[Tail, float] | None],
+) -> Callable[[Criterion, float], str]:
+    """Return what says whom a promise would reject: ``12 % of the healthy nodes``, empty where unknown.
+
+    Args:
+        criteria: Before any promise, as `with_promises` takes them; of a metric's two forms the first tells.
+        lucky: See `with_promises`.
+        tails: See `with_promises`.
+    """
+    known: dict[tuple[str, ...], tuple[Criterion, float, tuple[Tail, float] | None]] = {}
+    for criterion, own, tail in zip(criteria, lucky, tails, strict=True):
+        known.setdefault(_key(criterion), (criterion, own, tail))
+
+    def price(criterion: Criterion, promise: float) -> str:
+        found = known.get(_key(criterion))
+        if found is None:
+            return ""
+        before, own, tail = found
+        return _rejected(before, promised_threshold(before.metric.better, promise, own), tail)
+
+    return price
+
+
+def _key(criterion: Criterion) -> tuple[str, ...]:
+    return criterion.benchmark, criterion.metric.name, criterion.group, criterion.scope
+
+
+def _rejected(criterion: Criterion, threshold: float, tail: tuple[Tail, float] | None) -> str:
+    """Return whom of the healthy ones a promised threshold rejects, in words; empty where nothing tells."""
+    if tail is not None:
+        chance = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0])) * tail[1]
+        return f"{percent_text(min(chance, 1.0))} of the healthy nodes"
+    if criterion.unconfirmed is not None:  # one machine
+        return f"up to {percent_text(_of_runs(criterion, threshold))} of its healthy runs"
+    return ""
 
 
 def _of_runs(criterion: Criterion, threshold: float) -> float:

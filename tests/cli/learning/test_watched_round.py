@@ -132,3 +132,20 @@ def test_a_round_that_ignores_interrupts_is_ended_all_the_same(
         assert process.stdout.readline() == b"ready\n"
         watched_round._end(process)
     assert process.returncode == -signal.SIGTERM
+
+
+def test_a_module_that_many_files_lack_is_one_cause(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "suites" / "helper.py").write_text("import nowhere_to_be_found\n")
+    for number in range(20):
+        path = tmp_path / "suites" / f"test_{number:02}.py"
+        path.write_text("import helper\ndef test_a(anubis_metric):\n    pass\n")
+    with pytest.raises(CommandError) as raised:
+        measured(tmp_path / "store", "suites")
+    assert str(raised.value).startswith(
+        "a round ended with exit code 1 (suites/test_00.py and 19 other files cannot be collected: "
+        "ModuleNotFoundError: No module named 'nowhere_to_be_found'); nothing is learned"
+    )

@@ -93,6 +93,17 @@ def test_only_what_applies_to_a_nodes_class_is_planned(mixed: Path) -> None:
     assert "no benchmark is known to have run there" in lone.stderr
 
 
+def test_more_that_would_add_nothing_is_not_offered(mixed: Path) -> None:
+    """Everybody has had his turn: "another hour would add 0 ms" stood there."""
+    given = ("fleet", "plan", "--history", str(mixed), "--time-worth", "0")
+    document = json.loads(anubis(*given, "--hours", "8", "--json", "-").stdout)
+    assert document["another_hour"] < 1
+    said = anubis(*given, "--hours", "8").stdout
+    assert "would add" not in said
+    short = anubis(*given, "--hours", "1m", "--at-once", "1").stdout
+    assert "\nanother hour would add " in short
+
+
 def test_a_choice_and_a_plan_rest_on_the_same_and_say_how_they_differ(mixed: Path) -> None:
     plan = anubis("fleet", "plan", "--history", str(mixed), "--hours", "8", "--format", "json")
     planned = {one["node"]: one for one in json.loads(plan.stdout)["nodes"]}

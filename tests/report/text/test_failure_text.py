@@ -140,10 +140,15 @@ def test_a_change_within_the_run_is_not_told_as_a_loss() -> None:
 
 
 def test_an_exact_metric_says_what_it_must_be() -> None:
-    wrong = replace(
-        SLOW, metric="errors", unit="count", better="equal", value=2.0, expected=0.0, similarity=0.0
-    )
-    assert summary_sentence(wrong) == "errors must be exactly 0 count: accelerator.compute"
+    wrong = replace(SLOW, metric="errors", unit="count", better="equal", count=1)
+    wrong = replace(wrong, value=2.0, expected=0.0, similarity=0.0)
+    assert summary_sentence(wrong) == "errors 2, must be 0: accelerator.compute"
+    often = replace(wrong, count=4, similarity=0.25)
+    assert summary_sentence(often).startswith("errors 2, must be 0 (3 of 4 values differ): ")
+    once = replace(wrong, value=0.0, count=4, similarity=0.75)
+    assert summary_sentence(once).startswith("errors must be 0, but 1 of 4 values differ: ")
+    size = replace(wrong, metric="size", unit="B", value=4095.0, expected=4096.0)
+    assert summary_sentence(size).startswith("size 4095 B, must be 4096 B: ")
 
 
 def test_a_metric_that_should_be_zero_but_is_not_has_a_sentence() -> None:

@@ -140,7 +140,7 @@ def test_an_accepted_node_with_a_part_of_its_values_far_off_has_a_line_of_its_ow
         similarity=0.78,
         threshold=0.63,
         text="rate is 98 GB/s, expected 100 GB/s; its distribution is 22 % worse, its median equal: 2 of 13 "
-        "values are 70 % slower, but within the healthy spread of 37 %",
+        "values are 70 % slower, but within what healthy runs differ by (up to 37 %)",
         part="2 of 13 values are 70 % slower",
     )
     rows = [row(f"n{number}", Decision.ACCEPTED) for number in range(9)]

@@ -146,10 +146,22 @@ def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, le
     result = project.runpytest("--anubis", "--continue-on-collection-errors")
     assert result.ret == 20
     (line,) = ended(project, result)["blocking"]
-    assert line.startswith("test_broken.py cannot be collected: ")
+    assert line == (
+        "test_broken.py cannot be collected: ModuleNotFoundError: No module named 'nowhere_to_be_found'"
+    )
     (journal,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
     record = read_journal(journal)
     assert evidence_of(record).blockers == (f"run {record.run}: {line}",)
+
+
+def test_files_that_cannot_be_collected_for_one_cause_are_one(project: pytest.Pytester) -> None:
+    """The headline was the first of twenty sentences of pytest's, of which none names what is missing."""
+    project.makepyfile(helper="raise ImportError('no driver\\nin this image')")
+    project.makepyfile(**{f"test_{number}": "import helper" for number in range(3)})
+    result = project.runpytest("--anubis", "--continue-on-collection-errors")
+    result.stdout.fnmatch_lines(
+        ["UNDECIDED: *test_0.py and 2 other files cannot be collected: ImportError: no driver*"]
+    )
 
 
 @pytest.mark.parametrize(("workers", "code"), [("-n1", 20), ("--anubis-in-process", 2)])

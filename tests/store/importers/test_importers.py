@@ -367,6 +367,28 @@ def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Pat
         import_superbench(table(tmp_path, "{}\n", "x.jsonl"))
 
 
+def test_a_cell_of_a_summary_is_lost_for_one_cause_only(tmp_path: Path) -> None:
+    """What is no number was a wrong line, and failed or missing as well."""
+    lines: list[dict[str, Any]] = [
+        {"node": f"n{i}", "b/return_code": 0, "b/x_bw:0": 10.0 + i, "b/x_bw:1": 9.0}
+        for i in range(6)
+    ]
+    lines[2]["b/x_bw:0"] = "err"  # wrong, nothing else
+    lines[3] |= {"b/return_code": 3, "b/x_bw:0": "N/A", "b/x_bw:1": None}  # failed, twice
+    lines[4]["b/x_bw:1"] = None  # missing
+    del lines[5]["b/x_bw:1"]  # missing
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    found = import_superbench(path)
+    assert {one.kind: one.count for one in found.lost_cells} == {"failed": 2, "missing": 2}
+    assert [str(line) for line in found.wrong] == [
+        "line 3: node n2, column b/x_bw:0: 'err' is not a number"
+    ]
+    (bandwidth,) = found.populations
+    assert unit(bandwidth, "n2", "rank0") == ([], "missing")
+    assert found.values + 2 + 2 + 1 == 12
+
+
 def test_nccl_logs() -> None:
     found = import_nccl(DATA / "nccl_allreduce.log", node="n1")
     by_name = {p.metric.name: p for p in found.populations}

@@ -66,6 +66,11 @@ def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
     decision, headline, _ = decided(learned(unjudged=(noisy,)), "quiet", "usual", "noisy")
     assert decision is Decision.ACCEPTED
     assert "; 1 could not be judged here" in headline
+    found = replace(verdict("more"), outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION)
+    run = [*map(verdict, ("quiet", "usual", "noisy")), found]
+    said = judge_node(run, baseline=learned(unjudged=(noisy,))).headline
+    assert said.count("could not be judged") == 1  # the same gap once
+    assert "1 metric has no criterion and could not be judged" in said
     pace = Unjudged(benchmark=HOST_PACE, metric="memory_pace", component="host.memory", reason="")
     decision, _, _ = decided(learned(unjudged=(pace,)), "quiet", "usual", "noisy")
     assert decision is Decision.ACCEPTED  # it is no test of a component

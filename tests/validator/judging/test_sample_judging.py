@@ -192,8 +192,9 @@ def test_exact_metrics_fail_on_any_difference() -> None:
     assert judge([0.0] * 9, exact).outcome is Outcome.PASS
     verdict = judge([0.0] * 8 + [1.0], exact)
     assert verdict.outcome is Outcome.FAIL
-    assert "exactly 0 count" in verdict.text
-    assert judge([3.0], exact).text == "errors is 3 count, must be exactly 0 count"
+    assert verdict.text == "errors must be 0, but 1 of 9 values differ"
+    assert judge([3.0], exact).text == "errors is 3, must be 0"
+    assert judge([0.0], exact).text == "errors is 0, as it must be"
 
 
 def test_one_machine_says_so() -> None:
@@ -201,6 +202,19 @@ def test_one_machine_says_so() -> None:
     one = Criterion(benchmark="b", metric=c.metric, centre=c.centre, nodes=1, units=5)
     verdict = judge_sample(GOOD, one, baseline(one, one_machine=True))
     assert verdict.population == "5 runs of one machine"
+
+
+def test_the_spread_says_of_what_and_whose_it_is() -> None:
+    slow = [0.9 * value for value in GOOD]
+    fleet = judge_sample(slow, criterion(0.93), baseline(criterion(0.93)))
+    assert (
+        "practical threshold of 5.0 % and what healthy nodes differ by (up to 7.0 %)" in fleet.text
+    )
+    alone = replace(criterion(0.8), nodes=1, units=5)
+    hidden = judge_sample(slow, alone, baseline(alone, one_machine=True)).text
+    assert "within what healthy runs differ by (up to 20 %), so this metric cannot" in hidden
+    promise = judge_sample(slow, criterion(0.95, alpha=0.95), baseline())
+    assert "beyond the practical threshold of 5.0 % (retest" in promise.text
 
 
 values = st.one_of(st.floats(50, 150), st.sampled_from([0.0, 95.0, 100.0]))

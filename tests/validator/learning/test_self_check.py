@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -336,7 +337,12 @@ def test_the_worst_metric_is_told_first_with_the_promise_that_mends_it() -> None
     ]
     told = [f for f in learn(*populations).findings if f.kind == "not-repeatable"]
     assert list(dict.fromkeys(f.metric for f in told)) == ["m1", "m2", "m0"]
-    assert told[0].text.endswith("; --promise m1=10% makes a loss of 10 % fail all the same")
+    remedy, price = told[0].text.split("; ")[-1].split(", and ")
+    assert remedy == "--promise m1=10% makes a loss of 10 % fail all the same"
+    # The price is what the promise says once it is given.
+    kept = learn(*populations, promises={"m1": 0.1}).findings
+    assert any(f.kind == "promise" and f.text.endswith(f"; that {price}") for f in kept)
+    assert re.fullmatch(r"rejects [\d.]+ % of the healthy nodes", price)
     assert all("--promise" not in f.text for f in told[1:])
 
 

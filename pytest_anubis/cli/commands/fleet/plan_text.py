@@ -19,6 +19,8 @@ SHOWN = 40
 """Nodes on the terminal without ``--all``."""
 RISKY = 5
 """Nodes left out that are named on the terminal: the riskiest."""
+WORTH = 1.0
+"""Seconds of a window's value below which more of anything is not worth a word."""
 PARTNER = "partner"
 """The pool of nodes that are set aside as partners."""
 
@@ -40,7 +42,7 @@ def show_plan(
         f"net {duration_text(plan.value)}, and no plan can have more than "
         f"{duration_text(plan.bound)}: it lacks "
         f"at most {percent(plan.gap)}",
-        _more_words(plan),
+        *_more_words(plan),
     )
     rows = [["node", "from", "to", "risk", "then", "runs"]]
     for one in chosen if options.all else chosen[:SHOWN]:
@@ -106,15 +108,18 @@ def class_notes(found: FleetRead, risk: FleetRisk) -> list[str]:
     return notes
 
 
-def _more_words(plan: WindowPlan) -> str:
-    words = [f"another hour would add {duration_text(plan.hour)}"]
-    words += [
-        f"one more {'node at a time' if name.startswith('nodes') else name} about {duration_text(worth)}"
-        for name, worth in plan.one_more.items()
-        if worth > 0
-    ]
-    taken = ", ".join(f"{name} {percent(share)}" for name, share in plan.used.items())
-    return "; ".join(words) + (f"; taken: {taken}" if taken else "")
+def _more_words(plan: WindowPlan) -> list[str]:
+    """Return the line on what more of anything would add; what adds nothing is not offered."""
+    offers = {"another hour": duration_text(plan.hour)} if plan.hour >= WORTH else {}
+    for name, worth in plan.one_more.items():
+        if worth >= WORTH:
+            more = f"one more {'node at a time' if name.startswith('nodes') else name}"
+            offers[more] = f"about {duration_text(worth)}"
+    words = [f"{more} would add {worth}" for more, worth in offers.items()]
+    if plan.used:
+        shares = ", ".join(f"{name} {percent(share)}" for name, share in plan.used.items())
+        words.append(f"taken: {shares}")
+    return ["; ".join(words)] if words else []
 
 
 def _clock(seconds: float) -> str:
