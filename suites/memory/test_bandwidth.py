@@ -30,7 +30,7 @@ CORES = {"smoke": 4, "standard": 8, "soak": 64}
 """Cores that are measured one after the other: of each last-level cache one, as far as that goes. More would
 take more than seconds a value, and more of the memory."""
 
-CORE_ROUNDS = {"smoke": 12, "standard": 20, "soak": None}
+CORE_ROUNDS = {"smoke": 12, "standard": 12, "soak": None}
 """Values of these cores; None: by the profile. They are slow to take, and repeat well."""
 
 PASSES = 10
@@ -95,7 +95,7 @@ def test_stream(
     component="memory.bandwidth",
     scope="node",
     resources=["cpu"],
-    cost={"cpu": "3s", "accelerator": "15s"},
+    cost={"cpu": "3s", "accelerator": "10s"},
     profiles={"cpu": ("smoke", "standard", "soak"), "accelerator": ("standard", "soak")},
     metrics=["slowest_core_stream_rate"],
     goal="Every part of a processor gets at the memory at the rate of its class",

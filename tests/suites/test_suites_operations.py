@@ -8,9 +8,11 @@ import pytest
 import torch
 
 from pytest_anubis.benchmarking.children import ChildError
+from pytest_anubis.benchmarking.ranks import NCCL_CHOICES
 from suites.collective import test_operations
 from suites.collective.group import RankGroup
 from suites.collective.operations import Exchange
+from suites.tools.nics import Port
 from tests.suites.test_suites_on_a_card import Node, Taken
 
 
@@ -22,7 +24,7 @@ def test_all_reduce_is_measured_by_each_of_its_algorithms(monkeypatch: pytest.Mo
             told.append((accelerators, given["environment"]))
 
         def join(self) -> None:
-            if told[-1][1]["NCCL_ALGO"] == "NVLS" and refused:
+            if told[-1][1].get("NCCL_ALGO") == "NVLS" and refused:
                 raise ChildError(f"rank 3: DistBackendError: {refused}")
             raise RuntimeError("joined")
 
@@ -33,10 +35,19 @@ def test_all_reduce_is_measured_by_each_of_its_algorithms(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr("suites.collective.group.RankGroup", Group)
-    for algorithm in test_operations.ALGORITHMS:
+    monkeypatch.setattr(test_operations, "active_ports", lambda: [Port("mlx5_0", 1)])
+    for algorithm in test_operations.WAYS:
         with pytest.raises(RuntimeError, match="joined"):
             test_operations.test_all_reduce_by(Taken(), Node(), algorithm)
-    assert told == [(8, {"NCCL_ALGO": name}) for name in ("Ring", "Tree", "NVLS")]
+    *named, (_, nics) = told
+    assert named == [(8, {"NCCL_ALGO": name}) for name in ("Ring", "Tree", "NVLS")]
+    assert nics == {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
+    assert set(nics) <= set(
+        NCCL_CHOICES
+    )  # what a site sets is dropped, what a benchmark chooses is not
+    monkeypatch.setattr(test_operations, "active_ports", list)
+    with pytest.raises(pytest.skip.Exception, match="not applicable: no port of an RDMA"):
+        test_operations.test_all_reduce_by(Taken(), Node(), "nics")
     refused = "Error : no algorithm/protocol available for function AllReduce"
     with pytest.raises(pytest.skip.Exception, match="NCCL has no NVLS on this node: rank 3"):
         test_operations.test_all_reduce_by(Taken(), Node(), "nvls")

@@ -217,7 +217,7 @@ def latencies(findings: Findings, _card: int) -> None:
 
 
 def burn(findings: Findings, card: int, seconds: float = 300.0) -> None:
-    """Run large products and compare every result with the first, bit by bit."""
+    """Run large products; compare the last result of every second with the first one, bit by bit."""
     work, operations = product(torch.bfloat16, 2 * SIDE)
     out = work.keywords["out"]  # type: ignore[attr-defined]  # a partial
     work()

@@ -92,7 +92,7 @@ ALL = (
     Step("pairs", "node:pairs", 2, True, "copies between all ordered pairs of cards"),
     Step("all-reduce", "node:all_reduce", 3, True, "1, 8, 16 GiB; the library's choice, and rings"),
     Step("copies together", "node:copies_together", 1, True, "host to card, alone and all at once"),
-    Step("burn", "node:burn_together", 10, True, "ten minutes, every result compared"),
+    Step("burn", "node:burn_together", 10, True, "ten minutes, one result a second compared bit for bit"),
     Step("what is there now", "sensors:what_is_there", 1, False, "the gate again"),
     Step("other tools", "suites:other_tools", 5, True, "nvbandwidth, nccl-tests, dcgmi diag"),
 )  # fmt: skip
