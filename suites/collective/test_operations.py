@@ -29,18 +29,15 @@ ALGORITHMS = {"ring": "Ring", "tree": "Tree", "nvls": "NVLS"}
 """Ours -> NCCL's name. With NVLS the switches add what a ring only passes on: a link that is slow one way, or
 a switch plane that cannot add, shows in one of them and is hidden by the other."""
 
-WAYS = {
-    **{name: {"NCCL_ALGO": value} for name, value in ALGORITHMS.items()},
-    "nics": {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"},
-}
-"""Benchmark -> the variables that leave NCCL this way only. Without peer copies and shared memory there are
-the adapters alone, all at once, with their way from and to the cards: what jobs of several nodes use."""
+ADAPTERS_ALONE = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
+"""Without peer copies and shared memory NCCL has the adapters alone, all at once, with their way from and to
+the cards: what jobs of several nodes use."""
 
 NO_ALGORITHM = "no algorithm/protocol available"
 """What NCCL says where the one that it was told to use is none for these cards."""
 
 ALGORITHM_BYTES = {"smoke": 1024 * MIB, "standard": 8192 * MIB, "soak": 8192 * MIB}
-NIC_BYTES = 1024 * MIB
+ADAPTER_BYTES = 1024 * MIB
 """Through the adapters: their rate is reached sooner, and is a fraction of that of the links."""
 
 
@@ -107,28 +104,11 @@ def _rate(ranks: RankGroup, carried: float, times: int) -> Callable[[], float]:
     action="Low with NVLS only: the switches (fabric manager, its log, a switch plane); low with a ring "
     "only: a link of one pair, which the peer copies name; low with all: clocks, power, or the driver",
 )
-@pytest.mark.parametrize(
-    "algorithm",
-    [
-        *ALGORITHMS,
-        pytest.param(
-            "nics",
-            marks=pytest.mark.anubis(
-                component="network.collective",
-                cost="9s",
-                profiles=("standard", "soak"),
-                goal="Adapters carry the gradients of all cards at once at the rate of their class",
-                question="Which bus bandwidth does an all-reduce reach through the network adapters alone?",
-                action="Run perftest's loopback of each port, and with each card's memory: one that is low is "
-                "the adapter, its cable or its slot. Where each is right: the PCIe switches, ACS, the IOMMU",
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("algorithm", list(ALGORITHMS))
 def test_all_reduce_by(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, algorithm: str
 ) -> None:
-    """An all-reduce by one of NCCL's ways delivers its rate, and every element is right."""
+    """An all-reduce by one of NCCL's algorithms delivers its rate, and every element is right."""
     import torch
 
     if torch.cuda.device_count() < 2:
@@ -137,17 +117,14 @@ def test_all_reduce_by(
         pytest.skip("not applicable: only NVIDIA's switches add")
     if algorithm == "nvls" and torch.cuda.get_device_capability(0) < (9, 0):
         pytest.skip("not applicable: switches add for compute capability 9.0 and above")
-    if algorithm == "nics" and not active_ports():
-        pytest.skip("not applicable: no port of an RDMA adapter is up")
     from pytest_anubis.benchmarking.children import ChildError
-    from suites.collective.group import LOADED, RankGroup
+    from suites.collective.group import RankGroup
 
-    count, variables = torch.cuda.device_count(), WAYS[algorithm]
+    count, variables = torch.cuda.device_count(), {"NCCL_ALGO": ALGORITHMS[algorithm]}
     with RankGroup(count, anubis_node.cores, environment=variables) as group:
         try:
             group.join()
-            wanted = NIC_BYTES if algorithm == "nics" else anubis_node.pick(**ALGORITHM_BYTES)
-            size = group.fitting(wanted)
+            size = group.fitting(anubis_node.pick(**ALGORITHM_BYTES))
             group.prepare(size)
             rate = max(group.bus_bandwidth(size, 10) for _ in range(3))
         except ChildError as refused:
@@ -158,12 +135,54 @@ def test_all_reduce_by(
                     pytest.fail(f"{what}, though its cards hang on an NVSwitch fabric: {refused}")
                 pytest.skip(f"{what}: {refused}")
             raise
-        times = group.times_within(LOADED, size, rate)
-        anubis_metric.collect(
-            "bus_bandwidth",
-            lambda: group.bus_bandwidth(size, times) / 1e9,
-            unit="GB/s",
-            better="higher",
-        )
-        wrong = group.wrong_elements()
+        wrong = _collected(anubis_metric, group, size, rate)
     assert wrong == 0, f"{wrong} elements of the sum over {count} ranks are wrong"
+
+
+@pytest.mark.anubis(
+    component="network.collective",
+    scope="node",
+    cost="9s",
+    profiles=("standard", "soak"),
+    deadline="300s",
+    metrics=["bus_bandwidth"],
+    resources=["cpu", "network"],
+    goal="Network adapters carry the gradients of all cards at once at the rate of their class",
+    question="Which bus bandwidth does an all-reduce reach through the network adapters alone?",
+    action="Run perftest's loopback of each port, and with each card's memory: one that is low is the "
+    "adapter, its cable or its slot. Where each is right by itself: the PCIe switches, ACS, the IOMMU",
+)
+def test_all_reduce_through_adapters(
+    anubis_metric: MetricFixture, anubis_node: NodeFixture
+) -> None:
+    """An all-reduce of this node's cards through its RDMA adapters delivers its rate, every element right."""
+    import torch
+
+    count = torch.cuda.device_count()
+    if count < 2:
+        pytest.skip("not applicable: fewer than two accelerators")
+    if not active_ports():
+        pytest.skip("not applicable: no port of an RDMA adapter is up")
+    from suites.collective.group import RankGroup
+
+    with RankGroup(count, anubis_node.cores, environment=ADAPTERS_ALONE) as group:
+        group.join()
+        size = group.fitting(ADAPTER_BYTES)
+        group.prepare(size)
+        rate = max(group.bus_bandwidth(size, 3) for _ in range(2))
+        wrong = _collected(anubis_metric, group, size, rate)
+    assert wrong == 0, f"{wrong} elements of the sum over {count} ranks are wrong"
+
+
+def _collected(anubis_metric: MetricFixture, group: RankGroup, size: int, rate: float) -> int:
+    """Measure all-reduces of a size that were seen at a rate; return how many elements of a sum are wrong."""
+    from suites.collective.group import LOADED
+
+    times = group.times_within(LOADED, size, rate)
+    anubis_metric.collect(
+        "bus_bandwidth",
+        lambda: group.bus_bandwidth(size, times) / 1e9,
+        unit="GB/s",
+        better="higher",
+    )
+    return group.wrong_elements()

@@ -35,19 +35,21 @@ def test_all_reduce_is_measured_by_each_of_its_algorithms(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 8)
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr("suites.collective.group.RankGroup", Group)
-    monkeypatch.setattr(test_operations, "active_ports", lambda: [Port("mlx5_0", 1)])
-    for algorithm in test_operations.WAYS:
+    for algorithm in test_operations.ALGORITHMS:
         with pytest.raises(RuntimeError, match="joined"):
             test_operations.test_all_reduce_by(Taken(), Node(), algorithm)
-    *named, (_, nics) = told
-    assert named == [(8, {"NCCL_ALGO": name}) for name in ("Ring", "Tree", "NVLS")]
-    assert nics == {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
-    assert set(nics) <= set(
+    assert told == [(8, {"NCCL_ALGO": name}) for name in ("Ring", "Tree", "NVLS")]
+    monkeypatch.setattr(test_operations, "active_ports", lambda: [Port("mlx5_0", 1)])
+    with pytest.raises(RuntimeError, match="joined"):
+        test_operations.test_all_reduce_through_adapters(Taken(), Node())
+    alone = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
+    assert told[-1] == (8, alone)
+    assert set(alone) <= set(
         NCCL_CHOICES
     )  # what a site sets is dropped, what a benchmark chooses is not
     monkeypatch.setattr(test_operations, "active_ports", list)
     with pytest.raises(pytest.skip.Exception, match="not applicable: no port of an RDMA"):
-        test_operations.test_all_reduce_by(Taken(), Node(), "nics")
+        test_operations.test_all_reduce_through_adapters(Taken(), Node())
     refused = "Error : no algorithm/protocol available for function AllReduce"
     with pytest.raises(pytest.skip.Exception, match="NCCL has no NVLS on this node: rank 3"):
         test_operations.test_all_reduce_by(Taken(), Node(), "nvls")
@@ -63,6 +65,8 @@ def test_all_reduce_is_measured_by_each_of_its_algorithms(monkeypatch: pytest.Mo
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(pytest.skip.Exception, match="not applicable: fewer than two"):
         test_operations.test_all_reduce_by(Taken(), Node(), "ring")
+    with pytest.raises(pytest.skip.Exception, match="not applicable: fewer than two"):
+        test_operations.test_all_reduce_through_adapters(Taken(), Node())
 
 
 def test_rank_that_does_not_notice_an_error_is_not_believed(

@@ -28,6 +28,7 @@ from suites.network.loopback import Loopback
 from suites.storage import test_disk
 from suites.storage.fio import FioError, Windows
 from suites.storage.small_files import SmallFiles, SyncedFile
+from suites.tools.nics import Port
 from suites.training import test_step
 from suites.workload import test_training_steps
 from tests.suites.relay import Relay
@@ -300,10 +301,12 @@ def test_wrong_sum_of_one_rank_fails_every_collective(monkeypatch: Patch) -> Non
     ranks: Any = Ranks()
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     monkeypatch.setattr("suites.collective.group.RankGroup", lambda *_, **__: ranks)
+    monkeypatch.setattr(test_operations, "active_ports", lambda: [Port("mlx5_0", 1)])
     runs: tuple[Callable[[Any], object], ...] = (
         lambda taken: test_allreduce.test_all_reduce(taken, NODE, ranks),
         lambda taken: test_operations.test_operations(taken, ranks, print),
         lambda taken: test_operations.test_all_reduce_by(taken, NODE, "ring"),
+        lambda taken: test_operations.test_all_reduce_through_adapters(taken, NODE),
         lambda taken: test_overlap.test_overlap(taken, ranks),
     )
     for run in runs:
