@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.class_learning import golden_of, learned_class
 from pytest_anubis.cli.learning.doubts import is_doubtful, spoiled
+from pytest_anubis.cli.learning.gaps import gaps_of, nothing_measured
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
 from pytest_anubis.cli.learning.next_commands import (
     judge_command,
@@ -23,7 +24,13 @@ from pytest_anubis.cli.learning.next_commands import (
     longer_command,
     see_commands,
 )
-from pytest_anubis.cli.learning.option_values import left_out, loss_of, promise_of, rate_of
+from pytest_anubis.cli.learning.option_values import (
+    check_names,
+    left_out,
+    loss_of,
+    promise_of,
+    rate_of,
+)
 from pytest_anubis.cli.learning.rounds import LEAST_ROUNDS, Rounds
 from pytest_anubis.cli.learning.true_costs import cost_lines
 from pytest_anubis.cli.shared.arguments import (
@@ -86,8 +93,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
         "for which no criterion could be learned; 20 others disturbed all that was measured, or a baseline "
         "was written, but it does not hold its stated error rate, others disturbed the machine so that a "
-        "metric has no criterion, a component has none at all, or somebody must decide about a slower group "
-        "of nodes (anubis baseline populations FILE). "
+        "metric has no criterion, a component has none at all, no run recorded a metric that a mark "
+        "declares, or somebody must decide about a slower group of nodes (anubis baseline populations "
+        "FILE). "
         "What was measured while others disturbed the machine teaches nothing. Stop them, or allow what is "
         "always there: --pytest-args='--anubis-quiet-limit=others=20%,steal=5%' raises limits (see pytest "
         "--help), --pytest-args='--anubis-allow-process=NAME' allows a process; a round that was disturbed "
@@ -279,32 +287,17 @@ def _learn_from(
     runs = split_classes(runs, options.split)
     say(*class_lines(runs))
     by_class: dict[str, list[Population]] = {}
-    names = {population.metric.name for population in runs.populations}
-    for name in options.without:
-        if not any(left_out(population, [name]) for population in runs.populations):
-            raise CommandError(
-                f"--without {name}: no such metric or benchmark among the runs; check its name"
-            )
-    if names and all(left_out(population, options.without) for population in runs.populations):
-        raise CommandError(
-            f"--without: it names all {count_text(len(runs.populations), 'metric')} of these runs; name "
-            "fewer (a benchmark, or 'BENCHMARK METRIC'), so that something is left to learn"
-        )
-    known = names | {part for p in runs.populations for part in _parts(p.component)} | {""}
-    for name, _ in options.promise:
-        if name not in known:
-            raise CommandError(
-                f"--promise {name}: no such metric or component among the runs; check its name"
-            )
+    if runs.populations:  # else it is told below why there are none
+        check_names(options, runs.populations)
     for population in runs.populations:
         if left_out(population, options.without):
             continue
         by_class.setdefault(population.hardware_class, []).append(population)
+    chosen = partial(gaps_of, runs, partly=bool(wanted_of(options).metrics))
     if not by_class:
-        raise CommandError(
-            "the runs hold nothing to learn from; the lines above say why (if others disturbed this "
-            "machine: stop them, and learn again)"
-        )
+        gaps = chosen()
+        say(*gaps.lines(verbose=options.verbose))
+        raise nothing_measured(gaps, refused=bool(runs.refused))
     without, doubtful = [], 0
     for key, populations in sorted(by_class.items()):
         see = () if measured else see_commands(options)
@@ -314,25 +307,22 @@ def _learn_from(
         if not baseline.criteria:
             without.append(key)
             continue
-        doubtful += is_doubtful(baseline, populations, options)
+        gaps = chosen(key)
+        doubtful += is_doubtful(baseline, populations, options) or bool(gaps.unset)
+        say(*gaps.lines(verbose=options.verbose))
         if measured:
             for line in power_lines(baseline, options.detect):
                 say(line)
             commands = {"judge": judge_command(options), "learn": longer_command(options)}
             bare = bool(uncovered_components(baseline))
-            say(*next_lines(baseline, options.detect, bare=bare, **commands))
+            mend = bool(gaps.unset)
+            say(*next_lines(baseline, options.detect, bare=bare, mend=mend, **commands))
     if without:
         more = f"; to measure longer: {shlex.join(longer_command(options))}" if measured else ""
         raise CommandError(
             f"{', '.join(without)}: no criterion could be learned; the findings above say why{more}"
         )
     return NOT_ACCEPTED if doubtful else 0
-
-
-def _parts(component: str) -> list[str]:
-    """Return a component and all that it is a part of."""
-    names = component.split(".")
-    return [".".join(names[: number + 1]) for number in range(len(names))]
 
 
 def _learn_class(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
     from pytest_anubis.core.measurement import Measurement
@@ -47,3 +50,34 @@ def left_out(population: Population | Measurement, names: Collection[str]) -> bo
     benchmarks = {whole, whole.rpartition("/")[2], whole.rpartition("::")[2]}
     told = {metric, *benchmarks, *(f"{one} {metric}" for one in benchmarks)}
     return not told.isdisjoint(names)
+
+
+def check_names(options: argparse.Namespace, populations: Sequence[Population]) -> None:
+    """Refuse names of ``--without`` and ``--promise`` that no run knows, and to leave all of them out.
+
+    Raises:
+        CommandError: A name is unknown, or nothing is left to learn.
+    """
+    for name in options.without:
+        if not any(left_out(population, [name]) for population in populations):
+            raise CommandError(
+                f"--without {name}: no such metric or benchmark among the runs; check its name"
+            )
+    if populations and all(left_out(population, options.without) for population in populations):
+        raise CommandError(
+            f"--without: it names all {count_text(len(populations), 'metric')} of these runs; name "
+            "fewer (a benchmark, or 'BENCHMARK METRIC'), so that something is left to learn"
+        )
+    known = {p.metric.name for p in populations} | {""}
+    known |= {part for p in populations for part in _parts(p.component)}
+    for name, _ in options.promise:
+        if name not in known:
+            raise CommandError(
+                f"--promise {name}: no such metric or component among the runs; check its name"
+            )
+
+
+def _parts(component: str) -> list[str]:
+    """Return a component and all that it is a part of."""
+    names = component.split(".")
+    return [".".join(names[: number + 1]) for number in range(len(names))]

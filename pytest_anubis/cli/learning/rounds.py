@@ -103,6 +103,8 @@ class Rounds:
             while len(self._paths) < wanted:
                 left = (wanted - len(self._paths)) * self._each()
                 self._run(line, f"round {len(self._paths) + 1} of {wanted}", left, brief=False)
+                if self._empty(line):
+                    return self._paths
             most, self.vain = 2 * wanted, set(spoiled(self._paths, 1))
             if self.vain and not self.disturbed:  # else the end says it
                 line.say(vain_line(self._records, self.vain))
@@ -155,6 +157,8 @@ class Rounds:
                         f"longer than the {duration_text(seconds)} that were asked for"
                     )
                 self._run(line, f"round {number}", max(left(), more), brief=True)
+                if self._empty(line):
+                    return self._paths
             while left() > 0:
                 line.show("learning what the rounds so far can show")
                 vain = self._in_vain(HOPE * seconds)
@@ -169,7 +173,8 @@ class Rounds:
                     since = time.monotonic()
                     wanted = self._lacking(judge(self._paths), detect)
                     ending = max(ENDING, time.monotonic() - since)
-                    why = f"{count_text(len(wanted), 'test')} that lack power"
+                    verb = "lacks" if len(wanted) == 1 else "lack"
+                    why = f"{count_text(len(wanted), 'test')} that {verb} power"
                 lacking = wanted - vain
                 if not lacking:
                     self.vain = self._metrics_of(wanted)
@@ -185,7 +190,7 @@ class Rounds:
                 if left() < self._expected(lacking):
                     break
                 what = f"round {len(self._paths) + 1}, of {why}"
-                self._run(line, what, left(), brief=True, without=self._measured() - lacking)
+                self._run(line, what, left(), brief=True, without=self._known() - lacking)
         return self._paths
 
     def _run(
@@ -233,6 +238,13 @@ class Rounds:
                 told = AGAIN
             line.say(f"round {number}: {told}")
 
+    def _empty(self, line: LiveLine) -> bool:
+        """Say that rounds have measured nothing at all, where that is so; the end of the command says why."""
+        if self._measured():
+            return False
+        line.say("stopped: nothing was measured, and another round would be the same")
+        return True
+
     @property
     def finished(self) -> tuple[Path, ...]:
         """The folders of the rounds that came to their end."""
@@ -255,6 +267,10 @@ class Rounds:
     def _measured(self) -> set[str]:
         """Return the tests that measured something in any round."""
         return {one.test for record in self._records for one in record.measurements}
+
+    def _known(self) -> set[str]:
+        """Return the tests of any round, those too that were skipped or record no metric."""
+        return self._measured() | {one.test for record in self._records for one in record.results}
 
     def _tests_of(self, keys: Collection[Key]) -> set[str]:
         """Return the tests that measured some metrics in any round."""

@@ -53,6 +53,7 @@ def next_lines(
     judge: Sequence[str],
     learn: Sequence[str],
     bare: bool = False,
+    mend: bool = False,
 ) -> list[str]:
     """Return what to type next on the machine that was measured: only what can bring it nearer to acceptance.
 
@@ -62,13 +63,15 @@ def next_lines(
         judge: Command line that judges by this baseline.
         learn: One that measures longer.
         bare: A component has no criterion, so that no run is accepted by this baseline.
+        mend: Neither is any before a mark is mended that declares what is never recorded.
     """
     if bare:
         return [f"next, when nothing else runs here: {shlex.join(learn)}"]
     lines = []
     if baseline.unjudged or any((c.shown_loss or 0.0) > detect for c in baseline.criteria):
         lines.append(f"for more power: stop what else runs here, and {shlex.join(learn)}")
-    return [*lines, f"next: {shlex.join(judge)}"]
+    first = ", once the marks are mended" if mend else ""
+    return [*lines, f"next{first}: {shlex.join(judge)}"]
 
 
 def _named(weak: Sequence[tuple[float, Criterion]]) -> list[str]:

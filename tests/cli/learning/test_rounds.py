@@ -25,6 +25,7 @@ class Machine:
         self.asked: list[tuple[list[str], bool]] = []
         self.disturbance: tuple[str, ...] = ()
         self.disturbed = tuple(SECONDS)
+        self.skipped: tuple[str, ...] = ()
 
     def run_round(
         self, tests: Sequence[str], *, run_id: str, brief: bool, without: Sequence[str], **_: Any
@@ -44,6 +45,7 @@ class Machine:
                     disturbance=self.disturbance if test in self.disturbed else (),
                 )
                 for test in ran
+                if test not in self.skipped
             ],
             settings={"quiet_limits": {"steal": 0.05}},
         )
@@ -85,6 +87,26 @@ def test_time_is_spent_where_power_is_lacking(machine: Machine, tmp_path: Path) 
     # included, while the end of the command has its time left.
     assert machine.asked == [(["suite.py"], True)] * 7 + [(["suite.py::test_a"], True)] * 9
     assert machine.now == 200.0 - ENDING
+
+
+def test_a_test_that_is_always_skipped_has_no_more_rounds(machine: Machine, tmp_path: Path) -> None:
+    """It ran in every round of those that lack power, and the live line counted it."""
+    machine.skipped = ("suite.py::test_b",)
+    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3), quiet)
+    assert machine.asked == [(["suite.py"], True)] * 7 + [(["suite.py::test_a"], True)] * 9
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_rounds_that_measure_nothing_are_not_repeated(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str], timed: bool
+) -> None:
+    machine.skipped = tuple(SECONDS)
+    some = of_suite(tmp_path)
+    found = some.within(200.0, 0.1, showing(), quiet) if timed else some.of_number(3, quiet)
+    assert len(found) == len(machine.asked) == 1
+    said = capsys.readouterr().out
+    assert "stopped: nothing was measured" in said
+    assert "every metric can show" not in said
 
 
 def test_nothing_more_is_run_once_every_metric_shows_enough(

@@ -1,0 +1,114 @@
+"""What learning says of tests that were skipped and of metrics that were declared in vain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.cli.learning.gaps import Gaps, gaps_of, nothing_measured
+from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.store.run_set import RunSet
+from tests.cli.command_line import anubis
+from tests.quiet import QUIET
+
+SUITE = """
+import pytest
+
+@pytest.mark.anubis(component="part.a", metrics=["rate", "never_rate"])
+def test_a(anubis_metric):
+    anubis_metric.record("rate", [100 + 0.1 * (i % 5) for i in range(20)], unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="disk")
+def test_disk(anubis_metric):
+    pytest.skip("fio not found")
+
+@pytest.mark.anubis(component="network")
+def test_pair(anubis_metric):
+    pytest.skip("not applicable: one host")
+"""
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_what_was_not_measured_is_said_and_is_no_success_where_no_run_can_be_accepted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with 0 and "in 1 of 1 metric", and the next run rejected the node."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "test_parts.py").write_text(SUITE)
+    (tmp_path / "conftest.py").write_text(QUIET)
+    given = ["--rounds", "3", "--pytest-args=--anubis-quiet-wait=0s"]
+    result = anubis("learn", "test_parts.py", *given)
+    assert result.returncode == 20, result.stdout + result.stderr
+    lines = result.stdout.splitlines()
+    first = lines.index("skipped in every run, so that nothing is known of it: 1 test")
+    assert lines[first + 1 : first + 4] == [
+        "  NOT_TESTED test_parts.py::test_disk node: fio not found",
+        "not applicable here: 1 test",
+        "nothing is accepted while 1 declared metric is recorded in no run: test_a never_rate; record what "
+        "a mark declares, or take it out of its metrics",
+    ]
+    assert lines[-1].startswith("next, once the marks are mended: pytest --anubis test_parts.py")
+
+
+def run_with(name: str, *ended: tuple[str, str, str], metrics: tuple[str, ...] = ()) -> RunRecord:
+    """Return a run of tests, each with how it ended and why."""
+    return RunRecord(
+        run=name,
+        node="n",
+        hardware_class="c",
+        planned=tuple(PlannedTest(test=t, benchmark=t, metrics=metrics) for t, _, _ in ended),
+        results=tuple(
+            TestResult(test=t, benchmark=t, outcome=outcome, text=text)
+            for t, outcome, text in ended
+        ),
+    )
+
+
+def test_a_test_that_ran_once_is_no_gap_and_tools_are_folded() -> None:
+    fio = "not installed: fio (apt install fio)"
+    runs = [
+        run_with("1", ("t.py::a", "skipped", "busy"), ("t.py::b", "skipped", fio)),
+        run_with("2", ("t.py::a", "passed", ""), ("t.py::c", "skipped", "not installed: iperf3")),
+    ]
+    gaps = gaps_of(RunSet(runs=tuple(runs)), "c")
+    assert gaps.lines() == [
+        "skipped in every run, so that nothing is known of it: 2 tests",
+        "  2 NOT_TESTED: tools not installed: fio, iperf3 (-v says how to get them) (t.py::b, ...)",
+    ]
+    assert gaps.lines(verbose=True)[1:] == [
+        f"  NOT_TESTED t.py::b: {fio}",
+        "  NOT_TESTED t.py::c: not installed: iperf3",
+    ]
+    assert gaps_of(RunSet(runs=tuple(runs)), "another class") == Gaps()
+
+
+def test_what_is_declared_counts_where_the_test_passed_and_all_metrics_were_read() -> None:
+    runs = RunSet(
+        runs=(
+            run_with("1", ("t.py::a", "passed", ""), ("t.py::b", "failed", ""), metrics=("rate",)),
+        )
+    )
+    assert gaps_of(runs).unset == (("t.py::a", "rate"),)
+    assert gaps_of(runs, partly=True) == Gaps()
+
+
+@pytest.mark.parametrize(
+    ("gaps", "refused", "words"),
+    [
+        (Gaps(), True, "; the lines above say why"),
+        (
+            Gaps(skipped=(("t", "fio"),)),
+            False,
+            ": the tests that the lines above name were skipped",
+        ),
+        (Gaps(apart=2), False, ": no test applies here"),
+        (Gaps(), False, ": no test recorded a metric"),
+    ],
+)
+def test_why_there_is_nothing_to_learn_is_told_as_it_is(
+    gaps: Gaps, refused: bool, words: str
+) -> None:
+    told = str(nothing_measured(gaps, refused=refused))
+    assert told.startswith(f"the runs hold nothing to learn from{words}")
