@@ -1,4 +1,4 @@
-"""Devices of one node that fail in the same way: whoever pulls one card must know that it is not the only one."""
+"""Devices of one node that fail alike: whoever pulls one card must know that it is not the only one."""
 
 from __future__ import annotations
 
