@@ -233,6 +233,19 @@ def size_text(loss: float, better: str) -> str:
     return loss_size(1 / (1 + loss) if better == "lower" else max(0.0, 1 - loss), better)
 
 
+def found_from(loss: float | None, better: str) -> str:
+    """Return the loss from which on losses are found: ``91 %`` of a rate, ``2.3 times`` of a time, or a dash.
+
+    What should be high can only lose a share of itself, up to all of it; so no share but all is 100 %.
+    """
+    if loss is None:
+        return "-"
+    if better == "lower" or not 0 < loss < 1:
+        return size_text(loss, better)
+    texts = (percent_text(loss, decimals) for decimals in (None, *range(1, _MOST_DECIMALS)))
+    return next((text for text in texts if float(text.split()[0].strip("<")) < 100), ">99 %")
+
+
 def loss_text(
     similarity: float,
     better: str,

@@ -7,6 +7,7 @@ import math
 import pytest
 
 from pytest_anubis.core.metric import (
+    found_from,
     is_known_unit,
     loss_size,
     loss_text,
@@ -61,6 +62,21 @@ def test_a_shape_is_worse_and_neither_slow_nor_long() -> None:
     assert (
         loss_text(1 / 22, "lower", "ms", shape=True, than="normal") == "22 times as bad as normal"
     )
+
+
+@pytest.mark.parametrize(
+    ("loss", "better", "words"),
+    [
+        (0.91, "higher", "91 %"),  # of a rate no more can be lost than all of it
+        (0.996, "higher", "99.6 %"),
+        (1 - 1e-12, "higher", ">99 %"),
+        (1.3, "lower", "2.3 times"),
+        (0.12, "lower", "12 %"),
+        (None, "lower", "-"),
+    ],
+)
+def test_the_least_loss_of_a_rate_is_a_share(loss: float | None, better: str, words: str) -> None:
+    assert found_from(loss, better) == words
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])

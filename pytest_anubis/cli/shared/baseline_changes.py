@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.metric import metric_name
-from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
+from pytest_anubis.core.metric import found_from, metric_name
+from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
 from pytest_anubis.report.text.text_table import table
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ def _row(old: Criterion, new: Criterion) -> list[str]:
         return [*row, "-", "-", "-", "-"]
     pairs = [(old.alpha, new.alpha), (old.learned, new.learned), (old.unconfirmed, new.unconfirmed)]
     row += [_arrow(*map(similarity_text, pair)) for pair in pairs]
-    finds = (lost_text(one.detectable, one.metric.better) for one in (old, new))
+    finds = (found_from(one.detectable, one.metric.better) for one in (old, new))
     return [*row, _arrow(*finds)]
 
 

@@ -200,6 +200,7 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
             cards=detail.cards,
             hardware_class=detail.hardware_class,
             unlike=detail.unlike,
+            devices=detail.devices,
         )
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
     ]

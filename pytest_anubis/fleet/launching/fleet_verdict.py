@@ -83,7 +83,11 @@ def _row(run: RunRecord, now: float) -> NodeRow:
         why = f"accepted by run {run.run}, {early / 3600:.1f} h in the future: the clocks differ"
         verdict = _undecided(run.node, why)
     return NodeRow(
-        verdict=verdict, told=run.told, cards=run.cards, hardware_class=run.hardware_class
+        verdict=verdict,
+        told=run.told,
+        cards=run.cards,
+        hardware_class=run.hardware_class,
+        devices=frozenset(run.devices),
     )
 
 

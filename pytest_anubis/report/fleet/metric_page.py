@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import html
 
-from pytest_anubis.core.metric import size_text
+from pytest_anubis.core.metric import found_from
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.fleet.fleet_style import FLEET
 from pytest_anubis.report.fleet.fleet_tables import table
@@ -62,7 +62,7 @@ def _class(one: FleetMetric, part: ClassMetric) -> str:
     if criterion is not None:
         lines = [f"criterion from {count_text(criterion.nodes, 'node')}"]
         if criterion.detectable is not None:
-            lines.append(f"finds a loss of {size_text(criterion.detectable, one.metric.better)}")
+            lines.append(f"finds a loss of {found_from(criterion.detectable, one.metric.better)}")
     if part.limit is not None:
         lines.append(f"rejects beyond a median of {value_text(part.limit, one.metric.unit)}")
     plot = units_plot(

@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
-from pytest_anubis.core.metric import metric_name
+from pytest_anubis.core.metric import found_from, metric_name
 from pytest_anubis.core.sample import Population
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.metric_sections import short
@@ -15,7 +15,7 @@ from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.plots.distribution_plots import fan_plot
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import UNLIKE, unlike_line
-from pytest_anubis.report.text.numbers import count_text, lost_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
 
 PLOTS = 150
 """Metrics with a plot; a page with thousands would not open."""
@@ -129,7 +129,7 @@ def _table(criteria: Sequence[Criterion]) -> str:
             similarity_text(criterion.repeatability),
             similarity_text(criterion.alpha),
             similarity_text(criterion.learned),
-            lost_text(criterion.detectable, criterion.metric.better),
+            found_from(criterion.detectable, criterion.metric.better),
         )
         rows.append(
             f"<tr><td>{linked}</td><td>{html.escape(criterion.metric.name)}</td>"
@@ -162,7 +162,7 @@ def _section(
         + ("" if criterion.learned is None else f", learned {similarity_text(criterion.learned)}"),
         ""
         if criterion.detectable is None
-        else f"smallest detectable loss {lost_text(criterion.detectable, criterion.metric.better)}",
+        else f"smallest detectable loss {found_from(criterion.detectable, criterion.metric.better)}",
         "weak: few units" if criterion.weak else "",
         *criterion.notes,
     ]

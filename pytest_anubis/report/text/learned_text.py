@@ -15,11 +15,10 @@ from pytest_anubis.core.baseline import (
     Finding,
     UnlikeNode,
 )
-from pytest_anubis.core.metric import loss_text, metric_name
+from pytest_anubis.core.metric import found_from, loss_text, metric_name
 from pytest_anubis.core.verdict import HOST
 from pytest_anubis.report.text.numbers import (
     count_text,
-    lost_text,
     percent,
     similarity_text,
     value_text,
@@ -339,5 +338,5 @@ def _row(criterion: Criterion) -> list[str]:
         str(criterion.units),
         "-" if criterion.repeatability is None else similarity_text(criterion.repeatability),
         similarity_text(threshold),
-        lost_text(criterion.detectable, criterion.metric.better),
+        found_from(criterion.detectable, criterion.metric.better),
     ]

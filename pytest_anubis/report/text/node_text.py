@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_anubis.core.identity.alike_devices import alike_text, others_told
 from pytest_anubis.core.metric import loss_text, metric_name
 from pytest_anubis.core.verdict import (
     HOST,
@@ -50,6 +51,7 @@ class NodeRow:
         hardware_class: That of the node.
         unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
             healthy nodes; empty of any other.
+        devices: Its devices, as far as they are known; those of `told` and `cards` need not be among them.
     """
 
     verdict: NodeVerdict
@@ -57,6 +59,7 @@ class NodeRow:
     cards: Mapping[str, str] = field(default_factory=dict)
     hardware_class: str = ""
     unlike: str = ""
+    devices: frozenset[str] = frozenset()
 
     @property
     def worst(self) -> MetricVerdict | None:
@@ -105,8 +108,10 @@ class NodeRow:
         """What else is wrong, counted by kind: ``2 slow, 1 missing``; empty if there is nothing."""
         rejected = self.verdict.decision is Decision.REJECTED
         bad = [v for v in self.told if v.outcome in _BAD]
+        if rejected and self.worst is not None:
+            bad = others_told(self.worst, bad)
         counts = Counter(verdict.trouble for verdict in bad)
-        if (rejected or self.look is not None) and self.worst is not None:
+        if self.look is not None and self.worst is not None:
             counts[self.worst.trouble] -= 1
         open_ones = sum(verdict.outcome is Outcome.INCONCLUSIVE for verdict in self.told)
         counts[Trouble.UNCLEAR] = open_ones
@@ -120,7 +125,9 @@ class NodeRow:
     def cause(self) -> str:
         """Why it is not accepted, in one sentence that begins with the part; of an accepted one its basis."""
         if self.verdict.decision is Decision.REJECTED and self.worst is not None:
-            return worst_text(self.worst, self.cards)
+            bad = [verdict for verdict in self.told if verdict.outcome in _BAD]
+            known = {*self.devices, *self.cards, *(verdict.device for verdict in self.told)}
+            return worst_text(self.worst, self.cards, alike_text(self.worst, bad, known))
         if self.look is not None:
             absent = (
                 f"; {count_text(len(self.verdict.absent), 'benchmark')} did not run and need not"
@@ -131,16 +138,18 @@ class NodeRow:
         return plain_line(after_name(self.verdict))
 
 
-def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
+def worst_text(verdict: MetricVerdict, cards: Mapping[str, str], among: str = "") -> str:
     """Return a bad verdict in one sentence: metric, device with slot, loss, values, component.
 
     Args:
         verdict: The verdict.
         cards: Device -> slot and serial number of its card in words.
+        among: The devices that fail alike, in words, of which this is the worst; empty if there is one.
     """
     name = metric_name(verdict.benchmark.rpartition("::")[2], verdict.metric)
     name += " of all devices" if verdict.scope == "node" else ""
     where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
+    where = f" on {among}, the worst {where.removeprefix(' on ')}:" if among else where
     blame = f" [{verdict.component}]" if verdict.component else ""
     run = f"; {verdict.run_words}" if verdict.run_words else ""
     alike, limit = verdict.similarity, verdict.threshold
@@ -148,7 +157,7 @@ def worst_text(verdict: MetricVerdict, cards: Mapping[str, str]) -> str:
         text = plain_line(verdict.text).removesuffix(run).removeprefix(f"{verdict.metric} ")
         text = text.removeprefix(f"{verdict.metric}: ")
         text = text.removeprefix(f"{verdict.device}: ")
-        return f"{name}{where}: {text}{blame}{run}"
+        return f"{name}{where.removesuffix(':')}: {text}{blame}{run}"
     told = summary_sentence(verdict)
     shape = " in its distribution" if " is distributed " in told else ""
     lost = loss_text(alike, verdict.better, verdict.unit, shape=bool(shape))

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.metric import metric_name, percent_text, size_text
+from pytest_anubis.core.metric import found_from, metric_name, percent_text
 from pytest_anubis.report.text.numbers import count_text
 
 LOSSES = (0.25, 0.5)
@@ -78,7 +78,7 @@ def _named(weak: Sequence[tuple[float, Criterion]]) -> list[str]:
     if not weak:
         return []
     named = [
-        f"{metric_name(_short(c.benchmark), c.metric.name)} {size_text(c.detectable or 0.0, c.metric.better)}"
+        f"{metric_name(_short(c.benchmark), c.metric.name)} {found_from(c.detectable, c.metric.better)}"
         for _, c in weak[:NAMED]
     ]
     more = f" and {len(weak) - NAMED} more" if len(weak) > NAMED else ""

@@ -281,13 +281,24 @@ class _Reader:
         ]
         found += self._again
         if guessed:
+            many = len(guessed) > 1
+            are, their = (
+                ("metrics are", "their names suggest")
+                if many
+                else ("metric is", "its name suggests")
+            )
             found.append(
-                f"{len(guessed)} metrics are in no metric map (--map FILE); unit and direction are what "
-                f"their names suggest: {guessed[0][:80]}{', ...' if len(guessed) > 1 else ''}"
+                f"{len(guessed)} {are} in no metric map (--map FILE); unit and direction are what "
+                f"{their}: {guessed[0][:80]}{', ...' if many else ''}"
             )
         monitor = sum(key.problem == _MONITOR for key in self._keys.values())
         if monitor:
-            found.append(f"{monitor} monitor readings are no benchmark and were left out")
+            told = (
+                "readings are no benchmark and were"
+                if monitor > 1
+                else "reading is no benchmark and was"
+            )
+            found.append(f"{monitor} monitor {told} left out")
         return found
 
 

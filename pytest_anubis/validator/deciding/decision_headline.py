@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.identity.alike_devices import alike_text, others_told
 from pytest_anubis.core.metric import loss_text, percent_text
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -48,6 +49,7 @@ def headline(
     absent: Sequence[str] = (),
     never: Sequence[str] = (),
     uncovered: str = "",
+    devices: Iterable[str] = (),
 ) -> str:
     """Return the headline.
 
@@ -63,17 +65,21 @@ def headline(
         absent: Benchmarks of the baseline that never ran and are required.
         never: What the baseline has, never ran and is not required.
         uncovered: That components have no criterion, where this is what mostly stands in the way.
+        devices: Devices that are known to have been judged, beside those of verdicts and evidence.
     """
     subject = f"node {name}" if name else "the node"
     if decision is Decision.REJECTED:
         worst = bad[0]
         components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
-        more = f"; also {troubles_text(bad[1:])}" if len(bad) > 1 else ""
+        others = troubles_text(others_told(worst, bad))
+        more = f"; also {others}" if others else ""
         step = f" Next step: {worst.action}" if worst.action else ""
         if worst.triage is Triage.RETEST:  # the worst: so nothing is sure
             then = f"; if the loss stays: {worst.action}" if worst.action else ""
             step = f" Next step: measure again{then}"
-        text = f"{_where(worst, evidence)}{worst.text}"
+        known = {*devices, *evidence.devices, *evidence.cards, *(v.device for v in verdicts)}
+        among = alike_text(worst, bad, known)
+        text = f"{f'{among}, the worst ' if among else ''}{_where(worst, evidence)}{worst.text}"
         waived = "".join(f" {text}." for text in _answered_for(verdicts))
         doubt = _doubt(baseline) if any(judged_by_fleet(v) for v in bad) else ""
         doubt = f" The baseline's {doubt}." if doubt else ""

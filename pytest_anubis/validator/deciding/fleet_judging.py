@@ -57,12 +57,14 @@ class NodeDetail:
         cards: Device -> slot and serial number of its card, as far as they are known.
         unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
             healthy nodes; empty of any other.
+        devices: Its devices, as far as they are known.
     """
 
     hardware_class: str
     verdicts: tuple[MetricVerdict, ...] = ()
     cards: Mapping[str, str] = field(default_factory=dict)
     unlike: str = ""
+    devices: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -340,6 +342,7 @@ class _Nodes:
                 hardware_class=key,
                 verdicts=tuple(v for v in verdicts if v.text),  # what only passed has no words
                 cards=evidence.cards,
+                devices=frozenset(evidence.devices).union(*self._answers.get(name, {}).values()),
             )
             found.append((replace(verdict, counts=counts_of(self._counts[name])), detail))
         return found

@@ -173,6 +173,7 @@ def judge_node(
             absent=() if broken_off else short,  # a run that goes on runs them
             never=sorted(never - {HOST_PACE}),
             uncovered=uncovered_text(baseline, blocking) if baseline is not None else "",
+            devices={device for devices in (answers or {}).values() for device in devices},
         ),
         components=tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)),
         blocking=tuple(dict.fromkeys(blocking)),

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.baseline import Criterion, Finding
-from pytest_anubis.core.metric import loss_size, similarity_text, size_text
+from pytest_anubis.core.metric import found_from, loss_size, similarity_text
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import cluster_finding
 from pytest_anubis.validator.learning.undecided_groups import UNDECIDED
@@ -100,7 +100,7 @@ def _unrepeatable(criterion: Criterion) -> str:
         return ""
     better, detects = criterion.metric.better, ""
     if criterion.detectable:
-        detects = f"; it shows losses of {size_text(criterion.detectable, better)} and more"
+        detects = f"; it shows losses of {found_from(criterion.detectable, better)} and more"
     return (
         f"{criterion.metric.name} repeats to {similarity_text(criterion.repeatability)} and cannot show a "
         f"loss of {loss_size(criterion.alpha, better)}{detects}"

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, cannot_fail
-from pytest_anubis.core.metric import percent_text, size_text
+from pytest_anubis.core.metric import found_from, percent_text, size_text
 from pytest_anubis.validator.limits.power import detectable, promised_threshold
 from pytest_anubis.validator.limits.second_population import decided
 from pytest_anubis.validator.limits.tails import Tail
@@ -80,7 +80,7 @@ def with_promises(
         if found > promise * SLACK:
             kept = (
                 f"the promise of {size_text(promise, better)} cannot be kept: losses are found from "
-                f"{size_text(found, better)} on"
+                f"{found_from(found, better)} on"
             )
         findings.append(
             Finding(
@@ -150,7 +150,7 @@ def blind(criterion: Criterion) -> str:
         return ""
     return (
         "it is too noisy here to show that performance has halved "
-        f"(it finds losses from {size_text(criterion.detectable, criterion.metric.better)} on)"
+        f"(it finds losses from {found_from(criterion.detectable, criterion.metric.better)} on)"
     )
 
 

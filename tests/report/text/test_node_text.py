@@ -159,3 +159,19 @@ def test_a_single_value_is_called_that() -> None:
     lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="a single value"))])
     assert lines[0].startswith("REJECTED  single value n1: ")
     assert lines[0].endswith("; measure again first")
+
+
+def test_cards_that_fail_alike_are_told_together() -> None:
+    cards = tuple(replace(SLOW, device=f"cuda:{n}", similarity=0.7 + n / 100) for n in range(4))
+    pooled = replace(SLOW, scope="node", device="node")
+    found = row("n1", Decision.REJECTED, *cards, pooled, replace(SLOW, metric="other"))
+    assert found.cause.startswith(
+        "test_copy rate on all 4 cards, the worst cuda:0: 30 % slower: 70"
+    )
+    assert found.rest == "1 slow"
+    more = replace(found, devices=frozenset({"cuda:7", "cpu"}))
+    assert " on cuda:0, cuda:1 and 2 more, the worst cuda:0: 30 %" in more.cause
+    two = replace(more, told=(*cards[1:3], replace(SLOW, device="node", similarity=0.9)))
+    assert " on cuda:1 and cuda:2, the worst cuda:1: 29 % slower" in two.cause
+    assert two.rest == "1 slow"
+    assert " on cuda:0 30 % slower" in replace(more, told=(cards[0], OPEN)).cause

@@ -108,7 +108,7 @@ def test_a_value_that_a_tool_left_empty_is_missing_and_counted(tmp_path: Path) -
 
 def test_a_guess_is_said_to_be_one(tmp_path: Path) -> None:
     found = import_superbench(summary(tmp_path, {"node": "a", "own/odd_latency": 5.0}))
-    assert any("1 metrics are in no metric map" in note for note in found.notes)
+    assert any("1 metric is in no metric map" in note for note in found.notes)
 
 
 def test_a_table_may_leave_to_the_map_what_it_knows(tmp_path: Path) -> None:

@@ -321,3 +321,17 @@ def test_a_reason_that_begins_with_its_metric_names_it_once() -> None:
     assert (
         judge_node([nan], baseline=baseline("m")).blocking[0] == "INCONCLUSIVE b m: value 2 is NaN"
     )
+
+
+def test_a_headline_names_all_cards_that_fail_alike_and_the_worst_of_them() -> None:
+    slow = verdict(Outcome.FAIL, Reason.BEYOND, similarity=0.5)
+    cards = [replace(slow, device=f"cuda:{n}", similarity=0.6 - n / 100) for n in range(4)]
+    pooled = replace(slow, device="node", scope="node", similarity=0.57)
+    told = judge_node([*cards, pooled], baseline=baseline("m"))
+    assert "rejected: memory. all 4 cards, the worst cuda:3: m says why." in f"{told.headline}."
+    six = RunEvidence(devices=tuple(f"cuda:{n}" for n in range(6)))
+    told = judge_node([*cards, pooled], baseline=baseline("m"), evidence=six)
+    assert "cuda:0, cuda:1 and 2 more, the worst cuda:3: m says why" in told.headline
+    assert "also" not in told.headline
+    one = judge_node([*cards[:1], PASS], baseline=baseline("m"), evidence=six)
+    assert "memory. cuda:0: m says why" in one.headline

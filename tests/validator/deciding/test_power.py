@@ -9,6 +9,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.deciding.ledger import uncovered
 from pytest_anubis.validator.deciding.node_decision import judge_node
+from pytest_anubis.validator.limits.promises import blind
 
 
 def criterion(name: str, detectable: float, better: Direction = "higher") -> Criterion:
@@ -107,6 +108,11 @@ def test_that_results_are_right_covers_no_component_whose_rates_have_no_criterio
     )
     quick = replace(right, metric=replace(right.metric, name="quick", better="higher"))
     assert not uncovered(replace(baseline, criteria=(*baseline.criteria, quick)))
+
+
+def test_a_blind_criterion_of_a_rate_says_which_share_must_be_lost() -> None:
+    assert "(it finds losses from 91 % on)" in blind(criterion("rate", 0.91))
+    assert "(it finds losses from 2.3 times on)" in blind(criterion("time", 1.3, "lower"))
 
 
 def test_components_without_a_criterion_come_before_what_measuring_again_helps_against() -> None:
