@@ -48,10 +48,10 @@ class Gaps:
         if self.unset:
             named = [metric_name(test.rpartition("::")[2], name) for test, name in self.unset]
             more = f" and {len(named) - MOST} more" if len(named) > MOST and not verbose else ""
-            shown = ", ".join(named if verbose else named[:MOST])
+            first = ", ".join(named if verbose else named[:MOST])
             lines.append(
                 f"nothing is accepted while {count_text(len(named), 'declared metric')} "
-                f"{'is' if len(named) == 1 else 'are'} recorded in no run: {shown}{more}; record what a mark "
+                f"{'is' if len(named) == 1 else 'are'} recorded in no run: {first}{more}; record what a mark "
                 "declares, or take it out of its metrics"
             )
         return lines
