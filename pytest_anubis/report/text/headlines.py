@@ -31,7 +31,7 @@ from pytest_anubis.core.verdict import (
     Reference,
     without_absent,
 )
-from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import clip, plain_line
 
 COMPARED_ONLY = "compared with its own past or the other devices only, which is no norm"
@@ -85,7 +85,7 @@ def baseline_line(baseline: Baseline) -> str:
     )
     check = baseline.self_check
     if check is not None and not check.holds:
-        rate += f" stated, {check.own_rejected:.2g} of its own rejected"
+        rate += f" stated, {percent(check.own_rejected)} of its own nodes rejected"
     lanes = baseline.attributes.get("lanes")
     way = f" with the accelerators {lanes}" if lanes else ""
     return (

@@ -357,7 +357,7 @@ def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Pat
         "missing": (1, "node lost, c y_time: not in the results, although most nodes have it"),
     }
     assert any("'frobs': direction unknown" in note for note in found.notes)
-    assert any("1 monitor readings" in note for note in found.notes)
+    assert any("1 monitor reading " in note for note in found.notes)
     mine = tmp_path / "map.csv"
     mine.write_text("benchmark,metric,unit,better,component\nodd,FROB*,count,higher,odd.part\n")
     told = import_superbench(path, known=read_metric_map(mine))
