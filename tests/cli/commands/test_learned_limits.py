@@ -101,7 +101,9 @@ def test_learning_that_does_not_hold_its_rate_is_no_exit_0(
     assert "leave it out with --without rate" in told
     assert f"without what breaks it alone: anubis learn {runs} --without 'copy rate'" in told
     assert main(["baseline", "list"]) == 0
-    assert "error rate 0.01 a node stated, 60 % of its own nodes rejected" in capsys.readouterr().out
+    assert (
+        "error rate 0.01 a node stated, 60 % of its own nodes rejected" in capsys.readouterr().out
+    )
     assert main(["learn", runs, "--accept-rate"]) == 0
     capsys.readouterr()
     assert main(["learn", runs, "--without", "rate"]) == 0
