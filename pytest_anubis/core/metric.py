@@ -142,7 +142,8 @@ def _is_time(unit: str) -> bool:
 def value_text(value: float | None, unit: str = "") -> str:
     """Return a measured value with four significant digits, and its unit if one is given.
 
-    A missing value is a dash; of numbers that are none there is one spelling: NaN, Infinity, -Infinity.
+    The unit ``1`` of a mere ratio is not written. A missing value is a dash; of numbers that are none there
+    is one spelling: NaN, Infinity, -Infinity.
     """
     if value is None:
         return "-"
@@ -157,7 +158,7 @@ def value_text(value: float | None, unit: str = "") -> str:
             text = text.rstrip("0").rstrip(".")
     else:
         text = f"{value:.3e}"
-    return f"{text} {unit}".rstrip()
+    return f"{text} {'' if unit == '1' else unit}".rstrip()
 
 
 def exact_text(value: float, unit: str, name: str = "") -> str:

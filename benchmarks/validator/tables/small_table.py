@@ -11,8 +11,8 @@ how many tables the healthy nodes that are rejected are no more.
 ``--unbounded`` takes the order statistic of the nodes' scores as it is, for comparison: the bound on it
 (`robust_limit`) holds that scores fall off like an exponential distribution.
 
-Usage: python benchmarks/validator/small_table.py [--fleets 6] [--noise normal t5 t3 skewed] [--nodes 200]
-[--held 400] [--unbounded]
+Usage: python benchmarks/validator/tables/small_table.py [--fleets 6] [--noise normal t5 t3 skewed]
+[--nodes 200] [--held 400] [--unbounded]
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import sys
 from itertools import product
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # this checkout's packages
 
 import numpy as np
 import numpy.typing as npt
