@@ -70,7 +70,8 @@ def fleet_thresholds(
     """Set every criterion's learned threshold so that a healthy node is rejected at the stated rate.
 
     The rarities are what the tails promise for so many comparisons, or, where there are nodes enough to see
-    it (a hundred for 1 %), what the scores of the healthy nodes say if that is larger.
+    it (a hundred for 1 %), what the scores of the healthy nodes say if that is larger. The scores narrow no
+    limit: who is healthy is known by the very tails, and noise that they misunderstand would reject all.
 
     Args:
         learned: The criteria of one class, all of which have one.

@@ -51,7 +51,8 @@ class HealthyTail(NamedTuple):
     Attributes:
         tail: The fitted tail.
         lucky: How much better than typical one healthy unit in twenty is.
-        beyond: Chance of a healthy unit to be beyond the practical threshold.
+        beyond: Chance of a healthy unit to be beyond the practical threshold, were its tail exponential at
+            least: what light tails spare is not spent on heavy ones.
         each: Units of a node.
         nodes: Names of the nodes that have it.
         rarity: Each node's largest rarity, by the tail without its own units.
@@ -188,7 +189,7 @@ def _of_usable(
     return HealthyTail(
         tail=tail,
         lucky=max(luck(signed, healthy), next_luck(deviation, len(present))),
-        beyond=math.exp(-float(tail.rarity(np.array([practical]))[0])),
+        beyond=math.exp(-float(tail.at_least_exponential().rarity(np.array([practical]))[0])),
         each=len(here) / len(present),
         nodes=tuple(names[code] for code in present.tolist()),
         rarity=rarity[present],

@@ -20,13 +20,22 @@ hundred nodes of eight devices (80 excesses) the data have two thirds of the wei
 under a third. `benchmarks/validator/thresholds.py` prints the rates and the power that follow."""
 LIGHTEST, HEAVIEST = -0.5, 0.6
 """Range of a fitted shape before it is shrunk: the estimator has a finite variance below .5 (Hosking and
-Wallis 1987), and at .6 its error is as large as what it says. What is below 0 after shrinking counts as 0: a
-tail that ends would promise too much."""
+Wallis 1987), and at .6 its error is as large as what it says."""
+AS_NORMAL, NEARLY_NORMAL = -0.18, 1 / 30
+"""Least shape of a tail after shrinking, that of normal noise beyond its tenth, and the prior up to which it
+holds: where the null says that noise is nearly normal. Of all other noise a shape below 0 is taken for chance
+and counts as 0."""
+DRIFT, FROM_NORMAL = 0.04, 0.1
+"""What a shape is more, far out: of Student's t with three to ten degrees the largest tenth looks .03 to .05
+lighter by its moments than what lies a thousand times farther out is; of normal noise (-.18) it does not, so
+that the drift begins at -.1 and is whole at 0."""
 PLOTTING = 0.35
 """Plotting position (rank - .35) / n of the probability-weighted moments (Hosking and Wallis 1987)."""
 MOST_REFITTED = 1000
 """Excesses up to which a tail is fitted anew without each node: time and memory grow with the square; of
 more, one node's few hardly bend the shape."""
+MOST_RARE = 700.0
+"""No chance is followed below e^-700: smaller ones are 0 in floating point."""
 FARTHEST = 1e12
 """No tail is followed further: the largest loss is 1."""
 BOUND_DEGREES, BOUNDED = 4.0, 400.0
@@ -46,13 +55,17 @@ ROUNDING = 1e-9
 class Tail(NamedTuple):
     """A generalised Pareto tail of one metric's healthy distances, with what is not known of its shape.
 
+    One that is lighter than exponential would end somewhere, which promises too much. In its place is a tail
+    whose hazard rises evenly, as that of normal noise nearly does, with the same moments (`_bends`).
+
     Attributes:
         start: Distance where the tail begins.
         level: -log of the share of distances beyond it.
         mean: Mean of the excesses.
-        shape: 0 for an exponential tail, positive for a heavier one.
+        shape: 0 for an exponential tail, positive for a heavier one, negative for a lighter one.
         error: Standard error of the shape.
         doubt: Relative standard error of the mean.
+        lightest: Least shape that it may have.
     """
 
     start: float
@@ -61,11 +74,12 @@ class Tail(NamedTuple):
     shape: float
     error: float = 0.0
     doubt: float = 0.0
+    lightest: float = 0.0
 
     @property
     def scale(self) -> float:
         """Scale of the excesses."""
-        return max(self.mean * (1 - self.shape), FLOOR)
+        return max(self.mean * _bend(self.shape)[1], FLOOR)
 
     def rarity(self, distance: FloatArray) -> FloatArray:
         """Return -log of the chance that a healthy distance is this large; linear in the body.
@@ -78,13 +92,17 @@ class Tail(NamedTuple):
         out[beyond] = self.level + self._far(excess, np.full(1, self.mean), np.full(1, self.shape))
         return out
 
+    def at_least_exponential(self) -> Tail:
+        """Return the same tail, or an exponential one of its mean where it is lighter."""
+        return self._replace(shape=max(self.shape, 0.0), lightest=0.0)
+
     def chance_if_heavier(self, distance: float) -> float:
         """Return the chance of a distance if shape and mean are each a standard error larger."""
         if distance <= self.start:
             return math.exp(-float(self._body(np.array([distance]))[0]))
-        xi = min(self.shape + self.error, HEAVIEST)
-        scale = max(self.mean * math.exp(self.doubt) * (1 - xi), FLOOR)
-        return math.exp(-self.level - _beyond(distance - self.start, [(1.0, xi, scale)]))
+        bend, share = _bend(self.shape + self.error)
+        scale = max(self.mean * math.exp(self.doubt) * share, FLOOR)
+        return math.exp(-self.level - _beyond(distance - self.start, [(1.0, bend, scale)]))
 
     def _body(self, distance: FloatArray) -> FloatArray:
         return np.asarray(self.level * np.minimum(distance / max(self.start, FLOOR), 1.0))
@@ -147,13 +165,13 @@ class Tail(NamedTuple):
         return self.start + high
 
     def _left_open(self) -> list[tuple[float, float, float]]:
-        """Return the weights, shapes and scales that the data leave open, as `_far` takes them."""
+        """Return the weights, bends and scales that the data leave open, as `_beyond` takes them."""
         found = []
         for place, share in PLACES:
-            xi = min(max(self.shape + place * self.error, 0.0), HEAVIEST)
+            bend, part_of_mean = _bend(max(self.shape + place * self.error, self.lightest))
             for other, part in PLACES:
                 mean = self.mean * math.exp(other * self.doubt)
-                found.append((share * part, xi, max(mean * (1 - xi), FLOOR)))
+                found.append((share * part, bend, max(mean * part_of_mean, FLOOR)))
         return found
 
     def _far(self, excess: FloatArray, mean: FloatArray, shape: FloatArray) -> FloatArray:
@@ -164,11 +182,13 @@ class Tail(NamedTuple):
             mean: Shape (n,) or (1,), mean of the excesses.
             shape: The same, of the tail.
         """
-        xi = np.clip(shape + _PLACE[:, None] * self.error, 0.0, HEAVIEST)[:, None]
+        bends, shares = _bends(np.maximum(shape + _PLACE[:, None] * self.error, self.lightest))
+        bend = bends[:, None]
         means = mean * np.exp(_PLACE * self.doubt)[:, None]
-        x = excess / np.maximum(means * (1 - xi), FLOOR)  # (shapes, means, n)
-        heavy = np.log1p(xi * x) / np.where(xi > 0, xi, 1.0)
-        chance = np.tensordot(_WEIGHTS, np.exp(-np.where(xi > 0, heavy, x)), 2)
+        x = excess / np.maximum(means * shares[:, None], FLOOR)  # (shapes, means, n)
+        heavy = np.log1p(np.maximum(bend, 0.0) * x) / np.where(bend > 0, bend, 1.0)
+        rare = np.where(bend > 0, heavy, x - np.minimum(bend, 0.0) * x**2 / 2)
+        chance = np.tensordot(_WEIGHTS, np.exp(-rare), 2)
         return np.asarray(-np.log(np.maximum(chance, 1e-300)))
 
 
@@ -179,12 +199,51 @@ _PLACE = np.array([place for place, _ in PLACES])
 _WEIGHTS = np.multiply.outer(*[[share for _, share in PLACES]] * 2)
 
 
+def _bends(shapes: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return what a tail of each shape does with an excess, and its scale as a share of the mean excess.
+
+    With u the excess over the scale, -log of the chance is ``log1p(b u) / b`` for a bend b above 0 (Pareto)
+    and ``u - b u^2 / 2`` below it: a hazard that rises evenly.
+    """
+    light, bend, share = _light()
+    xi = np.clip(shapes, AS_NORMAL, HEAVIEST)
+    return (
+        np.where(xi < 0, np.interp(xi, light, bend), xi),
+        np.where(xi < 0, np.interp(xi, light, share), 1 - xi),
+    )
+
+
+def _bend(shape: float) -> tuple[float, float]:
+    """Return the same of one shape."""
+    bends, shares = _bends(np.full(1, shape))
+    return float(bends[0]), float(shares[0])
+
+
+@lru_cache(maxsize=1)
+def _light() -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return shapes below 0, ascending, with the bend and the scale of the tail that has their moments.
+
+    A hazard of ``1 + k u`` has the mean ``M(k) = sqrt(pi / 2k) erfcx(1 / sqrt(2k))``. The smaller of two such
+    excesses has the mean ``M(k/2) / 2``, so that by probability-weighted moments (`fit_tail`) the shape is
+    ``2 - M(k) / (M(k) - M(k/2) / 2)``.
+    """
+    from scipy.special import erfcx
+
+    def mean(rise: FloatArray) -> FloatArray:
+        return np.asarray(np.sqrt(np.pi / 2 / rise) * erfcx(1 / np.sqrt(2 * rise)))
+
+    rise = np.linspace(0.32, 1e-3, 64)  # from beyond normal noise to nearly exponential
+    shape = 2 - mean(rise) / (mean(rise) - mean(rise / 2) / 2)
+    return np.append(shape, 0.0), np.append(-rise, 0.0), np.append(1 / mean(rise), 1.0)
+
+
 def _beyond(excess: float, open_ones: list[tuple[float, float, float]]) -> float:
     """Return -log of the chance of an excess, as `Tail._far` does it for many."""
     chance = 0.0
-    for weight, xi, scale in open_ones:
+    for weight, bend, scale in open_ones:
         x = excess / scale
-        chance += weight * math.exp(-math.log1p(xi * x) / xi if xi else -x)
+        rare = math.log1p(bend * x) / bend if bend > 0 else x - bend * x * x / 2
+        chance += weight * math.exp(-min(rare, MOST_RARE))
     return -math.log(max(chance, 1e-300))
 
 
@@ -211,7 +270,15 @@ def fit_tail(distances: FloatArray, weight: FloatArray | None = None, prior: flo
     means, shapes = _mean_and_shape(ordered[first:] - start, share[None, first:], prior)
     error = (1 + float(shapes[0])) / math.sqrt(count + SHRINK)
     doubt = 1 / math.sqrt(count)  # of a mean of so many exponential excesses
-    return Tail(start, -math.log(count / total), float(means[0]), float(shapes[0]), error, doubt)
+    level = -math.log(count / total)
+    return Tail(
+        start, level, float(means[0]), float(shapes[0]), error, doubt, min(float(shapes[0]), 0.0)
+    )
+
+
+def _lightest(prior: float) -> float:
+    """Return the least shape of a tail of which this one is expected."""
+    return AS_NORMAL if prior <= NEARLY_NORMAL else 0.0
 
 
 def _mean_and_shape(
@@ -225,7 +292,8 @@ def _mean_and_shape(
     room = mean - 2 * lower
     shape = np.where(room > 0, 2 - mean / np.where(room > 0, room, 1.0), HEAVIEST)
     shape = (count * np.clip(shape, LIGHTEST, HEAVIEST) + SHRINK * prior) / (count + SHRINK)
-    return np.maximum(mean, FLOOR), np.maximum(shape, 0.0)
+    shape = shape + DRIFT * np.clip(1 + shape / FROM_NORMAL, 0.0, 1.0)
+    return np.maximum(mean, FLOOR), np.maximum(shape, _lightest(prior))
 
 
 def prediction_bound(deviation: float, units: float, rarity: float) -> float:

@@ -1,0 +1,63 @@
+"""What limits of a fleet reject and find: not more than is stated, and not far less."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import FloatArray, Population, population_of
+from pytest_anubis.validator import judge_columns, learn_baseline
+
+METRICS, DEVICES, FAIL = 6, 8, 2
+
+
+def populations(values: FloatArray) -> list[Population]:
+    nodes = values.shape[1]
+    return [
+        population_of(
+            list(one.reshape(-1, 1)),
+            metric=Metric(name=f"rate{number}", unit="GB/s", better="higher"),
+            benchmark="b",
+            component="c",
+            nodes=[f"n{node:04d}" for node in range(nodes) for _ in range(DEVICES)],
+            devices=[f"d{device}" for _ in range(nodes) for device in range(DEVICES)],
+        )
+        for number, one in enumerate(values)
+    ]
+
+
+def rejected(baseline: Baseline, values: FloatArray) -> float:
+    bad = np.zeros(values.shape[1], dtype=bool)
+    for one in populations(values):
+        for criterion in baseline.criteria:
+            if criterion.metric.name == one.metric.name and criterion.scope == "unit":
+                outcome = judge_columns(one, criterion).outcome
+                bad |= (outcome.reshape(len(bad), -1) == FAIL).any(axis=1)
+    return float(bad.mean())
+
+
+def drawn(rng: np.random.Generator, noise: str, nodes: int) -> FloatArray:
+    size = (METRICS, nodes, DEVICES)
+    off = rng.normal(size=size) if noise == "normal" else rng.uniform(-1.7, 1.7, size=size)
+    return np.asarray(100 * (1 + 0.04 * off))
+
+
+def test_normal_noise_is_followed_as_such() -> None:
+    rng = np.random.default_rng(2)
+    known = populations(drawn(rng, "normal", 300))
+    baseline = learn_baseline(known, hardware_class="c", created="-")
+    healthy = drawn(rng, "normal", 3000)
+    # 1 % is stated; with tails that are exponential at least a tenth of it is reached, and 40 % is found.
+    assert 0.002 < rejected(baseline, healthy) < 0.015
+    slow = healthy.copy()
+    slow[0, :, 0] *= 0.84
+    assert rejected(baseline, slow) > 0.55
+
+
+def test_noise_that_ends_just_beyond_the_practical_threshold_rejects_nobody() -> None:
+    """Most of its slower side passes for sick, so that neither tails nor scores say what is healthy."""
+    rng = np.random.default_rng(1)
+    known = populations(drawn(rng, "even", 400))
+    baseline = learn_baseline(known, hardware_class="c", created="-")
+    assert rejected(baseline, drawn(rng, "even", 1000)) < 0.015
