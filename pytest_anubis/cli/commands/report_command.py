@@ -357,11 +357,15 @@ def _show(record: RunRecord, verbosity: int) -> None:
     if record.node_verdict is None:
         say(f"{len(record.measurements)} measurements recorded, nothing was judged")
         return
-    width = shutil.get_terminal_size().columns
-    questions = asked_questions(record.planned, record.told, record.results)
-    for text, _ in summary_lines(
-        record.node_verdict, record.told, questions=questions, verbosity=verbosity, width=width
-    ):
+    lines = summary_lines(
+        record.node_verdict,
+        record.told,
+        questions=asked_questions(record.planned, record.told, record.results),
+        verbosity=verbosity,
+        width=shutil.get_terminal_size().columns,
+        wrapped=sys.stdout.isatty(),
+    )
+    for text, _ in lines:
         say(text)
     for line in duty_lines(record.results, record.planned, verbosity=verbosity):
         say(line)
