@@ -220,14 +220,12 @@ def _reservations(
     found = _required(verdicts, evidence, never)
     found += _answered_for(verdicts)
     for reason, what in (
-        (Reason.WAIVED, "waived by xfail marks"),
         (Reason.REPEATED, "failed at first and passed when repeated"),
         (Reason.PRUNED, "left out by the Selector"),
     ):
         names = _names(v for v in _reasons(verdicts, reason) if v.waiver is None)
         if names:
-            count = f"{len(names)} " if reason is Reason.WAIVED else ""
-            found.append(f"{count}{what}: {', '.join(names)}")
+            found.append(f"{what}: {', '.join(names)}")
     marginal = (
         v
         for v in verdicts
@@ -267,10 +265,12 @@ def _required(
 
 
 def _answered_for(verdicts: Sequence[MetricVerdict]) -> list[str]:
-    """Return what waivers cover, with who answers for it, as one phrase; none if they cover nothing."""
-    waived = [v for v in _reasons(verdicts, Reason.WAIVED) if v.waiver is not None]
-    told = [f"{name} ({v.waiver})" for v in waived for name in _names([v])]
-    return [f"{len(told)} waived: {', '.join(dict.fromkeys(told))}"] if told else []
+    """Return what waivers cover, with who answers for it, and what xfail marks do, one phrase each."""
+    waived = _reasons(verdicts, Reason.WAIVED)
+    told = [f"{name} ({v.waiver})" for v in waived if v.waiver is not None for name in _names([v])]
+    marked = _names(v for v in waived if v.waiver is None)
+    found = [f"{len(told)} waived: {', '.join(dict.fromkeys(told))}"] if told else []
+    return found + ([f"{len(marked)} waived by xfail marks: {', '.join(marked)}"] if marked else [])
 
 
 def _reasons(verdicts: Iterable[MetricVerdict], *reasons: Reason) -> list[MetricVerdict]:

@@ -63,10 +63,10 @@ def judge_node(
     Any FAIL rejects unless a waiver covers it. Acceptance needs a baseline all of whose criteria were judged
     in this run, on every device, and whose plain checks were run: a criterion without a verdict, an
     INCONCLUSIVE one and a test that did not report block. What has no criterion or does not apply here is
-    listed and does not block; what was waived, pruned or repeated is listed too, and named in the headline. A
-    waiver that has expired blocks where it covers anything of the run. Where the evidence says what is
-    required, whole benchmarks that never ran, or were skipped wherever they were to run, are listed and named
-    in the headline; one that ran on any device has to be complete.
+    listed and does not block; what was pruned is listed too, what was waived or repeated noted, and all of it
+    named in the headline. A waiver that has expired blocks where it covers anything of the run. Where the
+    evidence says what is required, whole benchmarks that never ran, or were skipped where they were to run,
+    are listed and named in the headline; one that ran on any device has to be complete.
 
     Args:
         verdicts: All metric verdicts of the node, in any order; those of the evidence too.
@@ -242,7 +242,10 @@ def _blockers(
             needed = (verdict.benchmark, verdict.metric) in wanted or (
                 not verdict.metric and verdict.benchmark in wanted_benchmarks
             )
-            optional = verdict.reason in (Reason.PRUNED, Reason.WAIVED, Reason.NO_CRITERION) or (
+            if verdict.reason is Reason.WAIVED:  # somebody saw it fail
+                noted.append(_line(verdict))
+                continue
+            optional = verdict.reason in (Reason.PRUNED, Reason.NO_CRITERION) or (
                 verdict.reason is Reason.NOT_RUN and not needed
             )
             if verdict.benchmark not in ran:
@@ -262,4 +265,6 @@ def _line(verdict: MetricVerdict) -> str:
     device = "" if verdict.text.startswith(f"{verdict.device}: ") else verdict.device
     what = metric_name(verdict.benchmark, verdict.metric, device)
     text = verdict.text.removeprefix(f"{verdict.metric}: ") if verdict.metric else verdict.text
-    return f"{verdict.counted_as} {what}: {text}"
+    # It was seen to fail: the word of its outcome would say that nobody looked.
+    word = "WAIVED" if verdict.reason is Reason.WAIVED else verdict.counted_as
+    return f"{word} {what}: {text}"
