@@ -42,6 +42,7 @@ from pytest_anubis.validator.deciding.requirement import (
 )
 from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines
 
+_OPEN = (Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
 _ALLOWED = "the baseline is of one other machine, and was to be used here all the same"
 
 
@@ -229,7 +230,11 @@ def _blockers(
     left_out = any(verdict.reason is Reason.NOT_RUN for verdict in verdicts)
     wanted = {(c.benchmark, c.metric.name) for c in criteria} if left_out else set()
     wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
+    open_ones = [one for one in verdicts if one.outcome in _OPEN and one.scope != "node"]
+    lacking = set(map(_what_lacks, open_ones))
     for verdict in verdicts:
+        if verdict.scope == "node" and _what_lacks(verdict) in lacking:
+            continue  # a node's values lack what one of its devices lacks, which stands there
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
             hardware.append(_line(verdict))
         elif verdict.text.startswith(NEVER_REACHED) or told_as_death(verdict, said):
@@ -259,6 +264,12 @@ def _blockers(
         ):
             noted.append(_line(verdict))
     return [*hardware, *broken], blocking, listed, noted
+
+
+def _what_lacks(verdict: MetricVerdict) -> tuple[object, ...]:
+    """Return which sample came to nothing, and how, whatever device it is of."""
+    sample = (verdict.benchmark, verdict.metric, verdict.group, verdict.run)
+    return (*sample, verdict.outcome, verdict.reason)
 
 
 def _line(verdict: MetricVerdict) -> str:
