@@ -161,8 +161,8 @@ class Rounds:
                         f"{LEAST_TIMED} rounds, the fewest that show anything, take about {whole} here, "
                         f"longer than the {duration_text(seconds)} that were asked for"
                     )
-                wanted = LEAST_TIMED - len(self._paths)
-                self._run(line, f"round {number}", max(left(), more), brief=True, rounds=wanted)
+                least = LEAST_TIMED - len(self._paths)
+                self._run(line, f"round {number}", max(left(), more), brief=True, rounds=least)
                 if self._empty(line):
                     return self._paths
             while left() > 0:

@@ -26,7 +26,6 @@ from pytest_anubis.validator.similarity.centre import (
 from pytest_anubis.validator.similarity.distance import similarity
 from pytest_anubis.validator.similarity.usable_rows import rows_of
 
-
 SCOPES: tuple[Scope, ...] = ("unit", "node")
 
 
