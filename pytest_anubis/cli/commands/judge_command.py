@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import (
     add_baseline,
+    add_nodes_file,
     add_require,
     add_split,
     add_strictness,
@@ -35,7 +36,6 @@ from pytest_anubis.cli.shared.stored.stored_sources import (
     wanted_of,
 )
 from pytest_anubis.core.verdict import Decision, Outcome
-from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
@@ -72,8 +72,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--html",
         type=Path,
         metavar="FILE",
-        help="write a page: all nodes, and what was found on each",
+        help="write the fleet's page in one file: all nodes and metrics, what sick nodes share, and what was "
+        "found on each",
     )
+    add_nodes_file(parser, "--html")
     parser.add_argument(
         "-v",
         "--verbose",
@@ -95,6 +97,8 @@ def run(options: argparse.Namespace) -> int:
     )
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
 
+    if options.nodes_file is not None and options.html is None:
+        raise CommandError("--nodes-file goes with --html: it tells which nodes share what")
     printed = str(options.json) == "-"  # then what people read stands elsewhere
     tell = partial(say, file=sys.stderr) if printed else say
     strictness = strictness_of(options)
@@ -119,15 +123,27 @@ def run(options: argparse.Namespace) -> int:
     rows = rows_of(judged)
     tell(*fleet_lines(rows, width=terminal_width(), verbosity=options.verbose))
     unrun = _without_run(options, runs)
-    tell(*unrun)
+    if text := without_run_text(unrun):
+        tell(text)
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
     if worst is not None and worst.trouble:
         tell(f"see one: {shlex.join(_dossier_command(options, worst.verdict.node))}")
     if command := _latest_alone(options, runs, rows):
         tell(f"a node's latest run alone: {shlex.join(command)}")
     if options.html is not None:
-        notes = (*judged.notes, *unrun)
-        page = fleet_page(rows, [finding.text for finding in judged.findings], notes)
+        from pytest_anubis.cli.site.site_writing import judged_document
+
+        named = [str(place) for place in options.runs]
+        page = judged_document(
+            runs,
+            judged,
+            rows,
+            tell,
+            places=named,
+            table=options.nodes_file,
+            history=options.history,
+            without_run=unrun,
+        )
         with contextlib.redirect_stdout(sys.stderr) if printed else contextlib.nullcontext():
             write_file(options.html, page)  # which says what it wrote
     if options.json is not None and not printed:
@@ -158,13 +174,12 @@ def _read(options: argparse.Namespace, tell: Tell) -> RunSet:
     return read_collected(options.runs, tell, wanted_of(options))
 
 
-def _without_run(options: argparse.Namespace, runs: RunSet) -> list[str]:
-    """Say how many nodes of the history have no run yet: they are in no row and in no count of decisions."""
+def _without_run(options: argparse.Namespace, runs: RunSet) -> set[str]:
+    """Return the nodes of the history without a run: they are in no row and in no count of decisions."""
     if not options.history:
-        return []
+        return set()
     names = set(registered_without_run(options.history, wanted_of(options)))
-    text = without_run_text(names - {run.node for run in runs.runs})
-    return [text] if text else []
+    return names - {run.node for run in runs.runs}
 
 
 def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import (
     add_baseline,
+    add_nodes_file,
     add_require,
     add_split,
     add_store,
@@ -44,7 +45,6 @@ from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
 from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
-from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import next_of, way_on
 from pytest_anubis.report.text.node_text import fleet_lines
@@ -89,14 +89,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "history (its database URL or folder; or --history), judged as 'anubis judge' does; the page to open "
         "is its index.html",
     )
-    parser.add_argument(
-        "--nodes-file",
-        type=Path,
-        metavar="FILE.csv",
-        help="with --fleet: table of the nodes, whose columns (rack, batch, ...) nodes are told apart by; "
-        "default: nodes.csv in the folders of --fleet, and what 'anubis history nodes import' put into "
-        "the history",
-    )
+    add_nodes_file(parser, "--fleet, or the page of several nodes")
     add_sources(parser, with_class=False)
     parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
     parser.add_argument(
@@ -131,8 +124,8 @@ def run(options: argparse.Namespace) -> int:
     place = baseline_place(options)
     if options.fleet is not None:
         return _fleet(options, place)
-    if options.nodes_file is not None:
-        raise CommandError("--nodes-file goes with --fleet: it tells which nodes share what")
+    if options.nodes_file is not None and options.html is None:
+        raise CommandError("--nodes-file goes with --fleet, or --html of several nodes")
     one_of_many = options.node is not None or options.hardware_class is not None
     record: RunRecord | None
     found = _named_run(options, one_of_many)
@@ -144,6 +137,8 @@ def run(options: argparse.Namespace) -> int:
         record = found
         baseline = _baseline(place, record)
         record = completed(record, baseline)
+    if options.nodes_file is not None:
+        raise CommandError("--nodes-file goes with the page of several nodes, and this is one")
     if options.json is not None:
         write_file(options.json, run_json(record) + "\n")
     if options.html is not None:
@@ -293,7 +288,17 @@ def _collected(
     if options.json is not None:
         write_file(options.json, "".join(judged_json(judged, lambda done, total: None)))
     if options.html is not None:
-        page = fleet_page(rows, [finding.text for finding in judged.findings], judged.notes)
+        from pytest_anubis.cli.site.site_writing import judged_document
+
+        page = judged_document(
+            runs,
+            judged,
+            rows,
+            tell,
+            places=options.name,
+            table=options.nodes_file,
+            history=options.history,
+        )
         write_file(options.html, page)
     for line in (
         *(f"finding: {f.text}" for f in judged.findings),
@@ -357,11 +362,15 @@ def _show(record: RunRecord, verbosity: int) -> None:
     if record.node_verdict is None:
         say(f"{len(record.measurements)} measurements recorded, nothing was judged")
         return
-    width = shutil.get_terminal_size().columns
-    questions = asked_questions(record.planned, record.told, record.results)
-    for text, _ in summary_lines(
-        record.node_verdict, record.told, questions=questions, verbosity=verbosity, width=width
-    ):
+    lines = summary_lines(
+        record.node_verdict,
+        record.told,
+        questions=asked_questions(record.planned, record.told, record.results),
+        verbosity=verbosity,
+        width=shutil.get_terminal_size().columns,
+        wrapped=sys.stdout.isatty(),
+    )
+    for text, _ in lines:
         say(text)
     for line in duty_lines(record.results, record.planned, verbosity=verbosity):
         say(line)

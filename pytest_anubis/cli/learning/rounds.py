@@ -43,6 +43,10 @@ HOPE = 0.2
 """Part of the time after which rounds of a test are in vain if others disturbed all of them: what disturbs
 for a minute of five, as a neighbour on the hypervisor does, goes on."""
 
+SEEN = 0.25
+"""Part of the declared costs of a brief first round after which its length is reckoned from them: a brief
+round is shorter than declared, by a factor that only the round itself tells."""
+
 ENDING = 6.0
 """Seconds that the command takes at its end to read the runs, learn and write, where nothing tells it yet."""
 
@@ -101,8 +105,9 @@ class Rounds:
             )
         with LiveLine() as line:
             while len(self._paths) < wanted:
-                left = (wanted - len(self._paths)) * self._each()
-                self._run(line, f"round {len(self._paths) + 1} of {wanted}", left, brief=False)
+                more = wanted - len(self._paths)
+                what, left = f"round {len(self._paths) + 1} of {wanted}", more * self._each()
+                self._run(line, what, left, brief=False, rounds=more)
                 if self._empty(line):
                     return self._paths
             most, self.vain = 2 * wanted, set(spoiled(self._paths, 1))
@@ -156,7 +161,8 @@ class Rounds:
                         f"{LEAST_TIMED} rounds, the fewest that show anything, take about {whole} here, "
                         f"longer than the {duration_text(seconds)} that were asked for"
                     )
-                self._run(line, f"round {number}", max(left(), more), brief=True)
+                least = LEAST_TIMED - len(self._paths)
+                self._run(line, f"round {number}", max(left(), more), brief=True, rounds=least)
                 if self._empty(line):
                     return self._paths
             while left() > 0:
@@ -200,20 +206,37 @@ class Rounds:
         left: float,
         *,
         brief: bool,
+        rounds: int = 1,
         without: Collection[str] = (),
     ) -> None:
+        """Run one round.
+
+        Args:
+            line: Tells how far it is.
+            what: What it is called.
+            left: Seconds until the last round ends; of the first one, those that were asked for, 0 where it
+                was a number of rounds.
+            brief: Measure for a moment only.
+            rounds: How many like this one there are at least, itself included.
+            without: Tests that are left out.
+        """
         number = len(self._paths) + 1
         begin = time.monotonic()
-        until = begin + left if self._took else None
 
-        def about() -> str:
-            left = left_text(until - time.monotonic() if until else None)
-            return "".join(f", {text}" for text in left)
+        def about(moment: Moment) -> str:
+            passed = time.monotonic() - begin
+            rest, by = left - passed, "" if self._took else " (time asked for)"
+            if (
+                not self._took
+                and (costs := _reckoned(moment, passed, brief) * rounds - passed) > rest
+            ):
+                rest, by = costs, " (declared costs)"
+            return "".join(f", {text}{by}" for text in left_text(rest))
 
         def tell(moment: Moment) -> None:
-            line.show(f"{what}{about()}: {moment.text()}")
+            line.show(f"{what}{about(moment)}: {moment.text()}")
 
-        line.say(what + about())
+        line.say(what + about(Moment()))
         self._records.append(
             run_round(
                 self.tests,
@@ -332,6 +355,19 @@ class Rounds:
         spent = {one.test: one.seconds for one in self._records[0].results}
         beside = max(0.0, self._took[0] - sum(spent.values()))
         return beside + sum(spent.get(test, 0.0) for test in tests)
+
+
+def _reckoned(moment: Moment, passed: float, brief: bool) -> float:
+    """Return the seconds that a first round will have taken, as far as declared costs tell; 0 if they do not.
+
+    Args:
+        moment: How far it is.
+        passed: Seconds that it has run.
+        brief: It measures for a moment only, so that it is shorter than declared.
+    """
+    if brief:
+        return passed / moment.share if moment.share >= SEEN else 0.0
+    return passed + (1 - moment.share) * moment.cost if moment.cost else 0.0
 
 
 def _few(keys: Collection[Key]) -> str:

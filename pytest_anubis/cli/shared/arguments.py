@@ -171,6 +171,23 @@ def strictness_words(options: argparse.Namespace) -> list[str]:
     return words + (["--other-machine"] if options.other_machine else [])
 
 
+def add_nodes_file(parser: argparse.ArgumentParser, page: str) -> None:
+    """Add ``--nodes-file``, which tells what nodes share.
+
+    Args:
+        parser: The command's.
+        page: What it goes with.
+    """
+    parser.add_argument(
+        "--nodes-file",
+        type=Path,
+        metavar="FILE.csv",
+        help=f"with {page}: table of the nodes, whose columns (rack, batch, ...) nodes are told apart by; "
+        "default: nodes.csv in the folders that are named, and what 'anubis history nodes import' put into "
+        "the history",
+    )
+
+
 def add_split(parser: argparse.ArgumentParser) -> None:
     """Declare ``--split``; `class_split.split_classes` goes by it."""
     parser.add_argument(

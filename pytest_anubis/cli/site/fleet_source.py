@@ -102,10 +102,10 @@ def fleet_of(
         runs: Everything that was read.
         baselines: Hardware class -> baseline.
         tell: Says a line to people.
-        tables: Tables of nodes: racks, batches and the like.
-        known: What a history says of the nodes; the tables come after it.
-        filed: What a history has as each node's last decision, and when that run began (epoch seconds).
-        without_run: Nodes that are registered and have no run as far as the register's owner knows.
+        tables: As in `source_of`, and so are the next ones.
+        known: What a history says of the nodes.
+        filed: What a history has as each node's last decision.
+        without_run: Nodes that are registered and have no run.
         strictness: As `judge_collected` takes it.
 
     Raises:
@@ -115,6 +115,37 @@ def fleet_of(
     rows = rows_of(judged)
     if not rows:
         raise CommandError("no node has a sample in there; give other runs or imports")
+    return source_of(
+        runs, judged, rows, tell, tables=tables, known=known, filed=filed, without_run=without_run
+    )
+
+
+def source_of(
+    runs: RunSet,
+    judged: JudgedFleet,
+    rows: Sequence[NodeRow],
+    tell: Tell,
+    *,
+    tables: Sequence[Path] = (),
+    known: Traits | None = None,
+    filed: Mapping[str, tuple[str, float]] | None = None,
+    without_run: Collection[str] = (),
+) -> FleetSource:
+    """Gather what is known of nodes that are judged already.
+
+    Args:
+        runs: Everything that was read.
+        judged: The verdicts.
+        rows: The nodes that are to be shown.
+        tell: Says a line to people.
+        tables: Tables of nodes: racks, batches and the like.
+        known: What a history says of the nodes; the tables come after it.
+        filed: What a history has as each node's last decision, and when that run began (epoch seconds).
+        without_run: Nodes that are registered and have no run as far as the register's owner knows.
+
+    Raises:
+        CommandError: A table cannot be read.
+    """
     found: Traits = {
         node: {name: text for name, text in traits.items() if name not in _NO_TRAITS}
         for node, traits in (known or {}).items()
@@ -128,7 +159,7 @@ def fleet_of(
     for run in sorted(runs.runs, key=lambda run: run.started):
         of_node = found.setdefault(run.node, {})
         of_node.update({name: text for name, text in facts_of(run).items() if text})
-    alone = {row.verdict.node for row in rows if row.hardware_class not in baselines}
+    alone = {row.verdict.node for row in rows if row.hardware_class not in judged.baselines}
     dated = {
         node: (Decision(decision), day_text(began))
         for node, (decision, began) in (filed or {}).items()

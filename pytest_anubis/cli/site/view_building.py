@@ -119,7 +119,9 @@ def fleet_view(source: FleetSource) -> FleetView:
     rows = sorted(source.rows, key=lambda row: row.verdict.severity)
     places = {(row.verdict.node, row.hardware_class): number for number, row in enumerate(rows)}
     names: dict[Place, tuple[Metric, str]] = {}
-    for columns in source.judged.columns:
+    classes = {row.hardware_class for row in rows}
+    shown = [one for one in source.judged.columns if one.population.hardware_class in classes]
+    for columns in shown:
         population = columns.population
         key = (population.benchmark, population.metric.name)
         names.setdefault(key, (population.metric, population.component))
@@ -130,7 +132,7 @@ def fleet_view(source: FleetSource) -> FleetView:
             names[key] = _metric_of(verdict), verdict.component
     order = {key: number for number, key in enumerate(names)}
     cells = _Cells(np.full((len(rows), len(names)), -1, dtype=np.int64))
-    _fill(cells, source.judged.columns, places, order)
+    _fill(cells, shown, places, order)
     for row, verdict in beside:
         column = order[verdict.benchmark, verdict.metric or "(test)"]
         alike = np.nan if verdict.similarity is None else verdict.similarity
@@ -210,10 +212,13 @@ def _fill(
         population = columns.population
         key = population.hardware_class
         if last is None or last[0] != population.nodes or last[1] != key:  # most have the same rows
-            rows = np.array([places[node, key] for node in population.nodes], dtype=np.int64)
+            # Of some nodes alone the others have no place.
+            rows = np.array([places.get((n, key), -1) for n in population.nodes], dtype=np.int64)
             last = (population.nodes, key, rows)
         codes = cells.packed(population.metric, columns.outcome, columns.reason, columns.similarity)
-        cells.lower(last[2], order[population.benchmark, population.metric.name], codes)
+        here = last[2] >= 0
+        column = order[population.benchmark, population.metric.name]
+        cells.lower(last[2][here], column, codes[here])
 
 
 def _metrics(
@@ -311,7 +316,10 @@ def _survey(
     }
     shifts: list[TraitShift] = []
     drifts: list[MetricDrift] = []
+    shown = {row.hardware_class for row in source.rows}
     for table in unit_medians(source.runs.populations):
+        if table.hardware_class not in shown:
+            continue
         rejected = {
             row.verdict.node
             for row in source.rows

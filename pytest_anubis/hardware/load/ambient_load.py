@@ -18,6 +18,12 @@ millisecond, as much as a trivial test."""
 SHORTEST = 0.1
 """Seconds below which nothing can be concluded: the kernel counts CPU time in ticks of 10 ms."""
 
+LONGEST = 1.0
+"""Seconds that a reading may lie before a test that is shorter than that, to tell what went on around it."""
+
+SAME = 0.02
+"""Seconds within which an answer holds for what is recorded next: two of the kernel's ticks show nothing."""
+
 
 class Ambient:
     """Readings of the host's load that successive tests share.
@@ -38,19 +44,45 @@ class Ambient:
         self._reader = LoadReader(root=root)
         self._limits = limits
         self._allowed = allowed
-        self._last: Load | None = None
+        self._readings: list[Load] = []  # those of the last moments, and the latest one
+        self._told: tuple[Load, float, tuple[str, ...]] | None = None
 
     def begin(self) -> Load:
         """Return a reading that is recent enough to be a test's beginning."""
-        if self._last is None or time.monotonic() - self._last.when > FRESH:
-            self._last = self._reader.read()
-        return self._last
+        if not self._readings or time.monotonic() - self._readings[-1].when > FRESH:
+            self._read()
+        return self._readings[-1]
 
     def since(self, begin: Load) -> tuple[str, ...]:
-        """Return what disturbed the machine since a reading, one phrase each."""
-        if time.monotonic() - begin.when < SHORTEST:
-            return ()
-        self._last = end = self._reader.read()
+        """Return what disturbed the machine since a reading, one phrase each.
+
+        Of a test that has just begun the moment before it is told as well: a value that nobody watched would
+        reject like one of a quiet machine. Where no reading is of then, the shortest time is waited for.
+        """
+        now = time.monotonic()
+        if self._told is not None and self._told[0] is begin and now - self._told[1] < SAME:
+            return self._told[2]
+        first = begin if now - begin.when >= SHORTEST else self._before(now)
+        if first is None:
+            # A clock that a test has stopped tells nothing.
+            time.sleep(min(SHORTEST, max(0.0, SHORTEST - (now - begin.when))))
+            first = begin
+        self._told = (begin, time.monotonic(), self._between(first, self._read()))
+        return self._told[2]
+
+    def _before(self, now: float) -> Load | None:
+        """Return the latest reading from which on something can be concluded; None without any."""
+        long_ago = (one for one in reversed(self._readings) if now - one.when >= SHORTEST)
+        found = next(long_ago, None)
+        return found if found is not None and now - found.when <= LONGEST else None
+
+    def _read(self) -> Load:
+        read = self._reader.read()
+        kept = (one for one in self._readings if read.when - one.when <= LONGEST)
+        self._readings = [*kept, read]
+        return read
+
+    def _between(self, begin: Load, end: Load) -> tuple[str, ...]:
         cpus = usable_cpus() or os.cpu_count() or 1
         found = compare(
             begin,

@@ -1,4 +1,8 @@
-"""The page of a fleet: in short, heat map, what separates nodes, time, components, yield, metrics, costs."""
+"""The page of a fleet: in short, heat map, what separates nodes, time, components, yield, metrics, costs.
+
+It is the first of a folder of pages, with one a node and a metric, or one file that has what was found on
+the nodes in a section of its own (`found_section`).
+"""
 
 from __future__ import annotations
 
@@ -17,6 +21,7 @@ from pytest_anubis.report.fleet.fleet_tables import (
     yield_section,
 )
 from pytest_anubis.report.fleet.fleet_view import FleetView
+from pytest_anubis.report.fleet.found_section import found_section
 from pytest_anubis.report.fleet.glance import glance
 from pytest_anubis.report.fleet.heat_map import data_block, heat_section
 from pytest_anubis.report.pages import html_blocks as blocks
@@ -34,6 +39,7 @@ _SECTIONS = (
     ("yield", "yield"),
     ("metrics", "metrics and power"),
     ("times", "time spent"),
+    ("found", "what was found"),
     ("reading", "how to read this page"),
 )
 _HELP = (
@@ -64,6 +70,7 @@ def fleet_index(view: FleetView) -> str:
         "yield": yield_section(view),
         "metrics": metrics_section(view),
         "times": times_section(view),
+        "found": found_section(view),
         "reading": _reading(),
     }
     items = "".join(
@@ -95,6 +102,7 @@ def _span(view: FleetView) -> str:
     when = ""
     if view.first:
         when = f", from {moment_text(view.first)} to {moment_text(view.last)}"
+        when = when if view.first != view.last else f", of {moment_text(view.first)}"
     return f"{count_text(view.runs, 'run')}, {count_text(len(view.metrics), 'metric')}{when}"
 
 

@@ -136,7 +136,8 @@ if(strip){
  strip.addEventListener('click',e=>{f.q.form.reset();f.q.value=under(e)[0];update();table.scrollIntoView();});
 }
 function goto(){
- const [name,rest]=location.hash.slice(1).split('?');
+ const [name,rest]=location.hash.slice(1).split('?'),to=name&&byId(name);
+ if(to&&to.tagName==='DETAILS')to.open=true;
  if(name!=='map'||rest===undefined)return;
  const p=new URLSearchParams(rest);
  byId('tools').reset();

@@ -17,6 +17,7 @@ from pytest_anubis.report.fleet.fleet_view import (
     FleetNode,
     FleetView,
 )
+from pytest_anubis.report.fleet.found_section import is_one_page
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.text.learned_text import UNLIKE
 from pytest_anubis.report.text.numbers import count_text, percent
@@ -100,10 +101,13 @@ def columns_of(view: FleetView) -> Sequence[str]:
 
 def _told(view: FleetView) -> str:
     bad = sum(bool(one.failed) for one in view.metrics)
+    where = "the node's dossier, a heading to the metric's distribution"
+    if is_one_page(view):
+        where = "what was found on the node"
     counted = f"{count_text(len(view.nodes), 'node')} and {count_text(len(view.metrics), 'metric')}"
     return (
         f"{counted}, outliers first: rejected nodes on top, the {bad} metrics that some node fails on the "
-        "left. A cell leads to the node's dossier, a heading to the metric's distribution. "
+        f"left. A cell leads to {where}. "
         "Arrow keys walk from cell to cell."
     )
 
@@ -239,13 +243,14 @@ def _cell(kinds: Sequence[CellKind], node: FleetNode, number: int, code: int) ->
 
 
 def _names(view: FleetView) -> str:
-    items = "".join(
-        f"<li><a href='{node.link}'>{html.escape(node.name)}</a></li>"
-        for node in sorted(view.nodes[:NAMED], key=lambda node: node.name)
-        if node.link
-    )
-    if not items:
+    if not any(node.link for node in view.nodes):
         return ""
+    items = "".join(
+        f"<li>{linked}</li>"
+        for node in sorted(view.nodes[:NAMED], key=lambda node: node.name)
+        for name in (html.escape(node.name),)
+        for linked in (f"<a href='{node.link}'>{name}</a>" if node.link else name,)
+    )
     count = count_text(len(view.nodes), "node")
     names = f"<summary>all {count} by name</summary><ul class='names'>{items}</ul>"
     return f"<details class='all'>{names}</details>"

@@ -1,4 +1,8 @@
-"""The page of judged nodes: every node in one table, the worst first, and below it what was found on each."""
+"""A plain page of nodes: all in one table, the worst first, and below it what was found on each.
+
+It is that of runs which were judged where they ran; of what is judged here it is the fleet's page
+(`report.fleet.fleet_index`), which takes from here what was found.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +42,8 @@ def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence
         f"<span class='kv'>{blocks.badge(decision.value)} {counts[decision]}</span>"
         for decision in _ORDER
     )
-    shown = [
-        row
-        for row in ordered
-        if row.verdict.decision is not Decision.ACCEPTED or row.told or row.unlike
-    ]
-    details = "".join(_node(row, number) for number, row in enumerate(shown[:DETAILS]))
+    shown = [row for row in ordered if has_findings(row)]
+    details = "".join(found_on(row, number) for number, row in enumerate(shown[:DETAILS]))
     left = len(shown) - DETAILS
     more = f"<p>and {count_text(left, 'node')} more; --json FILE writes all</p>" if left > 0 else ""
     numbers = {id(row): number for number, row in enumerate(shown[:DETAILS])}
@@ -57,6 +57,11 @@ def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence
     return blocks.document(
         f"{count_text(len(ordered), 'node')} judged", BLOCKS + PAGE, "".join(body)
     )
+
+
+def has_findings(row: NodeRow) -> bool:
+    """Tell whether there is more to say of a node than that it is accepted."""
+    return row.verdict.decision is not Decision.ACCEPTED or bool(row.told) or bool(row.unlike)
 
 
 def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
@@ -87,7 +92,13 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
     return (blocks.wide(inner) if rows else "") + more + accepted
 
 
-def _node(row: NodeRow, number: int) -> str:
+def found_on(row: NodeRow, number: int) -> str:
+    """Return what was found on a node, to be unfolded; it is ``#n`` and this number.
+
+    Args:
+        row: The node.
+        number: Its place among those that are shown, the worst first; the first ones are unfolded.
+    """
     bad = [verdict for verdict in row.told if verdict.outcome in _BAD]
     verdict = row.verdict
     rejected = verdict.decision is Decision.REJECTED

@@ -14,11 +14,13 @@ from pytest_anubis.report.text.numbers import (
     similarity_text,
     value_text,
 )
-from pytest_anubis.report.text.text_table import plain_line, printable, table, width_of
+from pytest_anubis.report.text.text_table import plain_line, printable, table, width_of, wrap
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_SPARE = ("percentile", "certainty", "limit", "unit")
+_SPARE = ("percentile", "fleet percentile", "baseline", "certainty", "limit", "unit")
 """Columns that a narrow terminal does without, in this order, before names are cut; ``-v`` shows all."""
+_TABLE = 2
+"""Lines of a failure's text before its table: the one that stands alone, and an empty one."""
 _NAME = 24
 """Columns that a name keeps as long as there are others to do without: file and test are mostly shorter."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
@@ -57,8 +59,67 @@ def failure_text(
     parts += dict.fromkeys(f"disturbed: {line}" for v in bad for line in v.disturbance)
     parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
     parts += dict.fromkeys(f"next step: {v.action}" for v in bad if v.action)
-    table_and_all = ["", verdict_table(verdicts, similarities=False), "", *map(printable, parts)]
+    table_and_all = ["", table(failure_rows(verdicts)), "", *map(printable, parts)]
     return "\n".join([printable(_first_line(bad, len(verdicts), cards)), *table_and_all])
+
+
+def failure_rows(verdicts: Sequence[MetricVerdict]) -> list[list[str]]:
+    """Return the table of a failure's text as rows, the header first."""
+    worst_first = sorted(verdicts, key=lambda verdict: verdict.severity)
+    return _without(_rows(worst_first), "similarity", "threshold")
+
+
+def fitted_failure(
+    lines: Sequence[str], rows: Sequence[list[str]], width: int, *, wrapped: bool = True
+) -> list[str]:
+    """Return the lines of a failure's text as a terminal of some width shows them whole.
+
+    Less telling columns of the table are left out.
+
+    Args:
+        lines: Those of `failure_text`.
+        rows: Its table, as `failure_rows` has it; of another text the lines stay as they are.
+        width: Columns of the terminal.
+        wrapped: All other lines go on below at a blank.
+    """
+    edge = width if wrapped else None
+    end = _TABLE + len(rows)
+    if list(lines[_TABLE:end]) != table(rows).splitlines():
+        return list(lines)
+    return [
+        *wrap(lines[0], edge, indent="  "),
+        *lines[1:_TABLE],
+        *_fitted(rows, width).splitlines(),
+        *(part for line in lines[end:] for part in wrap(line, edge, indent="  ")),
+    ]
+
+
+def short_lines(
+    verdicts: Sequence[MetricVerdict], cards: Mapping[str, str] = MappingProxyType({})
+) -> list[str]:
+    """Return the first line of `failure_text`, and what it says in ever fewer words.
+
+    Metric, size of the loss, value and what is expected stand in all of them, the part to blame in all but
+    the shortest ones.
+
+    Args:
+        verdicts: As for `failure_text`.
+        cards: Likewise.
+    """
+    bad = sorted((v for v in verdicts if v.outcome in _BAD), key=lambda verdict: verdict.severity)
+    worst = bad[0]
+    text, _, short = _sentence(worst)
+    blame = f": {worst.component}" if worst.component else ""
+    device = f" on {worst.device}" if worst.device not in HOST else ""
+    lines = [_first_line(bad, len(verdicts), cards), f"{text}{blame}{device}", f"{short}{blame}"]
+    lines += [text, short]
+    if short != text:  # as cells of a table say a loss
+        lines.append(f"{worst.metric} {lost_text(worst.loss, worst.better)}: {_both(worst)}")
+    return [printable(plain_line(line)) for line in dict.fromkeys(lines)]
+
+
+def _both(verdict: MetricVerdict) -> str:
+    return f"{value_text(verdict.value)} vs {value_text(verdict.expected, verdict.unit)}"
 
 
 def place_text(device: str, cards: Mapping[str, str]) -> str:
@@ -94,24 +155,35 @@ def verdict_table(
         width: Columns of the terminal, if the first column should be cut, and less telling columns left
             out, to fit.
     """
+    rows = _rows(verdicts, benchmark=benchmark, baseline=baseline)
+    rows = rows if similarities else _without(rows, "similarity", "threshold")
+    return table(rows) if width is None else _fitted(rows, width)
+
+
+def _rows(
+    verdicts: Sequence[MetricVerdict], *, benchmark: bool = False, baseline: bool = True
+) -> list[list[str]]:
     header = [
         *(["benchmark"] if benchmark else []),
         *(*_COLUMNS, "fleet percentile" if not benchmark else "percentile"),
         *(["baseline"] if baseline else []),
         *("triage", "verdict"),
     ]
-    rows = [header]
     units = not benchmark and len({verdict.device for verdict in verdicts}) > 1
-    rows += [
-        _row(verdict, benchmark=benchmark, baseline=baseline, units=units) for verdict in verdicts
+    return [
+        header,
+        *(_row(one, benchmark=benchmark, baseline=baseline, units=units) for one in verdicts),
     ]
-    rows = rows if similarities else _without(rows, "similarity", "threshold")
-    if width is None:
-        return table(rows)
+
+
+def _fitted(rows: Sequence[list[str]], width: int) -> str:
+    """Return a table without as many of the less telling columns as it takes to fit."""
     for column in _SPARE:
         if max(map(width_of, table(rows, width=width, least=_NAME).splitlines())) <= width:
             break
         rows = _without(rows, column)
+    if max(map(width_of, table(rows, width=width).splitlines())) > width:
+        rows = _without(rows, "triage")  # names are as short as they get
     return table(rows, width=width)
 
 
@@ -127,7 +199,12 @@ def summary_sentence(verdict: MetricVerdict) -> str:
     The loss is that of the distribution, as in every table; where the median's is another one (a tail, two
     modes) the sentence says that the distribution is meant, and which part of the values differs.
     """
-    blame = f": {verdict.component}" if verdict.component else ""
+    text, compared, _ = _sentence(verdict)
+    return text + compared + (f": {verdict.component}" if verdict.component else "")
+
+
+def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:
+    """Return metric, loss, value and what is expected; how similarities compare; the former in few words."""
     value, expected, similarity = verdict.value, verdict.expected, verdict.similarity
     if (
         value is None
@@ -136,25 +213,23 @@ def summary_sentence(verdict: MetricVerdict) -> str:
         or verdict.threshold is None
         or similarity >= verdict.threshold
     ):
-        return plain_line(verdict.text) + blame
+        text = plain_line(verdict.text)
+        return text, "", text
     if verdict.better == "equal":
-        return f"{_exact_sentence(verdict, value, expected, similarity)}{blame}"
-    compared = comparison_text(similarity, verdict.threshold)
-    shown = value_text(value, verdict.unit)
+        text = _exact_sentence(verdict, value, expected, similarity)
+        return text, "", text
+    compared = f" ({comparison_text(similarity, verdict.threshold)})"
+    shown, healthy = value_text(value, verdict.unit), value_text(expected)
     worse = value < expected if verdict.better == "higher" else value > expected
     low, high = sorted((value, expected))
     alike = low / high if worse and high > 0 else 1.0
     if told_by_medians(similarity, alike) and not verdict.part:
-        lost = loss_text(similarity, verdict.better, verdict.unit)
-        text = f"{verdict.metric} {lost}: {shown}, expected {value_text(expected)}"
-    else:
-        shape = loss_text(similarity, verdict.better, verdict.unit, than="normal", shape=True)
-        text = (
-            f"{verdict.metric} is distributed {shape}, "
-            f"median {shown}, expected {value_text(expected)}"
-        )
-        text += f": {verdict.part}" if verdict.part else ""
-    return f"{text} ({compared}){blame}"
+        lost = f"{verdict.metric} {loss_text(similarity, verdict.better, verdict.unit)}"
+        return f"{lost}: {shown}, expected {healthy}", compared, f"{lost}: {_both(verdict)}"
+    shape = loss_text(similarity, verdict.better, verdict.unit, than="normal", shape=True)
+    text = f"{verdict.metric} is distributed {shape}, median {shown}, expected {healthy}"
+    short = f"{verdict.metric} is distributed {shape.removesuffix(' than normal')}: median {_both(verdict)}"
+    return text + (f": {verdict.part}" if verdict.part else ""), compared, short
 
 
 def _exact_sentence(

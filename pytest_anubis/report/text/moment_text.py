@@ -13,6 +13,9 @@ from pytest_anubis.report.text.numbers import count_text, duration_text
 SHOWN = 3
 """Names of a kind in one line: with more of them its end leaves the terminal."""
 
+UNKNOWN = 1.0
+"""Seconds that a test is taken to need of which nothing is known, as the plan takes it."""
+
 _FAILURES = ("failed", "error", "crashed")
 
 
@@ -26,6 +29,8 @@ class Moment:
         planned: All that are planned; 0 while that is unknown.
         failed: Names of those that failed.
         waiting: Tests that wait for a lane of which nothing runs, and why; empty if none does.
+        cost: Seconds that all of it was expected to take; 0 while that is unknown.
+        share: Part of that which has ended, 0 to 1.
     """
 
     doing: str = ""
@@ -33,6 +38,8 @@ class Moment:
     planned: int = 0
     failed: tuple[str, ...] = ()
     waiting: str = ""
+    cost: float = 0.0
+    share: float = 0.0
 
     def text(self, left: float | None = None) -> str:
         """Return all of it in one line.
@@ -71,12 +78,16 @@ def moment_of(state: RunState, beginning: str = "") -> Moment:
     # Copies, which a thread makes in one go: what is gone through here may grow in another.
     running = tuple(dict.fromkeys((*state.running, *([beginning] if beginning else ()))))
     results, planned = list(state.results.values()), len(state.planned)
+    costs = {test: plan.cost or UNKNOWN for test, plan in list(state.planned.items())}
+    whole = sum(costs.values())
     return Moment(
         doing=" and ".join(_doing(state, running)),
         done=len(results),
         planned=planned,
         failed=tuple(_short(one.test) for one in results if one.outcome in _FAILURES),
         waiting=_lanes_that_wait(state, running),
+        cost=whole if state.expected is None else state.expected.wall,
+        share=sum(costs.get(one.test, 0.0) for one in results) / whole if whole else 0.0,
     )
 
 

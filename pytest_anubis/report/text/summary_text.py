@@ -31,7 +31,7 @@ from pytest_anubis.report.text.headlines import (
     questions_lines,
 )
 from pytest_anubis.report.text.numbers import count_text, percent
-from pytest_anubis.report.text.text_table import clip, plain_line, printable
+from pytest_anubis.report.text.text_table import clip, plain_line, printable, wrap
 
 Line = tuple[str, str]
 """Text and style: ``red``, ``green``, ``yellow``, ``bold`` or empty."""
@@ -58,6 +58,7 @@ def summary_lines(
     questions: AskedQuestions | None = None,
     verbosity: int = 0,
     width: int = 80,
+    wrapped: bool = False,
 ) -> list[Line]:
     """Return the lines of the summary.
 
@@ -69,14 +70,17 @@ def summary_lines(
         questions: What the run was asked; None where nobody knows.
         verbosity: pytest's: below 0 the decision only, from 1 every metric and every line.
         width: Columns of the terminal; without verbosity long names and lists are cut to it.
+        wrapped: What is longer goes on below at a blank, as a terminal would break words; else a line is one
+            line, so that what is searched for stays whole.
     """
+    columns = width if wrapped else None
     headline = plain_line(node.headline)
     said = plain_line(after_decision(node))
-    lines: list[Line] = [(f"{node.decision.value}: {said}", _STYLE[node.decision])]
+    decision: list[Line] = [(f"{node.decision.value}: {said}", _STYLE[node.decision])]
     if verbosity < 0:
-        return lines
-    lines += _table(verdicts, verbosity, width)
-    lines += _list("why", _whys(verdicts, headline), verbosity)
+        return wrapped_lines(decision, columns)
+    rows = _table(verdicts, verbosity, width)
+    lines = _list("why", _whys(verdicts, headline), verbosity)
     lines += _steps(verdicts, headline)
     # The headline of what is undecided says its first blocker.
     blocking = [
@@ -99,7 +103,22 @@ def summary_lines(
     lines += [(head, "bold")] if head else []
     lines += [(f"  {text}", "") for text in classes]
     lines.append((coverage_text(node), ""))
-    return [(printable(text), style) for text, style in lines]
+    whole = [*wrapped_lines(decision, columns), *rows, *wrapped_lines(lines, columns)]
+    return [(printable(text), style) for text, style in whole]
+
+
+def wrapped_lines(lines: Sequence[Line], width: int | None) -> list[Line]:
+    """Return lines broken at blanks to fit a terminal, each as deep as it stands and two columns more.
+
+    Args:
+        lines: With their styles.
+        width: Columns of the terminal; None leaves them as they are.
+    """
+    return [
+        (part, style)
+        for text, style in lines
+        for part in wrap(text, width, indent=" " * (len(text) - len(text.lstrip()) + 2))
+    ]
 
 
 def coverage_text(node: NodeVerdict) -> str:
@@ -303,7 +322,7 @@ def _list(title: str, texts: Sequence[str], verbosity: int, *, folded: bool = Fa
     most = len(shown) if verbosity > 0 else MOST
     for text in shown[:most]:
         told = text if verbosity > 0 else clip(without_folders(text), LONGEST)
-        lines.append((f"  {told}", ""))  # the terminal wraps it: what is searched for stays whole
+        lines.append((f"  {told}", ""))
     if len(shown) > most:
         lines.append((f"  ... and {len(shown) - most} more (-v shows all)", ""))
     return lines

@@ -10,6 +10,8 @@ from itertools import takewhile
 _NUMBER = re.compile(
     r"-|NaN|-?Infinity|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?|\d[\d.,]* to \d[\d.,]*"  # or an interval
 )
+_BLANK = re.compile(" (?!%)")
+"""Where a line may end: not between a number and its per cent."""
 _LEAST = 12
 """Narrowest that a column is cut to."""
 _WIDEST = 160
@@ -149,7 +151,7 @@ def wrap(text: str, width: int | None, *, indent: str = "") -> list[str]:
     """
     if width is None or width_of(text) <= width:
         return [text]
-    first, *words = text.split(" ")
+    first, *words = _BLANK.split(text)
     lines, line = [], first
     for word in words:
         if line.strip() and width_of(line) + 1 + width_of(word) > width:

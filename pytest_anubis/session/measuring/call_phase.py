@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import unittest
 from bdb import BdbQuit
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +19,12 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise, widened
 from pytest_anubis.report.export.junit_export import properties
-from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text
+from pytest_anubis.report.text.failure_text import (
+    failure_rows,
+    failure_text,
+    inconclusive_text,
+    short_lines,
+)
 from pytest_anubis.session.code_mistakes import meant, mistake_in_code
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
@@ -41,12 +46,19 @@ _NO_FAILURE: Any = (pytest.skip.Exception, unittest.SkipTest, pytest.xfail.Excep
 
 
 class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
-    """A metric is outside what is normal; the text is the whole explanation, so no traceback."""
+    """A metric is outside what is normal; the text is the whole explanation, so no traceback.
+
+    Args:
+        text: The explanation.
+        shown: What a terminal of some width shows of it: its table as ``rows``, its first line as ``lines``
+            of ever fewer words.
+    """
 
     __module__ = "builtins"  # so that the short test summary shows the bare name
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, shown: Mapping[str, Any] = MappingProxyType({})) -> None:
         super().__init__(text, pytrace=False)
+        self.shown = dict(shown)
 
 
 _OUR_WORDS: Any = AcceptanceFailure
@@ -129,6 +141,7 @@ class Judge:
             crash.message = str(call.excinfo.value)  # pytest's summary is narrow: the cause first
         if call.excinfo is not None and call.excinfo.errisinstance(_OUR_WORDS):
             data["told"] = crash is not None  # all of it is in the verdicts
+            data["shown"] = getattr(call.excinfo.value, "shown", {})
         elif data.get("environment", "").startswith(MISTAKE):
             data["text"] = _with_mistake_first(report, data["environment"].removeprefix(MISTAKE))
         elif call.excinfo is not None and data.get("environment"):
@@ -248,7 +261,8 @@ class Judge:
             failing.add(Outcome.MARGINAL)
         if any(verdict.outcome in failing for verdict in verdicts):
             cards = card_texts({v.device for v in verdicts}, self._context.inventory)
-            raise AcceptanceFailure(failure_text(verdicts, cards))
+            shown = {"rows": failure_rows(verdicts), "lines": short_lines(verdicts, cards)}
+            raise AcceptanceFailure(failure_text(verdicts, cards), shown)
         outcomes = {verdict.outcome for verdict in verdicts}
         waived = [verdict.text for verdict in verdicts if verdict.reason is Reason.WAIVED]
         if waived and Outcome.INCONCLUSIVE not in outcomes:

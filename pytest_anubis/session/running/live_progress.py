@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.report.text.moment_text import moment_of
+from pytest_anubis.report.text.moment_text import UNKNOWN, moment_of
 from pytest_anubis.session.running.line_below import LineBelow
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.terminal_plugin import write_apart
@@ -27,9 +27,6 @@ EVERY = 60.0
 
 LAST = 2.0
 """Seconds that the end of a run waits for the last look, which takes milliseconds: it is worth no more."""
-
-UNKNOWN = 1.0
-"""Seconds that a test is taken to need of which nothing is known, as the plan takes it."""
 
 
 class LiveProgress:

@@ -6,6 +6,7 @@ import os
 import shutil
 import threading
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,7 @@ from pytest_anubis.core.events import Event, WorkerDied
 from pytest_anubis.core.identity.machine_marks import machine_marks
 from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
+from pytest_anubis.report.text.failure_text import fitted_failure
 from pytest_anubis.report.text.headlines import (
     baseline_line,
     inventory_line,
@@ -22,14 +24,22 @@ from pytest_anubis.report.text.headlines import (
 )
 from pytest_anubis.report.text.moment_text import death_line, waiting_line
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.report.text.summary_text import elsewhere_lines, summary_lines, tools_missing
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.summary_text import (
+    elsewhere_lines,
+    summary_lines,
+    tools_missing,
+    without_folders,
+    wrapped_lines,
+)
+from pytest_anubis.report.text.text_table import clip, printable, width_of, wrap
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.selecting.pruning import stands_down
 from pytest_anubis.validator.deciding.machine_identity import strange_to
 
 _SKIPPED = "Skipped: "
 """How the reason of a skip begins in pytest's reports."""
+
+_NO_ENTRIES = SimpleNamespace(reprentries=())
 
 
 class Terminal:
@@ -88,7 +98,12 @@ class Terminal:
                 lines.append(f"anubis: the Selector gives way to {other}: nothing is left out")
             elif self._run.selection is not None:
                 lines.append(self._run.selection.header())
-        return list(map(printable, lines))
+        return self._as_wide_as_the_terminal(lines)
+
+    def _as_wide_as_the_terminal(self, lines: list[str]) -> list[str]:
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        width = _edge(reporter) if reporter is not None else None
+        return [part for line in lines for part in wrap(printable(line), width, indent="  ")]
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Say what was chosen, and what cannot be kept, where the tests run in this process."""
@@ -108,7 +123,7 @@ class Terminal:
         selection = self._run.selection
         if selection is not None:
             lines += selection.lines(explain=self._run.context.settings.explain)
-        return list(map(printable, lines))
+        return self._as_wide_as_the_terminal(lines)
 
     def _fold_skips(self, reporter: pytest.TerminalReporter) -> None:
         """Let pytest's list of skips (``-ra``) say once why many tests could not be judged."""
@@ -129,6 +144,52 @@ class Terminal:
                 folder = os.path.commonpath([str(report.longrepr[0]) for report in reports])  # type: ignore[index]
                 for report in reports:  # every other reader of the reports has had them
                     report.longrepr = (folder, None, reason)  # type: ignore[assignment]  # pytest's own form of it
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Fit what pytest is about to show of failures to the terminal; all other readers have had it."""
+        reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None:
+            return
+        for report in reporter.stats.get("failed", []):
+            if shown := getattr(report, "anubis", {}).get("shown"):
+                self._fit(reporter, report, shown["rows"], shown["lines"])
+
+    def _fit(
+        self,
+        reporter: pytest.TerminalReporter,
+        report: pytest.TestReport,
+        rows: list[list[str]],
+        lines: list[str],
+    ) -> None:
+        width, verbosity = _columns(reporter), self._config.get_verbosity()
+        for entry in getattr(report.longrepr, "reprtraceback", _NO_ENTRIES).reprentries:
+            if width is not None and verbosity <= 0:
+                wrapped = _edge(reporter) is not None
+                entry.lines = fitted_failure(entry.lines, rows, width, wrapped=wrapped)
+        crash = getattr(report.longrepr, "reprcrash", None)
+        whole = bool(os.environ.get("CI") or os.environ.get("BUILD_NUMBER")) or verbosity > 1
+        if crash is None or (whole and not self._config.option.force_short_summary):
+            return  # pytest cuts nothing either
+        columns = self._config.get_terminal_writer().fullwidth - len("FAILED  - ")
+        name = self._typed(report.nodeid)
+        fits = _longest(lines, columns - width_of(name))
+        if not fits and verbosity <= 0 and report.nodeid.endswith(name):
+            # Folders tell less than what was lost; -v has them.
+            report.nodeid = report.nodeid.removesuffix(name)
+            name = without_folders(name)
+            report.nodeid += name
+            fits = _longest(lines, columns - width_of(name))
+        # pytest would cut it as well, but counts colours too.
+        crash.message = fits or clip(lines[-1], columns - width_of(name))
+
+    def _typed(self, test: str) -> str:
+        """Return a node id as pytest shows it: relative to the folder in which it was started."""
+        path, colons, name = test.partition("::")
+        here = self._config.invocation_params.dir
+        if here == self._config.rootpath:
+            return test
+        return os.path.relpath(self._config.rootpath / path, here) + colons + name
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Show the verdict."""
@@ -166,16 +227,14 @@ class Terminal:
             questions=asked_questions(record.planned, record.told, record.results),
             verbosity=verbosity,
             width=shutil.get_terminal_size().columns,
+            wrapped=_edge(terminalreporter) is not None,
         )
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
-        if verbosity >= 0:
-            for line in (*elsewhere, *duties):
-                terminalreporter.write_line(printable(line))
-        for line in run.usage_errors():
-            terminalreporter.write_line(
-                printable(f"benchmark written wrongly: {line}"), yellow=True
-            )
+        beside = [(line, "") for line in (*elsewhere, *duties)] if verbosity >= 0 else []
+        beside += [(f"benchmark written wrongly: {line}", "yellow") for line in run.usage_errors()]
+        for text, style in wrapped_lines(beside, _edge(terminalreporter)):
+            terminalreporter.write_line(printable(text), **{style: True} if style else {})
         terminalreporter.write_line(_recorded(run))
         if verbosity >= 0 and (step := next_of(record)):
             terminalreporter.write_line(printable(step), bold=True)
@@ -186,6 +245,22 @@ class Terminal:
         run = self._run
         if run.state.record().cut_short:
             reporter.write_line(printable(f"anubis: {way_on(run.context.run_id)}"))
+
+
+def _longest(lines: list[str], room: int) -> str:
+    """Return the first of ever shorter lines that fits; empty if none does."""
+    return next((line for line in lines if width_of(line) <= room), "")
+
+
+def _edge(reporter: pytest.TerminalReporter) -> int | None:
+    """Return the columns after which a terminal breaks words; None into a file: there a line is one line."""
+    return shutil.get_terminal_size().columns if reporter.isatty else None
+
+
+def _columns(reporter: pytest.TerminalReporter) -> int | None:
+    """Return the columns that a table may have; None where nobody says."""
+    given = os.environ.get("COLUMNS", "").isdecimal()
+    return shutil.get_terminal_size().columns if given else _edge(reporter)
 
 
 def write_apart(config: pytest.Config, reporter: pytest.TerminalReporter, text: str) -> None:

@@ -81,7 +81,7 @@ def headline(
         among = alike_text(worst, bad, known)
         text = f"{f'{among}, the worst ' if among else ''}{_where(worst, evidence)}{worst.text}"
         waived = "".join(f" {text}." for text in _answered_for(verdicts))
-        doubt = _doubt(baseline) if any(judged_by_fleet(v) for v in bad) else ""
+        doubt = doubt_of(baseline) if any(judged_by_fleet(v) for v in bad) else ""
         doubt = f" The baseline's {doubt}." if doubt else ""
         limits = evidence.noisy.get(worst.run, "") if worst.retest == NOISY else ""
         noise = f" The noise was allowed by {limits}." if limits else ""
@@ -95,7 +95,9 @@ def headline(
         told = absent and not uncovered and _is_absence(blocking[0], absent)
         step = f". Next step: {absence_step(absent)}" if told else ""
         first = uncovered or f"{reason.partition(AFTER_DEATH)[0]}{more}"
-        return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{step}"
+        doubt = doubt_of(baseline) if any(judged_by_fleet(v) for v in verdicts) else ""
+        doubt = f"; the baseline's {doubt}" if doubt else ""
+        return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{doubt}{step}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {percent_text(risk)}"
     if risk is not None and evidence.residual_interval is not None:
@@ -200,11 +202,11 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
         return f" (learned on one other machine, {', '.join(baseline.nodes)})"
     if baseline.one_machine:
         return " (learned on this one machine)"
-    doubt = _doubt(baseline)
+    doubt = doubt_of(baseline)
     return f" (learned from {len(baseline.nodes)} nodes{f', whose {doubt}' if doubt else ''})"
 
 
-def _doubt(baseline: Baseline | None) -> str:
+def doubt_of(baseline: Baseline | None) -> str:
     """Say that a baseline does not hold its stated error rate, and which it does; empty if it holds."""
     check = baseline.self_check if baseline is not None else None
     if check is None or check.holds:
@@ -220,14 +222,12 @@ def _reservations(
     found = _required(verdicts, evidence, never)
     found += _answered_for(verdicts)
     for reason, what in (
-        (Reason.WAIVED, "waived by xfail marks"),
         (Reason.REPEATED, "failed at first and passed when repeated"),
         (Reason.PRUNED, "left out by the Selector"),
     ):
         names = _names(v for v in _reasons(verdicts, reason) if v.waiver is None)
         if names:
-            count = f"{len(names)} " if reason is Reason.WAIVED else ""
-            found.append(f"{count}{what}: {', '.join(names)}")
+            found.append(f"{what}: {', '.join(names)}")
     marginal = (
         v
         for v in verdicts
@@ -267,10 +267,12 @@ def _required(
 
 
 def _answered_for(verdicts: Sequence[MetricVerdict]) -> list[str]:
-    """Return what waivers cover, with who answers for it, as one phrase; none if they cover nothing."""
-    waived = [v for v in _reasons(verdicts, Reason.WAIVED) if v.waiver is not None]
-    told = [f"{name} ({v.waiver})" for v in waived for name in _names([v])]
-    return [f"{len(told)} waived: {', '.join(dict.fromkeys(told))}"] if told else []
+    """Return what waivers cover, with who answers for it, and what xfail marks do, one phrase each."""
+    waived = _reasons(verdicts, Reason.WAIVED)
+    told = [f"{name} ({v.waiver})" for v in waived if v.waiver is not None for name in _names([v])]
+    marked = _names(v for v in waived if v.waiver is None)
+    found = [f"{len(told)} waived: {', '.join(dict.fromkeys(told))}"] if told else []
+    return found + ([f"{len(marked)} waived by xfail marks: {', '.join(marked)}"] if marked else [])
 
 
 def _reasons(verdicts: Iterable[MetricVerdict], *reasons: Reason) -> list[MetricVerdict]:

@@ -264,7 +264,7 @@ def _missing_devices(
         if missing:
             lines[benchmark, metric, group] = (
                 f"NOT_TESTED {metric_name(benchmark, metric)}{f' ({group})' if group else ''} on "
-                f"{', '.join(missing)}: the baseline expects it of {len(every)} devices, and nothing of this "
-                "run was judged there"
+                f"{', '.join(missing)}: the baseline expects it of {len(every)} "
+                f"device{'s' if len(every) > 1 else ''}, and nothing of this run was judged there"
             )
     return [lines[key] for key in sorted(lines)]

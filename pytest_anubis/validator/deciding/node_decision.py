@@ -42,6 +42,7 @@ from pytest_anubis.validator.deciding.requirement import (
 )
 from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines
 
+_OPEN = (Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
 _ALLOWED = "the baseline is of one other machine, and was to be used here all the same"
 
 
@@ -63,10 +64,10 @@ def judge_node(
     Any FAIL rejects unless a waiver covers it. Acceptance needs a baseline all of whose criteria were judged
     in this run, on every device, and whose plain checks were run: a criterion without a verdict, an
     INCONCLUSIVE one and a test that did not report block. What has no criterion or does not apply here is
-    listed and does not block; what was waived, pruned or repeated is listed too, and named in the headline. A
-    waiver that has expired blocks where it covers anything of the run. Where the evidence says what is
-    required, whole benchmarks that never ran, or were skipped wherever they were to run, are listed and named
-    in the headline; one that ran on any device has to be complete.
+    listed and does not block; what was pruned is listed too, what was waived or repeated noted, and all of it
+    named in the headline. A waiver that has expired blocks where it covers anything of the run. Where the
+    evidence says what is required, whole benchmarks that never ran, or were skipped where they were to run,
+    are listed and named in the headline; one that ran on any device has to be complete.
 
     Args:
         verdicts: All metric verdicts of the node, in any order; those of the evidence too.
@@ -229,7 +230,11 @@ def _blockers(
     left_out = any(verdict.reason is Reason.NOT_RUN for verdict in verdicts)
     wanted = {(c.benchmark, c.metric.name) for c in criteria} if left_out else set()
     wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
+    open_ones = [one for one in verdicts if one.outcome in _OPEN and one.scope != "node"]
+    lacking = set(map(_what_lacks, open_ones))
     for verdict in verdicts:
+        if verdict.scope == "node" and _what_lacks(verdict) in lacking:
+            continue  # a node's values lack what one of its devices lacks, which stands there
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
             hardware.append(_line(verdict))
         elif verdict.text.startswith(NEVER_REACHED) or told_as_death(verdict, said):
@@ -242,7 +247,10 @@ def _blockers(
             needed = (verdict.benchmark, verdict.metric) in wanted or (
                 not verdict.metric and verdict.benchmark in wanted_benchmarks
             )
-            optional = verdict.reason in (Reason.PRUNED, Reason.WAIVED, Reason.NO_CRITERION) or (
+            if verdict.reason is Reason.WAIVED:  # somebody saw it fail
+                noted.append(_line(verdict))
+                continue
+            optional = verdict.reason in (Reason.PRUNED, Reason.NO_CRITERION) or (
                 verdict.reason is Reason.NOT_RUN and not needed
             )
             if verdict.benchmark not in ran:
@@ -258,8 +266,16 @@ def _blockers(
     return [*hardware, *broken], blocking, listed, noted
 
 
+def _what_lacks(verdict: MetricVerdict) -> tuple[object, ...]:
+    """Return which sample came to nothing, and how, whatever device it is of."""
+    sample = (verdict.benchmark, verdict.metric, verdict.group, verdict.run)
+    return (*sample, verdict.outcome, verdict.reason)
+
+
 def _line(verdict: MetricVerdict) -> str:
     device = "" if verdict.text.startswith(f"{verdict.device}: ") else verdict.device
     what = metric_name(verdict.benchmark, verdict.metric, device)
     text = verdict.text.removeprefix(f"{verdict.metric}: ") if verdict.metric else verdict.text
-    return f"{verdict.counted_as} {what}: {text}"
+    # It was seen to fail: the word of its outcome would say that nobody looked.
+    word = "WAIVED" if verdict.reason is Reason.WAIVED else verdict.counted_as
+    return f"{word} {what}: {text}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -97,7 +97,8 @@ def learn_criterion(
     if scope == "node":
         population = pooled(population, shelf if population.values.nbytes > LARGE else None)
     rows = rows_of(population, shelf)
-    exclusions = _unusable(population, rows)
+    # A node's values lack what one of its devices lacks: that stands with the device, once.
+    exclusions = _unusable(population, rows, () if scope == "unit" else population.problems)
     too_few = _too_few(population, rows.usable)
     if too_few:
         return _without(population, rows, too_few, exclusions)
@@ -363,10 +364,12 @@ def _exclusion(population: Population, row: int, reason: str) -> Exclusion:
     )
 
 
-def _unusable(population: Population, rows: Rows) -> tuple[Exclusion, ...]:
+def _unusable(population: Population, rows: Rows, told: Collection[int]) -> tuple[Exclusion, ...]:
+    """Return the rows that cannot be used, but for those that are told elsewhere."""
     return tuple(
         _exclusion(population, row, f"{problem.kind}: {problem.text}")
         for row, problem in sorted(rows.problems.items())
+        if row not in told
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -455,7 +456,11 @@ def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
     done = anubis("judge", "new.csv", "--html", "all.html")
     assert done.returncode == 1
     assert "ACCEPTED       7 nodes (n00, n01, n02, n03, n05, n06, and 1 more)" in done.stdout
-    assert "copy rate on cuda:1 20 % slower" in (here / "all.html").read_text()
+    page = (here / "all.html").read_text()
+    assert "copy rate on cuda:1 20 % slower" in page
+    assert "id='heat'" in page  # that of the fleet, in one file
+    (card,) = re.findall(r"href='(#n\d+)'[^>]*>n04</a>: copy rate on cuda:1 20 % slower", page)
+    assert f"id='{card[1:]}'" in page
     done = anubis("report", "new.csv", "--node", "n04", "--html", "n04.html", "--json", "n04.json")
     assert done.returncode == 0, done.stderr
     assert "REJECTED: node n04: copy. cuda:1: rate" in done.stdout
@@ -470,6 +475,15 @@ def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
     done = anubis("report", "new.csv", "--html", "many.html")
     assert "8 nodes: 1 REJECTED, 0 UNDECIDED, 7 ACCEPTED" in done.stdout
     assert (here / "many.html").read_text() == (here / "all.html").read_text()
+    (here / "nodes.csv").write_text("node,rack\n" + "".join(f"n0{i},r{i % 2}\n" for i in range(8)))
+    racks = ("--nodes-file", "nodes.csv", "--html", "racks.html")
+    for command in ("judge", "report"):
+        (here / "racks.html").unlink(missing_ok=True)
+        assert anubis(command, "new.csv", *racks).returncode in (0, 1)
+        assert "rack r0 (4)" in (here / "racks.html").read_text()
+    done = anubis("judge", "new.csv", *racks[:2])
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "--nodes-file goes with --html" in done.stderr
     done = anubis("report", "new.csv", "--node", "n99")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--node n99: not among these; there is n00" in done.stderr

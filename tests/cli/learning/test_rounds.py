@@ -12,9 +12,11 @@ import pytest
 from pytest_anubis.cli.learning import rounds
 from pytest_anubis.cli.learning.rounds import ENDING, LEAST_TIMED, Rounds
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.report.text.moment_text import Moment
 
 SECONDS = {"suite.py::test_a": 4.0, "suite.py::test_b": 14.0}
 START = 2.0
+SHARES, DECLARED = (0.0, 0.2, 0.5, 1.0), 36.0  # of a round that takes 20 s
 
 
 class Machine:
@@ -26,14 +28,26 @@ class Machine:
         self.disturbance: tuple[str, ...] = ()
         self.disturbed = tuple(SECONDS)
         self.skipped: tuple[str, ...] = ()
+        self.told: list[str] = []  # what the live line showed of the first round
 
     def run_round(
-        self, tests: Sequence[str], *, run_id: str, brief: bool, without: Sequence[str], **_: Any
+        self,
+        tests: Sequence[str],
+        *,
+        run_id: str,
+        brief: bool,
+        without: Sequence[str],
+        tell: Callable[[Moment], None],
+        **_: Any,
     ) -> Any:
         assert tests == ["suite.py"]
         ran = [test for test in SECONDS if test not in without]
         self.asked.append((ran if without else list(tests), brief))
-        self.now += START + sum(SECONDS[test] for test in ran)
+        for share in SHARES if len(self.asked) == 1 else ():
+            self.now += (START + sum(SECONDS[test] for test in ran)) / len(SHARES)
+            tell(Moment(doing="test_a", planned=2, cost=DECLARED, share=share))
+        if len(self.asked) > 1:
+            self.now += START + sum(SECONDS[test] for test in ran)
         return SimpleNamespace(
             run=run_id,
             results=[SimpleNamespace(test=test, seconds=SECONDS[test]) for test in ran],
@@ -55,6 +69,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(rounds, "run_round", machine.run_round)
+    monkeypatch.setattr(rounds.LiveLine, "show", lambda _, text: machine.told.append(text))
     monkeypatch.setattr("pytest_anubis.cli.learning.rounds.time.monotonic", lambda: machine.now)
     return machine
 
@@ -135,6 +150,30 @@ def test_short_time_still_has_the_fewest_rounds_and_it_is_told(
     assert len(machine.asked) == LEAST_TIMED
     said = capsys.readouterr().out
     assert "5 rounds, the fewest that show anything, take about 1 min 46 s here" in said
+
+
+def test_the_first_round_says_about_how_long_it_all_takes_and_by_what(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No round had shown yet how long one takes, so the first said nothing of it."""
+    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3), quiet)
+    assert "round 1, about 3 min 14 s left (time asked for)\n" in capsys.readouterr().out
+    by_time = [f"about {text} left (time asked for)" for text in ("3 min 09 s", "3 min 04 s")]
+    assert [f"round 1, {text}: test_a, 0 of 2 done" for text in by_time] == machine.told[:2]
+
+    machine.told.clear()
+    machine.asked.clear()
+    of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), quiet)
+    # Half of what is declared took 15 s, so five rounds take 150 s: more than what was asked for.
+    assert machine.told[2].startswith("round 1, about 2 min 15 s left (declared costs): ")
+
+
+def test_the_first_of_some_rounds_goes_by_declared_costs(machine: Machine, tmp_path: Path) -> None:
+    of_suite(tmp_path).of_number(3, quiet)
+    first, *_, last = machine.told[: len(SHARES)]
+    # 41 s each: 36 s beside the 5 s that have passed; in the end what it has really taken.
+    assert first.startswith("round 1 of 3, about 1 min 58 s left (declared costs): ")
+    assert last.startswith("round 1 of 3, about 40 s left (declared costs): ")
 
 
 def test_what_others_disturbed_runs_again_before_what_lacks_power_and_never_beyond_the_time(

@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.report.text.failure_text import failure_text, inconclusive_text, summary_sentence
+from pytest_anubis.report.text.failure_text import (
+    failure_rows,
+    failure_text,
+    fitted_failure,
+    inconclusive_text,
+    short_lines,
+    summary_sentence,
+)
+from pytest_anubis.report.text.text_table import width_of
 
 SLOW = MetricVerdict(
     outcome=Outcome.FAIL,
@@ -102,6 +110,53 @@ def test_the_table_explains_the_verdict(needed: str) -> None:
     assert "fleet percentile" in header
     assert needed in bad.split()
     assert "PASS" in good
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140, 200])
+def test_the_text_follows_the_width_of_the_terminal_and_breaks_no_word(width: int) -> None:
+    verdicts = [GOOD, SLOW]
+    whole = failure_text(verdicts).split("\n")
+    lines = fitted_failure(whole, failure_rows(verdicts), width)
+    assert max(map(width_of, lines)) <= width
+    assert set(" ".join(lines).split()) <= set(" ".join(whole).split())
+    for needed in ("6.1", "6.9", "12 %", "FAIL"):
+        assert (
+            needed
+            in lines[next(n for n, line in enumerate(lines) if line.startswith("gemm_rate  "))]
+        )
+    if width == 200:
+        assert lines == whole
+    for column, least in (("limit", 80), ("certainty", 100), ("fleet percentile", 140)):
+        assert any(column in line for line in lines if "verdict" in line) is (width >= least), (
+            column
+        )
+
+
+def test_a_text_with_another_table_is_left_as_it_is() -> None:
+    """A text that was too long has lost its end."""
+    whole = failure_text([GOOD, SLOW]).split("\n")[:4]
+    assert fitted_failure(whole, failure_rows([GOOD, SLOW]), 40) == whole
+
+
+def test_the_first_line_has_shorter_forms_that_still_say_what_was_lost() -> None:
+    cards = {SLOW.device: "slot 0000:5d:00.0, serial number 1654321"}
+    assert short_lines([GOOD, SLOW], cards) == [
+        failure_text([GOOD, SLOW], cards).split("\n")[0],
+        "gemm_rate 12 % slower: 6.1 TFLOP/s, expected 6.9: accelerator.compute on cuda:3",
+        "gemm_rate 12 % slower: 6.1 vs 6.9 TFLOP/s: accelerator.compute",
+        "gemm_rate 12 % slower: 6.1 TFLOP/s, expected 6.9",
+        "gemm_rate 12 % slower: 6.1 vs 6.9 TFLOP/s",
+        "gemm_rate 12 %: 6.1 vs 6.9 TFLOP/s",
+    ]
+    wrong = replace(SLOW, metric="errors", unit="count", better="equal", count=1)
+    wrong = replace(wrong, value=2.0, expected=0.0, similarity=0.0)
+    assert short_lines([wrong])[-2:] == [
+        "errors 2, must be 0: accelerator.compute",
+        "errors 2, must be 0",
+    ]
+    tail = short_lines([replace(SLOW, value=6.89, similarity=0.8)])
+    assert "gemm_rate is distributed 20 % worse: median 6.89 vs 6.9 TFLOP/s" in tail
+    assert short_lines([replace(SLOW, text="it is\nbad", similarity=None)])[-1] == "it is bad"
 
 
 def test_component_place_evidence_and_next_step_follow_once() -> None:

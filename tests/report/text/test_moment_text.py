@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pytest_anubis.core.events import (
     Event,
     PlanPredicted,
@@ -49,6 +51,17 @@ def test_moment_says_what_runs_where_and_what_failed() -> None:
     )
     state.apply(failed(STREAM))
     assert moment_of(state, DISK.test).doing == "test_disk on cpu"
+
+
+def test_moment_knows_which_part_of_the_declared_costs_has_ended() -> None:
+    assert (moment_of(RunState()).cost, moment_of(RunState()).share) == (0.0, 0.0)
+    plans = tuple(
+        replace(one, cost=cost) for one, cost in ((GEMM, 30.0), (STREAM, 9.0), (DISK, None))
+    )
+    state = state_of(TestsPlanned(tests=plans), failed(GEMM))
+    assert (moment_of(state).cost, moment_of(state).share) == (40.0, 0.75)
+    state.apply(PlanPredicted(tests=(), wall=25.0, serial=40.0))
+    assert (moment_of(state).cost, moment_of(state).share) == (25.0, 0.75)
 
 
 def test_moment_says_what_waits_for_a_quiet_machine_until_it_goes_on() -> None:

@@ -89,6 +89,23 @@ def test_a_narrow_terminal_is_not_overrun_except_with_v() -> None:
     assert any("suites/a_long_folder_name/test_something.py" in line for line in texts(1))
 
 
+def test_a_terminal_breaks_no_word_of_headline_and_lists() -> None:
+    """It did where its edge was; into a file a line stays one line."""
+    headline = (
+        "node node7 rejected: disk. Next step: replace the disk and the cable that leads to it"
+    )
+    node = replace(NODE, headline=headline, listed=(f"NOT_TESTED t::c: {'fio not found ' * 9}",))
+    for width in (60, 80, 100):
+        whole = summary_lines(node, VERDICTS, width=width)
+        parts = summary_lines(node, VERDICTS, width=width, wrapped=True)
+        assert (
+            max(width_of(text) for text, _ in parts) <= width < max(width_of(t) for t, _ in whole)
+        )
+        assert " ".join(text for text, _ in parts).split() == " ".join(t for t, _ in whole).split()
+        assert {style for text, style in parts if text.strip() in headline} <= {"red"}
+        assert parts[1][0].startswith("  ") or width > 90
+
+
 def test_next_steps_are_told_once() -> None:
     steps = [line for line in texts() if line.startswith("next step")]
     assert steps == ["next step for disk: look at the cable"]  # the other is in the headline

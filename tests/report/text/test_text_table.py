@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.report.text.text_table import clip, folded, plain_line, squeeze, table, width_of
+from pytest_anubis.report.text.text_table import (
+    clip,
+    folded,
+    plain_line,
+    squeeze,
+    table,
+    width_of,
+    wrap,
+)
 
 CELLS = st.text(max_size=12)
 
@@ -98,3 +106,7 @@ def test_many_rows_that_differ_in_their_name_only_are_one() -> None:
     assert found == [["node", "state"], ["n0, n1, n2 and 3 more", "in service"], ["x", "drained"]]
     assert counts == [0, 6, 1]
     assert folded(rows[:4]) == (rows[:4], [0, 1, 1, 1])
+
+
+def test_no_line_begins_with_a_per_cent_sign() -> None:
+    assert wrap("it is 12 % slower", 8) == ["it is", "12 %", "slower"]

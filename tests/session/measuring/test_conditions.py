@@ -17,6 +17,7 @@ from pytest_anubis.session.measuring.fixtures import Node
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.places import RECORDED
+from tests.session.conftest import HEALTHY, Learn, set_speed
 
 SUITE = """
 import time, pytest
@@ -128,6 +129,21 @@ def test_cores_of_the_node_stay_below_the_quota_of_cpu_time(
     assert node.cores == 4
     monkeypatch.setenv("PYTEST_ANUBIS_CPU_QUOTA", "64")
     assert node.cores == 16
+
+
+def test_a_value_recorded_at_once_on_a_busy_machine_rejects_nothing(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Within the first tenth of a second of a test nobody looked, and the node was rejected."""
+    learn()
+    set_speed(project, [0.8 * value for value in HEALTHY])
+    monkeypatch.setattr(
+        "pytest_anubis.hardware.load.ambient_load.disturbances", lambda *_: ("12 % steal",)
+    )
+    monkeypatch.setenv("PYTEST_ADDOPTS", "-p no:hypothesispytest -p no:benchmark -p no:timeout")
+    result = project.runpytest("--anubis", "--anubis-in-process")
+    assert result.ret == 20
+    result.stdout.fnmatch_lines(["UNDECIDED: *12 % steal*"])
 
 
 def test_runs_inside_tests_see_no_disturbance_of_this_machine(

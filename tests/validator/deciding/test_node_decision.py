@@ -61,6 +61,27 @@ def test_accepted_only_when_every_criterion_was_judged() -> None:
 
 
 @pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (Outcome.NOT_TESTED, Reason.NOT_REPORTED),
+        (Outcome.INCONCLUSIVE, Reason.INVALID),
+        (Outcome.INCONCLUSIVE, Reason.DISTURBED),
+    ],
+)
+def test_what_a_device_lacks_stands_in_the_way_once(outcome: Outcome, reason: Reason) -> None:
+    """The node's values lack it too, and a missing cell of a table was two blockers."""
+    card = replace(verdict(outcome, reason), device="cuda:1")
+    whole = replace(card, device="node", scope="node", text=f"m: cuda:1: {card.text}")
+    found = judge_node([PASS, card, whole], baseline=baseline("m"))
+    assert found.decision is Decision.UNDECIDED
+    assert found.blocking == (f"{outcome.value} b m cuda:1: m says why",)
+    for other in (whole, replace(whole, reason=Reason.TOO_FEW)):
+        known = [PASS, other] if other is whole else [PASS, card, other]
+        found = judge_node(known, baseline=baseline("m"))
+        assert any("b m node" in line for line in found.blocking)  # its own
+
+
+@pytest.mark.parametrize(
     ("outcome", "reason", "decision"),
     [
         (Outcome.MARGINAL, Reason.UNUSUAL, Decision.ACCEPTED),

@@ -150,5 +150,7 @@ def test_a_baseline_that_does_not_hold_its_rate_says_so_in_every_decision() -> N
     slow = replace(verdict("usual"), outcome=Outcome.FAIL, reason=Reason.BEYOND)
     rejected = judge_node([verdict("quiet"), slow], baseline=baseline)
     assert f" The baseline's {told}." in rejected.headline
+    left = judge_node([verdict("quiet")], baseline=baseline)  # the others were not measured
+    assert f"; the baseline's {told}" in left.headline
     dead = replace(slow, reason=Reason.TEST_FAILED, reference=Reference.NONE)  # no matter of a rate
     assert told not in judge_node([dead], baseline=baseline).headline

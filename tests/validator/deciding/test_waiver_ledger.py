@@ -18,6 +18,7 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
     Waiver,
+    waived_verdict,
 )
 from pytest_anubis.validator import judge_node
 
@@ -60,10 +61,19 @@ def test_a_waived_failure_rejects_nothing_and_stands_in_the_headline() -> None:
         "1 waived: b m cpu (j.doe until 2026-12-01: HW-4711)"
     )
     assert dict(found.counts) == {"PASS": 1, "NOT_TESTED": 1}
-    assert found.listed == (
-        "NOT_TESTED b m cpu: waived by j.doe until 2026-12-01: HW-4711: m is slow",
-    )
+    assert found.noted == ("WAIVED b m cpu: waived by j.doe until 2026-12-01: HW-4711: m is slow",)
+    assert found.listed == ()  # it was judged
     assert decided(FAIL, PASS, require_all=True).decision is Decision.UNDECIDED
+
+
+def test_what_xfail_marks_cover_is_counted_in_every_headline() -> None:
+    """Only an acceptance did, and the loss stood in the list of what was not judged."""
+    marked = waived_verdict(FAIL)
+    for verdicts in ((marked, PASS), (marked,), (marked, PASS, XID)):
+        found = decided(*verdicts, waivers=())
+        assert "1 waived by xfail marks: b m cpu" in found.headline
+        assert found.noted == ("WAIVED b m cpu: failed as its xfail mark expects: m is slow",)
+        assert found.listed == ()
 
 
 def test_where_all_is_waived_nothing_was_judged() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_anubis.core.baseline import Scope
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Outcome
@@ -24,6 +25,8 @@ from pytest_anubis.validator.similarity.centre import (
 )
 from pytest_anubis.validator.similarity.distance import similarity
 from pytest_anubis.validator.similarity.usable_rows import rows_of
+
+SCOPES: tuple[Scope, ...] = ("unit", "node")
 
 
 def metric(better: Direction = "lower", name: str = "step") -> Metric:
@@ -300,7 +303,18 @@ def test_node_scope_pools_devices_and_a_missing_device_is_no_pooled_sample() -> 
     assert learned.population.sample(1).tolist() == [102.0, 103.0]
     problems = {3: Problem(kind="missing", text="nothing recorded")}
     holed = population(samples, nodes=nodes, devices=devices, problems=problems)
-    assert "d1: nothing recorded" in learn_criterion(holed, scope="node").exclusions[0].reason
+    assert learn_criterion(holed, scope="node").criterion.nodes == 3  # type: ignore[union-attr]
+
+
+def test_what_one_device_lacks_is_left_out_once() -> None:
+    """Its node's values lack it too, which was told as one more sample."""
+    problems = {3: Problem(kind="missing", text="nothing recorded")}
+    nodes, devices = [f"n{i // 2}" for i in range(8)], ["d0", "d1"] * 4
+    holed = population(
+        [[100.0 + i] for i in range(8)], nodes=nodes, devices=devices, problems=problems
+    )
+    both = [learn_criterion(holed, scope=scope).exclusions for scope in SCOPES]
+    assert [(one.node, one.device) for found in both for one in found] == [("n1", "d1")]
 
 
 @pytest.mark.parametrize(("key", "value"), [("alpha", 0.0), ("alpha", 1.5), ("method", "mean")])

@@ -1,0 +1,94 @@
+"""What disturbed the machine while tests took their values themselves, however short they are."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_anubis.hardware.load import ambient_load
+from pytest_anubis.hardware.load.ambient_load import FRESH, LONGEST, SHORTEST, Ambient
+from pytest_anubis.hardware.load.host_load import Load
+
+
+class Machine:
+    """A clock, and others who use so many CPUs from a moment on."""
+
+    def __init__(self) -> None:
+        self.now, self.others, self.busy = 100.0, 0.0, 50.0
+        self.reads: list[float] = []
+        self.quota = None
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        self.busy += self.others * seconds
+
+    def read(self) -> Load:
+        self.reads.append(self.now)
+        return Load(when=self.now, busy=self.busy, steal=0.0, own=10.0, stalls={})
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    clock = SimpleNamespace(monotonic=lambda: machine.now, sleep=machine.sleep)
+    monkeypatch.setattr(ambient_load, "time", clock)
+    monkeypatch.setattr(ambient_load, "LoadReader", lambda root: machine)
+    monkeypatch.setattr(ambient_load, "usable_cpus", lambda: 2)
+    return machine
+
+
+BUSY = ("other processes used 1.8 of 2 cores",)
+
+
+def test_what_is_recorded_at_once_is_watched_from_the_moment_before(machine: Machine) -> None:
+    """It was taken for measured on a quiet machine, and could reject a healthy node."""
+    ambient = Ambient()
+    ambient.begin()
+    machine.others = 2.0
+    machine.sleep(2 * FRESH)
+    begin = ambient.begin()
+    machine.sleep(0.01)
+    (found,) = ambient.since(begin)
+    assert found.startswith("other processes used ")
+    assert machine.now == 100.0 + 2 * FRESH + 0.01  # nothing was waited for
+
+
+@pytest.mark.parametrize("before", [0.0, 10 * LONGEST])
+def test_where_nothing_was_read_before_the_shortest_time_is_waited_for(
+    machine: Machine, before: float
+) -> None:
+    ambient = Ambient()
+    if before:
+        ambient.begin()
+        machine.sleep(before)
+    machine.others = 2.0
+    begin = ambient.begin()
+    machine.sleep(0.01)
+    assert ambient.since(begin) == BUSY
+    assert machine.now == pytest.approx(100.0 + before + SHORTEST)
+
+
+def test_many_metrics_recorded_at_once_are_one_reading(machine: Machine) -> None:
+    ambient = Ambient()
+    begin = ambient.begin()
+    machine.sleep(2 * SHORTEST)
+    for _ in range(20):
+        assert ambient.since(begin) == ()
+    assert len(machine.reads) == 2
+    machine.others = 2.0
+    machine.sleep(2 * SHORTEST)
+    assert ambient.since(begin) != ()
+
+
+def test_a_clock_that_stands_still_is_not_waited_for(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ambient = Ambient()
+    begin = ambient.begin()
+    waited: list[float] = []
+    monkeypatch.setattr(
+        ambient_load, "time", SimpleNamespace(monotonic=lambda: -1e9, sleep=waited.append)
+    )
+    ambient.since(begin)
+    assert waited == [SHORTEST]
