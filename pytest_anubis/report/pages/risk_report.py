@@ -157,7 +157,7 @@ def risk_lines(
 
 def shared_drivers(rows: Sequence[NodeOutlook]) -> tuple[str, ...]:
     """Return what the risk of every one of several nodes comes from, which need not stand in every line."""
-    if not rows:
+    if len(rows) < 2:
         return ()
     return tuple(word for word in rows[0].drivers if all(word in row.drivers for row in rows))
 
