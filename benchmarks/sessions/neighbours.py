@@ -123,6 +123,21 @@ NEIGHBOURS = {
         "    anubis_metric.measure('frozen', lambda: 1, unit='s', better='lower')\n",
         refused="clock",
     ),
+    "pytest-freezer (by its mark)": Neighbour(
+        own="@pytest.mark.freeze_time('2020-01-01')\ndef test_own(anubis_metric):\n"
+        "    anubis_metric.record('frozen', 1.0, unit='s', better='lower')\n",
+        refused="clock",
+    ),
+    "freezegun (decorator)": Neighbour(
+        own="import freezegun\n@freezegun.freeze_time('2020-01-01')\ndef test_own(anubis_metric):\n"
+        "    anubis_metric.measure('frozen', lambda: 1, unit='s', better='lower')\n",
+        refused="clock",
+    ),
+    "freezegun (in the body)": Neighbour(
+        own="def test_own(anubis_metric):\n    import freezegun\n    with freezegun.freeze_time('2020'):\n"
+        "        anubis_metric.measure('frozen', lambda: 1, unit='s', better='lower')\n",
+        refused="clock",
+    ),
     "pytest-testmon": Neighbour(("--testmon",)),
     "pytest-rich": Neighbour(("--rich",)),
 }  # fmt: skip

@@ -104,7 +104,9 @@ def keep_unjudged(store: Path, node: str) -> str:
         known = read_standing(store, node)
     except StandingError as error:
         return str(error)
-    return keep_standing(store, replace(known or NodeStanding(node=node), running="", since=0.0))
+    return keep_standing(
+        store, replace(known or NodeStanding(node=node), running="", since=0.0, boot="")
+    )
 
 
 def keep_standing(store: Path, standing: NodeStanding) -> str:

@@ -91,7 +91,7 @@ def run(options: argparse.Namespace) -> int:
         write_json(options.json, _plain(outlook, rows, now, risk, passed))
         if options.json == "-":
             return 0
-    _show(outlook, rows, story, passed, whole=options.all)
+    _show(outlook, rows, story, passed, risk.within, whole=options.all)
     if options.save is not None:
         _save(options, risk)
     if options.html is not None:
@@ -140,18 +140,17 @@ def _look(
 
 def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel, now: float) -> list[NodeOutlook]:
     """Return the nodes, riskiest first."""
-    from pytest_anubis.selector.risk.forecast import risk_drivers
+    from pytest_anubis.selector.risk.drivers import risk_drivers
 
-    drivers = risk_drivers(fleet, risk, now=now, horizon=outlook.horizon)
+    asked = [each.node for each in outlook.risks]
+    drivers = risk_drivers(fleet, risk, now=now, horizon=outlook.horizon, nodes=asked)
     latest: dict[str, tuple[int, str]] = {}
     for incident in fleet.incidents:
         count, _ = latest.get(incident.node, (0, ""))
         latest[incident.node] = (count + 1, incident.kind)
     states = {node.name: node.state for node in fleet.nodes}
-    backtest = risk.backtest
     rows = []
     for each in outlook.risks:
-        low, high = (None, None) if backtest is None else backtest.interval(each.probability)
         row = NodeOutlook(
             node=each.node,
             probability=each.probability,
@@ -159,8 +158,8 @@ def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel, now: float) ->
             incidents=latest.get(each.node, (0, ""))[0],
             last=latest.get(each.node, (0, ""))[1],
             state=states.get(each.node, ""),
-            low=low,
-            high=high,
+            low=each.low,
+            high=each.high,
             drivers=drivers.get(each.node, ()),
         )
         rows.append(row)
@@ -168,7 +167,7 @@ def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel, now: float) ->
 
 
 def _story(risk: RiskModel) -> ModelStory | None:
-    """Return why the model was taken, for people; None where it was named or an older version kept it."""
+    """Return why the model was taken, for people; None where an older version kept it."""
     from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
 
     found = risk.backtest
@@ -239,6 +238,7 @@ def _plain(
         "at": now,
         "horizon": outlook.horizon,
         "basis": outlook.basis,
+        "within": risk.within,
         "notes": list(outlook.notes),
         "warnings": [risk.backtest.warning] if risk.backtest and risk.backtest.warning else [],
         "expected_incidents": sum(row.probability for row in rows),
@@ -253,10 +253,12 @@ def _show(
     rows: list[NodeOutlook],
     story: ModelStory | None,
     passed: Passed | None,
+    within: str,
     *,
     whole: bool,
 ) -> None:
-    for line in risk_lines(rows, outlook.horizon, outlook.basis, most=None if whole else SHOWN):
+    most = None if whole else SHOWN
+    for line in risk_lines(rows, outlook.horizon, outlook.basis, within, most=most):
         say(line)
     words = _passed_words(passed, outlook.horizon)
     say(*([words] if words else []), *([] if story is None else model_lines(story)))
@@ -304,5 +306,6 @@ def _page(
         outlook.notes,
         story,
         _passed_words(passed, outlook.horizon),
+        risk.within,
     )
     write_file(options.html, text)

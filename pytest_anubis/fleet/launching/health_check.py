@@ -42,9 +42,9 @@ def health_of(
         boot: Id of this start of the machine; empty where nobody knows.
     """
     if standing is None or not standing.decision:
-        began = (
-            f"run {standing.running} began {_ago(now - standing.since)}" if standing else "no run"
-        )
+        began = "no run"
+        if standing is not None and standing.running:
+            began = f"run {standing.running} began {_ago(now - standing.since)}"
         return _open("NO-VERDICT", f"{node}: {began}; judge it with pytest --anubis", standing)
     told = Health(Decision(standing.decision), standing.reason, standing)
     if told.decision is not Decision.ACCEPTED:

@@ -108,9 +108,11 @@ def _risks(event: Mapping[str, Any]) -> str:
     if event["risk_before"] is None:
         return "the risk is unknown, since no incident was ever recorded"
     hours = f"{event['horizon'] / 3600:g} h"
-    text = f"risk of an incident in {hours} {percent(event['risk_before'])}"
+    before = _interval(event, "risk_interval")
+    text = f"risk of an incident in {hours} {percent(event['risk_before'])}{before}"
     if event["method"] != "nothing":
-        text += f", {percent(event['residual_risk'])}{_interval(event)} after these pass"
+        after = _interval(event, "residual_interval")
+        text += f", {percent(event['residual_risk'])}{after} after these pass"
         if event["pruned"] and _guessed(event):
             text += ", a guess as well"
         if event["pruned"]:
@@ -120,14 +122,30 @@ def _risks(event: Mapping[str, Any]) -> str:
     return text
 
 
-def _interval(event: Mapping[str, Any]) -> str:
-    """Return where the risk that is left lies in 95 % of cases; nothing in records without it."""
-    ends = event.get("residual_interval")
+def driver_lines(event: Mapping[str, Any]) -> list[str]:
+    """Return a line for each node: its risk, where that lies, and what it comes from."""
+    lines = []
+    for node, risk in (event.get("nodes") or {}).items():
+        told = (event.get("drivers") or {}).get(node, ())
+        ends = (event.get("node_intervals") or {}).get(node)
+        if risk is None or not (told or ends):
+            continue
+        within = "" if ends is None else f" (95 % within {percent(ends[0])} to {percent(ends[1])})"
+        why = "; ".join(told) or "nothing is unusual about it"
+        lines.append(f"{node}: risk {percent(risk)}{within}: {why}")
+    if lines and event.get("within"):
+        lines.append(f"95 % within: {event['within']}")
+    return lines
+
+
+def _interval(event: Mapping[str, Any], name: str) -> str:
+    """Return where a risk lies in 95 % of cases; nothing in records without it."""
+    ends = event.get(name)
     return "" if ends is None else f" (95 % within {percent(ends[0])} to {percent(ends[1])})"
 
 
 def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list[str]:
-    """Return one line for every benchmark: those that run, and those left out with their reasons."""
+    """Return what each node's risk comes from, and a line for every benchmark, run or left out."""
     reasons = {item["benchmark"]: item["reason"] for item in event.get("picked") or ()}
     runs = [["runs", "because"]]
     for name in event["chosen"]:
@@ -139,7 +157,8 @@ def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list
         [item["benchmark"], duration_text(item["cost_seconds"]), item["reason"]]
         for item in event["pruned"]
     ]
-    lines = [f"shares of defects below are {_guessed(event)}"] if _guessed(event) else []
+    lines = driver_lines(event)
+    lines += [f"shares of defects below are {_guessed(event)}"] if _guessed(event) else []
     lines += table(runs, width=width).splitlines() if len(runs) > 1 else []
     if len(out) > 1:
         lines += table(out).splitlines()
@@ -168,7 +187,7 @@ def selection_block(event: Mapping[str, Any] | None) -> str:
     if event is None or not event.keys() >= _FIELDS:
         return ""
     try:
-        said = [*choice_lines(event), event["basis"], *event["notes"]]
+        said = [*choice_lines(event), event["basis"], *driver_lines(event), *event["notes"]]
         rows = "".join(
             f"<tr><td>{html.escape(str(item['benchmark']))}</td>"
             f"<td class='n'>{html.escape(duration_text(item['cost_seconds']))}</td>"

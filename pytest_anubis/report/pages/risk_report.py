@@ -37,7 +37,7 @@ class NodeOutlook:
         incidents: How many it had.
         last: Kind of the last one.
         state: In service, drained, in repair.
-        low: Lower end of the probability's 95 % interval, after the backtests; None: unknown.
+        low: Lower end of the probability's 95 % interval; None: unknown.
         high: Upper end.
         drivers: What its risk comes from, in words.
     """
@@ -107,7 +107,12 @@ class ModelStory:
 
 
 def risk_lines(
-    rows: Sequence[NodeOutlook], horizon: float, basis: str, *, most: int | None = None
+    rows: Sequence[NodeOutlook],
+    horizon: float,
+    basis: str,
+    within: str = "",
+    *,
+    most: int | None = None,
 ) -> list[str]:
     """Return the fleet's risk in one line, and a table of its nodes.
 
@@ -115,6 +120,7 @@ def risk_lines(
         rows: The nodes, riskiest first.
         horizon: Seconds ahead.
         basis: What the risks rest on.
+        within: What their 95 % interval counts.
         most: Lines shown, of which one stands for many nodes that are equal; None: each node has its line.
     """
     known = any(row.low is not None for row in rows)
@@ -131,18 +137,29 @@ def risk_lines(
         ]
         for row in rows
     ]
-    if any(row.drivers for row in rows[:most]):
+    shared = shared_drivers(rows)
+    if any(set(row.drivers) - set(shared) for row in rows[:most]):
         cells[0].append(_DRIVEN)
         for line, row in zip(cells[1:], rows, strict=True):
-            line.append("; ".join(row.drivers) or "-")
+            line.append("; ".join(word for word in row.drivers if word not in shared) or "-")
     cells, nodes = (cells, [0]) if most is None else folded(cells)
     shown = cells if most is None else cells[: most + 1]
     lines = [fleet_line(rows, horizon), f"from a history: {basis}", *table(shown).splitlines()]
     if left := sum(nodes[len(shown) :]):
         lines.append(f"... and {left} more nodes (--all shows them)")
+    lines += [f"because, of every node: {'; '.join(shared)}"] if shared else []
     if cells[0][-1] == _DRIVEN:
         lines.append(_BECAUSE)
+    if known and within:
+        lines.append(f"95 % within: {within}")
     return lines
+
+
+def shared_drivers(rows: Sequence[NodeOutlook]) -> tuple[str, ...]:
+    """Return what the risk of every one of several nodes comes from, which need not stand in every line."""
+    if len(rows) < 2:
+        return ()
+    return tuple(word for word in rows[0].drivers if all(word in row.drivers for row in rows))
 
 
 def _up_text(seconds: float) -> str:
@@ -243,6 +260,7 @@ def risk_page(
     notes: Sequence[str] = (),
     story: ModelStory | None = None,
     passed: str = "",
+    within: str = "",
 ) -> str:
     """Return a page that needs nothing from outside.
 
@@ -252,12 +270,14 @@ def risk_page(
         basis: What the risks rest on.
         expected: Hours ahead and nodes with an incident by then.
         notes: What was only assumed.
-        story: Why this model; None where it was named.
+        story: Why this model; None where nobody knows.
         passed: What happened to nodes that had passed, in words.
+        within: What the 95 % interval of a risk counts, in words.
     """
     step = max(1, len(rows) // _POINTS)
     ranked = [(rank + 1, 100 * rows[rank].probability) for rank in range(0, len(rows), step)]
-    driven = any(row.drivers for row in rows[:_MOST])
+    shared = shared_drivers(rows)
+    driven = any(set(row.drivers) - set(shared) for row in rows[:_MOST])
     head = "".join(
         f"<th scope='col'{' class=n' if number else ''}>{name}</th>"
         for name, number in (
@@ -272,7 +292,11 @@ def risk_page(
         f"{blocks.number(_up_text(row.uptime))}{blocks.number(str(row.incidents))}"
         # Words of a state stay together: on a phone the table scrolls, and rows of two lines are half empty.
         f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state).replace(' ', '&nbsp;')}</td>"
-        + (f"<td>{html.escape('; '.join(row.drivers))}</td>" if driven else "")
+        + (
+            f"<td>{html.escape('; '.join(w for w in row.drivers if w not in shared))}</td>"
+            if driven
+            else ""
+        )
         + "</tr>"
         for row in rows[:_MOST]
     )
@@ -285,7 +309,9 @@ def risk_page(
         f"<h2>Risk of each node within {horizon / 3600:g} h, highest first</h2>",
         # The names first: a page is opened to learn which nodes to look at.
         f"<div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>{more}",
+        f"<p>because, of every node: {html.escape('; '.join(shared))}</p>" if shared else "",
         f"<p class='faint'>{html.escape(_BECAUSE)}</p>" if driven else "",
+        f"<p class='faint'>95 % within: {html.escape(within)}</p>" if within else "",
         frontier_plot(
             [("one node", ranked)],
             x_label="node, by rank",
@@ -303,7 +329,7 @@ def risk_page(
 
 
 def _story_blocks(story: ModelStory | None) -> str:
-    """Return why the model was taken and its calibration as HTML; nothing where it was named."""
+    """Return why the model was taken and its calibration as HTML; nothing where nobody knows."""
     if story is None:
         return ""
     parts = [f"<h2>Which model</h2><p>{html.escape(story.reason)}</p>"]

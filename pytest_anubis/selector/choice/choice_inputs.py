@@ -17,6 +17,7 @@ from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
 from pytest_anubis.selector.choice.candidates import Candidate
 from pytest_anubis.selector.choice.choice_plan import Mode, Plan
 from pytest_anubis.selector.choice.coverage import Coverage, learn_coverage
+from pytest_anubis.selector.risk.drivers import risk_drivers
 from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.risk.incident_kinds import kind_mix
 from pytest_anubis.selector.risk.node_risk import NodeRisk
@@ -25,6 +26,7 @@ _NOMINAL = 0.5  # stands for a risk that nobody knows; what exposes most is the 
 
 _NORMAL = 1.96  # standard deviations that hold 95 % of a normal distribution
 _SURE = 1 - 1e-9  # a probability whose hazard is still finite
+_LEAST = 1e-300  # hazard that stands for none
 _FARTHEST = 20.0  # of a log risk: beyond it every probability is possible
 
 UNKNOWN_COST = 60.0
@@ -110,8 +112,8 @@ class ChoiceInputs:
         notes: What was filled in or only assumed, in words.
         lacking: What the history has none of, of ``incidents`` and ``defects``.
         unreadable: Why the history could not be read, so that nothing is known; empty when it was.
-        reach: How far the logarithm of a risk may be off in 95 % of cases, after the model's backtests; None:
-            nobody tested it.
+        drivers: Node -> what its risk comes from, in words.
+        within: What the 95 % interval of a risk counts, in words; empty where nobody knows one.
         false_alarms: How many defects were false alarms, which teach nothing.
         warning: What speaks against choosing by the risks, in words; empty where nothing does.
     """
@@ -126,7 +128,8 @@ class ChoiceInputs:
     notes: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     unreadable: str = ""
-    reach: float | None = None
+    drivers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    within: str = ""
     warning: str = ""
     false_alarms: int = 0
 
@@ -136,6 +139,15 @@ class ChoiceInputs:
         if "incidents" in self.lacking:
             return None
         return joint_risk([risk.probability for risk in self.risks])
+
+    @property
+    def interval(self) -> tuple[float, float] | None:
+        """The 95 % interval of `risk`; None where nobody knows it."""
+        lows = [risk.low for risk in self.risks if risk.low is not None]
+        highs = [risk.high for risk in self.risks if risk.high is not None]
+        if self.risk is None or not len(lows) == len(highs) == len(self.risks):
+            return None
+        return joint_risk(lows), joint_risk(highs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -171,24 +183,30 @@ class Choice:
     def interval_after(self, passed: Sequence[str]) -> tuple[float, float] | None:
         """Return the 95 % interval of `risk_after`: the risk's own error, and that of few known defects.
 
-        None where no risk is known, or the error of the model is not.
+        None where no risk is known, or what it is off by is not.
         """
-        if self.inputs.risk is None or self.inputs.reach is None:
+        if self.inputs.interval is None:
             return None
         ends = []
-        for sign in (-1, 1):
+        for upwards in (False, True):
             left = []
             for risk in self.inputs.risks:
                 coverage = self.coverage[risk.node]
                 missed = max(0.0, 1 - coverage.of(passed))
                 # The share of n defects that is missed has the relative variance (1 - share) / (n share).
                 spread = (1 - missed) / max(missed * coverage.total, 1e-9)
-                off = math.hypot(self.inputs.reach, _NORMAL * math.sqrt(spread))
-                hazard = -math.log1p(-min(risk.probability * missed, _SURE))
-                moved = hazard * math.exp(sign * min(off, _FARTHEST))
+                end = risk.high if upwards else risk.low
+                own = abs(math.log(_hazard(end or 0.0) / _hazard(risk.probability)))
+                off = min(math.hypot(own, _NORMAL * math.sqrt(spread)), _FARTHEST)
+                moved = _hazard(risk.probability * missed) * math.exp(off if upwards else -off)
                 left.append(min(_SURE, -math.expm1(-moved)))
             ends.append(joint_risk(left))
         return ends[0], ends[1]
+
+
+def _hazard(probability: float) -> float:
+    """Return the hazard of a probability, of none one that has a logarithm."""
+    return max(-math.log1p(-min(probability, _SURE)), _LEAST)
 
 
 def gather_inputs(
@@ -234,7 +252,8 @@ def gather_inputs(
         kinds={risk.node: kind_mix(fleet.incidents, risk.node) for risk in outlook.risks},
         basis=outlook.basis,
         notes=outlook.notes if risk.backtest is None else (*outlook.notes, risk.backtest.reason),
-        reach=None if risk.backtest is None else risk.backtest.reach,
+        drivers=risk_drivers(fleet, risk, now=now, horizon=horizon, nodes=nodes),
+        within=risk.within,
         warning="" if risk.backtest is None else risk.backtest.warning,
     )
 

@@ -39,11 +39,19 @@ def choice_record(
         "explore": request.explore,
         "seed": request.seed,
         "nodes": {risk.node: None if unknown else float(risk.probability) for risk in inputs.risks},
+        "node_intervals": {
+            risk.node: (risk.low, risk.high)
+            for risk in inputs.risks
+            if not unknown and risk.low is not None and risk.high is not None
+        },
+        "drivers": {} if unknown else inputs.drivers,
+        "within": inputs.within,
         "horizon": inputs.horizon,
         "basis": inputs.basis,
         "notes": inputs.notes,
         "lacking": inputs.lacking if blind else (),
         "risk_before": inputs.risk,
+        "risk_interval": inputs.interval,
         "residual_risk": None if unknown else float(plan.residual_risk),
         "residual_interval": choice.interval_after(plan.chosen),
         "full_risk": None if unknown else float(plan.full_risk),

@@ -10,20 +10,18 @@ from typing import Any, Literal
 import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, NodeRecord
-from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
-from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
-from pytest_anubis.selector.risk.models.cox import CoxPH
-from pytest_anubis.selector.risk.models.cox_time import CoxTime
-from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel, load_model
-from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
-from pytest_anubis.selector.risk.node_risk import NodeRisk
-from pytest_anubis.selector.risk.node_status import (
-    HOUR,
-    hours_text,
-    status_at,
-    status_rows,
-    value_words,
+from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
+from pytest_anubis.selector.risk.choosing.model_choice import (
+    choose_model,
+    count_words,
+    named_model,
 )
+from pytest_anubis.selector.risk.choosing.refits import Refits, refits_of
+from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
+from pytest_anubis.selector.risk.models.covariates import Floats
+from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel, load_model
+from pytest_anubis.selector.risk.node_risk import NodeRisk
+from pytest_anubis.selector.risk.node_status import HOUR, hours_text, status_at, status_rows
 from pytest_anubis.selector.selector_error import SelectorError
 
 ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]
@@ -33,10 +31,6 @@ JUDGED = 25
 """Incidents that a horizon should hold for the whole fleet: at shorter ones models cannot be told apart."""
 
 SCHEMA = 1
-_TELLING = 0.1
-"""Share of a risk that a fact must account for to be told: less is within what models differ by."""
-_TOLD = 2
-"""Facts told of a node: what people act on."""
 _MOST = 1 - 1e-9
 _COUNTED = 2**53
 """Whole numbers below it are exact as floats; no fleet counts so far."""
@@ -56,7 +50,10 @@ class RiskModel:
         nodes: How many nodes it was fitted to.
         told: How many incidents the history had. Those that were not waited for teach no rate: the one
             that a node is first known by, and one that began while another lasted.
-        backtest: Why this model, and how good it was; None where it was named, or kept by an older version.
+        backtest: Why this model, and how good it was; None where an older version kept it.
+        refits: What the history leaves open where no earlier moment tested the model; None where one did, or
+            an older version kept it.
+        hours: Hours that its nodes were watched for, together; 0 where an older version kept it.
     """
 
     model: HazardModel
@@ -64,6 +61,8 @@ class RiskModel:
     nodes: int
     told: int = 0
     backtest: Backtest | None = None
+    refits: Refits | None = None
+    hours: float = 0.0
 
     @property
     def text(self) -> str:
@@ -75,6 +74,51 @@ class RiskModel:
             f"{self.nodes} node{'s' if self.nodes != 1 else ''}"
         )
 
+    @property
+    def evidence(self) -> str:
+        """The incidents that the rates rest on and the time in which they came, in words."""
+        some = count_words(self.model.events)
+        nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
+        return f"{some} in {hours_text(self.hours)} of service of {nodes}" if self.hours else some
+
+    @property
+    def within(self) -> str:
+        """What the 95 % interval of a risk counts and what not, in words; empty where there is none."""
+        if self.backtest is not None and self.backtest.chosen is not None:
+            moments = self.backtest.degrees
+            return f"how far the model's predictions were off at {moments} earlier moments"
+        wrong = "what the model gets wrong is not in it"
+        if not self.model.uses_facts:
+            wrong = "that some nodes are worse than others is not in it"
+        if self.refits is None:
+            kept = "what a count of incidents leaves open"
+            return "" if self.backtest is None else f"{kept}; {wrong}"
+        leaves = "leaves" if self.refits.incidents == 1 else "leave"
+        told = f"what {count_words(self.refits.incidents)} {leaves} open (exact)"
+        if self.refits.models:
+            told += (
+                f" and how far it moves without one of {len(self.refits.models)} parts of the nodes"
+            )
+        return f"{told}; {wrong}"
+
+    def interval(
+        self, chance: Floats, x: Floats, uptime: Floats, hours: float
+    ) -> tuple[Floats, Floats] | None:
+        """Return where probabilities lie in 95 % of cases, each of shape (n,); None where nobody knows.
+
+        Args:
+            chance: What the model says, shape (n,).
+            x: Covariates of the nodes, shape (n, d).
+            uptime: Hours that they are up, shape (n,).
+            hours: Hours ahead.
+        """
+        if self.refits is not None and (self.backtest is None or self.backtest.chosen is None):
+            return self.refits.interval(chance, x, uptime, hours)
+        if self.backtest is None:
+            return None
+        ends = np.array([self.backtest.interval(float(p)) for p in chance]).reshape(-1, 2)
+        return ends[:, 0], ends[:, 1]
+
     def to_plain(self) -> dict[str, Any]:
         """Return numbers, strings, lists and dicts, fit for JSON."""
         return {
@@ -83,7 +127,9 @@ class RiskModel:
             "nodes": self.nodes,
             "told": self.told,
             "model": self.model.to_plain(),
+            "hours": self.hours,
             **({} if self.backtest is None else {"backtest": self.backtest.to_plain()}),
+            **({} if self.refits is None else {"refits": self.refits.to_plain()}),
         }
 
     @classmethod
@@ -99,7 +145,7 @@ class RiskModel:
                 "fit it again with 'anubis risk --save'"
             )
         kinds, nodes, model = plain.get("kinds"), plain.get("nodes"), plain.get("model")
-        told = plain.get("told", 0)
+        told, hours = plain.get("told", 0), plain.get("hours", 0.0)
         if (
             not isinstance(kinds, list)
             or not all(isinstance(kind, str) for kind in kinds)
@@ -107,6 +153,8 @@ class RiskModel:
             or not isinstance(told, int)
             or not (0 <= nodes < _COUNTED and 0 <= told < _COUNTED)
             or not isinstance(model, Mapping)
+            or not isinstance(hours, int | float)
+            or not 0 <= hours < _COUNTED
         ):
             raise SelectorError(
                 "risk model: kinds, nodes or model are missing or of another type; fit it again with "
@@ -114,8 +162,15 @@ class RiskModel:
             )
         record = plain.get("backtest")
         backtest = None if record is None else Backtest.from_plain(record)
+        kept, fits = load_model(model), plain.get("refits")
         return cls(
-            model=load_model(model), kinds=tuple(kinds), nodes=nodes, told=told, backtest=backtest
+            model=kept,
+            kinds=tuple(kinds),
+            nodes=nodes,
+            told=told,
+            backtest=backtest,
+            refits=None if fits is None else Refits.from_plain(fits, like=kept),
+            hours=float(hours),
         )
 
 
@@ -146,6 +201,7 @@ def fit_risk(
     seed: int = 0,
     horizon: float = 86400.0,
     quick: bool = False,
+    tested: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> RiskModel:
     """Fit a risk model to a fleet's history.
@@ -156,8 +212,10 @@ def fit_risk(
         model: Which; ``auto`` takes the one that backtests on this history prefer, one without covariates
             where there are few incidents.
         seed: For Cox-Time and what is drawn.
-        horizon: Seconds ahead that ``auto`` judges models at, longer where that holds too few incidents.
+        horizon: Seconds ahead that backtests judge models at, longer where that holds too few incidents.
         quick: Do not try Cox-Time for ``auto``.
+        tested: Find out what the figures are off by: a model that was named is tried at earlier moments, as
+            ``auto`` tries all, and fitted without parts of the history where there are too few.
         say: Gets words about the progress.
 
     Raises:
@@ -176,28 +234,26 @@ def fit_risk(
         )
     intervals = Intervals(rows.x, rows.duration, rows.event, rows.began, rows.names)
     last = _last_event(fleet, now) / HOUR
-    backtest = None
+    hours = horizon / HOUR
+    asked: dict[str, Any] = {"ongoing": True, "upto": last, "seed": seed, "say": say}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ExtrapolationWarning)
+        asked["horizon"] = _judged_at(intervals.known_at(last), hours)
         if model == "auto":
-            chosen, backtest = choose_model(
-                intervals,
-                horizon=_judged_at(intervals.known_at(last), horizon / HOUR),
-                ongoing=True,
-                upto=last,
-                quick=quick,
-                seed=seed,
-                say=say,
-            )
+            chosen, backtest = choose_model(intervals, quick=quick, **asked)
         else:
-            chosen = _named(model, seed)
-            chosen.fit(rows.x, rows.duration, rows.event, names=rows.names, order=rows.began)
+            chosen, backtest = named_model(model, intervals, tested=tested, **asked)
+        refits = None
+        if tested and backtest.chosen is None:
+            refits = refits_of(chosen, intervals, rows.nodes, seed=seed, say=say)
     return RiskModel(
         model=chosen,
         kinds=rows.kinds,
         nodes=len(set(rows.nodes)),
         told=len(fleet.incidents),
         backtest=backtest,
+        refits=refits,
+        hours=float(rows.duration.sum()),
     )
 
 
@@ -260,61 +316,24 @@ def look_ahead(
         raise SelectorError(
             "the risk model gives no probability; fit it again with 'anubis risk --save'"
         )
+    ends = risk.interval(found, rows.x, rows.duration, hours)
     notes = risk.model.cautions(rows.x, float(rows.duration.max()) + hours, hours_text)
     strange = tuple(f"node {name} is not in the history: taken for a new one" for name in new)
     return Outlook(
         risks=tuple(
-            NodeRisk(node=node, probability=float(p))
-            for node, p in zip(rows.nodes, np.clip(found, 0.0, _MOST), strict=True)
+            NodeRisk(
+                node=node,
+                probability=float(np.clip(found[place], 0.0, _MOST)) + 0.0,
+                low=None if ends is None else float(ends[0][place]),
+                high=None if ends is None else float(ends[1][place]),
+            )
+            for place, node in enumerate(rows.nodes)
         ),
         horizon=horizon,
         uptime=dict(zip(rows.nodes, rows.duration.tolist(), strict=True)),
         basis=risk.text,
         notes=(*strange, *_aged(fleet, risk), *notes),
     )
-
-
-def risk_drivers(
-    fleet: FleetHistory, risk: RiskModel, *, now: float, horizon: float
-) -> dict[str, tuple[str, ...]]:
-    """Return what each node's risk comes from, in words, the strongest first; nothing where it is as usual.
-
-    One fact after the other is set to the fleet's median: those that change the risk by a tenth are told.
-
-    Args:
-        fleet: The history.
-        risk: A fitted model; one without covariates knows no facts.
-        now: The present, seconds since 1970.
-        horizon: Seconds ahead.
-    """
-    rows = status_at(fleet.nodes, fleet.incidents, now=now, kinds=risk.kinds, runs=fleet.runs)
-    if not rows.nodes:
-        return {}
-    model, hours = risk.model, horizon / HOUR
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExtrapolationWarning)
-        found = model.incident_probability(rows.x, rows.duration, hours)
-    told: dict[str, dict[str, float]] = {node: {} for node in rows.nodes}
-    for column, name in enumerate(rows.names):
-        known = np.isfinite(rows.x[:, column])
-        if not known.any():
-            continue
-        usual = float(np.median(rows.x[known, column]))
-        x = rows.x.copy()
-        x[:, column] = usual
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)
-            changed = model.incident_probability(x, rows.duration, hours)
-        for place in np.flatnonzero(np.abs(found - changed) > _TELLING * found).tolist():
-            way = "raises" if found[place] > changed[place] else "lowers"
-            words = f"{value_words(name, float(rows.x[place, column]), usual)} {way} it"
-            of = told[rows.nodes[place]]
-            # Several columns have no value for one reason, which is told once.
-            of[words] = max(of.get(words, 0.0), abs(float(found[place] - changed[place])))
-    return {
-        node: tuple(sorted(facts, key=lambda words: (-facts[words], words))[:_TOLD])
-        for node, facts in told.items()
-    }
 
 
 def _aged(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:
@@ -331,15 +350,3 @@ def _aged(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:
 def fleet_risk(risks: Sequence[NodeRisk]) -> float:
     """Return the expected number of nodes with an incident."""
     return float(sum(risk.probability for risk in risks))
-
-
-def _named(model: str, seed: int) -> HazardModel:
-    if model == "exponential":
-        return Exponential()
-    if model == "weibull":
-        return Weibull()
-    if model == "cox":
-        return CoxPH()
-    if model == "cox-time":
-        return CoxTime(seed=seed)
-    raise SelectorError(f"risk model {model[:20]!r} is none of {', '.join(MODELS)}")

@@ -208,7 +208,7 @@ class Run:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Decide, close the journal, file the run."""
-        if self._journal is None:
+        if self._journal is None or self._withdrawn(self._journal, int(exitstatus)):
             return
         if not self.broken and exitstatus not in CAME_TO_ITS_END:
             self.broken = f"exit status {int(exitstatus)}"
@@ -233,6 +233,17 @@ class Run:
         self._vouch(int(session.exitstatus))
         self._keep_standing()
         self._file()
+
+    def _withdrawn(self, journal: Journal, status: int) -> bool:
+        """Take a run back that was refused before a test of it began: nobody could judge it."""
+        state, refused = self.state, status == pytest.ExitCode.USAGE_ERROR and not self._earlier
+        if not refused or state.results or state.interrupted or state.judged or self._ends.failed:
+            return False
+        journal.withdraw()
+        self._journal, self.record_path = None, ""
+        if self.context.judging:
+            self._note(keep_unjudged(self.context.settings.store, self.context.node))
+        return True
 
     def _close(self, session: pytest.Session, journal: Journal) -> None:
         """Close the journal; what the disk did not keep takes an acceptance back."""
@@ -276,14 +287,7 @@ class Run:
 
     def _unrecorded(self) -> str:
         """Say what of the record is not on the disk; empty if all is."""
-        journal = self._journal
-        if journal is None:
-            return ""
-        if journal.missing:
-            return f"events missing in this run's journal: {journal.missing} ({journal.trouble})"
-        if journal.unsafe:
-            return f"the disk may not have kept this run's journal: {journal.unsafe}"
-        return ""
+        return "" if self._journal is None else self._journal.unrecorded
 
     def _decide_or_say_why_not(self, session: pytest.Session) -> None:
         """Decide; a fault of ours or of a hook must not cost the record of what was measured."""
@@ -351,11 +355,9 @@ class Run:
     def _keep_standing(self) -> None:
         """Leave the verdict where health checks read it at once; a run without one leaves what was known."""
         context, verdict = self.context, self.state.node_verdict
-        if not context.judging:
-            return
         store, node = context.settings.store, context.node
-        if verdict is None:
-            self._note(keep_unjudged(store, node))
+        if not context.judging or verdict is None:
+            self._note(keep_unjudged(store, node) if context.judging else "")
             return
         standing = NodeStanding(
             node=node,

@@ -46,6 +46,12 @@ _BEGINNING = re.compile(
     % b"|".join(event.kind.encode() for event in (RunStarted, Resumed))
 )
 
+
+# Held here from the start: a test in pytest's own process may have replaced `time.time` (freezegun).
+def _now(clock: Callable[[], float] = time.time) -> float:
+    return clock()
+
+
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -158,7 +164,7 @@ class Journal:
         """Append one event at once, with ``at``, the time in seconds since 1970."""
         first = isinstance(event, RunStarted)
         plain = (started_to_plain if first else event_to_plain)(event)
-        plain.setdefault("at", round(time.time(), 3))
+        plain.setdefault("at", round(_now(), 3))
         if isinstance(event, (RunStarted, Resumed)):
             plain["pid"] = os.getpid()  # for whoever finds the journal locked
             plain["schema"] = SCHEMA  # an older version may have begun the journal
@@ -194,6 +200,22 @@ class Journal:
         """How many events the disk has not taken so far."""
         with self._lock:
             return self.lost + len(self._waiting)
+
+    @property
+    def unrecorded(self) -> str:
+        """What of the record is not on the disk, in words; empty if all is."""
+        if self.missing:
+            return f"events missing in this run's journal: {self.missing} ({self.trouble})"
+        if self.unsafe:
+            return f"the disk may not have kept this run's journal: {self.unsafe}"
+        return ""
+
+    def withdraw(self) -> None:
+        """Close the journal and remove it with its run's folder: a run that never began leaves nothing."""
+        self.close()
+        with contextlib.suppress(OSError):  # then it stays, as one that was broken off
+            self._place.unlink()
+            self._place.parent.rmdir()
 
     def __enter__(self) -> Self:
         return self

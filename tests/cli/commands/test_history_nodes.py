@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from pytest_anubis.codec.input_limits import VARIABLE
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.pages.risk_report import ModelRow, ModelStory, model_lines
-from pytest_anubis.selector.risk.choosing.model_choice import Backtest, Candidate
+from pytest_anubis.selector.risk.choosing.backtest_record import Backtest, Candidate
 from pytest_anubis.selector.risk.choosing.risk_backtest import Score
 from pytest_anubis.store.history import tables
 from pytest_anubis.store.history.database import History

@@ -111,10 +111,11 @@ def test_risk_shows_saves_and_draws(here: Path, capsys: pytest.CaptureFixture[st
     assert main([*auto, "--model", "cox"]) == 0
     text = said(capsys)
     assert "60 nodes: " in text
-    assert "model:" not in text  # it was named
+    assert "model: cox, as named: compared with no other ('--model auto' compares)" in text
+    assert "95 % within: how far the model's predictions were off at 4 earlier moments" in text
     assert "20 more nodes (--all shows them)" in text
     page = (here / "risk.html").read_text()
-    assert page.count("<svg") == 2
+    assert page.count("<svg") == 3  # the named model's calibration as well
     document = json.loads((here / "risk.json").read_text())
     risks = [node["probability"] for node in document["nodes"]]
     assert risks == sorted(risks, reverse=True)
@@ -159,7 +160,49 @@ def test_every_model_survives_its_file(
     assert model in one["basis"]
     assert one["basis"] == two["basis"]
     pairs = zip(one["nodes"], two["nodes"], strict=True)
-    assert all(a["probability"] == pytest.approx(b["probability"], rel=0.01) for a, b in pairs)
+    for a, b in pairs:
+        for name in ("low", "probability", "high"):
+            assert a[name] == pytest.approx(b[name], rel=0.01)
+        assert a["low"] < a["probability"] < a["high"]
+
+
+@pytest.mark.parametrize("count", [2, 30])
+@pytest.mark.parametrize("model", ["auto", "exponential", "weibull"])
+def test_few_incidents_give_a_risk_its_drivers_and_a_wide_interval_too(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    model: str,
+    count: int,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    now = time.time()
+    with History(tmp_path / ".anubis") as history:
+        for number in range(12):
+            history.add_node(f"n{number:02}", since=now - (60 + number) * DAY)
+        for number in range(count):
+            happened(history, f"n{number * number % 7:02}", "nic", now - (2 + number) * DAY, 1.0)
+    found = ("history", "defect", "add", "--node", "n03", "--benchmark", "a.py::test_a")
+    assert main([*found, "--new-benchmark", "--component", "network.loopback"]) == 0
+    assert main(["risk", "--model", model, "--save", "--json", "r.json"]) == 0
+    text = said(capsys)
+    assert f"95 % within: what {count} incidents leave open (exact)" in text
+    document = json.loads(Path("r.json").read_text())
+    for node in document["nodes"]:
+        assert node["low"] < node["probability"] < node["high"]
+    widest = max(node["high"] / node["probability"] for node in document["nodes"])
+    assert widest > (3 if count == 2 else 1.3)
+    if model == "auto":  # no facts about nodes: the rate's own evidence
+        assert f"because, of every node: {count} incidents in " in text
+        assert all("days of service of 12 nodes" in n["drivers"][-1] for n in document["nodes"])
+    elif count == 30:
+        assert any(node["drivers"] for node in document["nodes"])
+    # The same where benchmarks are chosen, from the model that was kept.
+    assert main(["select", "--node", "n03", "--explain", "--risk", "0.5"]) == 0
+    text = said(capsys)
+    (line,) = [line for line in text.splitlines() if line.startswith("n03: risk ")]
+    assert re.search(r"n03: risk \S+ % \(95 % within <?\S+ % to \S+ %\): \w", line)
+    assert re.search(r"risk of an incident in 24 h \S+ % \(95 % within \S+ % to \S+ %\)", text)
 
 
 def test_simulate_compares_policies(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

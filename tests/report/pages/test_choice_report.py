@@ -70,6 +70,25 @@ def test_the_choice_in_words() -> None:
     assert second == "1 of them by chance, so that learning goes on (seed 7)"
 
 
+def test_a_nodes_risk_has_its_interval_and_what_it_comes_from() -> None:
+    told = choice(
+        nodes={"n1": 0.03, "<n2>": 0.01, "n3": None},
+        node_intervals={"n1": [0.01, 0.08]},
+        drivers={"n1": ["incidents 7 (usual 2) raises it", "no incident yet"], "<n2>": []},
+        within="what 7 incidents leave open",
+        risk_interval=[0.01, 0.08],
+    )
+    assert "in 24 h 3.0 % (95 % within 1.0 % to 8.0 %), 0.60 % after" in choice_lines(told)[0]
+    assert explain_lines(told)[:2] == [
+        "n1: risk 3.0 % (95 % within 1.0 % to 8.0 %): incidents 7 (usual 2) raises it; no incident yet",
+        "95 % within: what 7 incidents leave open",
+    ]
+    page = selection_block(told)
+    assert "n1: risk 3.0 % (95 % within" in page
+    assert "damaged" in selection_block(told | {"node_intervals": {"n1": "wide"}})
+    assert "n1" not in selection_block(choice())  # as older journals have it
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -26,7 +26,8 @@ from pytest_anubis.selector.choice.choice_inputs import (
     gather_inputs,
 )
 from pytest_anubis.selector.choice.choice_record import choice_record
-from pytest_anubis.selector.risk.forecast import RiskModel, fit_risk, look_ahead, risk_drivers
+from pytest_anubis.selector.risk.drivers import risk_drivers
+from pytest_anubis.selector.risk.forecast import RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.risk.node_status import value_words
 
 DAY, NOW = 86400.0, 1.8e9
@@ -132,8 +133,8 @@ def test_a_negative_skill_is_a_warning_where_the_choice_is_made() -> None:
     found = gather_inputs(turned, ["n00"], now=NOW, horizon=DAY, model=model)
     assert found.warning == model.backtest.warning
     assert "predicted worse than one rate for all nodes" in found.warning
-    named = fit_risk(turned, now=NOW, model="exponential")  # who names a model has chosen it
-    assert gather_inputs(turned, ["n00"], now=NOW, horizon=DAY, model=named).warning == ""
+    named = fit_risk(turned, now=NOW, model="exponential")  # is tested as well, and warned of
+    assert "worse" in gather_inputs(turned, ["n00"], now=NOW, horizon=DAY, model=named).warning
 
 
 def test_defects_that_tell_nothing_of_these_benchmarks_are_named_and_shares_called_assumed() -> (

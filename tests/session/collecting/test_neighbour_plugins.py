@@ -6,6 +6,7 @@ what of it matters.
 
 from __future__ import annotations
 
+import json
 from types import ModuleType, SimpleNamespace
 from typing import Any, cast
 
@@ -71,6 +72,102 @@ def test_an_option_that_makes_copies_is_refused_before_there_is_a_run(
     assert "no baseline knows them" in line
     assert not pytester.path.joinpath(".anubis").exists()  # nothing that judge could find
     assert pytester.runpytest(*plain).ret == Decision.UNDECIDED.exit_code
+
+
+FREEZER = """
+import pytest
+
+@pytest.fixture
+def freezer():
+    yield
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "freeze_time(when): as of pytest-freezer")
+"""
+FREEZEGUN = """
+import contextlib, functools, time
+
+@contextlib.contextmanager
+def frozen():
+    kept, kept_date = time.perf_counter, time.time
+    time.perf_counter = time.time = lambda: 1.0
+    try:
+        yield
+    finally:
+        time.perf_counter, time.time = kept, kept_date
+
+def freeze_time(test):
+    @functools.wraps(test)
+    def wrapped(*args, **more):
+        with frozen():
+            return test(*args, **more)
+    return wrapped
+"""
+MEASURES = "anubis_metric.measure('a', lambda: 1, unit='s', better='lower')"
+RECORDS = "anubis_metric.record('a', [1.0], unit='s', better='lower')"
+
+
+def with_freezegun(pytester: pytest.Pytester, text: str) -> tuple[str, ...]:
+    """Write the plugin, the library and a test file that has `text`; return what switches the plugin on."""
+    pytester.mkpydir("freezegun").joinpath("api.py").write_text(FREEZEGUN)
+    head = "import pytest\nfrom freezegun.api import freeze_time, frozen\n"
+    pytester.makepyfile(pytest_freezer=FREEZER, test_it=f"{head}\n{text}")
+    pytester.syspathinsert()
+    return "-p", "pytest_freezer"
+
+
+@pytest.mark.parametrize("body", [MEASURES, RECORDS])
+@pytest.mark.parametrize(
+    ("head", "fixtures", "told"),
+    [
+        ("", "anubis_metric, freezer", "pytest-freezer (the fixture freezer)"),
+        ("@pytest.mark.freeze_time('2020')", "anubis_metric", "pytest-freezer (the mark freeze_time)"),
+        ("@freeze_time", "anubis_metric", "freezegun (the decorator freeze_time)"),
+        ("class TestIt:\n @freeze_time", "self, anubis_metric", "freezegun (the decorator freeze_time)"),
+    ],
+)  # fmt: skip
+def test_frozen_time_that_is_known_at_collection_is_refused_at_start(
+    pytester: pytest.Pytester, head: str, fixtures: str, told: str, body: str
+) -> None:
+    text = f"{head}\n{' ' * head.startswith('class')}def test_frozen({fixtures}):\n  {body}\n"
+    plugin = with_freezegun(
+        pytester, text + "def test_other(anubis_metric):\n    open('ran', 'w')\n"
+    )
+    result = pytester.runpytest("--anubis", "--anubis-in-process", *plugin)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.stderr.lines if "test_frozen" in line]
+    assert f"{told} holds the clock of this benchmark" in line
+    assert not pytester.path.joinpath("ran").exists()
+    # In this one line: there is no run that anybody could judge, and nothing is said of one.
+    assert "UNDECIDED" not in result.stdout.str()
+    assert not list(pytester.path.glob(".anubis/runs/*"))
+
+
+def test_frozen_time_beside_benchmarks_is_nobodys_business(pytester: pytest.Pytester) -> None:
+    text = "def test_frozen(freezer):\n    pass\n\n@freeze_time\ndef test_too():\n    pass\n"
+    plugin = with_freezegun(pytester, f"{text}\ndef test_rate(anubis_metric):\n    {RECORDS}\n")
+    result = pytester.runpytest("--anubis", "--anubis-in-process", "--anubis-mode=measure", *plugin)
+    result.assert_outcomes(passed=3)
+
+
+def test_frozen_time_in_a_body_is_told_there_and_no_event_has_its_date(
+    pytester: pytest.Pytester,
+) -> None:
+    text = "".join(
+        f"def test_{name}(anubis_metric):\n    with frozen():\n        {body}\n"
+        for name, body in (("measures", MEASURES), ("records", RECORDS))
+    )
+    plugin = with_freezegun(pytester, text)
+    result = pytester.runpytest("--anubis", "--anubis-in-process", *plugin)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(
+        ["FAILED test_it.py::test_measures - the clock is not the machine's*"]
+    )
+    (path,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(path)
+    verdicts = {v.benchmark.rpartition("::")[2]: v.outcome for v in record.verdicts}
+    assert verdicts["test_measures"] == "INCONCLUSIVE"
+    assert all(json.loads(line)["at"] > 1e9 for line in path.read_text().splitlines())
 
 
 def timed_item(**option: bool) -> pytest.Item:

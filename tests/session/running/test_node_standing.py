@@ -45,6 +45,17 @@ def test_health_is_the_last_verdict(
     project.runpytest("--anubis", "--anubis-mode=measure", "--anubis-node=rack3-n17")
     project.runpytest("--anubis", "--collect-only", "--anubis-node=rack3-n17")
     assert read_standing(store, "rack3-n17") == standing
+    # Nor does a run that is refused before a test of it begins: it leaves nothing to judge either.
+    runs = sorted(store.joinpath("runs").iterdir())
+    project.makepyfile(
+        test_wrong="import pytest\n@pytest.mark.anubis(scope='moon')\ndef test_a(): pass\n"
+    )
+    for named in ("nosuch.py", "test_wrong.py"):
+        result = project.runpytest("--anubis", "--anubis-node=rack3-n17", named)
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        assert "UNDECIDED" not in result.stdout.str()
+    assert read_standing(store, "rack3-n17") == standing
+    assert sorted(store.joinpath("runs").iterdir()) == runs
 
 
 def test_a_damaged_standing_is_no_acceptance(

@@ -143,6 +143,8 @@ def test_every_left_out_benchmark_is_explained(story: pytest.Pytester) -> None:
     assert 5 < len(kept) < 25
     for name in set(ALL) - kept:
         assert re.search(rf"^{re.escape(name)} .* (risk|defects)", text, flags=re.MULTILINE), name
+    # What the node's risk comes from, and where it lies.
+    result.stdout.re_match_lines([rf"{re.escape(HERE)}: risk \S+ % \(95 % within .* %\): .*it"])
     assert not (story.path / ".anubis" / "runs").exists()
 
 

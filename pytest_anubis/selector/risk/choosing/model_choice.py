@@ -7,17 +7,15 @@ rule it is chosen stands in `choice_rule`.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, SKILL_GAIN, chosen_models
+from pytest_anubis.selector.risk.choosing.backtest_record import Backtest, Candidate
+from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, chosen_models
 from pytest_anubis.selector.risk.choosing.risk_backtest import (
     Intervals,
     Origin,
-    RiskGroup,
     Score,
     ahead,
     merged_groups,
@@ -44,138 +42,6 @@ _BACKTEST_NETWORKS = 3  # the fewest that are stopped by stretches of the histor
 _FINAL_INCIDENTS = 6_000  # that the kept network learns from, for the same reason
 _GROUPS = 5  # groups of risk whose calibration is shown
 _CELLS = 3  # groups of risk at each origin that the error of a risk is taken from
-_FARTHEST = 20.0  # of a log hazard: beyond it every probability is possible
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A model in the backtest.
-
-    Attributes:
-        model: Its kind.
-        scores: At each origin; empty where it could not be tried.
-        chosen: Whether it was taken.
-        why: Why it was not tried; empty where it was.
-    """
-
-    model: str
-    scores: tuple[Score, ...] = ()
-    chosen: bool = False
-    why: str = ""
-
-    def mean(self, field: str) -> float:
-        """Return the mean of a score over origins."""
-        return float(np.mean([getattr(each, field) for each in self.scores]))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Backtest:
-    """Why a model was chosen, and how good it was.
-
-    Attributes:
-        candidates: The models; empty where there was too little to compare them.
-        reason: Why this one, in words.
-        horizon: How far ahead it was judged, in the unit of the durations.
-        timed: Whether in time; otherwise rows of unknown time were held back in turn.
-        incidents: How many were judged, over all origins.
-        groups: Predicted and observed, by predicted risk.
-        error: Root mean square of the logarithm of observed / predicted incidents, over groups of risk at
-            each origin: what a predicted hazard is off by.
-        degrees: How many origins the error is known from.
-    """
-
-    reason: str
-    error: float
-    degrees: int
-    candidates: tuple[Candidate, ...] = ()
-    horizon: float = 0.0
-    timed: bool = True
-    incidents: int = 0
-    groups: tuple[RiskGroup, ...] = ()
-
-    def interval(self, probability: float) -> tuple[float, float]:
-        """Return where an incident probability lies in 95 % of cases, after the backtests' error."""
-        factor = float(np.exp(min(self.reach, _FARTHEST)))
-        hazard = -np.log1p(-min(probability, 1 - 1e-9))
-        return float(-np.expm1(-hazard / factor)), float(-np.expm1(-hazard * factor))
-
-    @property
-    def chosen(self) -> Candidate | None:
-        """The model that was taken, as backtests saw it; None where none was compared."""
-        return next((each for each in self.candidates if each.chosen and each.scores), None)
-
-    @property
-    def warning(self) -> str:
-        """What speaks against choosing by this model, in words; empty where nothing does.
-
-        A skill below 0 by more than `SKILL_GAIN` and by more than its standard error over the moments: one
-        figure for all nodes would have predicted better. Where nodes are alike every model lies just below.
-        """
-        chosen = self.chosen
-        if chosen is None:
-            return ""
-        skills = np.array([each.skill for each in chosen.scores])
-        error = float(skills.std(ddof=1)) / len(skills) ** 0.5 if len(skills) > 1 else 0.0
-        if not skills.mean() < -max(SKILL_GAIN, error):
-            return ""
-        return (
-            f"{chosen.model} predicted worse than one rate for all nodes in its own backtest (skill "
-            f"{chosen.mean('skill'):.3f}): do not choose by it which nodes or benchmarks to leave out"
-        )
-
-    @property
-    def reach(self) -> float:
-        """How far the logarithm of a hazard may be off in 95 % of cases (Student's t)."""
-        from scipy.special import stdtrit
-
-        return float(stdtrit(max(1, self.degrees), 0.975)) * self.error
-
-    def to_plain(self) -> dict[str, Any]:
-        """Return numbers, strings, lists and dicts, fit for JSON."""
-        plain: dict[str, Any] = asdict(self)
-        for each in plain["candidates"]:
-            each["scores"] = list(each["scores"])
-        return plain | {
-            "candidates": list(plain["candidates"]),
-            "groups": list(plain["groups"]),
-        }
-
-    @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Backtest:
-        """Read back what `to_plain` gave.
-
-        Raises:
-            SelectorError: It does not hold what it should.
-        """
-        try:
-            facts = dict(plain)
-            facts["candidates"] = tuple(
-                Candidate(**{**each, "scores": tuple(Score(**one) for one in each["scores"])})
-                for each in facts["candidates"]
-            )
-            facts["groups"] = tuple(RiskGroup(**each) for each in facts["groups"])
-            found = cls(**facts)
-            numbers = [found.error, found.horizon, found.degrees, found.incidents]
-            numbers += [
-                n for c in found.candidates for each in c.scores for n in asdict(each).values()
-            ]
-            words = [
-                found.reason,
-                *(w for each in found.candidates for w in (each.model, each.why)),
-            ]
-            sound = (
-                np.isfinite(np.array(numbers, dtype=np.float64)).all()
-                and found.error >= 0
-                and found.degrees >= 1
-                and all(isinstance(word, str) for word in words)
-                and all(isinstance(n, int) and n >= 1 for n in (each.rows for each in found.groups))
-                and all(0 <= p <= 1 for g in found.groups for p in (g.predicted, g.observed))
-            )
-            if not sound:
-                raise ValueError
-        except (TypeError, ValueError, KeyError, AttributeError, OverflowError):
-            raise SelectorError("model file: the record of the choice is damaged") from None
-        return found
 
 
 def choose_model(
@@ -208,19 +74,14 @@ def choose_model(
     few = _too_few(rows)
     if few is not None:
         model, reason = few
-        return _fit(model, rows), Backtest(
-            reason=reason, error=1 / (rows.incidents + 0.5) ** 0.5, degrees=max(1, rows.incidents)
-        )
-    seen = rows if upto is None or not rows.timed else rows.known_at(upto)
-    found = origins(seen, horizon, ongoing=ongoing, seed=seed)
-    found = [origin for origin in found if origin.known.incidents >= CoxTime.needs_events]
+        return _fit(model, rows), _untested(rows, reason)
+    found = _moments(rows, horizon, ongoing=ongoing, upto=upto, seed=seed)
     if len(found) < 2:
         reason = (
             f"weibull: {rows.incidents} incidents do not suffice for two backtests; the models could not "
             "be compared"
         )
-        error = 1 / (rows.incidents + 0.5) ** 0.5
-        return _fit(Weibull(), rows), Backtest(reason=reason, error=error, degrees=len(found) + 1)
+        return _fit(Weibull(), rows), _untested(rows, reason)
     hazards = {name: _foresee(name, found, seed, say) for name in SIMPLE}
     missing = _no_network(rows, quick)
     if not missing:
@@ -228,10 +89,7 @@ def choose_model(
             hazards["cox-time"] = _foresee("cox-time", found, seed, say)
         except ImportError:
             missing = "torch is not installed"
-    scores = {
-        name: tuple(score(h, o) for h, o in zip(each, found, strict=True))
-        for name, each in hazards.items()
-    }
+    scores = {name: _scores(each, found) for name, each in hazards.items()}
     judged = [int(origin.event.sum()) for origin in found]
     names, reason = chosen_models(scores, judged, timed=rows.timed)
     name = names[0] if len(names) == 1 else "stacked"
@@ -241,25 +99,105 @@ def choose_model(
             for each in zip(*(hazards[n] for n in names), strict=True)
         ]
         hazards[name] = together
-        scores[name] = tuple(score(h, o) for h, o in zip(together, found, strict=True))
+        scores[name] = _scores(together, found)
     say(f"fitting {' and '.join(names)} to {rows.incidents} incidents")
     fitted = [_fitted(each, rows, seed) for each in names]
     model = fitted[0] if len(fitted) == 1 else Stacked([(1 / len(fitted), m) for m in fitted])
     candidates = [
         Candidate(model=kind, scores=each, chosen=kind == name) for kind, each in scores.items()
     ]
-    pairs = list(zip(hazards[name], found, strict=True))
-    groups = [risk_groups(hazard, origin, _GROUPS) for hazard, origin in pairs]
     if missing:
         candidates.append(Candidate(model="cox-time", why=missing))
-    return model, Backtest(
+    return model, _tested(candidates, hazards[name], found, reason, timed=rows.timed)
+
+
+def named_model(
+    name: str,
+    rows: Intervals,
+    *,
+    horizon: float,
+    ongoing: bool = False,
+    upto: float | None = None,
+    tested: bool = True,
+    seed: int = 0,
+    say: Callable[[str], None] = lambda _: None,
+) -> tuple[HazardModel, Backtest]:
+    """Fit the model that somebody named, and say how good it would have been at earlier moments.
+
+    Args:
+        name: Its kind.
+        rows: As for `choose_model`, with all that follows.
+        horizon: The same.
+        ongoing: The same.
+        upto: The same.
+        tested: Whether to try it at earlier moments; where not, or where there are too few incidents for two
+            of them, only the history's size tells what its figures are off by.
+        seed: The same.
+        say: The same.
+
+    Raises:
+        SelectorError: There is no such model, the rows are too few for it, or make no sense.
+    """
+    say(f"fitting {name} to {rows.incidents} incidents")
+    model = _fit(_new(name, seed), rows)
+    found = []
+    if tested:
+        found = _moments(rows, horizon, ongoing=ongoing, upto=upto, seed=seed)
+    if len(found) < 2:
+        why = "do not suffice for two backtests" if tested else "are all that it rests on"
+        reason = f"{name}, as named: {count_words(rows.incidents)} {why}"
+        return model, _untested(rows, f"{reason}, so nobody knows how far it is right")
+    hazards = _foresee(name, found, seed, say)
+    candidates = [Candidate(model=name, scores=_scores(hazards, found), chosen=True)]
+    reason = f"{name}, as named: compared with no other ('--model auto' compares)"
+    return model, _tested(candidates, hazards, found, reason, timed=rows.timed)
+
+
+def count_words(incidents: int) -> str:
+    """Return how many incidents there are, in words."""
+    return f"{incidents} incident{'' if incidents == 1 else 's'}"
+
+
+def _moments(
+    rows: Intervals, horizon: float, *, ongoing: bool, upto: float | None, seed: int
+) -> list[Origin]:
+    """Return the earlier moments at which enough was known, and after which enough came."""
+    seen = rows if upto is None or not rows.timed else rows.known_at(upto)
+    if not seen.incidents:
+        return []
+    found = origins(seen, horizon, ongoing=ongoing, seed=seed)
+    return [origin for origin in found if origin.known.incidents >= CoxTime.needs_events]
+
+
+def _scores(hazards: Sequence[Floats], found: Sequence[Origin]) -> tuple[Score, ...]:
+    return tuple(score(hazard, origin) for hazard, origin in zip(hazards, found, strict=True))
+
+
+def _untested(rows: Intervals, reason: str) -> Backtest:
+    """Return the record of a model that no earlier moment could test: what its count leaves open."""
+    return Backtest(
+        reason=reason, error=1 / (rows.incidents + 0.5) ** 0.5, degrees=max(1, rows.incidents)
+    )
+
+
+def _tested(
+    candidates: Sequence[Candidate],
+    hazards: Sequence[Floats],
+    found: Sequence[Origin],
+    reason: str,
+    *,
+    timed: bool,
+) -> Backtest:
+    """Return the record of a model that said these hazards at earlier moments."""
+    groups = [risk_groups(h, origin, _GROUPS) for h, origin in zip(hazards, found, strict=True)]
+    return Backtest(
         candidates=tuple(candidates),
         reason=reason,
         horizon=float(np.median([origin.horizon for origin in found])),
-        timed=rows.timed,
-        incidents=sum(judged),
+        timed=timed,
+        incidents=sum(int(origin.event.sum()) for origin in found),
         groups=tuple(merged_groups(groups)),
-        error=_error(hazards[name], found),
+        error=_error(hazards, found),
         degrees=len(found),
     )
 
@@ -269,7 +207,7 @@ def _too_few(rows: Intervals) -> tuple[HazardModel, str] | None:
     count = rows.incidents
     if count < SHAPE_FROM:
         return Exponential(use_covariates=False), (
-            f"exponential, one rate for all nodes: {count} incident{'s' if count != 1 else ''}; from "
+            f"exponential, one rate for all nodes: {count_words(count)}; from "
             f"{SHAPE_FROM} on the rate of incidents may change with a node's age"
         )
     if count < COVARIATES_FROM:
@@ -310,11 +248,16 @@ def _foresee(
 
 
 def _new(name: str, seed: int) -> HazardModel:
-    if name == "exponential":
-        return Exponential()
-    if name == "weibull":
-        return Weibull()
-    return CoxPH() if name == "cox" else CoxTime(seed=seed)
+    if name == "cox-time":
+        return CoxTime(seed=seed)
+    known: dict[str, type[HazardModel]] = {
+        "exponential": Exponential,
+        "weibull": Weibull,
+        "cox": CoxPH,
+    }
+    if name not in known:
+        raise SelectorError(f"risk model {name[:20]!r} is none of {', '.join(known)}, cox-time")
+    return known[name]()
 
 
 def _fit(model: HazardModel, rows: Intervals) -> HazardModel:

@@ -63,6 +63,11 @@ class CoxPH(HazardModel):
         self._baseline = numbers(parameters, "baseline", (len(self._times),))
 
     @property
+    def uses_facts(self) -> bool:
+        """Whether covariates change what is said of a node."""
+        return bool(self._slopes.any())
+
+    @property
     def coefficients(self) -> Floats:
         """Slopes b of the standardised covariates."""
         return self._slopes.copy()

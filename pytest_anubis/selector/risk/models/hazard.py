@@ -105,7 +105,7 @@ class HazardModel(ABC):
         if happened.sum() < self.needs_events:
             raise SelectorError(
                 f"{int(happened.sum())} incidents are too few for {self.kind} (at least "
-                f"{self.needs_events}); use Exponential, or wait for more history"
+                f"{self.needs_events}); use exponential, or wait for more history"
             )
         place = np.arange(len(time)) if order is None else sorting(order, len(time))
         self._prepare = prepare
@@ -175,6 +175,16 @@ class HazardModel(ABC):
         """
         said = self._prepared.cautions(x)
         return (*said, self._beyond_words(until, shown)) if until > self.observed else said
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The covariates that it was fitted to."""
+        return self._prepared.names
+
+    @property
+    def uses_facts(self) -> bool:
+        """Whether what is known of a node changes what is said of it, apart from how long it is up."""
+        return True
 
     # Plain data
 

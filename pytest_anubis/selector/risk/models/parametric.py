@@ -104,6 +104,11 @@ class Weibull(HazardModel):
         self._slopes = numbers(parameters, "slopes", (self._prepared.width,))
 
     @property
+    def uses_facts(self) -> bool:
+        """Whether covariates change what is said of a node."""
+        return bool(self._slopes.any())
+
+    @property
     def shape(self) -> float:
         """Exponent k of time: below 1 the hazard falls, above 1 it rises."""
         return self._shape

@@ -63,6 +63,11 @@ class Stacked(HazardModel):
         )
         return total
 
+    @property
+    def uses_facts(self) -> bool:
+        """Whether covariates change what one of the parts says."""
+        return any(model.uses_facts for _, model in self.parts)
+
     def _know(self) -> None:
         """Take over from the parts what all models know of their training."""
         models = [model for _, model in self.parts]

@@ -10,8 +10,9 @@ import pytest
 
 from pytest_anubis.selector import CoxTime, SelectorError, Stacked, load_model
 from pytest_anubis.selector.risk.choosing import model_choice
+from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
 from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, chosen_models
-from pytest_anubis.selector.risk.choosing.model_choice import Backtest, choose_model
+from pytest_anubis.selector.risk.choosing.model_choice import choose_model
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals, Score, origins
 
 

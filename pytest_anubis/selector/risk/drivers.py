@@ -1,0 +1,83 @@
+"""What a node's risk comes from, in words: what people look at before they believe a figure."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Collection
+
+import numpy as np
+
+from pytest_anubis.core.history import FleetHistory
+from pytest_anubis.selector.risk.forecast import RiskModel
+from pytest_anubis.selector.risk.models.covariates import Floats
+from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning
+from pytest_anubis.selector.risk.node_status import HOUR, hours_text, status_at, value_words
+
+_TELLING = 0.1
+"""Share of a risk that a fact must account for to be told: less is within what models differ by."""
+_TOLD = 2
+"""Facts told of a node: what people act on."""
+
+
+def risk_drivers(
+    fleet: FleetHistory,
+    risk: RiskModel,
+    *,
+    now: float,
+    horizon: float,
+    nodes: Collection[str] | None = None,
+) -> dict[str, tuple[str, ...]]:
+    """Return what each node's risk comes from, in words, the strongest first; nothing where it is as usual.
+
+    One fact after the other, and the time that the node is up, is set to the fleet's median: those that
+    change the risk by a tenth are told. Where a model knows no facts, all that a risk comes from is the
+    fleet's incidents and the time in which they came: that is told last.
+
+    Args:
+        fleet: The history.
+        risk: A fitted model.
+        now: The present, seconds since 1970.
+        horizon: Seconds ahead.
+        nodes: The nodes that are asked about; None: all. The history may not know them: such have nothing.
+    """
+    rows = status_at(fleet.nodes, fleet.incidents, now=now, kinds=risk.kinds, runs=fleet.runs)
+    asked = [p for p, name in enumerate(rows.nodes) if nodes is None or name in nodes]
+    if not asked:
+        return {}
+    names = [rows.nodes[place] for place in asked]
+    x, uptime, hours = rows.x[asked], rows.duration[asked], horizon / HOUR
+
+    def chances(facts: Floats, up: Floats) -> Floats:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExtrapolationWarning)
+            return risk.model.incident_probability(facts, up, hours)
+
+    found = chances(x, uptime)
+    told: dict[str, dict[str, float]] = {node: {} for node in names}
+
+    def compare(changed: Floats, words: list[str]) -> None:
+        for place in np.flatnonzero(np.abs(found - changed) > _TELLING * found).tolist():
+            way = "raises" if found[place] > changed[place] else "lowers"
+            of, said = told[names[place]], f"{words[place]} {way} it"
+            # Several columns have no value for one reason, which is told once.
+            of[said] = max(of.get(said, 0.0), abs(float(found[place] - changed[place])))
+
+    usual = float(np.median(rows.duration))
+    compare(
+        chances(x, np.full(len(names), usual)),
+        [f"up {hours_text(float(up))} (usual {hours_text(usual)})" for up in uptime],
+    )
+    for column, name in enumerate(rows.names if risk.model.uses_facts else ()):
+        known = np.isfinite(rows.x[:, column])
+        if not known.any():
+            continue
+        usual = float(np.median(rows.x[known, column]))
+        moved = x.copy()
+        moved[:, column] = usual
+        said = [value_words(name, float(value), usual) for value in x[:, column]]
+        compare(chances(moved, uptime), said)
+    rest = () if risk.model.uses_facts else (risk.evidence,)
+    return {
+        node: (*sorted(facts, key=lambda words: (-facts[words], words))[:_TOLD], *rest)
+        for node, facts in told.items()
+    }

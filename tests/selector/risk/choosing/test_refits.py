@@ -1,0 +1,112 @@
+"""What a risk is off by where few incidents are known: wide, and it holds what it says."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+from benchmarks.selector.intervals import AHEAD, NOW, UNLIKE, simulated, told
+from pytest_anubis.selector import SelectorError
+from pytest_anubis.selector.risk.choosing.refits import Refits, count_factors
+from pytest_anubis.selector.risk.forecast import ModelName, RiskModel, fit_risk, look_ahead
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7, 40])
+def test_the_interval_of_a_count_is_exact(count: int) -> None:
+    low, high = (factor * max(count, 0.5) for factor in count_factors(count))
+
+    def at_most(most: int, mean: float) -> float:
+        return math.fsum(math.exp(-mean) * mean**k / math.factorial(k) for k in range(most + 1))
+
+    assert at_most(count, high) == pytest.approx(0.025)
+    assert (low == 0) if not count else (1 - at_most(count - 1, low) == pytest.approx(0.025))
+
+
+@pytest.mark.parametrize(
+    ("model", "expected", "shape", "fleets", "least"),
+    [
+        ("auto", 3, 1.0, 60, 0.93),  # one rate
+        ("auto", 25, 0.7, 15, 0.85),  # one curve; a fleet's nodes are right or wrong together
+        ("cox", 90, 1.0, 6, 0.85),
+    ],
+)
+def test_the_true_risk_lies_within(
+    model: ModelName, expected: float, shape: float, fleets: int, least: float
+) -> None:
+    """Seeded; benchmarks/selector/intervals.py prints the same of many more fleets."""
+    found = [told(seed, model, expected, shape=shape) for seed in range(fleets)]
+    held = [one.held for one in found if one is not None]
+    assert len(held) > fleets / 2
+    assert np.mean(held) >= least
+    # It is not so wide that it could not fail: of nodes that differ it holds less.
+    if shape < 1:
+        unlike = [told(seed, model, 60, unlike=UNLIKE) for seed in range(fleets)]
+        assert np.mean([one.held for one in unlike if one is not None]) < 0.85
+
+
+def test_few_incidents_leave_more_open_than_many() -> None:
+    widths = []
+    for expected in (2, 8, 25, 80):
+        one = told(1, "auto", expected)
+        assert one is not None
+        widths.append(one.width)
+    assert widths == sorted(widths, reverse=True)
+
+
+def test_an_untested_model_with_facts_calls_nobody_safe() -> None:
+    history, _ = simulated(0, 40)
+    risk = fit_risk(history, now=NOW, model="cox")
+    assert risk.backtest is not None
+    assert risk.backtest.chosen is None
+    found = look_ahead(history, risk, now=NOW, horizon=AHEAD)
+    usual = -math.expm1(-risk.model.events / risk.hours * AHEAD / 3600)  # one rate for all
+    for node in found.risks:
+        assert node.low is not None
+        assert node.high is not None
+        assert node.low <= min(node.probability, usual * (1 + 1e-9))
+        assert node.high >= max(node.probability, usual * (1 - 1e-9))
+    assert "what the model gets wrong is not in it" in risk.within
+
+
+@pytest.mark.parametrize("model", ["auto", "exponential", "weibull", "cox"])
+def test_what_is_left_open_is_kept_with_the_model(model: ModelName) -> None:
+    history, _ = simulated(0, 40)
+    risk = fit_risk(history, now=NOW, model=model, quick=True)
+    again = RiskModel.from_plain(json.loads(json.dumps(risk.to_plain(), allow_nan=False)))
+    one = look_ahead(history, risk, now=NOW, horizon=AHEAD)
+    assert look_ahead(history, again, now=NOW, horizon=AHEAD) == one
+    assert (again.within, again.evidence) == (risk.within, risk.evidence)
+    assert risk.refits is not None
+    # As an older version kept it: no interval but that of the count, and none at all.
+    plain = {k: v for k, v in risk.to_plain().items() if k not in ("refits", "hours")}
+    old = look_ahead(history, RiskModel.from_plain(plain), now=NOW, horizon=AHEAD)
+    assert all(node.low is not None for node in old.risks)
+    del plain["backtest"]
+    older = RiskModel.from_plain(plain)
+    assert older.within == ""
+    assert all(n.low is None for n in look_ahead(history, older, now=NOW, horizon=AHEAD).risks)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"incidents": -1}, "damaged"),
+        ({"incidents": True}, "damaged"),
+        ({"incidents": 1 << 60}, "damaged"),
+        ({"models": 3}, "no list"),
+        ({"models": [{}]}, "tell nothing"),
+        ({"models": [{}, {}]}, "schema"),
+        ({"models": [{}] * 100}, "tell nothing"),
+        ({"rate": "high"}, "no list of numbers"),
+    ],
+)
+def test_a_damaged_record_is_refused(change: dict[str, Any], words: str) -> None:
+    history, _ = simulated(0, 40)
+    risk = fit_risk(history, now=NOW, quick=True)
+    assert risk.refits is not None
+    with pytest.raises(SelectorError, match=words):
+        Refits.from_plain(risk.refits.to_plain() | change, like=risk.model)
