@@ -61,8 +61,12 @@ def test_every_benchmark_says_what_it_measures_and_catches(ours: dict[str, Any])
     for name, row in catches.items():
         assert row["catches"].split(), name
         assert set(row["probes"]) <= PROBES, name
-        assert row["probes"] or name.startswith("suites/tools/"), name
+        adapter = name.startswith("suites/tools/")
+        assert row["probes"] or adapter, name
+        asked = "core" in row["probes"] or row.get("no_core") in ("its own clock", "bits")
+        assert asked or adapter, f"{name}: why is a busy core not asked of it?"
         assert ours[name].component, name
+        assert table.lengths(ours[name], row) not in ("", "rounds"), f"{name}: how much work is it?"
         for metric, (unit, better) in ours[name].metrics.items():
             assert (unit != "?", better in ("higher", "lower", "equal")) == (True, True), (
                 f"{name} {metric}"

@@ -183,7 +183,8 @@ def test_type_without_instructions_does_not_apply(
     monkeypatch.setattr(applicability, "Files", lambda: Files(tmp_path))
     device = cast(DeviceFixture, SimpleNamespace(kind="cpu", name="cpu", torch=CPU))
     measured: list[str] = []
-    monkeypatch.setattr(test_gemm, "_measure", lambda *given: measured.append(given[-1]))
+    monkeypatch.setattr(test_gemm, "_rates", lambda *given: measured.append(given[-1]))
+    monkeypatch.setattr(test_gemm, "_right", lambda *_: None)
     fixtures = cast(Any, None), device, cast(Any, None)
     for dtype in ("float32", "float64"):
         test_gemm.test_gemm(*fixtures, dtype)

@@ -38,34 +38,119 @@ def test_place_is_left_again_and_refusals_are_named() -> None:
     assert os.sched_getaffinity(0) == home
 
 
-@needs_compiler
-def test_every_pair_is_measured_and_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    places: list[tuple[int, int]] = []
-    cpus = os.sched_getaffinity(0)
+@pytest.fixture
+def two_nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Two nodes with memory, as Linux tells them; returns in whose memory chains are made."""
+    home = sorted(os.sched_getaffinity(0))
+    cpus = {0: home[:1], 1: home[1:] or home}
+    (tmp_path / "has_memory").write_text("0-1\n")
+    for node, some in cpus.items():
+        (tmp_path / f"node{node}").mkdir()
+        (tmp_path / f"node{node}/cpulist").write_text(",".join(map(str, some)) + "\n")
+    places: list[int] = []
 
     @contextmanager
-    def place(starts: set[int], node: int) -> Iterator[None]:
-        places.append((len(starts), node))
+    def place(_: set[int], node: int) -> Iterator[None]:
+        places.append(node)
         yield
 
-    monkeypatch.setattr(numa, "read_nodes", lambda: {0: cpus, 1: {9000}, 3: set()})
-    monkeypatch.setattr(numa, "place", place)
+    read = numa.read_nodes
+    monkeypatch.setattr(numa, "read_nodes", lambda: read(tmp_path))
+    monkeypatch.setattr(numa, "place", place)  # this machine may have one node
     monkeypatch.setattr(chase, "footprint", lambda *_: 64 * 64)
     monkeypatch.setitem(test_latency.STEPS, "dram", 100)
-    taken, said = Taken(), dict[str, Any]()
+    return places
+
+
+class Values(Taken):
+    """Keeps the values too, in rounds as many as are asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, list[float]] = {}
+
+    def collect(self, name: str, fn: Any, **asked: Any) -> tuple[float, ...]:
+        self.asked[name] = asked
+        self.values[name] = [fn() for _ in range(asked["rounds"])]
+        return tuple(self.values[name])
+
+    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
+        self.asked[name] = asked
+        self.values[name] = list(value)
+        return tuple(value)
+
+
+PAIRS = ["latency_0_to_0", "latency_0_to_1", "latency_1_to_0", "latency_1_to_1"]
+
+
+@needs_compiler
+def test_the_slow_pair_of_processor_and_memory_is_named(
+    two_nodes: list[int], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    walkers: list[set[int]] = []
+    walked: list[chase.Chase] = []
+
+    @contextmanager
+    def on_cpus(cpus: set[int]) -> Iterator[None]:
+        walkers.append(cpus)
+        yield
+
+    def latency(chain: chase.Chase, _: int) -> float:
+        if chain not in walked:
+            walked.append(chain)
+        start = 0 if walkers[-1] == numa.read_nodes()[0] else 1
+        return {(0, 0): 90.0, (0, 1): 140.0, (1, 0): 230.0, (1, 1): 91.0}[
+            start, walked.index(chain)
+        ]
+
+    monkeypatch.setattr(numa, "on_cpus", on_cpus)
+    monkeypatch.setattr(chase.Chase, "latency", latency)
+    monkeypatch.setattr(numa, "read_nodes", lambda: {0: {0}, 1: {1}})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    taken, said = Values(), dict[str, Any]()
     test_latency.test_numa_latency(taken, said.__setitem__)
-    assert places == [(len(cpus), 0), (len(cpus), 1), (len(cpus), 3)]
-    assert list(taken.asked) == ["local_latency", "remote_latency"]
-    assert list(said) == ["node 0 to node 0", "node 0 to node 1", "node 0 to node 3"]
+    assert two_nodes == [0, 1], "one chain in each memory"
+    assert {name: set(values) for name, values in taken.values.items()} == {
+        "latency_0_to_0": {90.0}, "latency_0_to_1": {140.0}, "latency_1_to_0": {230.0},
+        "latency_1_to_1": {91.0},
+    }  # fmt: skip
+    assert {len(values) for values in taken.values.values()} == {test_latency.ROUNDS}
+    assert said["slowest_pairs"] == [
+        "slowest local pair: from node 1 to the memory of node 1 91.0 ns, median of all 2 90.5 ns",
+        "slowest remote pair: from node 1 to the memory of node 0 230.0 ns, median of all 2 185.0 ns",
+    ]
+    assert said["slowest_pairs"] == capsys.readouterr().out.splitlines()
+
+
+@needs_compiler
+@pytest.mark.usefixtures("two_nodes")
+def test_every_pair_is_walked_and_a_wrong_line_names_its_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken = Values()
+    test_latency.test_numa_latency(taken, lambda *_: None)
+    assert sorted(taken.asked) == PAIRS
 
     def lost(chain: chase.Chase) -> int:
         return 2
 
     monkeypatch.setattr(chase.Chase, "wrong_links", lost)
     with pytest.raises(
-        AssertionError, match="2 of 64 lines of the chain from node 0 to node 0 do not"
+        AssertionError, match="2 of 64 lines of the chain in the memory of node 0 do not"
     ):
-        test_latency.test_numa_latency(Taken(), said.__setitem__)
+        test_latency.test_numa_latency(Taken(), lambda *_: None)
+
+
+@needs_compiler
+def test_memory_that_no_processor_is_beside_is_walked_from_each(
+    two_nodes: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = os.sched_getaffinity(0)
+    monkeypatch.setattr(numa, "read_nodes", lambda: {0: home, 1: {9000}, 3: set()})
+    taken = Values()
+    test_latency.test_numa_latency(taken, lambda *_: None)
+    assert two_nodes == [0, 1, 3]
+    assert sorted(taken.asked) == ["latency_0_to_0", "latency_0_to_1", "latency_0_to_3"]
 
 
 @needs_compiler

@@ -1,4 +1,4 @@
-"""The suites' own kernels, each with one short way to take values: what the faults are put into."""
+"""The suites' own kernels, with short ways to measure and to look again: what faults are put into."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from pytest_anubis.benchmarking.shaped_link import ShapedLink
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.hardware.timing import HostClock, rounds, warm_up
 
+PLAN = PLANS["smoke"].brief()
+"""How each is measured: as in a brief run of learning."""
+
 TRANSFER = 64 << 20  # bytes of a TCP transfer: some tens of milliseconds over loopback
-TRANSFERS = 8
+TRANSFERS, TRANSFERS_AGAIN = 8, 2
 DISK = 128 << 20  # bytes of the file, as in smoke
-DISK_SECONDS = 0.5
+DISK_SECONDS, DISK_AGAIN = 0.5, 0.2  # ten values, and four: fio's windows take 50 ms
 SHARED: list[ShapedLink] = []  # the link, while there is one
 
 
@@ -27,13 +30,15 @@ class Kernel:
     """Something that is measured.
 
     Attributes:
-        take: Returns the values of one look.
+        take: Measures; returns its values.
+        again: Looks again; returns the values of one burst.
         quantity: Name of the metric.
         unit: Its unit.
         better: Its direction.
     """
 
     take: Callable[[], list[float]]
+    again: Callable[[], list[float]]
     quantity: str = "time"
     unit: str = "s"
     better: Literal["higher", "lower"] = "lower"
@@ -55,8 +60,22 @@ def kernels(wanted: Collection[str], stack: ExitStack) -> tuple[dict[str, Kernel
 
 
 def _timed(work: Callable[[], object]) -> Kernel:
-    plan, clock = PLANS["smoke"], HostClock(lambda: None)
-    return Kernel(lambda: list(rounds(work, clock, plan, warm_up(work, clock, plan))))
+    clock = HostClock(lambda: None)
+    calls = 1
+
+    def take() -> list[float]:
+        nonlocal calls
+        calls = warm_up(work, clock, PLAN)
+        return rounds(work, clock, PLAN, calls)
+
+    return Kernel(take, lambda: rounds(work, clock, PLAN.look(), calls))
+
+
+def _rates(rate: Callable[[], float]) -> Kernel:
+    def of(transfers: int) -> Callable[[], list[float]]:
+        return lambda: [rate() for _ in range(transfers)]
+
+    return Kernel(of(TRANSFERS), of(TRANSFERS_AGAIN), "rate", "B/s", "higher")
 
 
 def _gemm(_: ExitStack) -> Kernel:
@@ -95,14 +114,18 @@ def _disk(stack: ExitStack) -> Kernel:
     if program is None:
         raise NotPossible("fio not found")
     file = stack.enter_context(DiskFile(Path(tempfile.gettempdir()), DISK, program))
-    return Kernel(lambda: file.sequential("write", DISK_SECONDS), "rate", "B/s", "higher")
+
+    def written(seconds: float) -> Callable[[], list[float]]:
+        return lambda: file.sequential("write", seconds)
+
+    return Kernel(written(DISK_SECONDS), written(DISK_AGAIN), "rate", "B/s", "higher")
 
 
 def _tcp(stack: ExitStack) -> Kernel:
     from suites.network.loopback import Loopback
 
     link = stack.enter_context(Loopback())
-    return Kernel(lambda: [link.rate(TRANSFER) for _ in range(TRANSFERS)], "rate", "B/s", "higher")
+    return _rates(lambda: link.rate(TRANSFER))
 
 
 def _link(stack: ExitStack) -> Kernel:
@@ -110,7 +133,7 @@ def _link(stack: ExitStack) -> Kernel:
 
     kernel = Transfer(_shaped(stack), stack)
     kernel.rate()
-    return Kernel(lambda: [kernel.rate() for _ in range(TRANSFERS)], "rate", "B/s", "higher")
+    return _rates(kernel.rate)
 
 
 def _reduction(stack: ExitStack) -> Kernel:
@@ -118,7 +141,7 @@ def _reduction(stack: ExitStack) -> Kernel:
 
     kernel = Reduction(_shaped(stack), stack)
     kernel.rate()
-    return Kernel(lambda: [kernel.rate() for _ in range(TRANSFERS)], "rate", "B/s", "higher")
+    return _rates(kernel.rate)
 
 
 def _shaped(stack: ExitStack) -> ShapedLink:

@@ -124,17 +124,27 @@ class Pairs:
                     way.record(name, values, unit="GB/s", better="higher")
 
     def _conclude(self, name: str, accusation: Accusation) -> None:
-        """Let the test fail for a part of the session's own hosts, and excuse its ways from another's."""
+        """Let the test fail for a part of the session's own hosts, and excuse its ways from another's.
+
+        On a host that was disturbed meanwhile the accusation is told, and decides nothing: a core that others
+        take makes a sender slow whose port is well.
+        """
         part = accusation.part
         text = accusation.text(self.names)
         ways = [f"{self.names[a]}{TO}{self.names[b]}" for a, b in part.ways(len(self))]
         if not set(part.nodes) & set(self._group.own):
             self._recorder.excuses.update(dict.fromkeys(ways, text))
             return
+        own = [one for one in self._recorder.measurements if one.metric.name == name]
+        disturbance = tuple(dict.fromkeys(line for one in own for line in one.disturbance))
+        if disturbance:
+            others = "; ".join(disturbance)
+            text = f"{text}; but the machine was disturbed ({others}): measure again"
         verdict = MetricVerdict(
-            outcome=Outcome.FAIL,
-            reason=Reason.BEYOND,
+            outcome=Outcome.INCONCLUSIVE if disturbance else Outcome.FAIL,
+            reason=Reason.DISTURBED if disturbance else Reason.BEYOND,
             text=text,
+            disturbance=disturbance,
             benchmark=self._benchmark,
             metric=name,
             better="higher",

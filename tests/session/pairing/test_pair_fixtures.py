@@ -118,6 +118,22 @@ def test_guilty_part_fails_the_test(
     assert bad == {"sending of n2", "n2 -> n0", "n2 -> n1", "n2 -> n3"}
 
 
+@pytest.mark.usefixtures("group")
+def test_host_that_others_disturbed_is_accused_and_not_rejected(
+    pytester: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    busy = "other processes used 1.0 of 2 cores"
+    monkeypatch.setattr(
+        "pytest_anubis.hardware.load.ambient_load.Ambient.since", lambda *_: (busy,)
+    )
+    result = run(pytester, learn)
+    result.assert_outcomes(skipped=1)
+    assert result.ret == 20
+    [accused] = [v for v in record_of(pytester).verdicts if v.device == "sending of n2"]
+    assert (accused.outcome, accused.reason) == (Outcome.INCONCLUSIVE, Reason.DISTURBED)
+    assert accused.text.endswith(f"; but the machine was disturbed ({busy}): measure again")
+
+
 def test_another_hosts_fault_fails_nothing_here(
     pytester: pytest.Pytester, group: type[FakeGroup], learn: Learn
 ) -> None:

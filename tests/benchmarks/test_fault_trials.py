@@ -1,0 +1,178 @@
+"""Trials of faults that take time: one baseline, in turns, kept in a file and gone on with."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks.suites.faults import speed, table
+from benchmarks.suites.faults.kernels import Kernel
+from benchmarks.suites.faults.not_possible import NotPossible
+
+DRAW = random.Random("trials")
+
+
+class Machine:
+    """Two kernels, one of which a fault makes slower; every measurement and every fault is noted."""
+
+    def __init__(self) -> None:
+        self.slow: dict[str, float] = {}
+        self.done: list[str] = []
+        self.taken = 0
+
+    def kernel(self, name: str) -> Kernel:
+        def values(count: int) -> Callable[[], list[float]]:
+            def take() -> list[float]:
+                self.taken += 1
+                return [self.slow.get(name, 1.0) * DRAW.gauss(1.0, 0.01) for _ in range(count)]
+
+            return take
+
+        return Kernel(values(10), values(3))
+
+    def kernels(
+        self, wanted: Collection[str], stack: ExitStack
+    ) -> tuple[dict[str, Kernel], list[str]]:
+        return {name: self.kernel(name) for name in ("gemm", "link") if name in wanted}, []
+
+    def fault(self, name: str, slow: str = "", times: float = 1.0) -> Callable[[], Any]:
+        @contextmanager
+        def there() -> Iterator[None]:
+            self.done.append(name)
+            if name == "no disk":
+                raise NotPossible("no control group")
+            self.slow = {slow: times}
+            try:
+                yield
+            finally:
+                self.slow = {}
+
+        return there
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    rows = {
+        "nothing": speed.Slowdown(made.fault("nothing"), (), ("gemm", "link")),
+        "busy": speed.Slowdown(made.fault("busy", "gemm", 2.0), ("gemm",), ("link",)),
+        "blamed": speed.Slowdown(made.fault("blamed", "link", 2.0), ("gemm",), ("link",)),
+        "no disk": speed.Slowdown(made.fault("no disk"), ("gemm",), ()),
+    }
+    for place in (speed, table):
+        monkeypatch.setattr(place, "SLOWDOWNS", rows)
+    monkeypatch.setattr(table, "ALL", tuple(rows))
+    monkeypatch.setattr(speed, "ALL_KERNELS", ("gemm", "link"))
+    monkeypatch.setattr(speed, "kernels", made.kernels)
+    for place in (speed, table):
+        clock = SimpleNamespace(sleep=lambda _: None, monotonic=lambda: 0.0)
+        monkeypatch.setattr(place, "time", clock)
+    return made
+
+
+def told(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = table.main("", [*arguments])
+    said = capsys.readouterr()
+    sys.stdout.write(said.out + said.err)
+    return status, " ".join(said.out.split())
+
+
+def test_faults_take_turns_and_each_row_says_who_found_it(
+    machine: Machine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, said = told(capsys, "--trials", "3", "--learn", "8")
+    assert machine.done == [
+        "nothing",
+        "busy",
+        "blamed",
+        "no disk",
+        *["nothing", "busy", "blamed"] * 2,
+    ]
+    assert "nothing - - gemm, link 0/3" in said
+    assert "busy gemm 3 3/3 link 0/3" in said
+    assert "blamed gemm 0 0/3 link 3 3/3" in said
+    assert "no disk not possible here: no control group" in said
+    assert status == 1, "one was missed and an innocent blamed"
+
+
+def test_trials_are_gone_on_with_and_nothing_is_learned_twice(
+    machine: Machine, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    state = tmp_path / "trials"
+    given = ["--state", str(state), "--learn", "8", "--only"]
+    assert told(capsys, "--trials", "1", *given, "busy")[0] == 0
+    with state.open("a", encoding="utf-8") as file:
+        file.write('{"fault": "busy", "fai')  # cut off in the middle
+    machine.taken = 0
+    status, said = told(capsys, "--trials", "2", *given, "busy", "nothing")
+    assert status == 0
+    assert machine.done == ["busy", "nothing", "nothing", "busy"], "the first was not repeated"
+    assert "busy gemm 2 2/2" in said
+    assert "nothing - - gemm, link 0/2" in said, (
+        "the link was learned, too, though busy alone was asked for"
+    )
+    assert machine.taken < 8 * 2, "less than learning takes"
+    kept = [json.loads(line) for line in state.read_text(encoding="utf-8").splitlines()]
+    assert [one.get("fault") for one in kept] == [None, "busy", "nothing", "nothing", "busy"]
+
+
+def test_end_of_the_time_leaves_trials_and_says_how_to_go_on(
+    machine: Machine, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    status, said = told(
+        capsys, "--for", "0s", "--state", str(tmp_path / "trials"), "--trials", "2", "--learn", "8"
+    )
+    assert status == table.LEFT
+    assert "the same command with the same --state goes on" in said
+    assert machine.done == []
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("no JSON", "no trials of this script"),
+        ('{"fault": "unheard of", "failed": []}', "no trials of this script"),
+        ('{"machine": "elsewhere", "baseline": {}}', "of machine elsewhere, this is another one"),
+    ],
+)
+def test_file_of_something_else_is_refused(
+    machine: Machine, capsys: pytest.CaptureFixture[str], tmp_path: Path, line: str, why: str
+) -> None:
+    state = tmp_path / "trials"
+    state.write_text(line + "\n", encoding="utf-8")
+    with pytest.raises(SystemExit):
+        table.main("", ["--state", str(state)])
+    assert why in capsys.readouterr().err
+    assert state.read_text(encoding="utf-8") == line + "\n"
+
+
+def test_further_looks_share_their_pauses_and_metrics_without_a_criterion_are_named(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(speed, "time", SimpleNamespace(sleep=pauses.append, monotonic=lambda: 0.0))
+    both = dict.fromkeys(("gemm", "link"), 2.0)
+
+    @contextmanager
+    def all_slow() -> Iterator[None]:
+        machine.slow = both
+        yield
+        machine.slow = {}
+
+    monkeypatch.setitem(
+        speed.SLOWDOWNS, "busy", speed.Slowdown(all_slow, ("gemm", "link", "disk"), ())
+    )
+    _, said = told(capsys, "--trials", "1", "--learn", "8", "--only", "busy")
+    looks = [pause for pause in pauses if pause == speed.PAUSE]
+    assert "busy gemm 1, link 1, disk - 1/1" in said
+    assert len(looks) == 4, (
+        "a clear loss has five looks, with four pauses for both kernels together"
+    )

@@ -1,0 +1,609 @@
+"""A core that is busy elsewhere is said of every rate and time that the host has a part in, one by one.
+
+Each benchmark runs whole, at a small size, and records through the real `anubis_metric`, whose watch of the
+host sees one core taken. What says so rejects nobody (`tests/session/measuring/test_recorder.py`); a value
+that is recorded as if only the device's clock had been there, or by nobody's watch, would.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, ClassVar, Self
+
+import pytest
+
+from benchmarks.suites import coverage_table
+from pytest_anubis.benchmarking.hosts.pair_group import PairRates
+from pytest_anubis.core.events import Measured
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.hardware import round_plans
+from pytest_anubis.hardware.round_plans import RoundPlan, Settle
+from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
+from pytest_anubis.session.collecting.device_parameters import Device
+from pytest_anubis.session.context import RunContext
+from pytest_anubis.session.measuring.conditions import Surroundings
+from pytest_anubis.session.measuring.recorder import Recorder
+from pytest_anubis.session.pairing.pair_fixtures import Pairs
+from pytest_anubis.settings import Settings
+from suites.burn import test_cards, test_cores, test_device
+from suites.burn.cards import CardLoad
+from suites.collective import test_allreduce, test_operations, test_overlap
+from suites.collective.group import Overlap
+from suites.compute import (
+    functions,
+    test_dispatch,
+    test_functions,
+    test_gemm,
+    test_shapes,
+    test_units,
+)
+from suites.compute.units import CoreLoad
+from suites.link import all_cards, test_transfer
+from suites.memory import (
+    chase,
+    native,
+    numa,
+    patterns,
+    stream,
+    test_bandwidth,
+    test_card_memory,
+    test_latency,
+    test_patterns,
+)
+from suites.memory.caches import Caches
+from suites.network import test_loopback, test_pairs
+from suites.storage import test_disk
+from suites.storage.fio import Windows
+from suites.tools.nics import Port
+from suites.training import test_step
+from suites.workload import (
+    test_data_parallel,
+    test_inference,
+    test_training_steps,
+)
+from tests.suites.stand_in_card import stand_in
+from tests.suites.test_suites_on_a_card import Node
+from tests.suites.test_suites_workload import tiny
+
+pytestmark = pytest.mark.usefixtures("one_thread")
+
+BUSY = "other processes used 1.0 of 2 cores: stress (pid 7) 1.0"
+SMALL = 1 << 16
+CPU, CARD = Device("cpu"), Device("cuda:0")
+BRIEF = RoundPlan(rounds=1, least=1, round_seconds=1e-4, warmup_seconds=0.0, budget_seconds=0.0)
+Patch = pytest.MonkeyPatch
+
+
+class Watch:
+    """Stands for the watch of the host: one core is taken."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self.disturbance: tuple[str, ...] = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.disturbance = (BUSY,)
+
+
+class Ambient:
+    """Stands for the readings of the host's load during a whole test."""
+
+    def begin(self) -> str:
+        """Take a reading."""
+        return "a reading"
+
+    def since(self, _: object) -> tuple[str, ...]:
+        """Return what others did."""
+        return (BUSY,)
+
+
+@dataclass
+class Bench:
+    """What a benchmark gets.
+
+    Attributes:
+        metric: The real recorder.
+        patch: Makes sizes small.
+        node: Its node.
+    """
+
+    metric: Recorder
+    patch: Patch
+    node: Any
+
+
+@pytest.fixture
+def taken(
+    monkeypatch: Patch,
+) -> Iterator[tuple[Callable[[Device | None], Recorder], list[Measurement]]]:
+    """Make recorders on a machine one core of which is busy, and keep what they record."""
+    monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch", Watch)
+    monkeypatch.setattr(Surroundings, "_sources", lambda _: [])
+    monkeypatch.setitem(round_plans.PLANS, "smoke", BRIEF)
+    monkeypatch.setitem(round_plans.SETTLE, "smoke", Settle(least=0.0, most=0.0, wake=0.0))
+    context = RunContext(settings=Settings(active=True, profile="smoke"))
+    surroundings = Surroundings(context)
+    surroundings.attempts = 1  # it is not quiet the second time either
+    kept: list[Measurement] = []
+
+    def keep(event: object) -> None:
+        if isinstance(event, Measured):
+            kept.append(event.measurement)
+
+    def make(device: Device | None) -> Recorder:
+        ambient: Any = Ambient()
+        recorder = Recorder(
+            test="t", benchmark="t", mark=BenchmarkMark(), device=device, context=context, sink=keep,
+            ambient=ambient, surroundings=surroundings,
+        )  # fmt: skip
+        recorder.body_begins()
+        return recorder
+
+    yield make, kept
+    surroundings.close()
+
+
+class Cores:
+    """Two healthy cores."""
+
+    wrong: ClassVar = {0: 0, 1: 0}
+
+    def load(self, _: float) -> list[CoreLoad]:
+        """Load both."""
+        return [CoreLoad(0, 4e9, 0.1, 0), CoreLoad(1, 2e9, 0.1, 0)]
+
+    def steps(self, _hertz: float, periods: int, each: int) -> list[list[CoreLoad]]:
+        """Step both."""
+        return [self.load(1.0) for _ in range(periods // each)]
+
+    def notice(self) -> bool:
+        """Notice a flipped bit."""
+        return True
+
+
+class Ranks:
+    """Two healthy ranks."""
+
+    on_accelerators, world, kind = False, 2, "cpu"
+
+    def overlap(self, _: int) -> Overlap:
+        """Return a step."""
+        return Overlap(compute=1.0, communicate=1.0, together=1.5)
+
+    def step(self, _: int = 1) -> Any:
+        """Return a step of training."""
+        return SimpleNamespace(together=1.0, stretch=1.1, steps_within=lambda _: 1)
+
+    def __getattr__(self, name: str) -> Any:
+        told = {"wrong_elements": 0, "wrong_in_exchange": 0, "fitting": SMALL, "prepare": 2}
+        return lambda *_, **__: told.get(name, 1.0)
+
+
+class Disk:
+    """A disk that answers."""
+
+    def sequential(self, *_: object) -> list[float]:
+        """Return a rate."""
+        return [1e9]
+
+    def random_windows(self, *_: object) -> Windows:
+        """Return a rate and its latencies."""
+        return Windows([1e3], {"p99": [1.0]})
+
+    def mixed(self, _: float) -> Any:
+        """Return a window."""
+        names = [name.replace("latency_", "") for name in test_disk.LATENCIES]
+        return SimpleNamespace(rate=1e3, latencies=dict.fromkeys(names, 1.0))
+
+    def write_checked(self) -> None:
+        """Find what was written."""
+
+
+class Link:
+    """A connection that carries."""
+
+    def rate(self, _: int) -> float:
+        """Return bytes a second."""
+        return 1e9
+
+    def round_trip(self, _: int) -> float:
+        """Return seconds."""
+        return 1e-5
+
+    def intact(self, _: int) -> bool:
+        """Say that bytes arrive."""
+        return True
+
+
+class Cards:
+    """Two healthy cards under load."""
+
+    world, wrong = 2, 0
+
+    def __getattr__(self, name: str) -> Any:
+        rates = [[CardLoad(1e12, 0)] * 2]
+        told = {"step": rates, "slowest": [1e12], "slowest_shares": [1.0], "together_shares": [1.0],
+                "slowest_moved": [1e9]}  # fmt: skip
+        return lambda *_: told.get(name, [])
+
+
+class Group:
+    """Two hosts with a healthy way each."""
+
+    names, own = ("here", "there"), (0,)
+
+    def size_for(self, *_: object) -> int:
+        """Return bytes."""
+        return SMALL
+
+    def find_guilty(self, *_: object, **__: object) -> tuple[PairRates, tuple[()]]:
+        """Return the rates of both ways, and that nobody is to blame."""
+        ways, right = ((float("nan"), 1e9), (1e9, float("nan"))), ((0.0, 0.0), (0.0, 0.0))
+        return PairRates(names=self.names, rates=(ways,), wrong=right), ()
+
+
+def say(*_: object) -> None:
+    """Stand for ``record_property``."""
+
+
+def function(b: Bench) -> None:
+    norm = next(name for name in functions.FUNCTIONS if "norm" in name)  # the least work
+    test_functions.test_function(b.metric, CPU, norm)
+
+
+def shapes(b: Bench) -> None:
+    b.patch.setattr(test_shapes, "HOST_SHAPES", {"small": (16, 16, 16, 1)})
+    test_shapes.test_shapes_on_the_host(b.metric, "small")
+
+
+def short_types(b: Bench) -> None:
+    b.patch.setattr(test_shapes, "HOST_SIZES", {"smoke": 32})
+    b.patch.setattr("pytest_anubis.benchmarking.applicability.require", lambda *_: None)
+    test_shapes.test_short_types_on_the_host(b.metric, b.node, "int8")
+
+
+def burn(b: Bench) -> None:
+    b.patch.setattr(test_device, "SIZES", {"cpu": {"smoke": 32}})
+    b.patch.setattr(test_device, "BURN", {"cpu": {"smoke": 0.0}})
+    test_device.test_burn_device(b.metric, CPU, b.node, "float32")
+
+
+def gemm(b: Bench) -> None:
+    b.patch.setattr(test_gemm, "SIZES", {"cpu": {"smoke": 64}})
+    test_gemm.test_gemm(b.metric, CPU, b.node, "float32")
+
+
+def units(b: Bench) -> None:
+    b.patch.setattr(test_units, "SECONDS", 0.0)
+    test_units.test_units(b.metric, b.node, "int64")
+
+
+def pageable(b: Bench) -> None:
+    b.patch.setattr(test_transfer, "SIZES", {"smoke": SMALL})
+    with stand_in(rounded=False):
+        test_transfer.test_pageable_copy(b.metric, CARD, b.node)
+
+
+def dispatch(b: Bench) -> None:
+    with stand_in(rounded=False):
+        test_dispatch.test_dispatch(b.metric, CARD)
+
+
+def round_trip(b: Bench) -> None:
+    with stand_in(rounded=False):
+        test_dispatch.test_round_trip(b.metric, CARD)
+
+
+def cold_start(b: Bench) -> None:
+    b.patch.setattr(test_dispatch, "cold_start", lambda _: 250.0)
+    with stand_in(rounded=False):
+        test_dispatch.test_cold_start(b.metric, CARD, b.node)
+
+
+def first_start(b: Bench) -> None:
+    b.patch.setattr(test_dispatch, "cold_start", lambda _: 250.0)
+    with stand_in(rounded=False, cards=8):
+        test_dispatch.test_first_start(b.metric, b.node)
+
+
+def streams(b: Bench) -> None:
+    b.patch.setattr(stream, "elements_for", lambda *_, **__: 1 << 12)
+    test_bandwidth.test_stream(b.metric, CPU, b.node, "triad")
+
+
+def core_streams(b: Bench) -> None:
+    b.patch.setattr(stream, "elements_for", lambda *_, **__: 1 << 12)
+    test_bandwidth.test_core_stream(b.metric, b.node, say)
+
+
+def few_loads(b: Bench) -> None:
+    caches = Caches(level2=1 << 16, last=1 << 17, last_total=1 << 17)
+    b.patch.setattr(test_latency, "read_caches", lambda: caches)
+    b.patch.setattr(test_latency, "SWEPT", 64 << 10)
+    b.patch.setattr(chase, "footprint", lambda *_: 64 << 10)
+    for table in ("STEPS", "LOADS"):
+        b.patch.setattr(test_latency, table, dict.fromkeys(test_latency.STEPS, 100))
+
+
+def load_latency(b: Bench) -> None:
+    few_loads(b)
+    test_latency.test_load_latency(b.metric, "llc")
+
+
+def by_footprint(b: Bench) -> None:
+    few_loads(b)
+    test_latency.test_latency_by_footprint(b.metric)
+
+
+def numa_latency(b: Bench) -> None:
+    few_loads(b)
+
+    @contextmanager
+    def place(*_: object) -> Iterator[None]:
+        yield
+
+    cpus = os.sched_getaffinity(0)
+    b.patch.setattr(numa, "read_nodes", lambda: {0: cpus, 1: {9000}})
+    b.patch.setattr(numa, "place", place)
+    test_latency.test_numa_latency(b.metric, say)
+
+
+def host_patterns(b: Bench) -> None:
+    b.patch.setattr("pytest_anubis.benchmarking.sizes.host_memory", lambda: (1 << 22, 1 << 23))
+    b.patch.setattr(test_patterns, "HOST_PAUSE", {"smoke": 0.0})
+    b.patch.setattr(patterns, "BLOCK", 1 << 30)
+    test_patterns.test_host_patterns(b.metric, b.node, say)
+
+
+def small_files(b: Bench) -> None:
+    b.patch.setattr(test_disk, "FILES", 3)
+    test_disk.test_small_files(b.metric, b.node)
+
+
+def resnet(b: Bench) -> None:
+    b.patch.setattr(b.node, "pick", lambda **_: 2)
+    test_step.test_resnet_step(b.metric, CPU, b.node, say)
+
+
+def gpt(b: Bench) -> None:
+    b.patch.setattr(b.node, "pick", lambda **_: 1)
+    test_step.test_gpt_step(b.metric, CPU, b.node, say)
+
+
+def served(test: Callable[..., None], name: str) -> Callable[[Bench], None]:
+    def run(b: Bench) -> None:
+        test(b.metric, CPU, say, tiny(name), "float32")
+
+    return run
+
+
+def burning(test: Callable[..., None], *more: object) -> Callable[[Bench], None]:
+    return lambda b: test(b.metric, b.node, CARDS, *more)
+
+
+def copies_of_all(b: Bench) -> None:
+    def slowest(*_: object) -> Callable[[], float]:
+        def rate() -> float:
+            return 1.0
+
+        rate.told = ""  # type: ignore[attr-defined]
+        return rate
+
+    cards = SimpleNamespace(times_within=lambda *_: 1, wrong_bytes=lambda: [0, 0])
+    b.patch.setattr(all_cards, "AllCards", lambda *_: nullcontext(cards))
+    b.patch.setattr(all_cards, "Slowest", slowest)
+    b.patch.setattr("torch.cuda.device_count", lambda: 2)
+    with stand_in(rounded=False, cards=2):
+        test_transfer.test_copies_of_all_cards(b.metric, b.node, say)
+
+
+def card_patterns(b: Bench) -> None:
+    b.patch.setattr(test_patterns, "PAUSE", {"smoke": 0.0})
+    b.patch.setattr(patterns, "SMALLEST_PIECE", 2048)
+    b.patch.setattr(patterns, "BLOCK", 1 << 18)
+    with stand_in(memory=1 << 20, rounded=False), Patch.context() as patch:
+        patch.setattr("torch.cuda.mem_get_info", lambda *_: (1 << 20, 1 << 20))
+        test_patterns.test_card_patterns(b.metric, CARD, b.node)
+
+
+def by_nccl(test: Callable[..., None], *more: object) -> Callable[[Bench], None]:
+    def run(b: Bench) -> None:
+        b.patch.setattr("torch.cuda.device_count", lambda: 2)
+        b.patch.setattr("suites.collective.group.RankGroup", lambda *_, **__: nullcontext(RANKS))
+        b.patch.setattr(test_operations, "active_ports", lambda: [Port("mlx5_0", 1)])
+        test(b.metric, b.node, *more)
+
+    return run
+
+
+def pairs(b: Bench) -> None:
+    group: Any = Group()
+    test_pairs.test_pairs(Pairs(group, b.metric, BenchmarkMark(), "t", "here"), b.node)
+
+
+def data_parallel(b: Bench) -> None:
+    for name in ("right_exchange", "same_weights"):
+        b.patch.setattr(test_data_parallel, name, lambda *_: None)
+    ranks: Any = Ranks()
+    test_data_parallel.measure(b.metric, ranks, tiny("llama-small"), "float32")
+
+
+RANKS: Any = Ranks()
+CARDS: Any = Cards()
+CORES: Any = Cores()
+DISK: Any = Disk()
+LINK: Any = Link()
+BENCHMARKS: dict[str, Callable[[Bench], None]] = {
+    "burn/test_cards.py::test_burn": burning(test_cards.test_burn, say, 16),
+    "burn/test_cards.py::test_load_steps": burning(test_cards.test_load_steps),
+    "burn/test_cards.py::test_everything_at_once": burning(test_cards.test_everything_at_once),
+    "burn/test_cores.py::test_burn_cores": lambda b: test_cores.test_burn_cores(
+        b.metric, b.node, CORES
+    ),
+    "burn/test_cores.py::test_core_load_steps": lambda b: test_cores.test_core_load_steps(
+        b.metric, b.node, CORES
+    ),
+    "burn/test_device.py::test_burn_device": burn,
+    "collective/test_allreduce.py::test_all_reduce": lambda b: test_allreduce.test_all_reduce(
+        b.metric, b.node, RANKS
+    ),
+    "collective/test_operations.py::test_operations": lambda b: test_operations.test_operations(
+        b.metric, RANKS, say
+    ),
+    "collective/test_operations.py::test_all_reduce_by": by_nccl(
+        test_operations.test_all_reduce_by, "ring"
+    ),
+    "collective/test_operations.py::test_all_reduce_through_adapters": by_nccl(
+        test_operations.test_all_reduce_through_adapters
+    ),
+    "collective/test_overlap.py::test_overlap": lambda b: test_overlap.test_overlap(
+        b.metric, RANKS
+    ),
+    "compute/test_dispatch.py::test_dispatch": dispatch,
+    "compute/test_dispatch.py::test_round_trip": round_trip,
+    "compute/test_dispatch.py::test_cold_start": cold_start,
+    "compute/test_dispatch.py::test_first_start": first_start,
+    "compute/test_functions.py::test_function": function,
+    "compute/test_gemm.py::test_gemm": gemm,
+    "compute/test_shapes.py::test_short_types_on_the_host": short_types,
+    "compute/test_shapes.py::test_shapes_on_the_host": shapes,
+    "compute/test_units.py::test_units": units,
+    "link/test_transfer.py::test_pageable_copy": pageable,
+    "link/test_transfer.py::test_copies_of_all_cards": copies_of_all,
+    "memory/test_bandwidth.py::test_stream": streams,
+    "memory/test_bandwidth.py::test_core_stream": core_streams,
+    "memory/test_latency.py::test_load_latency": load_latency,
+    "memory/test_latency.py::test_latency_by_footprint": by_footprint,
+    "memory/test_latency.py::test_numa_latency": numa_latency,
+    "memory/test_patterns.py::test_card_patterns": card_patterns,
+    "memory/test_patterns.py::test_host_patterns": host_patterns,
+    "network/test_loopback.py::test_tcp_rate": lambda b: test_loopback.test_tcp_rate(
+        b.metric, b.node, LINK
+    ),
+    "network/test_loopback.py::test_tcp_round_trip": lambda b: test_loopback.test_tcp_round_trip(
+        b.metric, b.node, LINK
+    ),
+    "network/test_pairs.py::test_pairs": pairs,
+    "storage/test_disk.py::test_sequential_io": lambda b: test_disk.test_sequential_io(
+        b.metric, b.node, DISK, "read"
+    ),
+    "storage/test_disk.py::test_random_io": lambda b: test_disk.test_random_io(
+        b.metric, b.node, DISK, "read"
+    ),
+    "storage/test_disk.py::test_mixed_io": lambda b: test_disk.test_mixed_io(
+        b.metric, b.node, DISK
+    ),
+    "storage/test_disk.py::test_small_files": small_files,
+    "storage/test_disk.py::test_fsync": lambda b: test_disk.test_fsync(b.metric, b.node),
+    "training/test_step.py::test_resnet_step": resnet,
+    "training/test_step.py::test_gpt_step": gpt,
+    "workload/test_training_steps.py::test_training_step": served(
+        test_training_steps.test_training_step, "llama-small"
+    ),
+    "workload/test_inference.py::test_inference": served(test_inference.test_inference, "lstm"),
+    "workload/test_inference.py::test_prefill": served(test_inference.test_prefill, "llama-small"),
+    "workload/test_inference.py::test_token": served(test_inference.test_token, "llama-small"),
+    "workload/test_inference.py::test_decode": served(test_inference.test_decode, "llama-small"),
+    "workload/test_data_parallel.py::test_data_parallel": data_parallel,
+}
+"""Benchmark -> how it is run whole, at a small size."""
+
+ON_A_CARD = (
+    *("test_dispatch", "test_round_trip", "test_cold_start", "test_pageable_copy"),
+    "test_card_patterns",
+)
+IN_C = ("test_units", "test_load_latency", "test_latency_by_footprint", "test_numa_latency")
+
+
+def test_each_benchmark_that_is_asked_for_it_has_its_own_proof() -> None:
+    catches = coverage_table.rows()["catches"]
+    asked = {name for name, row in catches.items() if "core" in row["probes"]}
+    assert {f"suites/{name}" for name in BENCHMARKS} == asked
+
+
+@pytest.mark.parametrize("name", BENCHMARKS)
+def test_a_busy_core_is_said_of_every_value_that_it_can_change(
+    name: str, taken: Any, monkeypatch: Patch, tmp_path: Path
+) -> None:
+    if name.endswith(IN_C) and native.find_compiler() is None:
+        pytest.skip("no C compiler found")
+    make, kept = taken
+    on_a_card = name.endswith(ON_A_CARD)
+    node = Node(scratch=tmp_path)
+    BENCHMARKS[name](Bench(make(CARD if on_a_card else None), monkeypatch, node))
+    rates = [one for one in kept if one.metric.better != "equal"]
+    assert rates
+    unsaid = [one.metric.name for one in rates if BUSY not in one.disturbance]
+    assert not unsaid, f"{unsaid} are recorded as if nobody had been there"
+
+
+def graph(b: Bench) -> None:
+    test_dispatch.test_graph(b.metric, CARD)
+
+
+def tf32(b: Bench) -> None:
+    b.patch.setattr(test_gemm, "SIZES", {"accelerator": {"smoke": 64}})
+    test_gemm.test_gemm_tf32(b.metric, CARD, b.node)
+
+
+def short_types_of_a_card(b: Bench) -> None:
+    b.patch.setattr(test_shapes, "SIZES", {"smoke": 64})
+    test_shapes.test_short_types(b.metric, CARD, b.node, "int8")
+
+
+def shapes_of_a_card(b: Bench) -> None:
+    b.patch.setattr(test_shapes, "SHAPES", {"small": (16, 16, 16, 1)})
+    test_shapes.test_shapes(b.metric, CARD, "small")
+
+
+def moving(test: Callable[..., None]) -> Callable[[Bench], None]:
+    def run(b: Bench) -> None:
+        b.patch.setattr(test_transfer, "SIZES", {"smoke": SMALL})
+        test(b.metric, CARD, b.node)
+
+    return run
+
+
+def in_card_memory(test: Callable[..., None], *more: object) -> Callable[[Bench], None]:
+    def run(b: Bench) -> None:
+        b.patch.setattr(test_card_memory, "WRITTEN", {"smoke": SMALL})
+        b.patch.setattr(test_card_memory, "STEPS", 16)
+        b.patch.setattr("suites.memory.card_rates.load_times", lambda *_: [2.0, 1.0])
+        test(b.metric, CARD, b.node, *more)
+
+    return run
+
+
+BY_ITS_OWN_CLOCK: dict[str, Callable[[Bench], None]] = {
+    "compute/test_dispatch.py::test_graph": graph,
+    "compute/test_gemm.py::test_gemm_tf32": tf32,
+    "compute/test_shapes.py::test_short_types": short_types_of_a_card,
+    "compute/test_shapes.py::test_shapes": shapes_of_a_card,
+    "link/test_transfer.py::test_host_device_copy": moving(test_transfer.test_host_device_copy),
+    "link/test_transfer.py::test_both_ways": moving(test_transfer.test_both_ways),
+    "memory/test_card_memory.py::test_write": in_card_memory(test_card_memory.test_write),
+    "memory/test_card_memory.py::test_far_load": in_card_memory(
+        test_card_memory.test_far_load, say
+    ),
+}
+"""Benchmarks of one card that are not asked -> how they are run whole."""
+
+
+@pytest.mark.parametrize("name", BY_ITS_OWN_CLOCK)
+def test_what_a_cards_own_clock_times_is_none_of_the_hosts(
+    name: str, taken: Any, monkeypatch: Patch
+) -> None:
+    assert coverage_table.rows()["catches"][f"suites/{name}"]["no_core"] == "its own clock"
+    make, kept = taken
+    with stand_in(rounded=False):
+        BY_ITS_OWN_CLOCK[name](Bench(make(CARD), monkeypatch, Node()))
+    assert kept
+    assert not [one.metric.name for one in kept if one.disturbance]
+    assert all(any(BUSY in line for line in one.evidence) for one in kept)
