@@ -174,7 +174,7 @@ def _of_usable(
     signed = _signed(learned, usable)[0]
     losses = alone[usable]
     weight, prior, here = healthy[usable], 1 / null.degrees, codes[usable]
-    tail = fit_tail(losses, weight, prior)
+    tail = fit_tail(losses, weight, prior, null.normal)
     rare = tail.rarity_without(losses, here, weight, prior)
     practical = 1 - criterion.alpha
     rarity, costly, loss = (np.zeros(len(names)) for _ in range(3))

@@ -73,12 +73,14 @@ class HealthyNull(NamedTuple):
         scale: Scale on the bad side.
         degrees: Degrees of freedom of the Student-t.
         sick: Share of the bad side that is sick, spread evenly over all losses.
+        normal: Chance that the noise is nearly normal, by its own losses and those of the other metrics.
     """
 
     middle: float
     scale: float
     degrees: float
     sick: float
+    normal: float = 0.0
 
     def healthy(self, signed: FloatArray) -> FloatArray:
         """Return the chance of each unit (n,) to be one of the healthy; 0 for those left out (NaN)."""
@@ -222,21 +224,29 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
     return list(zip(scale, share, likely, strict=True))
 
 
-def _chosen(fits: Sequence[_Candidates], noisy: BoolArray) -> list[tuple[float, float, float]]:
-    """Return scale, degrees of freedom and share of the sick of each metric: the likeliest ones.
+def _chosen(
+    fits: Sequence[_Candidates], noisy: BoolArray
+) -> list[tuple[float, float, float, float]]:
+    """Return the likeliest scale, degrees of freedom and share of the sick of each metric.
 
-    How many of the noisy metrics have which degrees is learned from all of them and is each one's prior; of
-    others, whose units hardly differ, no shape is known.
+    The fourth number is its chance to be nearly normal. How many of the noisy metrics have which degrees is
+    learned from all of them and is each one's prior; of others, whose units hardly differ, no shape is known.
     """
     likely = np.array([one[2] for one in fits])
     prior = np.full(len(DEGREES), 1 / len(DEGREES))
     for _ in range(POOLED):
-        chance = np.exp(likely - likely.max(axis=1, keepdims=True)) * prior
-        chance /= chance.sum(axis=1, keepdims=True)
+        chance = _chances(likely, prior)
         prior = chance[noisy].sum(axis=0) + PRIOR_METRICS / len(DEGREES)
         prior /= prior.sum()
     best = (likely + noisy[:, None] * np.log(prior)).argmax(axis=1).tolist()
+    normal = np.where(noisy, _chances(likely, prior)[:, -1], 0.0).tolist()
     return [
-        (float(scale[one]), float(DEGREES[one]), float(share[one]))
-        for (scale, share, _), one in zip(fits, best, strict=True)
+        (float(scale[one]), float(DEGREES[one]), float(share[one]), chance)
+        for (scale, share, _), one, chance in zip(fits, best, normal, strict=True)
     ]
+
+
+def _chances(likely: FloatArray, prior: FloatArray) -> FloatArray:
+    """Return the chance of each of `DEGREES` (metrics, degrees) from log likelihoods and what is expected."""
+    chance = np.exp(likely - likely.max(axis=1, keepdims=True)) * prior
+    return np.asarray(chance / chance.sum(axis=1, keepdims=True))

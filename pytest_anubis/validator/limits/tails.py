@@ -21,10 +21,8 @@ under a third. `benchmarks/validator/thresholds.py` prints the rates and the pow
 LIGHTEST, HEAVIEST = -0.5, 0.6
 """Range of a fitted shape before it is shrunk: the estimator has a finite variance below .5 (Hosking and
 Wallis 1987), and at .6 its error is as large as what it says."""
-AS_NORMAL, NEARLY_NORMAL = -0.18, 1 / 30
-"""Least shape of a tail after shrinking, that of normal noise beyond its tenth, and the prior up to which it
-holds: where the null says that noise is nearly normal. Of all other noise a shape below 0 is taken for chance
-and counts as 0."""
+AS_NORMAL = -0.18
+"""Least shape of a tail after shrinking: that of normal noise beyond its tenth."""
 DRIFT, FROM_NORMAL = 0.04, 0.1
 """What a shape is more, far out: of Student's t with three to ten degrees the largest tenth looks .03 to .05
 lighter by its moments than what lies a thousand times farther out is; of normal noise (-.18) it does not, so
@@ -56,7 +54,8 @@ class Tail(NamedTuple):
     """A generalised Pareto tail of one metric's healthy distances, with what is not known of its shape.
 
     One that is lighter than exponential would end somewhere, which promises too much. In its place is a tail
-    whose hazard rises evenly, as that of normal noise nearly does, with the same moments (`_bends`).
+    whose hazard rises evenly, as that of normal noise nearly does, with the same moments (`_bends`). It is
+    believed as far as the noise is likely to be nearly normal: a shape below 0 may be chance too.
 
     Attributes:
         start: Distance where the tail begins.
@@ -65,7 +64,7 @@ class Tail(NamedTuple):
         shape: 0 for an exponential tail, positive for a heavier one, negative for a lighter one.
         error: Standard error of the shape.
         doubt: Relative standard error of the mean.
-        lightest: Least shape that it may have.
+        normal: Chance that the noise is nearly normal; otherwise the tail is exponential at least.
     """
 
     start: float
@@ -74,7 +73,7 @@ class Tail(NamedTuple):
     shape: float
     error: float = 0.0
     doubt: float = 0.0
-    lightest: float = 0.0
+    normal: float = 0.0
 
     @property
     def scale(self) -> float:
@@ -94,13 +93,13 @@ class Tail(NamedTuple):
 
     def at_least_exponential(self) -> Tail:
         """Return the same tail, or an exponential one of its mean where it is lighter."""
-        return self._replace(shape=max(self.shape, 0.0), lightest=0.0)
+        return self._replace(shape=max(self.shape, 0.0), normal=0.0)
 
     def chance_if_heavier(self, distance: float) -> float:
         """Return the chance of a distance if shape and mean are each a standard error larger."""
         if distance <= self.start:
             return math.exp(-float(self._body(np.array([distance]))[0]))
-        bend, share = _bend(self.shape + self.error)
+        bend, share = _bend(max(self.shape + self.error, 0.0))
         scale = max(self.mean * math.exp(self.doubt) * share, FLOOR)
         return math.exp(-self.level - _beyond(distance - self.start, [(1.0, bend, scale)]))
 
@@ -167,12 +166,22 @@ class Tail(NamedTuple):
     def _left_open(self) -> list[tuple[float, float, float]]:
         """Return the weights, bends and scales that the data leave open, as `_beyond` takes them."""
         found = []
-        for place, share in PLACES:
-            bend, part_of_mean = _bend(max(self.shape + place * self.error, self.lightest))
-            for other, part in PLACES:
-                mean = self.mean * math.exp(other * self.doubt)
-                found.append((share * part, bend, max(mean * part_of_mean, FLOOR)))
+        for least, chance in self._least():
+            for place, share in PLACES:
+                bend, part_of_mean = _bend(max(self.shape + place * self.error, least))
+                for other, part in PLACES:
+                    mean = self.mean * math.exp(other * self.doubt)
+                    scale = max(mean * part_of_mean, FLOOR)
+                    found.append((chance * share * part, bend, scale))
         return found
+
+    def _least(self) -> list[tuple[float, float]]:
+        """Return the least shapes that the tail may have, with their chances.
+
+        Even one of normal noise is not taken as lighter than it is found: only heavier ones are left open.
+        """
+        least = min(self.shape, 0.0)
+        return [(0.0, 1.0)] if least == 0.0 else [(least, self.normal), (0.0, 1 - self.normal)]
 
     def _far(self, excess: FloatArray, mean: FloatArray, shape: FloatArray) -> FloatArray:
         """Return -log of the mean chance of an excess over the shapes and means that are left open.
@@ -182,14 +191,22 @@ class Tail(NamedTuple):
             mean: Shape (n,) or (1,), mean of the excesses.
             shape: The same, of the tail.
         """
-        bends, shares = _bends(np.maximum(shape + _PLACE[:, None] * self.error, self.lightest))
+        chance: FloatArray = np.zeros(len(excess))
+        for least, share in self._least():
+            chance += share * self._chance(excess, mean, shape, least)
+        return np.asarray(-np.log(np.maximum(chance, 1e-300)))
+
+    def _chance(
+        self, excess: FloatArray, mean: FloatArray, shape: FloatArray, least: float
+    ) -> FloatArray:
+        """Return the mean chance of an excess over shapes, `least` at least, and means, as in `_far`."""
+        bends, shares = _bends(np.maximum(shape + _PLACE[:, None] * self.error, least))
         bend = bends[:, None]
         means = mean * np.exp(_PLACE * self.doubt)[:, None]
         x = excess / np.maximum(means * shares[:, None], FLOOR)  # (shapes, means, n)
         heavy = np.log1p(np.maximum(bend, 0.0) * x) / np.where(bend > 0, bend, 1.0)
         rare = np.where(bend > 0, heavy, x - np.minimum(bend, 0.0) * x**2 / 2)
-        chance = np.tensordot(_WEIGHTS, np.exp(-rare), 2)
-        return np.asarray(-np.log(np.maximum(chance, 1e-300)))
+        return np.asarray(np.tensordot(_WEIGHTS, np.exp(-rare), 2))
 
 
 PLACES = ((-math.sqrt(3.0), 1 / 6), (0.0, 2 / 3), (math.sqrt(3.0), 1 / 6))
@@ -247,7 +264,12 @@ def _beyond(excess: float, open_ones: list[tuple[float, float, float]]) -> float
     return -math.log(max(chance, 1e-300))
 
 
-def fit_tail(distances: FloatArray, weight: FloatArray | None = None, prior: float = SHAPE) -> Tail:
+def fit_tail(
+    distances: FloatArray,
+    weight: FloatArray | None = None,
+    prior: float = SHAPE,
+    normal: float = 0.0,
+) -> Tail:
     """Fit the tail of healthy distances by probability-weighted moments.
 
     With b0 the mean of the excesses and b1 their mean weighted by 1 - rank/n, the shape is
@@ -258,6 +280,7 @@ def fit_tail(distances: FloatArray, weight: FloatArray | None = None, prior: flo
         distances: Shape (n,), one-sided distances in [0, 1], n >= 2.
         weight: Shape (n,), chance of each to be a healthy one; all 1 unless given.
         prior: Shape that is expected beforehand.
+        normal: Chance that the noise is nearly normal (`HealthyNull`).
     """
     order = np.argsort(distances, kind="stable")
     ordered = distances[order]
@@ -271,14 +294,7 @@ def fit_tail(distances: FloatArray, weight: FloatArray | None = None, prior: flo
     error = (1 + float(shapes[0])) / math.sqrt(count + SHRINK)
     doubt = 1 / math.sqrt(count)  # of a mean of so many exponential excesses
     level = -math.log(count / total)
-    return Tail(
-        start, level, float(means[0]), float(shapes[0]), error, doubt, min(float(shapes[0]), 0.0)
-    )
-
-
-def _lightest(prior: float) -> float:
-    """Return the least shape of a tail of which this one is expected."""
-    return AS_NORMAL if prior <= NEARLY_NORMAL else 0.0
+    return Tail(start, level, float(means[0]), float(shapes[0]), error, doubt, normal)
 
 
 def _mean_and_shape(
@@ -293,7 +309,7 @@ def _mean_and_shape(
     shape = np.where(room > 0, 2 - mean / np.where(room > 0, room, 1.0), HEAVIEST)
     shape = (count * np.clip(shape, LIGHTEST, HEAVIEST) + SHRINK * prior) / (count + SHRINK)
     shape = shape + DRIFT * np.clip(1 + shape / FROM_NORMAL, 0.0, 1.0)
-    return np.maximum(mean, FLOOR), np.maximum(shape, _lightest(prior))
+    return np.maximum(mean, FLOOR), np.maximum(shape, AS_NORMAL)
 
 
 def prediction_bound(deviation: float, units: float, rarity: float) -> float:

@@ -69,36 +69,45 @@ def test_a_normal_tail_is_followed_as_one() -> None:
     wanted = 0.02 * float(norm.isf(1e-4))
     for units, off in ((480, 0.3), (8000, 0.06)):  # as exponential tails: 0.39 and 0.25
         tails = [
-            fit_tail(0.02 * np.maximum(rng.normal(size=units), 0), prior=1 / 30) for _ in range(40)
+            fit_tail(0.02 * np.maximum(rng.normal(size=units), 0), prior=1 / 30, normal=1.0)
+            for _ in range(40)
         ]
         reach = np.mean([tail.distance(np.log(1e4)) for tail in tails])
         assert wanted < reach < (1 + off) * wanted
 
 
 def test_no_tail_is_followed_as_lighter_than_a_normal_one() -> None:
-    ends = fit_tail(np.random.default_rng(0).uniform(0, 0.1, 20000), prior=1 / 30)
+    losses = np.random.default_rng(0).uniform(0, 0.1, 20000)
+    ends = fit_tail(losses, normal=1.0)
     assert ends.shape == -0.18
     assert ends.distance(np.log(1e6)) > 0.12
-    doubted = fit_tail(np.random.default_rng(0).uniform(0, 0.1, 20000), prior=1 / 6)
-    assert doubted.shape == 0
 
 
-@pytest.mark.parametrize("prior", [0.1, 1 / 30])
+def test_a_light_tail_is_believed_as_far_as_noise_is_likely_to_be_normal() -> None:
+    losses = 0.02 * np.abs(np.random.default_rng(0).normal(size=8000))
+    far = [fit_tail(losses, normal=normal).distance(np.log(1e4)) for normal in (1.0, 0.9, 0.5, 0.0)]
+    assert far == sorted(far)
+    exponential = fit_tail(losses).at_least_exponential().distance(np.log(1e4))
+    assert far[0] < 0.9 * far[2]
+    assert 0.95 * exponential < far[3] <= exponential
+
+
+@pytest.mark.parametrize("normal", [0.0, 0.9])
 @given(values=st.lists(st.floats(0, 1), min_size=2, max_size=60), rarity=st.floats(0.5, 30))
 def test_rarity_and_distance_are_each_others_inverse(
-    values: list[float], rarity: float, prior: float
+    values: list[float], rarity: float, normal: float
 ) -> None:
-    tail = fit_tail(np.array(values), prior=prior)
+    tail = fit_tail(np.array(values), normal=normal)
     distance = tail.distance(tail.level + rarity)
     assert float(tail.rarity(np.array([distance]))[0]) == pytest.approx(
         tail.level + rarity, rel=1e-6
     )
 
 
-@pytest.mark.parametrize("prior", [0.1, 1 / 30])
+@pytest.mark.parametrize("normal", [0.0, 0.9])
 @given(values=st.lists(st.floats(0, 1), min_size=4, max_size=40))
-def test_rarity_never_falls_with_distance(values: list[float], prior: float) -> None:
-    tail = fit_tail(np.array(values), prior=prior)
+def test_rarity_never_falls_with_distance(values: list[float], normal: float) -> None:
+    tail = fit_tail(np.array(values), normal=normal)
     rarity = tail.rarity(np.linspace(0, 1, 200))
     assert (np.diff(rarity) >= -1e-12).all()
 
