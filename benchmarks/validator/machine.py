@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.validator.recorded_tables import recorded
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
@@ -150,10 +151,8 @@ def simulate(machines: int, runs: int, drift: float, tails: int, burst: float) -
 
 def real(folder: Path, runs: int, per_machine: int) -> None:
     """Print the same rates on cloud machines that were measured again and again, one value a run."""
-    import pandas as pd
-
-    table = pd.read_parquet(folder / "azure_vm_noise" / "long_lived.parquet")
-    names = pd.read_csv(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
+    table = recorded(folder / "azure_vm_noise" / "long_lived.parquet")
+    names = recorded(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
     table = table[table.value > 0].sort_values("starttime")
     rejected = total = clean = series = 0
     found: list[bool] = []

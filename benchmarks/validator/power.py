@@ -32,6 +32,7 @@ from benchmarks.validator.machine import METRICS as MACHINE_METRICS
 from benchmarks.validator.machine import Machine, judge
 from benchmarks.validator.machine import learn as learn_machine
 from benchmarks.validator.pace import read
+from benchmarks.validator.recorded_tables import recorded
 from benchmarks.validator.thresholds import (
     FAIL,
     METRICS,
@@ -109,10 +110,8 @@ def on_cloud_machines(folder: Path, nodes: int, splits: int) -> Iterator[Found]:
 
 def on_long_lived(folder: Path, runs: int, starts: int) -> Iterator[Found]:
     """Yield the same of twelve cloud machines that were measured again and again, one value a run."""
-    import pandas as pd
-
-    table = pd.read_parquet(folder / "azure_vm_noise" / "long_lived.parquet")
-    names = pd.read_csv(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
+    table = recorded(folder / "azure_vm_noise" / "long_lived.parquet")
+    names = recorded(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
     table = table[table.value > 0].sort_values("starttime")
     for _, machine in table.groupby(["vm_region", "vm_sku", "VM_id"], observed=True):
         columns = {

@@ -33,6 +33,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from benchmarks.validator.recorded_tables import recorded
 from benchmarks.validator.thresholds import FAIL, MUCH, healthy_nodes
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, population_of
@@ -55,7 +56,7 @@ PAL = (
 def populations(data: Path) -> Iterator[tuple[str, Population]]:
     """Yield (name, population) of every set."""
     for name, file, column in PAL:
-        table = pd.read_csv(data / "pal_gpu_variability" / file)
+        table = recorded(data / "pal_gpu_variability" / file)
         table["at"] = table.cabinet.astype(str) + "-" + table.node.astype(str)
         parts = list(table[np.isfinite(table[column])].groupby("uuid"))
         yield name, _population(name, parts, column, "lower", [p["at"].iloc[0] for _, p in parts])
@@ -63,7 +64,7 @@ def populations(data: Path) -> Iterator[tuple[str, Population]]:
             nodes = list(table[np.isfinite(table[column])].groupby("at"))
             yield f"{name}, per node", _population(name, nodes, column, "lower", None)
     for year in (2002, 2006, 2008, 2009):
-        table = pd.read_parquet(data / "cmu_disks" / f"{year}disks.parquet")
+        table = recorded(data / "cmu_disks" / f"{year}disks.parquet")
         parts = list(table.groupby("disk"))
         yield f"CMU disks {year}", _population(f"disks {year}", parts, "bandwidth", "higher", None)
 
@@ -233,7 +234,7 @@ def show_faults(data: Path) -> None:
 
 def show_groups(data: Path) -> None:
     """Print what grouping does for pipeline stages of unequal size."""
-    trace = pd.read_parquet(data / "bytedance_stragglers" / "trace_ST.parquet")
+    trace = recorded(data / "bytedance_stragglers" / "trace_ST.parquet")
     print("\nuneven pipeline stages of a job without a bad worker: flagged ranks, by operation")
     for kind, part in trace.groupby("optype", observed=True):
         if "compute" not in str(kind):

@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.validator.recorded_tables import recorded
 from pytest_anubis.core.baseline import Baseline, Scope
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population, population_of
@@ -220,10 +221,8 @@ def simulate(nodes: int, seed: int) -> tuple[Table, Table, float]:
 
 def real_machines(folder: Path) -> tuple[Any, Any, list[str]]:
     """Return cloud machines that have all metrics as a table, what the metrics are, and their codes."""
-    import pandas as pd
-
-    table = pd.read_parquet(folder / "azure_vm_noise" / "short_D8s_v5_eastus.parquet")
-    names = pd.read_csv(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
+    table = recorded(folder / "azure_vm_noise" / "short_D8s_v5_eastus.parquet")
+    names = recorded(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
     codes = [c for c in table.columns if c.startswith("m") and table[c].notna().mean() > 0.3]
     return table.dropna(subset=codes).reset_index(drop=True), names, codes
 
