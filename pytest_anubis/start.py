@@ -83,7 +83,8 @@ def start(config: pytest.Config, settings: Settings) -> None:
     """Find out what this run is about and register what carries it out.
 
     Raises:
-        pytest.UsageError: The baseline or a recorded inventory cannot be used; one line says why.
+        pytest.UsageError: An option of another plugin makes copies of every benchmark, the baseline or a
+            recorded inventory cannot be used, or what is required is in no baseline; one line says which.
     """
     if refused := refused_option(config):
         raise pytest.UsageError(refused)
@@ -199,9 +200,8 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         pytest.UsageError: A file that was named cannot be used.
     """
     inventory = _inventory(settings)
-    usable = visible(
-        inventory.accelerators, os.environ
-    )  # workers are bound by what redaction hides
+    # Before redaction: workers are bound by what it hides.
+    usable = visible(inventory.accelerators, os.environ)
     if settings.redact:
         inventory = redact(inventory)
     workers = in_workers(config, settings, usable.devices)

@@ -70,12 +70,11 @@ class RunEvidence:
         waivers: The failures that somebody answers for, as its runs had them, or for all of them.
         waivers_of: Run -> those that it had itself, where several runs were collected; empty: `waivers` are
             for all of them.
-        machines: How its machine is known again (`validator/deciding/machine_identity.py`), one set for each
-            that runs of this name came from.
+        machines: Marks of its machine (`machine_identity.py`), one set for each that its runs came from.
         other_machine: Its runs were told to accept by the baseline of one other machine.
         required: Components, benchmarks and metrics that it must have run; empty: all.
-        noisy: Run -> the option by which its machine was let be noisier than usual, as verdicts name their
-            run: empty while it goes on.
+        noisy: Run, empty while it goes on -> the option that let its machine be noisier than usual.
+        deaths: Run, likewise, benchmark and device of tests whose process died, which `blockers` tell.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -94,6 +93,7 @@ class RunEvidence:
     other_machine: bool = False
     required: tuple[str, ...] = ()
     noisy: Mapping[str, str] = field(default_factory=dict)
+    deaths: frozenset[tuple[str, str, str]] = frozenset()
 
     def waivers_for(self, run: str) -> tuple[Waiver, ...]:
         """Return the waivers that one run's failures are held against: a run hides no failure of another."""
@@ -123,6 +123,7 @@ class RunEvidence:
             machines=self.machines | more.machines,
             other_machine=self.other_machine and more.other_machine,
             noisy={**self.noisy, **more.noisy},
+            deaths=self.deaths | more.deaths,
             required=tuple(dict.fromkeys((*self.required, *more.required)))
             if self.required and more.required
             else (),

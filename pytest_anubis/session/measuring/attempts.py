@@ -228,16 +228,14 @@ def look_closer(
             break
         sure = sure_loss(values, criterion, paces=paces)
         if not surroundings.looks.take(sure=sure) and len(looks) > 1:
-            if (
-                len(looks) < CONFIRMING_LOOKS
-            ):  # else what there is decides, as after the last of all
+            # With enough of them what there is decides, as after the last of all.
+            if len(looks) < CONFIRMING_LOOKS:
                 looks[-1].seen.disturbance = (LOOKS_SPENT,)
             break
         if pause:
             time.sleep(pause)
-            surroundings.tell_waiting(
-                (), 0.0, pause
-            )  # no part of the test's work: of its duty, none
+            # No part of the test's work: of its duty, none.
+            surroundings.tell_waiting((), 0.0, pause)
         look = _look(plan.look(), take, surroundings, host, pacer)
         seconds = look.seconds
         if look.seen.disturbance:

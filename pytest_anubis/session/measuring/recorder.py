@@ -305,9 +305,8 @@ class Recorder:
 
         first = shortened(plan, window, per_value)
         rest = (self._surroundings, keep_spoiled, self._patience)
-        most = (
-            1 if metric.better == "equal" else rest[0].attempts
-        )  # load flips no bits: the first counts
+        # Load flips no bits: the first one counts.
+        most = 1 if metric.better == "equal" else self._surroundings.attempts
         look, attempts = take_quiet(first, take, *rest, most, host=host, pacer=pacer)
         looks = [look]
         if criterion is not None and most > 1 and not look.seen.disturbance:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_anubis.core.asking.silent_tests import AFTER_DEATH, NEVER_REACHED
@@ -109,7 +109,9 @@ def blockers_by_cause(run: RunRecord, silent: Mapping[str, str]) -> tuple[str, .
     alike: dict[str, dict[str, bool]] = {}
     for event in died:
         if event.test or event.lane not in lost:
-            alike.setdefault(event.text, {})[died_at(event)] = bool(event.test)
+            alike.setdefault(event.text or "its process died", {})[died_at(event)] = bool(
+                event.test
+            )
     lines = [_death_line(why, places) for why, places in alike.items()]
     deaths = {f"{died_at(event)}: {event.text}" for event in died}
     counts = Counter(silent.values())
@@ -122,13 +124,22 @@ def blockers_by_cause(run: RunRecord, silent: Mapping[str, str]) -> tuple[str, .
     return tuple(lines)
 
 
-def told_as_death(verdict: MetricVerdict, blockers: Iterable[str]) -> bool:
+def deaths_of(run: RunRecord, name: str = "") -> frozenset[tuple[str, str, str]]:
+    """Return run, benchmark and device of every test whose process died, each told by a blocker.
+
+    Args:
+        run: The run.
+        name: What verdicts call it; empty while it goes on.
+    """
+    plans = {plan.test: plan for plan in run.planned}
+    died = {event.test for event in run.events if isinstance(event, WorkerDied)} - {""}
+    return frozenset((name, *plans.get(test, PlannedTest(test=test)).place) for test in died)
+
+
+def told_as_death(verdict: MetricVerdict, deaths: Collection[tuple[str, str, str]]) -> bool:
     """Return whether a verdict says what a blocker of `blockers_by_cause` says: a test's process died."""
-    if not verdict.broken or not verdict.text.startswith((DIED, HUNG)):
-        return False
-    cause = verdict.text.removeprefix(DIED).partition(_NEXT_STEP)[0]
-    name = verdict.benchmark.partition("[")[0]
-    return any(cause in line and name in line for line in blockers)
+    ended = verdict.broken and verdict.reason is Reason.NOT_REPORTED
+    return ended and (verdict.run, verdict.benchmark, verdict.device) in deaths
 
 
 def _death_line(why: str, places: Mapping[str, bool]) -> str:

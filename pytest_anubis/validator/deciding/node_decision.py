@@ -112,7 +112,7 @@ def judge_node(
         {check.test: check for check in checks},
         required,
         ran,
-        evidence.blockers,
+        evidence.deaths,
     )
     broken = [*(line for line in evidence.blockers if line != broken_off), *broken]
     blocking, noted = [*broken, *blocking], [*noted, *evidence.notes]
@@ -214,13 +214,13 @@ def _blockers(
     checks: Mapping[str, PlainCheck],
     required: Requirement,
     ran: Collection[str],
-    said: Collection[str],
+    deaths: Collection[tuple[str, str, str]],
 ) -> tuple[list[str], list[str], list[str], list[str]]:
     """Return what broke, what else is in the way, what was not judged and is not, and what should be known.
 
     What broke is what the hardware says of itself, then the tests that did not come to their end or could
     not do their work. `ran` are the benchmarks that ran anywhere: of these nothing is spared for not being
-    required. `said` is what is in the way and has no verdict.
+    required. `deaths` are the tests whose process died, which something in the way tells.
     """
     hardware: list[str] = []
     broken: list[str] = []
@@ -237,7 +237,7 @@ def _blockers(
             continue  # a node's values lack what one of its devices lacks, which stands there
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
             hardware.append(_line(verdict))
-        elif verdict.text.startswith(NEVER_REACHED) or told_as_death(verdict, said):
+        elif verdict.text.startswith(NEVER_REACHED) or told_as_death(verdict, deaths):
             continue  # the cause is in the way, once for all of them
         elif verdict.broken:
             broken.append(_line(verdict))

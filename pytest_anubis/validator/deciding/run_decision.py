@@ -19,6 +19,7 @@ from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reas
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.completeness import (
     blockers_by_cause,
+    deaths_of,
     places_of,
     rejecting,
     verdicts_of_repeats,
@@ -119,6 +120,7 @@ def decide_run(
         other_machine=run.settings.get("other_machine") is True,
         required=_required(run),
         noisy={"": run.quiet_limits} if run.quiet_limits else {},
+        deaths=deaths_of(run),
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -199,6 +201,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         other_machine=run.settings.get("other_machine") is True,
         required=_required(run),
         noisy={run.run: run.quiet_limits} if run.quiet_limits else {},
+        deaths=deaths_of(run, run.run),
     )
 
 

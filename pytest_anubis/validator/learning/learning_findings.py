@@ -10,9 +10,14 @@ from pytest_anubis.core.metric import found_from, loss_size, similarity_text
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import cluster_finding
 from pytest_anubis.validator.learning.undecided_groups import UNDECIDED
+from pytest_anubis.validator.limits.promises import Price
 
 PROMISED = 0.1
 """Loss that a promise is proposed for: what `--promise` is shown with everywhere."""
+
+DEAREST = 0.1
+"""Share of the healthy ones that a promise may reject and be proposed: whoever pays more had better leave the
+metric out."""
 
 
 def learning_findings(
@@ -21,7 +26,7 @@ def learning_findings(
     note: str,
     tightened: Sequence[Finding],
     node_attributes: Mapping[str, Mapping[str, str]] | None,
-    price: Callable[[Criterion, float], str],
+    price: Callable[[Criterion, float], Price],
 ) -> tuple[Finding, ...]:
     """Return the findings on populations, on what repeats badly, and on how many nodes there are.
 
@@ -31,7 +36,7 @@ def learning_findings(
         note: What is to be said about the limits as a whole; empty if nothing.
         tightened: Findings on promises: what they say of a metric's noise is not said again.
         node_attributes: Node -> attributes, to name what separates a subpopulation.
-        price: Which healthy ones a promise for a criterion would reject, in words; empty where unknown.
+        price: Which healthy ones a promise for a criterion would reject.
     """
     found: list[Finding] = []
     groups = [c for c in criteria if c.second is not None and c.second.decided]
@@ -67,8 +72,8 @@ def learning_findings(
     if loose:  # a reader who sees one line only sees the worst, and what would mend it
         worst = min(loose, key=lambda f: (-loose[f], f.benchmark, f.metric, f.text))
         if loose[worst] > PROMISED:
-            rejects = price(whose[worst], PROMISED)
-            told = replace(worst, text=f"{worst.text}; {_remedy(worst.metric, rejects)}")
+            remedy = _remedy(worst.metric, *price(whose[worst], PROMISED))
+            told = replace(worst, text=f"{worst.text}; {remedy}")
             loose[told] = loose.pop(worst)
     found += loose
     found.sort(key=lambda f: (f.kind, -loose.get(f, 0.0), f.benchmark, f.metric, f.text))
@@ -83,8 +88,13 @@ def _least_loss(criterion: Criterion) -> float:
     return least / (1 + least) if criterion.metric.better == "lower" else least
 
 
-def _remedy(name: str, rejects: str) -> str:
-    """Name the option that mends it, and its price."""
+def _remedy(name: str, share: float, rejects: str) -> str:
+    """Name the option that mends it, and its price; one that costs too much is no mend."""
+    if share > DEAREST:
+        return (
+            f"no --promise mends it: one of {100 * PROMISED:.0f} % would reject {rejects}; measure it "
+            f"longer, or leave it out: --without {name}"
+        )
     return (
         f"--promise {name}={PROMISED:.0%} makes a loss of {100 * PROMISED:.0f} % fail all the same"
         + (f", and rejects {rejects}" if rejects else "")

@@ -21,6 +21,13 @@ HALF = 0.5
 """A criterion that cannot show that performance has halved is none."""
 
 
+Price = tuple[float, str]
+"""Which share of the healthy nodes or runs a promise rejects, and in words: ``12 % of the healthy nodes``."""
+
+UNKNOWN_PRICE: Price = (0.0, "")
+"""Where nothing tells it."""
+
+
 def promised(criterion: Criterion, promises: Mapping[str, float]) -> float | None:
     """Return the loss that was promised for a criterion: of its metric, of its component, of all.
 
@@ -64,8 +71,8 @@ def with_promises(
             continue
         better, name = criterion.metric.better, criterion.metric.name
         threshold = promised_threshold(better, promise, own)
-        cost = _rejected(criterion, threshold, tail)
-        cost = f"; that rejects {cost}" if cost else ""
+        _, whom = _rejected(criterion, threshold, tail)
+        cost = f"; that rejects {whom}" if whom else ""
         out.append(
             replace(
                 criterion,
@@ -97,8 +104,8 @@ def promise_prices(
     criteria: Sequence[Criterion],
     lucky: Sequence[float],
     tails: Sequence[tuple[Tail, float] | None],
-) -> Callable[[Criterion, float], str]:
-    """Return what says whom a promise would reject: ``12 % of the healthy nodes``, empty where unknown.
+) -> Callable[[Criterion, float], Price]:
+    """Return what says whom a promise would reject.
 
     Args:
         criteria: Before any promise, as `with_promises` takes them; of a metric's two forms the first tells.
@@ -109,10 +116,10 @@ def promise_prices(
     for criterion, own, tail in zip(criteria, lucky, tails, strict=True):
         known.setdefault(_key(criterion), (criterion, own, tail))
 
-    def price(criterion: Criterion, promise: float) -> str:
+    def price(criterion: Criterion, promise: float) -> Price:
         found = known.get(_key(criterion))
         if found is None:
-            return ""
+            return UNKNOWN_PRICE
         before, own, tail = found
         return _rejected(before, promised_threshold(before.metric.better, promise, own), tail)
 
@@ -123,14 +130,16 @@ def _key(criterion: Criterion) -> tuple[str, ...]:
     return criterion.benchmark, criterion.metric.name, criterion.group, criterion.scope
 
 
-def _rejected(criterion: Criterion, threshold: float, tail: tuple[Tail, float] | None) -> str:
-    """Return whom of the healthy ones a promised threshold rejects, in words; empty where nothing tells."""
+def _rejected(criterion: Criterion, threshold: float, tail: tuple[Tail, float] | None) -> Price:
+    """Return whom of the healthy ones a promised threshold rejects."""
     if tail is not None:
         chance = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0])) * tail[1]
-        return f"{percent_text(min(chance, 1.0))} of the healthy nodes"
+        share = min(chance, 1.0)
+        return share, f"{percent_text(share)} of the healthy nodes"
     if criterion.unconfirmed is not None:  # one machine
-        return f"up to {percent_text(_of_runs(criterion, threshold))} of its healthy runs"
-    return ""
+        share = _of_runs(criterion, threshold)
+        return share, f"up to {percent_text(share)} of its healthy runs"
+    return UNKNOWN_PRICE
 
 
 def _of_runs(criterion: Criterion, threshold: float) -> float:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_anubis.core.events import Event, LaneGivenUp, WorkerDied
+from pytest_anubis.core.events import BlockerFound, Event, LaneGivenUp, WorkerDied
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import NodeVerdict
@@ -78,6 +78,23 @@ def test_a_death_is_one_blocker() -> None:
     texts = [text for text, _ in summary_lines(verdict, ())]
     assert sum(WHY in text for text in texts) == 1
     assert texts[-1].endswith("2 in the way of acceptance")
+
+
+def test_a_death_without_words_is_told_by_no_line_that_names_its_test() -> None:
+    """Any line that named it was taken for it: what became of the test would have stood nowhere."""
+    record = RunRecord(
+        run="r",
+        node="n",
+        planned=(PlannedTest(test="t.py::test_a", benchmark="t.py::test_a"),),
+        results=(TestResult(test="t.py::test_a", benchmark="t.py::test_a", outcome="crashed"),),
+        events=(BlockerFound(text="t.py::test_a left a file behind"),),
+    )
+    lines = decide_run(record, None).node_verdict.blocking
+    assert any("the process died during the test" in line for line in lines)
+    told = replace(record, events=(*record.events, WorkerDied(test="t.py::test_a")))
+    lines = decide_run(told, None).node_verdict.blocking
+    assert not any("the process died during the test" in line for line in lines)
+    assert sum(line.startswith("t.py::test_a: its process died; next: ") for line in lines) == 1
 
 
 def test_processes_that_died_of_the_same_are_one_blocker_with_their_count() -> None:

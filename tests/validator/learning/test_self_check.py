@@ -333,7 +333,7 @@ def test_limits_do_not_depend_on_the_order_of_the_metrics() -> None:
 
 def test_the_worst_metric_is_told_first_with_the_promise_that_mends_it() -> None:
     populations = [
-        metric(f"m{m}", rates(m, 60, spread)) for m, spread in enumerate((0.03, 0.06, 0.04))
+        metric(f"m{m}", rates(m, 60, spread)) for m, spread in enumerate((0.024, 0.031, 0.027))
     ]
     told = [f for f in learn(*populations).findings if f.kind == "not-repeatable"]
     assert list(dict.fromkeys(f.metric for f in told)) == ["m1", "m2", "m0"]
@@ -344,6 +344,19 @@ def test_the_worst_metric_is_told_first_with_the_promise_that_mends_it() -> None
     assert any(f.kind == "promise" and f.text.endswith(f"; that {price}") for f in kept)
     assert re.fullmatch(r"rejects [\d.]+ % of the healthy nodes", price)
     assert all("--promise" not in f.text for f in told[1:])
+
+
+def test_a_promise_that_rejects_many_healthy_nodes_is_not_proposed() -> None:
+    """It was, at any price: for 100 % of the healthy nodes too."""
+    told = [
+        f for f in learn(metric("m", rates(1, 60, 0.12))).findings if f.kind == "not-repeatable"
+    ]
+    remedy = told[0].text.split("; ", 2)[-1]
+    assert re.fullmatch(
+        r"no --promise mends it: one of 10 % would reject [\d.]+ % of the healthy nodes; measure it longer, "
+        r"or leave it out: --without m",
+        remedy,
+    )
 
 
 def test_a_node_whose_test_failed_counts_as_rejected_and_not_against_the_limits() -> None:
