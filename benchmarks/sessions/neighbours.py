@@ -46,6 +46,8 @@ ONCE = {
 IN_PROCESS = "--anubis-in-process"
 WHERE = r"^.*test_toy.py::\w+(\[.*?\])?( node)?: (the benchmark is written wrongly: )?"
 """What stands before the reason in a line that refuses, be it an error's or the verdict's headline."""
+LONGEST = 300.0
+"""Seconds after which a run is taken to hang: on a busy machine the usual five become a minute."""
 REFUSED = 4
 """Exit code of pytest for a wrong usage."""
 
@@ -216,7 +218,7 @@ def _link(one: Distribution, pool: Path, folder: Path) -> None:
 def said_by(folder: Path, options: Sequence[str], view: Path | None) -> tuple[Said, str]:
     """Run once, and return what was said about the node, and all that was printed."""
     path = {} if view is None else {"PYTHONPATH": f"{view}{os.pathsep}{ROOT}"}
-    ran = run(folder, options, path, seconds=60)
+    ran = run(folder, options, path, seconds=LONGEST)
     if not ran.records:
         return Said(ran.status, "", (), ()), ran.said
     record = ran.records[-1]

@@ -15,7 +15,7 @@ from typing import Any, NoReturn
 from pytest_anubis import __version__
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.completion import FLAG, SHELLS, PrintCompletion
-from pytest_anubis.cli.shared.printing import flush_output, lost_output, say
+from pytest_anubis.cli.shared.printing import flush_output, lost_output, say, words_aside
 
 COMMANDS = {
     "learn": "learn a baseline from this machine or from collected runs",
@@ -87,7 +87,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
         options = parser.parse_args(given)
-        code = int(options.handler(options))
+        # Programs get the JSON alone; what people would read stands beside it, on the standard error.
+        printed = (
+            str(getattr(options, "json", "")) == "-" or getattr(options, "format", "") == "json"
+        )
+        with words_aside(wanted=printed):
+            code = int(options.handler(options))
         flush_output()
         lost = lost_output()
         if lost:

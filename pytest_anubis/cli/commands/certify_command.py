@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import (
+    add_json,
     add_output,
     add_profile,
     add_pytest_args,
@@ -23,7 +24,8 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
-from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.printing import say, write_json
+from pytest_anubis.codec import to_plain
 from pytest_anubis.core.events import RunTimed
 from pytest_anubis.distributed.dispatch.certificates import (
     Certificate,
@@ -72,6 +74,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_output(parser, more="; certificates lie in its folder certificates/")
     add_store(parser)
+    add_json(parser, "the pairs that met and what was certified")
     add_pytest_args(parser)
 
 
@@ -87,9 +90,29 @@ def run(options: argparse.Namespace) -> int:
     alone, together = _measure(options)
     found = certify(alone, together, alpha=options.alpha)
     _show(found, alone, together)
+    path = _written(options, found, alone, together)
+    if options.json is not None:
+        document = {
+            "hardware_class": alone[0].hardware_class,
+            "file": path and str(path),
+            "pairs": to_plain(found),
+            "seconds_alone": _median(alone),
+            "seconds_together": _median(together),
+        }
+        write_json(options.json, document)
+    return 0
+
+
+def _written(
+    options: argparse.Namespace,
+    found: Sequence[Certificate],
+    alone: Sequence[RunRecord],
+    together: Sequence[RunRecord],
+) -> Path | None:
+    """Write the certificates; None where there are none."""
     if not found:
         say("nothing can overlap: every pair shares a device or a declared resource, or runs alone")
-        return 0
+        return None
     key = alone[0].hardware_class
     origin = {
         "node": alone[0].node,
@@ -105,7 +128,7 @@ def run(options: argparse.Namespace) -> int:
         raise of_file(error, done="written") from error
     count = sum(one.granted for one in pairs)
     say(f"written: {path}: {count} of {len(pairs)} pairs may overlap under 'pytest -n auto'")
-    return 0
+    return path
 
 
 def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunRecord]]:
@@ -200,8 +223,12 @@ def _show(
         rows.append([*names, str(one.met), one.metric, similarity_text(one.similarity), word])
     if found:
         say(*table(rows).splitlines())
-    apart, beside = (statistics.median(map(wall_of, runs)) for runs in (alone, together))
+    apart, beside = _median(alone), _median(together)
     say(f"alone {apart:.1f} s, with pairs allowed {beside:.1f} s (medians of whole runs)")
+
+
+def _median(runs: Sequence[RunRecord]) -> float:
+    return float(statistics.median(map(wall_of, runs)))
 
 
 def wall_of(record: RunRecord) -> float:

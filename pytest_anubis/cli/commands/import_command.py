@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import platform
 import shlex
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -115,13 +113,8 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Import every file; what is wrong is listed, what is good kept; 1 if something was left out."""
     done = _Done()
-    # Programs get the JSON alone, people beside it read what they always read.
-    aside = (
-        contextlib.redirect_stdout(sys.stderr) if options.json == "-" else contextlib.nullcontext()
-    )
     try:
-        with aside:
-            return _import_all(options, done)
+        return _import_all(options, done)
     finally:
         if options.json is not None and (done.written or done.again):
             write_json(options.json, _document(done))

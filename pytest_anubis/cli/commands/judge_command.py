@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from pytest_anubis.cli.shared.arguments import (
 )
 from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
-from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_file
+from pytest_anubis.cli.shared.printing import say, show_answer, terminal_width, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.registered_nodes import (
     registered_without_run,
@@ -107,7 +106,7 @@ def run(options: argparse.Namespace) -> int:
     judged = judge_collected(runs, baselines, **strictness)
     if printed:
         for text in judged_json(judged, lambda done, total: None):
-            show(text)
+            show_answer(text)
     elif options.json is not None:
         with Progress("writing") as progress:
             try:
@@ -144,8 +143,7 @@ def run(options: argparse.Namespace) -> int:
             history=options.history,
             without_run=unrun,
         )
-        with contextlib.redirect_stdout(sys.stderr) if printed else contextlib.nullcontext():
-            write_file(options.html, page)  # which says what it wrote
+        write_file(options.html, page)
     if options.json is not None and not printed:
         tell(f"written: {options.json}")
     damaged = sum(refused.damaged for refused in runs.refused)

@@ -16,24 +16,29 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.class_learning import golden_of, learned_class
 from pytest_anubis.cli.learning.doubts import is_doubtful, spoiled
-from pytest_anubis.cli.learning.gaps import gaps_of, nothing_measured
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
-from pytest_anubis.cli.learning.next_commands import (
+from pytest_anubis.cli.learning.option_values import (
+    add_limits,
+    check_names,
+    left_out,
+    loss_of,
+)
+from pytest_anubis.cli.learning.rounds import LEAST_ROUNDS, Rounds
+from pytest_anubis.cli.learning.telling.gaps import gaps_of, nothing_measured
+from pytest_anubis.cli.learning.telling.learned_json import (
+    class_answer,
+    gaps_answer,
+    learned_document,
+)
+from pytest_anubis.cli.learning.telling.next_commands import (
     judge_command,
     kept_lines,
     longer_command,
     see_commands,
 )
-from pytest_anubis.cli.learning.option_values import (
-    check_names,
-    left_out,
-    loss_of,
-    promise_of,
-    rate_of,
-)
-from pytest_anubis.cli.learning.rounds import LEAST_ROUNDS, Rounds
 from pytest_anubis.cli.learning.true_costs import cost_lines
 from pytest_anubis.cli.shared.arguments import (
+    add_json,
     add_output,
     add_profile,
     add_pytest_args,
@@ -45,7 +50,7 @@ from pytest_anubis.cli.shared.class_split import class_lines, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
-from pytest_anubis.cli.shared.printing import say, write_file
+from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
 from pytest_anubis.core.identity.machine_marks import machine_marks
@@ -85,7 +90,8 @@ NOT_ACCEPTED = 20
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.set_defaults(vain=False)  # whether more rounds would be in vain is known after them
+    # Whether more rounds would be in vain, and why nothing was learned, is known after them.
+    parser.set_defaults(vain=False, nothing="")
     explain(
         parser,
         "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
@@ -134,47 +140,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_profile(parser)
     add_output(parser)
     add_store(parser)
-    parser.add_argument(
-        "--alpha",
-        type=float,
-        default=0.95,
-        help="practical threshold: a similarity below it is a loss that matters (default: .95)",
-    )
-    parser.add_argument(
-        "--method",
-        choices=("median", "medoid"),
-        default="median",
-        help="centre of a population: quantile by quantile, or the most typical member (default: median)",
-    )
-    parser.add_argument(
-        "--error-rate",
-        type=rate_of,
-        default=0.01,
-        metavar="R|none",
-        help="stated chance that a healthy node is rejected (default: .01); none: alpha alone",
-    )
-    parser.add_argument(
-        "--promise",
-        action="append",
-        default=[],
-        type=promise_of,
-        metavar="[NAME=]LOSS",
-        help="a loss that must fail whatever the spread, e.g. 10%% or network=20%% (a component or a "
-        "metric); what that costs healthy nodes is printed; can be given again",
-    )
-    parser.add_argument(
-        "--without",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="learn no criterion for this metric, benchmark, or 'BENCHMARK METRIC'; can be given again",
-    )
-    parser.add_argument(
-        "--accept-rate",
-        action="store_true",
-        help="exit with 0 although the baseline does not hold its stated error rate",
-    )
+    add_limits(parser)
     parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
+    add_json(parser, "what was learned")
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="name every sample that was left out"
     )
@@ -183,7 +151,20 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Learn and write one baseline per hardware class."""
+    """Learn, write one baseline per hardware class, and say what came of it."""
+    options.learned = []
+    try:
+        code = _run(options)
+    except CommandError:
+        if options.json is not None and options.learned:  # other classes have their baseline
+            write_json(options.json, learned_document(options.learned, 2))
+        raise
+    if options.json is not None:
+        write_json(options.json, learned_document(options.learned, code, nothing=options.nothing))
+    return code
+
+
+def _run(options: argparse.Namespace) -> int:
     if not 0 < options.alpha < 1:
         raise CommandError(f"--alpha {options.alpha:g}: must lie between 0 and 1")
     if bool(options.sources) == bool(options.history):
@@ -221,6 +202,7 @@ def run(options: argparse.Namespace) -> int:
             say(line, file=sys.stderr)
         raise
     if rounds.disturbed:
+        options.nothing = rounds.disturbed
         say(f"anubis learn: nothing can be learned: {rounds.disturbed}", file=sys.stderr)
         return NOT_ACCEPTED
     options.vain = bool(rounds.vain)  # more of them would be in vain
@@ -308,7 +290,9 @@ def _learn_from(
             without.append(key)
             continue
         gaps = chosen(key)
-        doubtful += is_doubtful(baseline, populations, options) or bool(gaps.unset)
+        doubt = is_doubtful(baseline, populations, options) or bool(gaps.unset)
+        doubtful += doubt
+        options.learned[-1] |= gaps_answer(gaps, doubtful=doubt)
         say(*gaps.lines(verbose=options.verbose))
         if measured:
             for line in power_lines(baseline, options.detect):
@@ -361,6 +345,7 @@ def _learn_class(
             path, before = put_in_force(baseline, options.output)
     except (OSError, BaselineError) as error:
         raise of_file(error, done="written") from error
+    options.learned.append(class_answer(baseline, path, before))
     say(*learned_lines(baseline, verbose=options.verbose, see=see), *kept, *cost_lines(of_class))
     if path is None:
         return baseline

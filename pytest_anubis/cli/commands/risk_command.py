@@ -89,9 +89,8 @@ def run(options: argparse.Namespace) -> int:
     story, passed = _story(risk), _passed(options, fleet, risk, now)
     if options.json is not None:
         write_json(options.json, _plain(outlook, rows, now, risk, passed))
-        if options.json == "-":
-            return 0
-    _show(outlook, rows, story, passed, risk.within, whole=options.all)
+    if options.json != "-":
+        _show(outlook, rows, story, passed, risk.within, whole=options.all)
     if options.save is not None:
         _save(options, risk)
     if options.html is not None:

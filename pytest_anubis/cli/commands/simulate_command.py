@@ -135,11 +135,9 @@ def run(options: argparse.Namespace) -> int:
     found = _figures(outcomes)
     if options.json is not None:
         write_json(options.json, _plain(options, rates, world, found) | {"history_mtbi": own.mtbi})
-        if options.json == "-":
-            return 0
     fitted = _fitted(options, own, found)
-    for line in _lines(options, world, rates, found, fitted):
-        say(line)
+    if options.json != "-":
+        say(*_lines(options, world, rates, found, fitted))
     if options.html is not None:
         rows = [asdict(one) for one in found]
         title = " ".join([_title(options), *fitted])

@@ -14,6 +14,50 @@ if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
 
 
+def add_limits(parser: argparse.ArgumentParser) -> None:
+    """Declare what decides how strict criteria are, and which are learned."""
+    parser.add_argument(
+        "--alpha",
+        type=float,
+        default=0.95,
+        help="practical threshold: a similarity below it is a loss that matters (default: .95)",
+    )
+    parser.add_argument(
+        "--method",
+        choices=("median", "medoid"),
+        default="median",
+        help="centre of a population: quantile by quantile, or the most typical member (default: median)",
+    )
+    parser.add_argument(
+        "--error-rate",
+        type=rate_of,
+        default=0.01,
+        metavar="R|none",
+        help="stated chance that a healthy node is rejected (default: .01); none: alpha alone",
+    )
+    parser.add_argument(
+        "--promise",
+        action="append",
+        default=[],
+        type=promise_of,
+        metavar="[NAME=]LOSS",
+        help="a loss that must fail whatever the spread, e.g. 10%% or network=20%% (a component or a "
+        "metric); what that costs healthy nodes is printed; can be given again",
+    )
+    parser.add_argument(
+        "--without",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="learn no criterion for this metric, benchmark, or 'BENCHMARK METRIC'; can be given again",
+    )
+    parser.add_argument(
+        "--accept-rate",
+        action="store_true",
+        help="exit with 0 although the baseline does not hold its stated error rate",
+    )
+
+
 def rate_of(text: str) -> float | None:
     """Return a chance, or None for ``none``."""
     if text.lower() == "none":

@@ -7,13 +7,16 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TextIO
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.store.atomic import write_atomically
+
+_programs: list[TextIO] = []
+"""The standard output, while it is for a program and not for people."""
 
 _lost: list[str] = []
 """Why an output took no more text (a full disk), until somebody asks."""
@@ -98,6 +101,31 @@ def write_json(path: str, document: Mapping[str, Any], *, aside: bool = False) -
     write_file(Path(path), text, aside=aside)
 
 
+@contextlib.contextmanager
+def words_aside(*, wanted: bool) -> Iterator[None]:
+    """Have what is said for people on the standard error, as the standard output is for a program.
+
+    What is written to the file ``-`` goes to the standard output all the same.
+
+    Args:
+        wanted: Whether that is asked for (``--json -``).
+    """
+    if not wanted:
+        yield
+        return
+    _programs.append(sys.stdout)
+    try:
+        with contextlib.redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _programs.pop()
+
+
+def show_answer(text: str) -> None:
+    """Print what a program asked for, such as JSON, on the standard output."""
+    show(text, file=_programs[-1] if _programs else None)
+
+
 def answer(place: str | None, document: Mapping[str, Any], *lines: str) -> None:
     """Give a command's answer as lines for people, as JSON, or both.
 
@@ -128,7 +156,7 @@ def write_file(path: Path, text: str, *, aside: bool = False) -> None:
         CommandError: It cannot be written.
     """
     if str(path) == "-":
-        show(text)
+        show_answer(text)
         return
     try:
         write_atomically(path, text)

@@ -67,8 +67,11 @@ def test_pairs_are_certified_or_refused_and_the_next_run_obeys(
         monkeypatch.setattr(subprocess, "run", in_this_process)
     pytester.makeini("[pytest]\n")
     pytester.makepyfile(test_it=SUITE.replace("SLOWER", slower))
-    assert main(["certify", "test_it.py", "--rounds", "3"]) == 0
-    said = capsys.readouterr().out
+    assert main(["certify", "test_it.py", "--rounds", "3", "--json", "-"]) == 0
+    captured = capsys.readouterr()
+    told, said = json.loads(captured.out), captured.err
+    assert [(p["first"], p["second"], p["granted"]) for p in told["pairs"]] == [(*PAIR, fine)]
+    assert Path(told["file"]).exists()
     data = certified(pytester.path)
     pairs = data["pairs"]
     assert isinstance(pairs, list)

@@ -133,10 +133,6 @@ def test_goals_have_one_json_form(here: Path) -> None:
     assert "is it fast?" in both.stdout
 
 
-WITHOUT_JSON = {"learn", "certify", "suites", "fleet recipes"}
-"""What they write is their answer: a JSON file that another command prints, or a copy of a folder."""
-
-
 def every_command() -> dict[str, argparse.ArgumentParser]:
     found = {}
     for command in COMMANDS:
@@ -148,7 +144,84 @@ def every_command() -> dict[str, argparse.ArgumentParser]:
 def test_whatever_answers_answers_in_json_too() -> None:
     known = [one for command in every_command().items() for one in parsers(*command)]
     assert len(known) > 30
-    assert {path for path, options in known if "--json" not in options} == WITHOUT_JSON
+    assert {path for path, options in known if "--json" not in options} == set()
+
+
+def test_what_was_learned_is_told_in_json(here: Path) -> None:
+    table(here / "good.csv", {f"n{i}": 100.0 + i / 10 for i in range(8)})
+    words = (here / "good.csv").read_text()
+    (here / "two.csv").write_text(
+        words + "m1,cpu,copy,rate,GB/s,higher,1,D\n"
+    )  # of one node, one value
+    told = answer("learn", "good.csv", "-o", "out", code=0)
+    assert (told["exit_code"], told["nothing"]) == (0, "")
+    (one,) = told["classes"]
+    assert (one["hardware_class"], one["file"], one["nodes"]) == ("C", "out/C.json", 8)
+    assert one["digest"] == json.loads(Path("out/C.json").read_text())["digest"]
+    assert [(c["benchmark"], c["metric"]) for c in one["criteria"]] == [("copy", "rate")]
+    assert 0 < one["criteria"][0]["finds"] < 1
+    assert (one["doubtful"], one["skipped"], one["never_recorded"]) == (False, [], [])
+    # A class without any criterion ends it with 2; of what the others have nothing is lost.
+    both = anubis("learn", "two.csv", "-o", "out", "--json", "both.json", "--html", "page.html")
+    assert both.returncode == 2
+    document = json.loads(Path("both.json").read_text())
+    assert {c["hardware_class"]: c["file"] for c in document["classes"]} == {
+        "C": "out/C.json",
+        "D": None,
+    }
+    assert document["exit_code"] == 2
+    assert "hardware class D" in both.stdout  # beside a file the words stay
+    # What people read of it stands on the other output.
+    printed = anubis("learn", "good.csv", "-o", "out", "--json", "-", "--html", "page.html")
+    assert json.loads(printed.stdout)["classes"][0]["criteria"] == one["criteria"]
+    assert "written: out/C.json" in printed.stderr
+    assert "written: page.html" in printed.stderr
+
+
+def test_copied_folders_are_told_in_json(here: Path) -> None:
+    suites = answer("suites", "there")
+    assert suites["folder"] == "there/suites"
+    assert suites["files"] == len(list(Path("there/suites").rglob("test_*.py")))
+    recipes = answer("fleet", "recipes", "slurm", "here")["files"]
+    assert recipes == sorted(map(str, Path("here/slurm").iterdir()))
+
+
+SIMULATED = ("simulate", "--nodes=64", "--time=5d", "--seeds=1", "--jobs=1")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [
+        (("risk", "--save", "kept.json", "--html", "page.html"), ("kept.json", "page.html")),
+        ((*SIMULATED, "--html", "page.html"), ("page.html",)),
+        (("doctor", "--record", "kept.json"), ("kept.json",)),
+        (("fleet", "verdict", "none", "--expect", "n1", "--html", "page.html"), ("page.html",)),
+        (("judge", "t.csv", "--html", "page.html"), ("page.html",)),
+        (("report", "t.csv", "--html", "page.html"), ("page.html",)),
+        (("report", "t.csv", "--node", "n1", "--html", "page.html"), ("page.html",)),
+    ],
+)  # fmt: skip
+def test_json_on_the_output_is_all_there_and_costs_no_other_file(
+    here: Path, arguments: tuple[str, ...], written: tuple[str, ...]
+) -> None:
+    table(here / "t.csv", {"n1": 100.0, "n2": 101.0})
+    Path("none").mkdir()
+    for day in range(1, 6):
+        anubis(
+            "history",
+            "incident",
+            "add",
+            "--add-nodes",
+            "--node=n1",
+            "--kind=nic",
+            f"--started=2025-06-0{day}",
+        )
+    done = anubis(*arguments, "--json", "-")
+    assert done.returncode in (0, 20), done.stderr
+    assert json.loads(done.stdout)
+    for name in written:
+        assert Path(name).stat().st_size > 100
+        assert f"written: {name}" in done.stderr
 
 
 def test_a_history_is_named_alike_in_every_command() -> None:

@@ -12,9 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.commands.fleet.plan_action import add_plan
 from pytest_anubis.cli.commands.fleet.status_action import add_drain_list, add_status
-from pytest_anubis.cli.shared.arguments import add_action, explain
+from pytest_anubis.cli.shared.arguments import add_action, add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say, terminal_width, write_file, write_json
+from pytest_anubis.cli.shared.printing import (
+    answer,
+    say,
+    terminal_width,
+    write_file,
+    write_json,
+)
 from pytest_anubis.durations import seconds
 from pytest_anubis.fleet import launching
 from pytest_anubis.fleet.launching.host_list import Host, HostListError, read_hosts
@@ -61,6 +67,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where it is to be (default: here)",
     )
+    add_json(three, "the files")
     two = add_action(
         actions, "run", _run, "run the tests on hosts by ssh, bring the journals here, say what they decided",
         CODES,
@@ -111,14 +118,13 @@ def _recipes(options: argparse.Namespace) -> int:
         shutil.copytree(Path(launching.__file__).parent / "recipes" / options.kind, target)
     except (OSError, shutil.Error) as error:
         raise CommandError(f"{target}: cannot be written ({error})") from error
-    say(*(f"written: {path}" for path in sorted(target.iterdir())))
+    paths = [str(path) for path in sorted(target.iterdir())]
+    answer(options.json, {"files": paths}, *(f"written: {path}" for path in paths))
     return 0
 
 
 def _add_outputs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--json", metavar="FILE", help="write the nodes' decisions as JSON; - prints it"
-    )
+    add_json(parser, "the nodes' decisions")
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write a page: all nodes, the worst first"
     )
@@ -194,12 +200,9 @@ def _tell(
             raise CommandError(str(error)) from error
         runs = RunSet(warnings=(str(error),))
     found = fleet_verdict(runs, expected, why)
-    if options.json == "-":
-        write_json("-", _document(found))
-        return found.exit_code
-    for note in found.notes:
-        say(f"note: {note}")
-    say(*fleet_lines(found.rows, width=terminal_width(), verbosity=options.verbose))
+    if options.json != "-":
+        say(*(f"note: {note}" for note in found.notes))
+        say(*fleet_lines(found.rows, width=terminal_width(), verbosity=options.verbose))
     if options.html is not None:
         write_file(options.html, fleet_page(found.rows, (), found.notes))
     if options.json:

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 import pytest_anubis
-from pytest_anubis.cli.shared.arguments import explain
+from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.report.text.numbers import count_text
 
 NAME = "suites"
@@ -40,6 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="where the folder suites is to be (default: here)",
     )
+    add_json(parser, "where it is, and how many files of benchmarks")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -57,9 +58,13 @@ def run(options: argparse.Namespace) -> int:
     except OSError as error:
         raise CommandError(f"{target}: cannot be written ({_reason(error)})") from error
     files = sum(1 for _ in target.rglob("test_*.py"))
-    say(f"copied: {count_text(files, 'file')} of benchmarks to {target}")
     typed = shlex.quote(str(target))
-    say(f"next: anubis learn {typed}, then pytest --anubis {typed}")
+    answer(
+        options.json,
+        {"folder": str(target), "files": files},
+        f"copied: {count_text(files, 'file')} of benchmarks to {target}",
+        f"next: anubis learn {typed}, then pytest --anubis {typed}",
+    )
     return 0
 
 

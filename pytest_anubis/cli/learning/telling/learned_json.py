@@ -1,0 +1,84 @@
+"""What learning came to, as plain data: what its lines say, for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.cli.learning.telling.gaps import Gaps
+from pytest_anubis.codec import to_plain
+from pytest_anubis.store.baselines.baseline_files import seal
+from pytest_anubis.validator.deciding.ledger import uncovered_components
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
+
+SCHEMA = 1
+
+
+def learned_document(
+    classes: Sequence[dict[str, Any]], exit_code: int, *, nothing: str = ""
+) -> dict[str, Any]:
+    """Return what the command as a whole came to.
+
+    Args:
+        classes: What `class_answer` gave of each class.
+        exit_code: The command's.
+        nothing: Why nothing could be learned; empty where something could.
+    """
+    return {
+        "schema": SCHEMA,
+        "exit_code": exit_code,
+        "nothing": nothing,
+        "classes": list(classes),
+    }
+
+
+def class_answer(baseline: Baseline, path: Path | None, replaced: Path | None) -> dict[str, Any]:
+    """Return what was learned of one class.
+
+    Args:
+        baseline: As learned.
+        path: Its file; None where it was not written, as it has no criterion.
+        replaced: Where the one that was in force before is kept; None if there was none.
+    """
+    plain: dict[str, Any] = to_plain(
+        {
+            "hardware_class": baseline.hardware_class,
+            "digest": seal(baseline).digest if baseline.criteria else "",
+            "nodes": len(baseline.nodes),
+            "runs": len(baseline.runs),
+            "one_machine": baseline.one_machine,
+            "error_rate": baseline.error_rate,
+            "self_check": baseline.self_check,
+            "criteria": [
+                {
+                    "benchmark": one.benchmark,
+                    "metric": one.metric.name,
+                    "component": one.component,
+                    "group": one.group,
+                    "scope": one.scope,
+                    "finds": one.shown_loss,
+                }
+                for one in baseline.criteria
+            ],
+            "unjudged": baseline.unjudged,
+            "undecided": baseline.undecided,
+            "without_criterion": tuple(uncovered_components(baseline)),
+            "findings": baseline.findings,
+        }
+    )
+    files = {"file": path and str(path), "replaced": replaced and str(replaced)}
+    # Of one that was not written nobody asks what else is missing.
+    return plain | files | gaps_answer(Gaps(), doubtful=not baseline.criteria)
+
+
+def gaps_answer(gaps: Gaps, *, doubtful: bool) -> dict[str, Any]:
+    """Return what was not measured, and whether the baseline is less than it claims."""
+    return {
+        "doubtful": doubtful,
+        "skipped": [{"test": test, "reason": why} for test, why in gaps.skipped],
+        "not_applicable": gaps.apart,
+        "never_recorded": [{"benchmark": test, "metric": name} for test, name in gaps.unset],
+    }
