@@ -62,7 +62,11 @@ def data_block(view: FleetView) -> str:
         "columns": len(columns_of(view)),
         "kinds": [[kind.outcome, kind.short, kind.text, kind.level] for kind in view.kinds],
         "metrics": [
-            [one.label, f"{one.benchmark} {one.metric.name} {one.component}", one.link]
+            [
+                one.label,
+                " ".join(dict.fromkeys((one.benchmark, one.metric.name, one.component))),
+                one.link,
+            ]
             for one in view.metrics
         ],
         "nodes": [

@@ -48,7 +48,9 @@ def test_the_terminal_the_page_and_the_json_form_of_judging_say_it(here: Path) -
     assert f"{WORDS}: {LOSS}" in noted.pop("n03")
     assert WORDS not in "".join(noted.values())
     page = Path("o.html").read_text("utf-8")
-    assert f"n03 ({WORDS}: {LOSS})" in page  # in the list of what is accepted
+    named = ">n03</a></th><td><span class='verdict ACCEPTED'>ACCEPTED</span> "
+    assert f"{named}<span class='mark'>{WORDS}</span>" in page  # in the map of all nodes
+    assert f"<li>{WORDS}: {LOSS}; no part" in page  # with what was found on it
     assert page.count(WORDS) >= 3  # with the notes, and with the node
 
 
