@@ -99,9 +99,9 @@ class Judge:
             if recorder is not None:
                 recorder.body_ended()
         recorder = item.stash.get(recorder_key, None)  # a body may ask for the fixture by itself
-        if recorder is None or not self._context.judging:
+        if not self._context.judging:
             return result
-        verdicts = self._judge(item, recorder)
+        verdicts = self._judge(item, recorder) if recorder is not None else self._unasked(item)
         for verdict in verdicts:
             emit(self._config, Judged(verdict=verdict))
         # The journal has them as they were reached, and the waivers beside them.
@@ -234,6 +234,21 @@ class Judge:
             node=self._context.node,
             device=device_of(item),
             action=mark.action,
+        )
+
+    def _unasked(self, item: pytest.Item) -> tuple[MetricVerdict, ...]:
+        """Return the verdicts on what a test declares that never asks for the fixture to record it with."""
+        mark = benchmark_mark(item)
+        found = (self._unset(item, mark, name, "", ()) for name in mark.metrics)
+        return tuple(
+            replace(
+                one,
+                outcome=Outcome.INCONCLUSIVE,
+                text=f"{MISTAKE}{one.metric} is declared by the test's mark, and the test never asks for "
+                f"anubis_metric: record it, or take it out of the mark's metrics",
+                test=item.nodeid,
+            )
+            for one in found
         )
 
     def _nothing_recorded(self, item: pytest.Item, mark: BenchmarkMark) -> MetricVerdict:

@@ -41,15 +41,22 @@ def learning_findings(
     found: list[Finding] = []
     groups = [c for c in criteria if c.second is not None and c.second.decided]
     decided = {(UNDECIDED, c.benchmark, c.metric.name) for c in groups}  # a promise did it
+    of_devices = {group for item in results if not _pooled(item) for group in _groups(item)}
     for item in results:
+        # Of a node's pooled values a group is told that its devices do not tell.
+        known = of_devices if _pooled(item) else set()
         found.extend(
             f
             for f in item.findings
-            if f.kind != "second-population" and (f.kind, f.benchmark, f.metric) not in decided
+            if f.kind != "second-population"
+            and (f.kind, f.benchmark, f.metric) not in decided
+            and not (f.kind == UNDECIDED and known.intersection(_groups(item)))
         )
         if item.criterion is None or item.undecided is not None:
             continue
         for cluster in item.clusters:
+            if (*_place(item), cluster.side) in known:
+                continue
             middle = item.criterion.typical
             found.append(
                 cluster_finding(item.population, item.rows, cluster, middle, node_attributes)
@@ -80,6 +87,21 @@ def learning_findings(
     if note:
         found.insert(0, Finding(kind="few-nodes", text=note))
     return tuple(dict.fromkeys(found))
+
+
+def _place(item: LearnedCriterion) -> tuple[str, str, str]:
+    population = item.population
+    return population.benchmark, population.metric.name, population.group
+
+
+def _pooled(item: LearnedCriterion) -> bool:
+    return item.criterion is not None and item.criterion.scope == "node"
+
+
+def _groups(item: LearnedCriterion) -> list[tuple[str, str, str, str]]:
+    """Return which groups were found beside the majority: metric and side, undecided ones by the latter."""
+    undecided = [(*_place(item), UNDECIDED)] if item.undecided is not None else []
+    return undecided or [(*_place(item), cluster.side) for cluster in item.clusters]
 
 
 def _least_loss(criterion: Criterion) -> float:

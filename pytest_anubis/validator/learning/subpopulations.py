@@ -16,6 +16,7 @@ from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
     Rows,
     distinct_codes,
+    mostly_in,
     name_codes,
 )
 
@@ -39,7 +40,7 @@ class Cluster(NamedTuple):
         members: Shape (n,), which units belong to it.
         close: Shape (n,), those of them that are close to its own centre.
         typical: Median of its own centre.
-        size: How many nodes (of one node: units) it has.
+        size: How many nodes (of one node: units) it has, by most of their devices unless it is mixed.
         whole: Of how many.
         mixed: Whether it is some devices of most of its nodes, and not the nodes.
     """
@@ -114,6 +115,8 @@ def _cluster(
         everyone > 1
         and np.isin(nodes, distinct_codes(codes[rows.usable & ~mask])).mean() > COHERENT
     )
+    if everyone > 1 and not mixed:
+        members = len(mostly_in(codes, mask, rows.usable))
     return Cluster(side, mask, close, float(np.median(own)), members, whole, bool(mixed))
 
 

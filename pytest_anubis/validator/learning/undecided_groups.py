@@ -13,7 +13,12 @@ from pytest_anubis.validator.learning.healthy_tails import MOST_SICK
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import COHERENT, separating_attribute
 from pytest_anubis.validator.limits.healthy_null import FLOOR, healthy_null, step_of
-from pytest_anubis.validator.similarity.usable_rows import BoolArray, distinct_codes, name_codes
+from pytest_anubis.validator.similarity.usable_rows import (
+    BoolArray,
+    distinct_codes,
+    mostly_in,
+    name_codes,
+)
 
 UNDECIDED = "undecided-population"
 """Kind of the finding on a group that nobody has decided about."""
@@ -111,7 +116,10 @@ def explained(
 
 
 def _counted(learned: LearnedCriterion, slower: BoolArray) -> tuple[int, int, str]:
-    """Return how many nodes, or devices where most of these nodes have faster ones too, of how many."""
+    """Return how many nodes, or devices where most of these nodes have faster ones too, of how many.
+
+    A node counts if most of its devices are meant.
+    """
     usable = learned.rows.usable
     _, codes = name_codes(learned.population.nodes)
     nodes, everyone = distinct_codes(codes[slower]), distinct_codes(codes[usable])
@@ -120,7 +128,7 @@ def _counted(learned: LearnedCriterion, slower: BoolArray) -> tuple[int, int, st
     mixed = np.isin(nodes, distinct_codes(codes[usable & ~slower]))
     if mixed.mean() > COHERENT:
         return int(slower.sum()), int(usable.sum()), "devices"
-    return len(nodes), len(everyone), "nodes"
+    return len(mostly_in(codes, slower, usable)), len(everyone), "nodes"
 
 
 def decide_clusters(results: Sequence[LearnedCriterion]) -> list[LearnedCriterion]:

@@ -48,6 +48,21 @@ def name_codes(names: Sequence[str]) -> tuple[tuple[str, ...], IntArray]:
     return _codes(tuple(names))
 
 
+def mostly_in(codes: IntArray, members: BoolArray, usable: BoolArray) -> IntArray:
+    """Return the codes of the nodes most of whose units are members, sorted.
+
+    A node of which one device is sick belongs to no group of slower nodes.
+
+    Args:
+        codes: Shape (n,), the node of each unit.
+        members: Shape (n,), which units are meant.
+        usable: Shape (n,), all units that were compared.
+    """
+    size = int(codes.max(initial=0)) + 1
+    mine = np.bincount(codes[members], minlength=size)
+    return np.flatnonzero(2 * mine > np.bincount(codes[usable], minlength=size))
+
+
 def distinct_codes(codes: IntArray) -> IntArray:
     """Return the distinct ones of small non-negative numbers, ascending: counting beats hashing."""
     return np.flatnonzero(np.bincount(codes))

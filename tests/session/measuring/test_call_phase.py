@@ -375,6 +375,36 @@ def test_a_wrong_call_is_shown_where_it_stands(project: pytest.Pytester, call: s
     result.stdout.no_fnmatch_line("*recorder.py*")
 
 
+def test_a_metric_that_is_declared_without_the_fixture_to_record_it_accepts_nothing(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    """The test passed and the node was accepted, although `anubis learn` had ended with 20 for it."""
+    learn()
+    project.makepyfile(
+        test_other="""
+        import pytest
+
+        @pytest.mark.anubis(component="cpu.other", metrics=["heat"])
+        def test_declares():
+            assert 1 + 1 == 2
+
+        @pytest.mark.anubis(component="cpu.other")
+        def test_checks():
+            assert 1 + 1 == 2
+
+        @pytest.mark.anubis(component="cpu.other", metrics=["warmth"])
+        def test_asks(request):
+            metric = request.getfixturevalue("anubis_metric")
+            metric.record("warmth", [1.0], unit="s", better="lower")
+        """
+    )
+    result = project.runpytest("--anubis", "-rs")
+    result.assert_outcomes(passed=2, skipped=2)  # of warmth there is no criterion
+    assert result.ret == 20
+    told = "heat is declared by the test's mark, and the test never asks for anubis_metric: record it, or *"
+    result.stdout.fnmatch_lines([f"UNDECIDED: *test_declares heat*{told}"])
+
+
 def test_declared_but_unset_metric_fails(project: pytest.Pytester, learn: Learn) -> None:
     learn()
     path = project.path / "test_suite.py"

@@ -359,6 +359,21 @@ def test_a_promise_that_rejects_many_healthy_nodes_is_not_proposed() -> None:
     )
 
 
+@pytest.mark.parametrize("slower", [30, 12])
+def test_nodes_of_a_second_population_are_counted_by_most_of_their_devices(slower: int) -> None:
+    """Nodes with one sick device were counted with the slower ones, and the same group told twice."""
+    values = rates(1, 60, 0.003)
+    values[60 - slower :] *= 0.9
+    values[:4, 0] *= 0.9  # four other nodes have one slow device
+    baseline = learn(metric("m", values))
+    told = [f.text for f in baseline.findings if "population" in f.kind]
+    assert len(told) == 1
+    assert told[0].startswith(f"m: {slower} of 60 nodes ")
+    seconds = [c.second for c in baseline.criteria if c.second is not None]
+    assert {(one.members, one.whole) for one in seconds} <= {(slower, 60)}
+    assert bool(seconds) is (slower == 30)
+
+
 def test_a_node_whose_test_failed_counts_as_rejected_and_not_against_the_limits() -> None:
     whole = metric("m", rates(1, 40))
     failed = replace(
