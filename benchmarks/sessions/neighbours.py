@@ -44,7 +44,7 @@ ONCE = {
 """Slow at the first attempt only: what repeats failures makes a healthy node of it."""
 
 IN_PROCESS = "--anubis-in-process"
-WHERE = r"^.*test_toy.py::\w+(\[.*?\])?( node)?: (the benchmark is written wrongly: )?"
+WHERE = r"^(.*test_toy.py::\w+(\[.*?\])?( node)?: (the benchmark is written wrongly: )?|ERROR: )"
 """What stands before the reason in a line that refuses, be it an error's or the verdict's headline."""
 LONGEST = 300.0
 """Seconds after which a run is taken to hang: on a busy machine the usual five become a minute."""
@@ -312,7 +312,8 @@ def _row(
             said, printed = said_by(folder, [*filter(None, [way]), *given], view)
             shutil.rmtree(folder, ignore_errors=True)
             if neighbour.refused:
-                lines = [x for x in printed.splitlines() if "test_toy.py::" in x]
+                # Of an option nothing is collected: the line names the plugin alone.
+                lines = [x for x in printed.splitlines() if "test_toy.py::" in x or "ERROR: " in x]
                 line = next((x for x in lines if neighbour.refused in x), "")
                 if said.status == REFUSED and line and "Traceback" not in printed:
                     said_why = re.sub(WHERE, "", line)

@@ -25,6 +25,13 @@ _WORD = re.compile(r"\w+")
 _PROGRAM = "_perf"
 _STARTING = "# Collective test starting:"
 _VERSION = "# nccl-tests version "
+_TYPES = frozenset((
+    *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"),
+    *("f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"),
+))  # fmt: skip
+_FIGURE = re.compile(r"[0-9]+(\.[0-9]+)?|N/A")
+_FIGURES = 6
+"""Of a line of results behind its type, at least: twice time and two bandwidths."""
 _COLUMNS = 11
 """Of a line of results, at least: size, count, type, and twice time, two bandwidths and errors."""
 _ROUNDING = 0.006
@@ -112,6 +119,10 @@ class NcclLog:
             return None
         words = line.split()
         if len(words) < 3 or not (words[0].isdecimal() and words[1].isdecimal()):
+            if _almost_a_row(words):
+                raise UnreadableOutput(
+                    TOOL, f"a line of results without its size: {shown(line.strip())}"
+                )
             return None
         if len(words) < _COLUMNS:
             raise UnreadableOutput(TOOL, f"{len(words)} columns, at least {_COLUMNS} expected")
@@ -180,6 +191,12 @@ def _check(row: Row, place: str, line: str) -> None:
         expected = row.size / half.time / 1e3 if row.size else 0.0
         if abs(half.algorithm - expected) > _ROUNDING + 0.01 * expected:  # times have four digits
             raise UnreadableOutput(TOOL, f"{place}: the bandwidth is not size / time: {line}")
+
+
+def _almost_a_row(words: Sequence[str]) -> bool:
+    """Say whether words are those of a line of results whose beginning was lost: a type, then figures."""
+    place = next((n for n, word in enumerate(words) if word in _TYPES), len(words))
+    return sum(bool(_FIGURE.fullmatch(word)) for word in words[place:]) >= _FIGURES
 
 
 def _named(line: str) -> str:

@@ -92,7 +92,10 @@ def _show(options: argparse.Namespace) -> None:
     runs = use(options.history, lambda history: history.node_history(name, limit=limit))
     node = next(record for record in nodes if record.name == name)
     plain = plain_record(node, "since", "changed") | {"runs": [_plain(run) for run in runs]}
-    answer(options.json, plain, *_node_lines(name, node.state, runs))
+    state = (
+        node.state if node.changed is None else f"{node.state} since {day_and_time(node.changed)}"
+    )
+    answer(options.json, plain, *_node_lines(name, state, runs))
 
 
 _READING = (_show, list_nodes, list_incidents, list_defects)

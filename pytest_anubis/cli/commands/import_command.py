@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import platform
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -129,6 +130,9 @@ def _document(done: _Done) -> dict[str, Any]:
         "nodes": sorted(done.nodes),
         "values": done.values,
         "lost": done.lost,
+        "wrong_lines": done.wrong_lines,
+        # What no verdict can rest on: failed and missing ones are results, the others are lost.
+        "cells": dict(done.cells),
         "unknown_units": done.unknown_units,
     }
 
@@ -204,6 +208,8 @@ class _Done:
     values: int = 0
     again: int = 0
     lost: int = 0
+    wrong_lines: int = 0
+    cells: Counter[str] = field(default_factory=Counter)
     unknown_units: int = 0
     unclassified: bool = False
 
@@ -244,6 +250,9 @@ def _keep(
 
     path = source.path
     done.lost += imported.lost
+    done.wrong_lines += imported.wrong_count
+    for one in imported.lost_cells:
+        done.cells[one.kind] += one.count
     if done.told or imported.lost:
         say(f"{path}: {_counts(imported)}")
     if done.told or imported.lost:

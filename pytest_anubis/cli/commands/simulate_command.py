@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_json, explain
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import CodecError, read_bytes
@@ -190,7 +190,9 @@ def _costs(path: Path) -> dict[str, tuple[float, float]]:
                 found[name.strip()] = (float(share), histories.duration(took.strip()) / 3600)
             except (ValueError, argparse.ArgumentTypeError) as error:
                 raise CommandError(f"{path} line {rows.line_num}: {error}") from None
-    except (OSError, UnicodeError, CodecError, csv.Error) as error:
+    except OSError as error:
+        raise of_file(error) from error
+    except (UnicodeError, CodecError, csv.Error) as error:
         raise CommandError(f"{path}: cannot be read ({error})") from error
     if not found:
         raise CommandError(f"{path}: names no benchmark")

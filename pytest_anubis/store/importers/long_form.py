@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
+from pytest_anubis.codec.surrogates import LONE
 from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
@@ -311,6 +312,12 @@ def _complaint(column: str, name: str) -> tuple[str, str] | None:
     if column in NEEDED and not name:
         more = ", and no metric map knows the metric (--map FILE)" if column in _FILLED else ""
         return f"column {column} is empty{more}", f"{column} is empty"
+    if LONE.search(name):
+        read = name[:40].encode("utf-8", "surrogateescape")
+        return (
+            f"column {column}: {read!r} is not UTF-8: save the file as that",
+            f"{column} is not UTF-8",
+        )
     if not name.isprintable() or len(name) > NAMES_MAY_BE:
         cause = f"{column} is unprintable or longer than {NAMES_MAY_BE} characters"
         return (

@@ -64,6 +64,12 @@ class MetricMap:
             )
         return self._found[key]
 
+    def component_of(self, benchmark: str) -> str:
+        """Return the part of the node that a benchmark exercises; empty if nobody knows."""
+        one = benchmark.lower()
+        fits = (r.component for r in self._rules if r.component and _fits(r.benchmark, one))
+        return next(fits, "")
+
     def line_of_unit(self, unit: str) -> int:
         """Return the line of the first rule that says a unit; 0 if none does."""
         return next((rule.line for rule in self._rules if rule.unit == unit), 0)

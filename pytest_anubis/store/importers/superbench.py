@@ -51,6 +51,9 @@ DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
 
 _KEY = re.compile(r"(?P<benchmark>.+?)/(?:(?P<run>\d+)/)?(?P<metric>[^/]+?)(?::(?P<rank>\d+))?")
 
+RETURN_CODE = "return_code"
+"""The metric that says whether a benchmark came to its end."""
+
 _COLUMNS = (
     "benchmark", "metric", "device", "unit", "better", "component", "time", "node", "run", "value",
     "return_code",
@@ -92,8 +95,9 @@ def import_superbench(
     """Read a SuperBench summary.
 
     A benchmark with a return code other than 0 gives every metric that other nodes have of it the
-    problem ``failed``; a metric that most nodes have and one node lacks is ``missing``. Metrics whose
-    direction is unknown, and the monitor's, are listed and left out.
+    problem ``failed``, and where none has any, the metric ``return_code``; a metric that most nodes have
+    and one node lacks is ``missing``. Metrics whose direction is unknown, and the monitor's, are listed
+    and left out.
 
     Args:
         path: The ``.jsonl`` file.
@@ -234,14 +238,23 @@ class _Reader:
             self._form.add([number] * count, columns)
 
     def add_failed(self) -> None:
-        """Give failed benchmarks a row in every metric that any node has of them."""
+        """Give failed benchmarks a row in every metric that any node has of them, else one of their own."""
         units: dict[str, dict[_Columns, None]] = {}
         for key in self._keys.values():
             if not key.problem:
                 units.setdefault(key.columns[0], {})[(*key.columns[:6], 0)] = None
         for (number, node, run), failed in self._failed.items():
-            for benchmark in {benchmark for benchmark, _ in failed}:
+            for benchmark in dict.fromkeys(benchmark for benchmark, _ in failed):
                 rows = [row for row in units.get(benchmark, ()) if _code(row, failed)]
+                if (
+                    not rows
+                ):  # it failed everywhere: no metric of it is known, and it failed all the same
+                    part = self._known.component_of(benchmark)
+                    rows = [
+                        (benchmark, RETURN_CODE, device, "count", "equal", part, 0)
+                        for one, device in failed
+                        if one == benchmark
+                    ]
                 codes = [_code(row, failed) for row in rows]
                 self._add(number, node, run, rows, [None] * len(rows), codes)
 
@@ -256,7 +269,7 @@ class _Reader:
                 (rule.unit, rule.better, rule.component) if rule else self._guess(match["metric"])
             )
             problem = "" if told else _UNKNOWN
-            if match["metric"] == "return_code":
+            if match["metric"] == RETURN_CODE:
                 problem = _RETURN_CODE
             elif name.startswith("monitor/"):
                 problem = _MONITOR
@@ -274,10 +287,14 @@ class _Reader:
         """Say what was left out, one line each."""
         taken = [key for key in self._keys.values() if not key.problem]
         guessed = sorted({"/".join(key.columns[:2]) for key in taken if key.guessed})
-        unknown = {key.columns[1] for key in self._keys.values() if key.problem == _UNKNOWN}
+        unknown: dict[str, set[str]] = {}
+        for key in self._keys.values():
+            if key.problem == _UNKNOWN:
+                unknown.setdefault(key.columns[1], set()).add(key.columns[0])
         found = [
-            f"metric {name[:80]!r}: direction unknown, left out; name it in a metric map (--map FILE)"
-            for name in sorted(unknown)
+            f"metric {name[:80]!r} of {min(of)[:80]}{f' and {len(of) - 1} more' if len(of) > 1 else ''}: "
+            "direction unknown, left out; name it in a metric map (--map FILE)"
+            for name, of in sorted(unknown.items())
         ]
         found += self._again
         if guessed:

@@ -272,6 +272,10 @@ def test_what_is_imported_and_exported_is_told_in_json(here: Path) -> None:
     said = anubis("import", "table", "bad.csv", "--json=bad.json")
     bad = json.loads((here / "bad.json").read_text())
     assert (said.returncode, bad["lost"], bad["values"]) == (1, 1, 60)
+    assert (bad["wrong_lines"], bad["cells"], told["cells"]) == (1, {}, {})
+    Path("sb.jsonl").write_text('{"node": "n1", "b/x_bw": 9.0, "c/return_code": 2}\n')
+    failed = answer("import", "superbench", "sb.jsonl")
+    assert (failed["cells"], failed["lost"]) == ({"failed": 1}, 0)
     assert "next: anubis learn" in said.stdout
     exported = answer("export", written, "--parquet=tables")
     assert exported["values"] == 60

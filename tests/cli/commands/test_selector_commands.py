@@ -286,7 +286,7 @@ def test_a_node_that_was_removed_has_no_risk(
     said(capsys)
     assert nodes() == before - {"n05"}
     assert main(["history", "--node", "n05"]) == 0
-    assert said(capsys) == "node n05, removed, no runs yet\n"
+    assert re.fullmatch(r"node n05, removed since 20\d\d-\S+ \S+, no runs yet\n", said(capsys))
     assert main(["history", "state", "--node", "n05", "--as", "in-service"]) == 0
     said(capsys)
     assert nodes() == before

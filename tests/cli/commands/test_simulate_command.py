@@ -17,6 +17,13 @@ def test_costs_are_read_as_people_write_tables(tmp_path: Path) -> None:
     assert _costs(path) == {"gemm": (3.0, 0.025), "nccl": (0.5, 1.0)}
 
 
+def test_costs_that_are_not_there_are_one_plain_line(tmp_path: Path) -> None:
+    path = tmp_path / "costs.csv"
+    with pytest.raises(CommandError) as refused:
+        _costs(path)
+    assert str(refused.value) == f"{path}: cannot be read (No such file or directory)"
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

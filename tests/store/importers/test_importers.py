@@ -356,7 +356,7 @@ def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Pat
         "failed": (3, "line 4, node bad, column b/return_code: '33'"),
         "missing": (1, "node lost, c y_time: not in the results, although most nodes have it"),
     }
-    assert any("'frobs': direction unknown" in note for note in found.notes)
+    assert any("'frobs' of odd: direction unknown" in note for note in found.notes)
     assert any("1 monitor reading " in note for note in found.notes)
     mine = tmp_path / "map.csv"
     mine.write_text("benchmark,metric,unit,better,component\nodd,FROB*,count,higher,odd.part\n")
@@ -387,6 +387,48 @@ def test_a_cell_of_a_summary_is_lost_for_one_cause_only(tmp_path: Path) -> None:
     (bandwidth,) = found.populations
     assert unit(bandwidth, "n2", "rank0") == ([], "missing")
     assert found.values + 2 + 2 + 1 == 12
+
+
+def test_a_benchmark_that_failed_on_every_node_is_not_lost(tmp_path: Path) -> None:
+    """No node says which metrics it would have had; a file of one node never does."""
+    lines = [
+        {"node": "n1", "b/x_bw": 10.0, "mem-bw/return_code": 3, "c/return_code:1": 4},
+        {"node": "n2", "b/x_bw": 10.5, "mem-bw/return_code": 0},
+    ]
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    found = import_superbench(path)
+    assert [(one.kind, one.count) for one in found.lost_cells] == [("failed", 2)]
+    by_name = {p.benchmark: p for p in found.populations}
+    assert by_name["mem-bw"].metric.name == "return_code"
+    assert by_name["mem-bw"].component == "memory.transfer"  # as the metric map says of its metrics
+    assert unit(by_name["mem-bw"], "n1") == ([], "failed")
+    assert unit(by_name["c"], "n1", "rank1") == ([], "failed")
+    assert by_name["mem-bw"].nodes == ("n1",)  # nobody is said to lack it
+    assert found.values == 2
+
+
+def test_text_that_is_no_utf8_is_told_as_that(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(f"{HEAD}\nn1,cpu,c\xf6py,rate,GB/s,higher,1\n".encode("latin-1"))
+    found = import_table(path)
+    (line,) = found.wrong
+    assert "b'c\\xf6py' is not UTF-8: save the file as that" in str(line)
+
+
+def test_a_line_of_results_whose_beginning_was_lost_is_a_wrong_line(tmp_path: Path) -> None:
+    rows = (
+        "  1048576  262144  float  none  -1  74.7  14.0  24.5  0  76.1  13.7  24.0  0\n"
+        "xx2097152  524288  float  none  -1  74.7  28.0  49.1  0  76.1  27.5  48.2  0\n"
+        "[1,0]<stdout>: 4194304 1048576 float sum -1 74.7 56.1 98.2 N/A 76.1 55.1 96.4 N/A\n"
+        "n1:77:88 [0] NCCL INFO Channel 00/02 : 0 1 2 3 4 5 6 7\n"
+        "n1:77:88 [0] NCCL INFO float 1 2 rings\n"
+    )
+    path = table(tmp_path, f"{rows}# Out of bounds values : 0 OK\n", "x.log")
+    found = import_nccl(path, node="n")
+    assert [line.line for line in found.wrong] == [2, 3]
+    assert "without its size" in found.wrong[0].text
+    assert found.values == 2
 
 
 def test_nccl_logs() -> None:

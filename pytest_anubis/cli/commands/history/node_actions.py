@@ -129,7 +129,9 @@ def list_nodes(options: argparse.Namespace) -> None:
     lines = table(folded(rows)[0]).splitlines()
     there = [node for node in nodes if node.state != "removed"]
     if unrun := sum(node.name not in counts for node in there):
-        lines.append(f"{count_text(len(there), 'node')}, {unrun} of them with no run yet")
+        gone = len(nodes) - len(there)
+        removed = f"; {gone} removed, which nobody is to measure" if gone else ""
+        lines.append(f"{count_text(len(there), 'node')}, {unrun} of them with no run yet{removed}")
     lines.append("one node: anubis history --node NAME")
     if left := columns[_MOST_COLUMNS:]:
         lines.append(f"with --json as well: {', '.join(left)}")
