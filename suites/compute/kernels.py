@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import math
 import mmap
 from collections.abc import Callable
@@ -12,6 +10,7 @@ import torch
 
 from pytest_anubis.benchmarking.placement import checking_device
 from pytest_anubis.benchmarking.precision import tolerance
+from suites.memory.huge_pages import room
 
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
@@ -22,10 +21,6 @@ PROBE_SPREAD = 36.0
 """Standard deviation of an element of the exact product; 256, the end of bfloat16's integers, is 7 of it."""
 
 
-HUGE = 2 << 20
-"""Bytes of a huge page, on x86 and on most of ARM's kernels."""
-
-
 def matrix(rows: int, columns: int, kind: torch.dtype, device: torch.device) -> torch.Tensor:
     """Return room for a matrix (rows, columns); on a host in huge pages, where the kernel gives them.
 
@@ -34,12 +29,8 @@ def matrix(rows: int, columns: int, kind: torch.dtype, device: torch.device) -> 
     """
     if device.type != "cpu" or not hasattr(mmap, "MADV_HUGEPAGE"):
         return torch.empty(rows, columns, dtype=kind, device=device)
-    size = rows * columns * kind.itemsize
-    room = mmap.mmap(-1, size + -size % HUGE + HUGE)  # whole pages, wherever it begins
-    with contextlib.suppress(OSError):  # a kernel that was built without them: pages are small then
-        room.madvise(mmap.MADV_HUGEPAGE)
-    begin = -ctypes.addressof(ctypes.c_char.from_buffer(room)) % HUGE
-    made = torch.frombuffer(room, dtype=kind, count=rows * columns, offset=begin)
+    found, begin = room(rows * columns * kind.itemsize)
+    made = torch.frombuffer(found, dtype=kind, count=rows * columns, offset=begin)
     return made.view(rows, columns)
 
 

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import Self
 
 from suites.memory.caches import Caches
+from suites.memory.huge_pages import room
 
 SOURCE = Path(__file__).with_name("chase.c")
 LINE = 64
@@ -18,7 +19,6 @@ LINE = 64
 LEAST = 16 << 10
 """Bytes of a sweep's smallest footprint: half of the smallest first-level cache that servers have."""
 
-_HUGE = 2 << 20
 _SEED = 20240224
 
 
@@ -66,18 +66,10 @@ class Chase:
         self._offset = self._begin = self._steps = 0
 
     def _room(self, size: int) -> ctypes.c_void_p:
-        """Return so many bytes in huge pages where the kernel gives them.
-
-        The latency is then the memory's and not that of the page tables. They begin at a multiple of their
-        size, hence the room and the rounding; at both ends, since the kernel gives whole ones only: without
-        it chance decided, run by run, whether the second-level cache was measured or its page walks.
-        """
-        room = mmap.mmap(-1, size + -size % _HUGE + _HUGE)
-        self._maps.append(room)
-        if hasattr(mmap, "MADV_HUGEPAGE"):
-            room.madvise(mmap.MADV_HUGEPAGE)
-        start = ctypes.addressof(ctypes.c_char.from_buffer(room))
-        return ctypes.c_void_p(start + -start % _HUGE)
+        """Return so many bytes in huge pages: the latency is then the memory's, not that of page tables."""
+        found, begin = room(size)
+        self._maps.append(found)
+        return ctypes.c_void_p(ctypes.addressof(ctypes.c_char.from_buffer(found)) + begin)
 
     def __enter__(self) -> Self:
         return self
@@ -88,8 +80,8 @@ class Chase:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for room in self._maps:
-            room.close()
+        for one in self._maps:
+            one.close()
 
     def run(self, steps: int) -> None:
         """Follow the chain for so many loads, from where the last call stopped."""

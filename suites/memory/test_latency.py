@@ -53,7 +53,7 @@ def right(chain: chase.Chase, where: str) -> None:
     component="memory.latency",
     scope="node",
     cost="3s",
-    version=2,  # rounds three times as long
+    version=3,  # rounds three times as long; in huge pages
     metrics=["load_latency"],
     goal="The CPU gets at its data as quickly as its class does",
     question="How long does one load take that has to wait for the one before?",
@@ -80,6 +80,7 @@ def test_load_latency(anubis_metric: MetricFixture, level: str) -> None:
     component="memory.latency",
     scope="node",
     cost="60s",
+    version=2,  # in huge pages
     profiles=("standard", "soak"),
     metrics=[f"latency_{name}" for name in chase.sweep(SWEPT)],
     goal="The CPU gets at its data as quickly as its class does, however much of it there is",

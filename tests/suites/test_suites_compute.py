@@ -16,7 +16,8 @@ from pytest_anubis.benchmarking import applicability
 from pytest_anubis.hardware.text_files import Files
 from suites.compute import energy, test_gemm
 from suites.compute.energy import Efficiency
-from suites.compute.kernels import HUGE, Gemm, Launch, matrix, multiply
+from suites.compute.kernels import Gemm, Launch, matrix, multiply
+from suites.memory.huge_pages import HUGE
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 Costs = Callable[..., list[float]]

@@ -16,9 +16,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from suites.compute.kernels import matrix
 from suites.memory import native
 from suites.memory.caches import MIB, Caches, cores_across, read_caches
 from suites.memory.chase import LINE, SOURCE, Chase, footprint
+from suites.memory.huge_pages import HUGE
 from suites.memory.stream import OPERATIONS, CoreStreams, Stream, elements_for
 
 Costs = Callable[..., list[float]]
@@ -185,6 +187,26 @@ def test_device_that_does_not_notice_an_error_is_not_believed(
     stream.run()
     monkeypatch.setattr(torch, "count_nonzero", lambda _: torch.tensor(0))
     assert stream.wrong_elements() == 1000
+
+
+def mapping_of(address: int) -> str:
+    """Return what the kernel says of the memory at an address: ``rw-p``, or ``rw-s`` where it is shared."""
+    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
+        place, kind, *_ = line.split()
+        first, last = (int(end, 16) for end in place.split("-"))
+        if first <= address < last:
+            return kind
+    raise AssertionError(f"nothing is mapped at {address:#x}")
+
+
+@needs_compiler
+def test_buffers_lie_where_kernels_give_huge_pages(library: ctypes.CDLL) -> None:
+    # Shared memory, Python's default, is in small pages whatever is asked for (shmem_enabled).
+    with Chase(library, MIB) as chain:
+        place = chain._base.value or 0
+        assert (mapping_of(place), place % HUGE) == ("rw-p", 0)
+    made = matrix(300, 200, torch.float64, CPU)
+    assert mapping_of(made.data_ptr()) == "rw-p"
 
 
 @needs_compiler

@@ -116,6 +116,12 @@ def test_log_keeps_every_window() -> None:
     assert read_log("50, 1000, 0, 0, 0\n100, 0, 0, 0, 0\n\n150, 2000, 0, 0, 0\n") == [1000, 0, 2000]
 
 
+def test_disk_that_stood_still_for_windows_counts_in_each_of_them() -> None:
+    # As fio 3.33 logs it: one line for the 250 ms in which nothing ended in four windows.
+    log = "50, 1000, 1, 1048576, 0\n300, 200, 1, 1048576, 0\n351, 1000, 1, 1048576, 0\n"
+    assert read_log(log) == [1000, 200, 200, 200, 200, 200, 1000]
+
+
 @pytest.mark.parametrize("place", ["/dev", "/dev/null", "/dev/disk", "link"])
 def test_nothing_is_written_to_a_device_or_among_devices(tmp_path: Path, place: str) -> None:
     link = tmp_path / "link"

@@ -11,9 +11,11 @@ import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.suites.faults import links
 from benchmarks.suites.faults.not_possible import NotPossible
@@ -27,7 +29,8 @@ def disk() -> Iterator[list[Pair]]:
     """The disk through the benchmark beside one call of fio as a person types it, on the same file.
 
     Two files lie at two places of the disk, of which one may be the quicker; and one that fio has not written
-    to yet is written for the first time in the first turn.
+    to yet is written for the first time in the first turn. And the mean of the windows that the benchmark
+    takes beside what fio itself prints of the very run that they are of, which no neighbour can change.
     """
     from suites.storage.fio import (
         DEPTH,
@@ -38,12 +41,21 @@ def disk() -> Iterator[list[Pair]]:
         find_fio,
     )
 
+    class Told(DiskFile):
+        """Keeps what fio printed of the last run."""
+
+        job: Mapping[str, Any]
+
+        def _run(self, *given: Any, **more: Any) -> dict[str, Any]:
+            self.job = found = super()._run(*given, **more)
+            return found
+
     program = find_fio()
     if program is None:
         raise NotHere("fio not found")
-    size, seconds = 512 << 20, 1.0
+    size, seconds = 512 << 20, 0.5
     folder = Path(tempfile.gettempdir())
-    with DiskFile(folder, size, program) as ours:
+    with Told(folder, size, program) as ours:
 
         def by_hand(mode: str, block: int, field: str) -> Take:
             command = [
@@ -75,9 +87,29 @@ def disk() -> Iterator[list[Pair]]:
         def through(kind: Callable[[Direction, float], list[float]], way: Direction) -> Take:
             return lambda: statistics.fmean(kind(way, seconds))
 
+        def same_run(
+            kind: Callable[[Direction, float], list[float]], way: Direction, field: str
+        ) -> tuple[float, float]:
+            values = kind(way, 2 * seconds)
+            return statistics.fmean(values), float(ours.job[way][field])
+
         ways: tuple[Direction, ...] = ("write", "read")
+        kinds = (("", ours.sequential, "bw_bytes"), ("random ", ours.random, "iops"))
 
         yield [
+            *(
+                Pair(
+                    f"disk {kind}{d}, {'IOPS' if kind else 'bytes/s'}",
+                    "fio of the same run",
+                    partial(float, 0),
+                    partial(float, 0),
+                    0.95,
+                    1.05,
+                    both=partial(same_run, taken, d, field),
+                )
+                for kind, taken, field in kinds
+                for d in ways
+            ),
             *(
                 Pair(
                     f"disk {d}, bytes/s",
