@@ -30,6 +30,29 @@ def test_a_line_is_one_line_in_any_encoding() -> None:
     )
 
 
+class Terminal(io.StringIO):
+    """An output that is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_breaks_no_word_and_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    table, command = (
+        "metric  value  unit  and  more  columns",
+        "next: anubis learn suites/ --for 9m --detect 5%",
+    )
+    lines = ["  it is too noisy here to show that", table, command, "a word"]
+    out, file = Terminal(), io.StringIO()
+    say(*lines, file=out)
+    say(*lines, file=file)
+    assert file.getvalue().splitlines() == lines
+    assert out.getvalue().splitlines() == [
+        "  it is too noisy here to show", "    that", table, command, "a word",
+    ]  # fmt: skip
+
+
 def test_progress_names_files_without_their_escapes(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

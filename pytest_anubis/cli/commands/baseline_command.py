@@ -26,7 +26,7 @@ from pytest_anubis.cli.shared.baseline_changes import (
     key_plain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import answer, say, write_json
+from pytest_anubis.cli.shared.printing import answer, edge, say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import to_plain
 from pytest_anubis.report.text.headlines import baseline_line
@@ -207,7 +207,7 @@ def _show(options: argparse.Namespace) -> None:
     say(baseline_line(baseline))
     for name, value in sorted(baseline.attributes.items()):
         say(f"  {name}: {value}")
-    say(*learned_lines(baseline, verbose=options.verbose))
+    say(*learned_lines(baseline, verbose=options.verbose, width=edge()))
     if options.verbose:
         say(*details_lines(baseline))
     say(f"runs: {', '.join(baseline.runs) or 'none named'}")

@@ -50,7 +50,7 @@ from pytest_anubis.cli.shared.class_split import class_lines, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
-from pytest_anubis.cli.shared.printing import say, write_file, write_json
+from pytest_anubis.cli.shared.printing import edge, say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
 from pytest_anubis.core.identity.machine_marks import machine_marks
@@ -346,7 +346,8 @@ def _learn_class(
     except (OSError, BaselineError) as error:
         raise of_file(error, done="written") from error
     options.learned.append(class_answer(baseline, path, before))
-    say(*learned_lines(baseline, verbose=options.verbose, see=see), *kept, *cost_lines(of_class))
+    told = learned_lines(baseline, verbose=options.verbose, see=see, width=edge())
+    say(*told, *kept, *cost_lines(of_class))
     if path is None:
         return baseline
     say(f"written: {path}")

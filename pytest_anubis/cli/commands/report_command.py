@@ -23,7 +23,7 @@ from pytest_anubis.cli.shared.arguments import (
 )
 from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
-from pytest_anubis.cli.shared.printing import say, terminal_width, write_file
+from pytest_anubis.cli.shared.printing import edge, say, terminal_width, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
 from pytest_anubis.cli.shared.stored.registered_nodes import (
     registered_without_run,
@@ -368,7 +368,7 @@ def _show(record: RunRecord, verbosity: int) -> None:
         questions=asked_questions(record.planned, record.told, record.results),
         verbosity=verbosity,
         width=shutil.get_terminal_size().columns,
-        wrapped=sys.stdout.isatty(),
+        wrapped=edge() is not None,
     )
     for text, _ in lines:
         say(text)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -12,30 +13,58 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.report.text.text_table import printable
+from pytest_anubis.report.text.text_table import printable, wrap
 from pytest_anubis.store.atomic import write_atomically
 
 _programs: list[TextIO] = []
 """The standard output, while it is for a program and not for people."""
+
+_COMMAND = re.compile(r"\b(anubis|pytest) (--?[a-z]|[a-z])")
+"""What is to be typed: broken by us, its first half would be run when it is pasted."""
 
 _lost: list[str] = []
 """Why an output took no more text (a full disk), until somebody asks."""
 
 
 def say(*lines: str, file: TextIO | None = None, flush: bool = False) -> None:
-    """Print lines of text.
+    """Print lines of text; a terminal has sentences that are longer than it go on below, between words.
+
+    A row of a table and what holds a command to be typed stay one line everywhere.
 
     A name out of a journal, a baseline or a table may hold line ends, colours and commands for the
-    terminal: they are shown as escapes, so every line is one line and is ours.
+    terminal: they are shown as escapes, so every line is ours.
 
     Args:
         lines: One string a line, without line ends.
         file: Where to; default the standard output.
         flush: Have it seen at once.
     """
-    show("".join(f"{printable(line)}\n" for line in lines), file=file)
+    width = edge(file)
+    parts = (part for line in lines for part in _parts(printable(line), width))
+    show("".join(f"{part}\n" for part in parts), file=file)
     if flush:
         flush_output(file)
+
+
+def _parts(line: str, width: int | None) -> list[str]:
+    """Return a line as a terminal is to show it."""
+    said = line.lstrip()
+    if width is None or "  " in said or _COMMAND.search(said):
+        return [line]
+    return wrap(line, width, indent=" " * (len(line) - len(said) + 2))
+
+
+def edge(file: TextIO | None = None) -> int | None:
+    """Return the columns after which a terminal breaks words; None of what is none.
+
+    Args:
+        file: The output; default the standard output.
+    """
+    out = file or sys.stdout
+    try:
+        return shutil.get_terminal_size().columns if out.isatty() else None
+    except (OSError, ValueError, AttributeError):  # closed, or an output of somebody's own making
+        return None
 
 
 def show(text: str, *, file: TextIO | None = None) -> None:

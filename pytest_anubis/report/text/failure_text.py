@@ -14,7 +14,14 @@ from pytest_anubis.report.text.numbers import (
     similarity_text,
     value_text,
 )
-from pytest_anubis.report.text.text_table import plain_line, printable, table, width_of, wrap
+from pytest_anubis.report.text.text_table import (
+    fitted_table,
+    plain_line,
+    printable,
+    table,
+    without_columns,
+    wrap,
+)
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _SPARE = ("percentile", "fleet percentile", "baseline", "certainty", "limit", "unit")
@@ -66,7 +73,7 @@ def failure_text(
 def failure_rows(verdicts: Sequence[MetricVerdict]) -> list[list[str]]:
     """Return the table of a failure's text as rows, the header first."""
     worst_first = sorted(verdicts, key=lambda verdict: verdict.severity)
-    return _without(_rows(worst_first), "similarity", "threshold")
+    return without_columns(_rows(worst_first), "similarity", "threshold")
 
 
 def fitted_failure(
@@ -156,7 +163,7 @@ def verdict_table(
             out, to fit.
     """
     rows = _rows(verdicts, benchmark=benchmark, baseline=baseline)
-    rows = rows if similarities else _without(rows, "similarity", "threshold")
+    rows = rows if similarities else without_columns(rows, "similarity", "threshold")
     return table(rows) if width is None else _fitted(rows, width)
 
 
@@ -177,20 +184,7 @@ def _rows(
 
 
 def _fitted(rows: Sequence[list[str]], width: int) -> str:
-    """Return a table without as many of the less telling columns as it takes to fit."""
-    for column in _SPARE:
-        if max(map(width_of, table(rows, width=width, least=_NAME).splitlines())) <= width:
-            break
-        rows = _without(rows, column)
-    if max(map(width_of, table(rows, width=width).splitlines())) > width:
-        rows = _without(rows, "triage")  # names are as short as they get
-    return table(rows, width=width)
-
-
-def _without(rows: Sequence[list[str]], *columns: str) -> list[list[str]]:
-    """Return a table without columns of these names, those that it has."""
-    kept = [place for place, name in enumerate(rows[0]) if name not in columns]
-    return [[row[place] for place in kept] for row in rows]
+    return fitted_table(rows, width, _SPARE, least=_NAME, last="triage")
 
 
 def summary_sentence(verdict: MetricVerdict) -> str:

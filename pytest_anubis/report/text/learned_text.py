@@ -23,7 +23,7 @@ from pytest_anubis.report.text.numbers import (
     similarity_text,
     value_text,
 )
-from pytest_anubis.report.text.text_table import clip, table
+from pytest_anubis.report.text.text_table import clip, fitted_table, table
 
 MOST = 60
 """Rows shown; a wide baseline is read in its file."""
@@ -48,6 +48,8 @@ RESTS = (
     "what each criterion rests on: healthy nodes, the lowest and highest value of the expected distribution, "
     "and how many values a sample must have to be judged"
 )
+_SPARE = ("repeatability", "units", "threshold")
+"""Columns that a narrow terminal does without, in this order."""
 WORST = 5
 """Metrics that reject most, as lines."""
 CHECKS = 200
@@ -55,7 +57,11 @@ CHECKS = 200
 
 
 def learned_lines(
-    baseline: Baseline, *, verbose: bool = False, see: Sequence[Sequence[str]] = ()
+    baseline: Baseline,
+    *,
+    verbose: bool = False,
+    see: Sequence[Sequence[str]] = (),
+    width: int | None = None,
 ) -> list[str]:
     """Return the summary of a baseline that was just learned.
 
@@ -63,6 +69,8 @@ def learned_lines(
         baseline: As learned.
         verbose: Every criterion, every node and every sample that was left out has its line.
         see: Command lines that show the nodes that are named; ``NODE`` in them is the worst node's name.
+        width: Columns of the terminal that the table is to fit, unless it is verbose; None: it is as wide as
+            it is.
     """
     lines = [f"hardware class {baseline.hardware_class}"]
     shown = sorted(baseline.criteria, key=lambda c: (c.benchmark, c.metric.name, c.group, c.scope))
@@ -72,7 +80,9 @@ def learned_lines(
             *("benchmark", "metric", "centre", "unit", "units", "repeatability"),
             *("threshold", "smallest detectable loss"),
         ]
-        lines += table([header, *(_row(criterion) for criterion in shown[:most])]).splitlines()
+        rows = [header, *(_row(criterion) for criterion in shown[:most])]
+        fits = table(rows) if width is None or verbose else fitted_table(rows, width, _SPARE)
+        lines += fits.splitlines()
     if most is not None and len(shown) > most:
         lines.append(f"... and {len(shown) - most} more criteria, all in the file (-v shows them)")
     nodes = (

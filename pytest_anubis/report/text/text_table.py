@@ -97,6 +97,38 @@ def table(
     return "\n".join(lines)
 
 
+def fitted_table(
+    rows: Sequence[list[str]],
+    width: int,
+    spare: Sequence[str],
+    *,
+    least: int = _LEAST,
+    last: str = "",
+) -> str:
+    """Return a table without as many of the less telling columns as it takes to fit.
+
+    Args:
+        rows: As for `table`.
+        width: Columns of the terminal.
+        spare: Names of the columns that may go, in this order.
+        least: Narrowest that the first column is cut to as long as there are others that may go.
+        last: One that goes once the first column is as narrow as it gets.
+    """
+    for column in spare:
+        if max(map(width_of, table(rows, width=width, least=least).splitlines())) <= width:
+            break
+        rows = without_columns(rows, column)
+    if max(map(width_of, table(rows, width=width).splitlines())) > width:
+        rows = without_columns(rows, last)
+    return table(rows, width=width)
+
+
+def without_columns(rows: Sequence[list[str]], *columns: str) -> list[list[str]]:
+    """Return a table without columns of these names, those that it has."""
+    kept = [place for place, name in enumerate(rows[0]) if name not in columns]
+    return [[row[place] for place in kept] for row in rows]
+
+
 def folded(rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
     """Make one row of many that differ in nothing but their first cell.
 

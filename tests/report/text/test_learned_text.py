@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pytest_anubis.core.baseline import Baseline, Exclusion, SelfCheck, UnlikeNode
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
@@ -12,6 +14,7 @@ from pytest_anubis.report.text.learned_text import (
     learned_lines,
     unlike_text,
 )
+from tests.report import sample_run
 
 SEE = (("anubis", "judge", "runs/"), ("anubis", "report", "runs/", "--node", "NODE"))
 
@@ -36,6 +39,18 @@ def sick(name: str, device: str = "2", similarity: float = 0.85, **more: object)
             **more,
         }
     )
+
+
+@pytest.mark.parametrize("width", [70, 80, 200])
+def test_the_table_fits_the_terminal_and_keeps_what_is_found(width: int) -> None:
+    some = sample_run.baseline(5)
+    lines = learned_lines(some, width=width)
+    (head,) = [number for number, line in enumerate(lines) if line.startswith("benchmark ")]
+    rows = lines[head : head + 1 + len(some.criteria)]
+    assert max(map(len, rows)) <= width
+    assert rows[0].endswith("smallest detectable loss")
+    assert ("repeatability" in rows[0]) is (width == 200)
+    assert learned_lines(some, width=width, verbose=True) == learned_lines(some, verbose=True)
 
 
 def test_sick_nodes_are_named_with_metric_device_loss_and_what_to_type() -> None:
