@@ -86,6 +86,8 @@ def baseline_line(baseline: Baseline) -> str:
     check = baseline.self_check
     if check is not None and not check.holds:
         rate += f" stated, {percent(check.own_rejected)} of its own nodes rejected"
+    if baseline.undecided:
+        rate += f", slower groups undecided in {count_text(len(baseline.undecided), 'metric')}"
     lanes = baseline.attributes.get("lanes")
     way = f" with the accelerators {lanes}" if lanes else ""
     return (

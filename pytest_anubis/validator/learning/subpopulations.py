@@ -114,7 +114,16 @@ def _cluster(
         everyone > 1
         and np.isin(nodes, distinct_codes(codes[rows.usable & ~mask])).mean() > COHERENT
     )
+    if everyone > 1 and not mixed:
+        members = mostly_of(population, mask, rows.usable)
     return Cluster(side, mask, close, float(np.median(own)), members, whole, bool(mixed))
+
+
+def mostly_of(population: Population, members: BoolArray, usable: BoolArray) -> int:
+    """Return on how many nodes most of the usable units are members: one noisy device makes none slow."""
+    names, codes = name_codes(population.nodes)
+    mine = np.bincount(codes[members & usable], minlength=len(names))
+    return int((2 * mine > np.bincount(codes[usable], minlength=len(names))).sum())
 
 
 def _valley(rows: Rows, mask: BoolArray, typical: float) -> bool:

@@ -11,7 +11,11 @@ from pytest_anubis.core.baseline import Finding, SecondPopulation
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
-from pytest_anubis.validator.learning.subpopulations import COHERENT, separating_attribute
+from pytest_anubis.validator.learning.subpopulations import (
+    COHERENT,
+    mostly_of,
+    separating_attribute,
+)
 from pytest_anubis.validator.limits.healthy_null import FLOOR, healthy_null, step_of
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, distinct_codes, name_codes
 
@@ -41,7 +45,7 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
     typical_loss = float(np.median(learned.losses[slower]))
     if typical_loss > DEAD:
         return learned
-    slower = _with_nearer(learned, slower, typical_loss)
+    slower = _group(learned, slower, typical_loss)
     near = slower & (np.abs(learned.losses - typical_loss) <= NEAR)
     signed = np.where(slower, learned.losses - learned.gains, np.nan)
     medians = learned.rows.medians()
@@ -63,18 +67,19 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
     return explained(undecided, None)
 
 
-def _with_nearer(learned: LearnedCriterion, slower: BoolArray, typical: float) -> BoolArray:
+def _group(learned: LearnedCriterion, slower: BoolArray, typical: float) -> BoolArray:
     """Return the group with all units nearer to it than to the faster ones, of nodes where most are.
 
     Of a group just beyond alpha many units lie within it. As healthy ones they would make a tail that reaches
-    to their group, and who decides for the faster one would reject nobody.
+    to their group, and who decides for the faster one would reject nobody. And of the faster ones a few lie
+    beyond alpha by their noise: nearer to their own, on nodes of faster ones, they are none of the group.
     """
     names, codes = name_codes(learned.population.nodes)
     usable = learned.rows.usable
     nearer = usable & (2 * np.nan_to_num(learned.losses) > typical)
     mine = np.bincount(codes[nearer], minlength=len(names))
     mostly = 2 * mine > np.bincount(codes[usable], minlength=len(names))
-    return np.asarray(slower | (nearer & mostly[codes]))
+    return np.asarray((slower & (nearer | mostly[codes])) | (nearer & mostly[codes]))
 
 
 def explained(
@@ -120,7 +125,7 @@ def _counted(learned: LearnedCriterion, slower: BoolArray) -> tuple[int, int, st
     mixed = np.isin(nodes, distinct_codes(codes[usable & ~slower]))
     if mixed.mean() > COHERENT:
         return int(slower.sum()), int(usable.sum()), "devices"
-    return len(nodes), len(everyone), "nodes"
+    return mostly_of(learned.population, slower, usable), len(everyone), "nodes"
 
 
 def decide_clusters(results: Sequence[LearnedCriterion]) -> list[LearnedCriterion]:

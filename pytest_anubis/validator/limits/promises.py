@@ -63,6 +63,7 @@ def with_promises(
             out.append(criterion)
             continue
         better, name = criterion.metric.better, criterion.metric.name
+        form = f"{name} [node]" if criterion.scope == "node" else name
         threshold = promised_threshold(better, promise, own)
         cost = _rejected(criterion, threshold, tail)
         cost = f"; that rejects {cost}" if cost else ""
@@ -87,7 +88,7 @@ def with_promises(
                 kind="promise",
                 benchmark=criterion.benchmark,
                 metric=name,
-                text=f"{name}: {kept}{cost}",
+                text=f"{form}: {kept}{cost}",
             )
         )
     return tuple(out), tuple(findings)
@@ -126,8 +127,8 @@ def _key(criterion: Criterion) -> tuple[str, ...]:
 def _rejected(criterion: Criterion, threshold: float, tail: tuple[Tail, float] | None) -> str:
     """Return whom of the healthy ones a promised threshold rejects, in words; empty where nothing tells."""
     if tail is not None:
-        chance = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0])) * tail[1]
-        return f"{percent_text(min(chance, 1.0))} of the healthy nodes"
+        each = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0]))
+        return f"{percent_text(1 - (1 - each) ** tail[1])} of the healthy nodes"
     if criterion.unconfirmed is not None:  # one machine
         return f"up to {percent_text(_of_runs(criterion, threshold))} of its healthy runs"
     return ""
