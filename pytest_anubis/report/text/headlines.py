@@ -78,11 +78,9 @@ def baseline_line(baseline: Baseline) -> str:
     else:
         runs = count_text(len(baseline.runs), "run")
         basis = f"{count_text(len(baseline.nodes), 'node')}, {runs}"
-    rate = (
-        f"error rate {baseline.error_rate:.3g} a node"
-        if baseline.error_rate is not None
-        else "practical thresholds only"
-    )
+    rate = "practical thresholds only"
+    if baseline.error_rate is not None:
+        rate = f"error rate {baseline.error_rate:.3g} a node"
     check = baseline.self_check
     if check is not None and not check.holds:
         rate += f" stated, {percent(check.own_rejected)} of its own nodes rejected"
