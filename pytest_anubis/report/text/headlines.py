@@ -78,14 +78,14 @@ def baseline_line(baseline: Baseline) -> str:
     else:
         runs = count_text(len(baseline.runs), "run")
         basis = f"{count_text(len(baseline.nodes), 'node')}, {runs}"
-    rate = (
-        f"error rate {baseline.error_rate:.3g} a node"
-        if baseline.error_rate is not None
-        else "practical thresholds only"
-    )
+    rate = "practical thresholds only"
+    if baseline.error_rate is not None:
+        rate = f"error rate {baseline.error_rate:.3g} a node"
     check = baseline.self_check
     if check is not None and not check.holds:
         rate += f" stated, {percent(check.own_rejected)} of its own nodes rejected"
+    if baseline.undecided:
+        rate += f", slower groups undecided in {count_text(len(baseline.undecided), 'metric')}"
     lanes = baseline.attributes.get("lanes")
     way = f" with the accelerators {lanes}" if lanes else ""
     return (

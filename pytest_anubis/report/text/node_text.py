@@ -14,6 +14,7 @@ from pytest_anubis.core.verdict import (
     MetricVerdict,
     NodeVerdict,
     Outcome,
+    Reason,
     Reference,
     Triage,
     Trouble,
@@ -34,6 +35,7 @@ NAMED = 6
 LOOKED = 10
 """Accepted nodes with something to be looked at that have a line of their own."""
 LOOK = "look at"
+WAIVED = "waived"
 LINES = 3
 """Lines of one node without ``-v``: a long trace stands in its dossier."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -86,6 +88,12 @@ class NodeRow:
         if self.verdict.decision is not Decision.ACCEPTED:
             return None
         return min(found, key=lambda v: (*v.severity[:3], v.similarity or 0.0), default=None)
+
+    @property
+    def waived(self) -> bool:
+        """Whether it is accepted beside failures that a waiver or an xfail mark covers."""
+        accepted = self.verdict.decision is Decision.ACCEPTED
+        return accepted and any(verdict.reason is Reason.WAIVED for verdict in self.told)
 
     @property
     def trouble(self) -> str:
@@ -207,7 +215,10 @@ def fleet_lines(
     )
     parts = [f"{counts[decision]} {decision.value}" for decision in _ORDER]
     looked = sum(row.look is not None for row in ordered)
-    parts[-1] += f" ({looked} of them to be looked at)" if looked else ""
+    waived = sum(row.waived for row in ordered)
+    also = [f"{looked} of them to be looked at"] if looked else []
+    also += [f"{waived} with failures that are waived"] if waived else []
+    parts[-1] += f" ({', '.join(also)})" if also else ""
     parts[0] += f" ({again} of them to be measured again first)" if again else ""
     lines.append(f"{count_text(len(ordered), 'node')}: {', '.join(parts)}")
     return [*lines, *_way_out(ordered)]
@@ -229,7 +240,7 @@ def _groups(ordered: Sequence[NodeRow], verbosity: int) -> list[list[NodeRow]]:
     """Put nodes that are told in one line together, in order; of those that are rejected each has its own."""
     many = sum(row.verdict.decision is Decision.ACCEPTED for row in ordered) > NAMED
     groups: dict[tuple[object, ...], list[NodeRow]] = {}
-    looks = 0
+    looks = waived = 0
     for number, row in enumerate(ordered):
         key: tuple[object, ...] = (number,)
         if verbosity <= 0 and row.only_absent:
@@ -239,6 +250,11 @@ def _groups(ordered: Sequence[NodeRow], verbosity: int) -> list[list[NodeRow]]:
         elif verbosity <= 0 and row.look is not None:
             looks += 1
             key = (LOOK,) if looks > LOOKED else key
+        elif (
+            verbosity <= 0 and row.waived
+        ):  # somebody answers for it: never among those with nothing
+            waived += 1
+            key = (WAIVED,) if waived > LOOKED else key
         elif verbosity <= 0 and many and row.verdict.decision is Decision.ACCEPTED:
             key = (Decision.ACCEPTED, bool(row.verdict.absent))
         groups.setdefault(key, []).append(row)
@@ -257,6 +273,8 @@ def _row(group: Sequence[NodeRow], column: int) -> str:
     head = f"{first.verdict.decision.value:9} {kind}{names}"
     if len(group) > 1 and first.look is not None:
         return f"{head}, too; -v says what"
+    if len(group) > 1 and first.waived:
+        return f"{head}: with failures that are waived, too; -v says which"
     if len(group) > 1 and first.verdict.decision is Decision.ACCEPTED:
         absent = f": {_absence(group)}, which was not required" if first.verdict.absent else ""
         return head + absent

@@ -32,6 +32,8 @@ _UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
 
 UNCOLLECTED = " cannot be collected: "
 """Between a file and why: how a line begins that stands in the way of acceptance."""
+GROUPS = 3
+"""Metrics with slower groups that are named: it stands in a headline."""
 LOSSES = (0.05, 0.1, 0.25)
 """Losses whose power is told: the practical one, twice it, and one that nobody should miss."""
 
@@ -202,8 +204,9 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
         return f" (learned on one other machine, {', '.join(baseline.nodes)})"
     if baseline.one_machine:
         return " (learned on this one machine)"
-    doubt = doubt_of(baseline)
-    return f" (learned from {len(baseline.nodes)} nodes{f', whose {doubt}' if doubt else ''})"
+    doubt, open_ones = doubt_of(baseline), groups_of(baseline)
+    more = (f", whose {doubt}" if doubt else "") + (f"; {open_ones}" if open_ones else "")
+    return f" (learned from {len(baseline.nodes)} nodes{more})"
 
 
 def doubt_of(baseline: Baseline | None) -> str:
@@ -213,6 +216,15 @@ def doubt_of(baseline: Baseline | None) -> str:
         return ""
     own = percent_text(check.own_rejected)
     return f"stated error rate does not hold: {own} of its own nodes are rejected"
+
+
+def groups_of(baseline: Baseline | None) -> str:
+    """Say in which metrics somebody must decide about a slower group; empty if in none."""
+    found = baseline.undecided if baseline is not None else ()
+    if not found:
+        return ""
+    more = f" and {len(found) - GROUPS} more" if len(found) > GROUPS else ""
+    return f"nobody has decided about slower groups in {', '.join(found[:GROUPS])}{more}"
 
 
 def _reservations(
@@ -269,9 +281,14 @@ def _required(
 def _answered_for(verdicts: Sequence[MetricVerdict]) -> list[str]:
     """Return what waivers cover, with who answers for it, and what xfail marks do, one phrase each."""
     waived = _reasons(verdicts, Reason.WAIVED)
-    told = [f"{name} ({v.waiver})" for v in waived if v.waiver is not None for name in _names([v])]
+    by_waiver: dict[str, list[MetricVerdict]] = {}
+    for verdict in waived:
+        if verdict.waiver is not None:
+            by_waiver.setdefault(str(verdict.waiver), []).append(verdict)
+    count = sum(map(len, by_waiver.values()))
+    told = ", ".join(f"{', '.join(_names(own))} ({who})" for who, own in by_waiver.items())
     marked = _names(v for v in waived if v.waiver is None)
-    found = [f"{len(told)} waived: {', '.join(dict.fromkeys(told))}"] if told else []
+    found = [f"{count} waived: {told}"] if told else []
     return found + ([f"{len(marked)} waived by xfail marks: {', '.join(marked)}"] if marked else [])
 
 

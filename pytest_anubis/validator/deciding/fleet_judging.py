@@ -25,7 +25,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise
-from pytest_anubis.validator.deciding.decision_headline import doubt_of
+from pytest_anubis.validator.deciding.decision_headline import doubt_of, groups_of
 from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
@@ -79,8 +79,9 @@ class JudgedFleet:
         details: What each of them rests on.
         findings: What concerns a class as a whole: most of its nodes moved together, or more samples
             than can be searched looked as if they had changed within their run.
-        notes: One line a class whose baseline does not hold its stated error rate, and one whose metrics have
-            too few values for a search for changes within a run.
+        notes: One line a class whose baseline does not hold its stated error rate, one whose baseline has
+            slower groups that nobody has decided about, and one whose metrics have too few values for a
+            search for changes within a run.
     """
 
     columns: tuple[JudgedColumns, ...]
@@ -155,6 +156,8 @@ def judge_fleet(
         findings += class_findings(key, shifts)
         if doubt := doubt_of(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
+        if open_ones := groups_of(baseline):
+            notes.append(f"hardware class {key}: {open_ones}: anubis baseline populations FILE")
         notes += _too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
     return JudgedFleet(

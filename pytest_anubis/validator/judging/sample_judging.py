@@ -26,7 +26,7 @@ from pytest_anubis.core.metric import (
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import UNKNOWN, Certainty, certainty_of
-from pytest_anubis.validator.judging.verdict_table import criterion_for, decide, stricter
+from pytest_anubis.validator.judging.verdict_table import criterion_for, decide, of_group, stricter
 from pytest_anubis.validator.similarity.distance import one_sided, trouble, uniformly_worse
 from pytest_anubis.validator.similarity.pacing import paced_criterion, paced_values
 from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_of
@@ -371,7 +371,8 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
     if said.reason is Reason.UNDETECTABLE:
         return f"{state}, but within {spread}, so this metric cannot show such a loss"
     if said.similarity >= criterion.alpha:  # unusual, whether or not the machine was disturbed
-        return _with_disturbance(base, said, f"{state}, beyond {spread} but within {practical}")
+        within = of_group(criterion, said.similarity) or practical
+        return _with_disturbance(base, said, f"{state}, beyond {spread} but within {within}")
     beyond = practical + (spread and f" and {spread}")
     return _with_disturbance(base, said, f"{state}, beyond {beyond}")
 
@@ -387,10 +388,9 @@ def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: i
     if 1 - alike <= NOTABLE or (told_by_medians(alike, of_medians) and not said.part):
         return f"{state}: {loss_text(alike, base.better, base.unit, decimals=decimals)}"
     shape = loss_text(alike, base.better, base.unit, shape=True, decimals=decimals)
-    median = loss_text(of_medians, base.better, base.unit)
-    equal = low >= EQUAL * high
+    median = "equal" if low >= EQUAL * high else loss_text(of_medians, base.better, base.unit)
     part = f": {said.part}" if said.part else ""
-    return f"{state}; its distribution is {shape}, its median {'equal' if equal else median}{part}"
+    return f"{state}; its distribution is {shape}, its median {median}{part}"
 
 
 def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:

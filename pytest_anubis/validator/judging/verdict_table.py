@@ -165,3 +165,17 @@ def stricter(raw: MetricVerdict, paced: MetricVerdict) -> MetricVerdict:
         f"measured {value_text(raw.value, raw.unit)}" if raw.value is not None else "measured"
     )
     return replace(paced, text=f"{paced.text}; at the host's reference pace, {measured}")
+
+
+def of_group(criterion: Criterion, similarity: float) -> str:
+    """Say that a loss lies where a slower group does that nobody has decided about; empty where it does not.
+
+    Args:
+        criterion: What decides; the practical threshold of one with such a group is the group's own.
+        similarity: Of the sample, to the faster group.
+    """
+    second = criterion.second
+    if second is None or second.decided or not criterion.alpha <= similarity < second.alpha:
+        return ""
+    typical = value_text(second.typical, criterion.metric.unit)
+    return f"what a slower group reaches (typical {typical}), about which nobody has decided"

@@ -120,7 +120,7 @@ def _of_fleet(
     columns = rows.quantile_columns(rows.grid())
     better = population.metric.better
     usual = usual_rows(population, rows.usable)
-    centre, (below, above) = _settled_centre(rows, columns, usual, better, alpha, method)
+    centre, (below, above), centred = _settled_centre(rows, columns, usual, better, alpha, method)
     beside = clusters(population, rows, alpha, (below, above))
     findings = tuple(
         cluster_finding(population, rows, one, float(np.median(centre))) for one in beside
@@ -131,7 +131,7 @@ def _of_fleet(
         # Of two groups of nearly one size, which is the larger one is luck: the faster one is the centre.
         faster = even.side == better
         slower = rows.usable & ~even.members if faster else even.members
-        centre, (below, above) = _settled_centre(
+        centre, (below, above), centred = _settled_centre(
             rows, columns, rows.usable & ~slower, better, alpha, method
         )
     losses = worse(below, above, better)
@@ -153,6 +153,7 @@ def _of_fleet(
         gains=below + above - losses,
         flagged=flagged,
         rows=rows,
+        centred=centred & (method == "median"),
         clusters=beside,
     )
     return with_undecided(learned, slower) if slower.any() else learned
@@ -165,8 +166,8 @@ def _settled_centre(
     better: Direction,
     alpha: float,
     method: Method,
-) -> tuple[FloatArray, tuple[FloatArray, FloatArray]]:
-    """Return the centre of those that are close to it, and all units' distances below and above it."""
+) -> tuple[FloatArray, tuple[FloatArray, FloatArray], BoolArray]:
+    """Return the centre of those that are close to it, all units' distances below and above it, and those."""
     while True:
         centre = _centre(rows, columns, members, method)
         below, above = rows.sides(centre)
@@ -176,7 +177,7 @@ def _settled_centre(
             0,
             members.sum(),
         ):  # of what spreads too far nobody is close to the centre
-            return centre, (below, above)
+            return centre, (below, above), members
         members = kept
 
 

@@ -13,7 +13,6 @@ from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.healthy_null import (
     FLOOR,
-    HALF,
     HealthyNull,
     healthy_nulls,
     step_of,
@@ -27,7 +26,6 @@ from pytest_anubis.validator.similarity.usable_rows import (
     Rows,
     distinct_codes,
     name_codes,
-    usual_rows,
 )
 
 FEWEST_NODES = 5
@@ -37,6 +35,10 @@ few are weak. With five to thirty nodes of eight devices 1 to 2 % of healthy nod
 SURE = 1e-4
 """A unit with a smaller chance to be healthy makes its node a sick one for all metrics: among ten thousand
 units one such is no accident any more."""
+FEWEST_SURE = 10
+"""Fewest units of a metric that make a node sick for all others: of five pooled nodes the good side is two,
+and two that agree by chance called a third one sick in a fifth of small healthy fleets. Four nodes were left,
+and alpha alone, which rejected 60 % of the next healthy ones."""
 MOST_SICK = 0.35
 """Largest share of the nodes that can be sick: beyond a third nobody can tell the sick from the healthy, and
 it is likelier that a metric is not what it seems."""
@@ -108,33 +110,25 @@ def healthy_tails(
             (*pair, null, null.healthy(_signed(*pair)[0]))
             for pair, null in zip(pairs[part], nulls[part], strict=True)
         ]
-        asked = [
-            (item, usual_rows(item.population, rows & (healthy >= HALF)))
-            for item, rows, _, healthy in known
-        ]
+        asked = [item for item, *_ in known]
         tails += map(_of_usable, known, _alone(asked, executor))
     each = iter(tails)
     return [None if rows is None else next(each) for rows in usable]
 
 
-_Asked = tuple[LearnedCriterion, BoolArray]
-"""What was learned of a metric, and which units are believed healthy."""
-
-
-def _alone(asked: Sequence[_Asked], executor: Executor | None) -> Iterator[FloatArray]:
+def _alone(asked: Sequence[LearnedCriterion], executor: Executor | None) -> Iterator[FloatArray]:
     """Yield every metric's losses to centres that were learned without the unit's own node."""
     if executor is None:
         yield from map(_without_its_node, asked)
         return
-    sent = [(one.to_send(), members) for one, members in asked if affordable(one.rows)]
+    sent = [one.to_send() for one in asked if affordable(one.rows)]
     done = executor.map(_without_its_node, sent)
-    for item, _ in asked:
+    for item in asked:
         yield next(done) if affordable(item.rows) else item.losses
 
 
-def _without_its_node(asked: _Asked) -> FloatArray:
-    item, members = asked
-    losses = leave_one_out_losses(item.population, item.rows, item.losses, members)
+def _without_its_node(item: LearnedCriterion) -> FloatArray:
+    losses = leave_one_out_losses(item.population, item.rows, item.losses, item.centred)
     if item.rows.shelf is not None:
         item.rows.shelf.release()
     return losses
@@ -223,6 +217,9 @@ def sick_nodes(tails: Sequence[HealthyTail | None]) -> frozenset[str]:
     noisy = [tail for tail in tails if tail is not None]
     everyone = {name for tail in noisy for name in tail.nodes}
     sick = {
-        tail.nodes[place] for tail in noisy for place in np.flatnonzero(tail.trust < SURE).tolist()
+        tail.nodes[place]
+        for tail in noisy
+        if len(tail.nodes) * tail.each >= FEWEST_SURE
+        for place in np.flatnonzero(tail.trust < SURE).tolist()
     }
     return frozenset(sick) if len(sick) <= MOST_SICK * len(everyone) else frozenset()

@@ -31,6 +31,7 @@ class LearnedCriterion:
         losses: Shape (n,), one-sided distance to the final centre; NaN for unusable rows.
         gains: Shape (n,), the distance on the other side, where a unit is better than the centre.
         flagged: Shape (n,), True where the loss is beyond the practical threshold.
+        centred: Shape (n,), the units of a fleet whose median the centre is; nobody of a medoid.
         rows: The usable rows, sorted.
         spread: Run-to-run spread, for one machine only.
         clusters: Coherent groups of units beside the majority.
@@ -47,6 +48,7 @@ class LearnedCriterion:
     gains: FloatArray = field(default_factory=lambda: np.zeros(0))
     flagged: BoolArray
     rows: Rows
+    centred: BoolArray = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
     spread: RunSpread | None = None
     clusters: tuple[Cluster, ...] = ()
     undecided: BoolArray | None = None

@@ -46,7 +46,7 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
     typical_loss = float(np.median(learned.losses[slower]))
     if typical_loss > DEAD:
         return learned
-    slower = _with_nearer(learned, slower, typical_loss)
+    slower = _group(learned, slower, typical_loss)
     near = slower & (np.abs(learned.losses - typical_loss) <= NEAR)
     signed = np.where(slower, learned.losses - learned.gains, np.nan)
     medians = learned.rows.medians()
@@ -68,18 +68,19 @@ def with_undecided(learned: LearnedCriterion, slower: BoolArray) -> LearnedCrite
     return explained(undecided, None)
 
 
-def _with_nearer(learned: LearnedCriterion, slower: BoolArray, typical: float) -> BoolArray:
+def _group(learned: LearnedCriterion, slower: BoolArray, typical: float) -> BoolArray:
     """Return the group with all units nearer to it than to the faster ones, of nodes where most are.
 
     Of a group just beyond alpha many units lie within it. As healthy ones they would make a tail that reaches
-    to their group, and who decides for the faster one would reject nobody.
+    to their group, and who decides for the faster one would reject nobody. And of the faster ones a few lie
+    beyond alpha by their noise: nearer to their own, on nodes of faster ones, they are none of the group.
     """
     names, codes = name_codes(learned.population.nodes)
     usable = learned.rows.usable
     nearer = usable & (2 * np.nan_to_num(learned.losses) > typical)
     mine = np.bincount(codes[nearer], minlength=len(names))
     mostly = 2 * mine > np.bincount(codes[usable], minlength=len(names))
-    return np.asarray(slower | (nearer & mostly[codes]))
+    return np.asarray((slower & (nearer | mostly[codes])) | (nearer & mostly[codes]))
 
 
 def explained(

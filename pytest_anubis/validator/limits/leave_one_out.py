@@ -21,27 +21,32 @@ def affordable(rows: Rows) -> bool:
 def leave_one_out_losses(
     population: Population, rows: Rows, losses: FloatArray, members: BoolArray
 ) -> FloatArray:
-    """Return every member's one-sided loss to the median centre of all other nodes, shape (n,).
+    """Return every usable unit's one-sided loss to the median centre of all other nodes, shape (n,).
+
+    The members are the units whose median the common centre is, and no others: where noise is wider than the
+    practical threshold, the median of all healthy units lies elsewhere, and what is judged is not seen.
 
     The median without a node follows from the sorted columns: taking k of n values away moves its place
     by the number of those removed at or before it. Units are compared on the learning grid. Of very large
-    populations, and of a medoid, the loss to the common centre is returned.
+    populations, of a medoid and of nodes without a member the loss to the common centre is returned.
 
     Args:
         population: What was learned from.
         rows: Its usable rows.
         losses: Shape (n,), one-sided losses to the common centre.
-        members: Shape (n,), the units believed healthy; losses of the others are unchanged.
+        members: Shape (n,), the units whose median the common centre is; none of a medoid.
     """
     out = losses.copy()
     if not affordable(rows):
         return out
     size = rows.grid()
-    columns = rows.quantile_columns(size)[:, members].astype(np.float64)
+    every = rows.quantile_columns(size)
+    columns = every[:, members].astype(np.float64)
     _, codes = name_codes(population.nodes)
     here = codes[members]
-    each = np.bincount(here)
-    owner, counts = (np.cumsum(each > 0) - 1)[here], each[each > 0]
+    each = np.bincount(here, minlength=int(codes.max()) + 1)
+    place = np.cumsum(each > 0) - 1
+    owner, counts = place[here], each[each > 0]
     if len(counts) < FEWEST:
         return out
     centres = np.empty((size, len(counts)))
@@ -56,7 +61,12 @@ def leave_one_out_losses(
         cells = starts[nodes][:, None] + np.arange(removed)
         gone = np.sort(rank[:, by_node[cells]], axis=2)
         centres[:, nodes] = _median_without(ascending, gone)
-    out[members] = _losses(columns, centres[:, owner], population.metric.better)
+    known = rows.usable & (each > 0)[codes]
+    out[known] = _losses(
+        every[:, known].astype(np.float64),
+        centres[:, place[codes[known]]],
+        population.metric.better,
+    )
     return out
 
 

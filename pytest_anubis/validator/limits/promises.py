@@ -70,6 +70,7 @@ def with_promises(
             out.append(criterion)
             continue
         better, name = criterion.metric.better, criterion.metric.name
+        form = f"{name} [node]" if criterion.scope == "node" else name
         threshold = promised_threshold(better, promise, own)
         _, whom = _rejected(criterion, threshold, tail)
         cost = f"; that rejects {whom}" if whom else ""
@@ -94,7 +95,7 @@ def with_promises(
                 kind="promise",
                 benchmark=criterion.benchmark,
                 metric=name,
-                text=f"{name}: {kept}{cost}",
+                text=f"{form}: {kept}{cost}",
             )
         )
     return tuple(out), tuple(findings)
@@ -133,8 +134,8 @@ def _key(criterion: Criterion) -> tuple[str, ...]:
 def _rejected(criterion: Criterion, threshold: float, tail: tuple[Tail, float] | None) -> Price:
     """Return whom of the healthy ones a promised threshold rejects."""
     if tail is not None:
-        chance = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0])) * tail[1]
-        share = min(chance, 1.0)
+        each = math.exp(-float(tail[0].rarity(np.array([1 - threshold]))[0]))
+        share = 1 - (1 - each) ** tail[1]
         return share, f"{percent_text(share)} of the healthy nodes"
     if criterion.unconfirmed is not None:  # one machine
         share = _of_runs(criterion, threshold)

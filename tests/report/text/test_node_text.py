@@ -175,3 +175,11 @@ def test_cards_that_fail_alike_are_told_together() -> None:
     assert " on cuda:1 and cuda:2, the worst cuda:1: 29 % slower" in two.cause
     assert two.rest == "1 slow"
     assert " on cuda:0 30 % slower" in replace(more, told=(cards[0], OPEN)).cause
+
+
+def test_an_accepted_node_with_a_waived_failure_is_not_among_those_that_are_only_counted() -> None:
+    waived = replace(SLOW, outcome=Outcome.NOT_TESTED, reason=Reason.WAIVED)
+    rows = [row(f"n{number}", Decision.ACCEPTED) for number in range(20)]
+    lines = fleet_lines([*rows, row("n99", Decision.ACCEPTED, waived)])
+    assert any(line.split(":")[0].split() == ["ACCEPTED", "n99"] for line in lines)
+    assert lines[-1].endswith("21 ACCEPTED (1 with failures that are waived)")

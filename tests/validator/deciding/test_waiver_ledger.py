@@ -80,7 +80,7 @@ def test_where_all_is_waived_nothing_was_judged() -> None:
     everything = replace(WAIVER, metric="*")
     found = decided(FAIL, replace(FAIL, metric="other"), waivers=(everything,))
     assert found.decision is Decision.UNDECIDED
-    assert "2 waived: b m cpu (j.doe" in found.headline
+    assert "2 waived: b m cpu, b other cpu (j.doe" in found.headline
 
 
 def test_what_no_waiver_names_rejects_and_the_others_are_told() -> None:
@@ -90,7 +90,7 @@ def test_what_no_waiver_names_rejects_and_the_others_are_told() -> None:
     assert "1 waived: b m cpu (j.doe" in found.headline
     named = decided(FAIL, PASS, XID, waivers=(broad, replace(WAIVER, metric="XID 48")))
     assert named.decision is Decision.ACCEPTED
-    assert "2 waived: b m cpu (j.doe" in named.headline
+    assert "2 waived: b m cpu, hardware XID 48 cpu (j.doe" in named.headline
 
 
 def test_an_expired_waiver_blocks_and_a_failure_that_it_covered_rejects() -> None:

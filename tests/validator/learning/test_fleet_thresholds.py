@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Metric
@@ -39,6 +40,12 @@ def rejected(baseline: Baseline, values: FloatArray) -> float:
 
 def drawn(rng: np.random.Generator, noise: str, nodes: int) -> FloatArray:
     size = (METRICS, nodes, DEVICES)
+    if noise == "faster":  # a few are much better, and the rest lies just below them
+        return np.asarray(100 * (1 + 0.07 * (rng.exponential(size=size) - 1)))
+    if (
+        noise == "modes"
+    ):  # each device in one of two states, too near each other for two populations
+        return np.asarray(94 + 6 * (rng.random(size) < 0.5) + 1.3 * rng.normal(size=size))
     off = rng.normal(size=size) if noise == "normal" else rng.uniform(-1.7, 1.7, size=size)
     return np.asarray(100 * (1 + 0.04 * off))
 
@@ -61,3 +68,29 @@ def test_noise_that_ends_just_beyond_the_practical_threshold_rejects_nobody() ->
     known = populations(drawn(rng, "even", 400))
     baseline = learn_baseline(known, hardware_class="c", created="-")
     assert rejected(baseline, drawn(rng, "even", 1000)) < 0.015
+
+
+@pytest.mark.parametrize(("noise", "seed"), [("even", 3), ("faster", 6), ("modes", 0)])
+def test_what_the_self_check_counts_is_what_the_baseline_does_to_its_own_nodes(
+    noise: str, seed: int
+) -> None:
+    """Of noise wider than the practical threshold the centre lies among the faster units."""
+    rng = np.random.default_rng(seed)
+    values = drawn(rng, noise, 100)
+    baseline = learn_baseline(populations(values), hardware_class="c", created="-")
+    assert baseline.self_check is not None
+    assert rejected(baseline, values) <= baseline.self_check.own_rejected + 0.03
+    assert rejected(baseline, drawn(rng, noise, 500)) < 0.02
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_of_five_healthy_nodes_none_is_sick_by_five_pooled_values(seed: int) -> None:
+    rng = np.random.default_rng([seed, 5, 8])
+    sizes = [(8, 5, 1), (8, 5, 8)]
+    off = [rng.normal(size=size) for size in sizes]
+    values = np.asarray(100 * (1 - 0.01 * off[0] - 0.02 * off[1]))
+    baseline = learn_baseline(populations(values), hardware_class="c", created="-")
+    assert baseline.self_check is not None
+    assert baseline.self_check.holds
+    next_ones = 1 - 0.01 * rng.normal(size=(8, 500, 1)) - 0.02 * rng.normal(size=(8, 500, 8))
+    assert rejected(baseline, np.asarray(100 * next_ones)) < 0.05

@@ -10,7 +10,9 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, Problem, population_of
 from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
+from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL
 from pytest_anubis.validator.limits.second_population import decided
 
@@ -147,6 +149,18 @@ def test_a_group_that_nobody_has_decided_about_is_named_by_what_it_is() -> None:
     promised = learn(metric("driver", driver), promises={"": 0.1})
     assert promised.undecided == ()
     assert "undecided-population" not in {f.kind for f in promised.findings}
+
+
+def test_a_noisy_device_of_a_faster_node_is_none_of_the_slower_group() -> None:
+    rng = np.random.default_rng(3)
+    values = 100 * (
+        1 + 0.03 * rng.normal(size=(60, 8, 1))
+    )  # one device in twenty lies beyond alpha
+    values[:30] *= 0.88
+    found = learn(metric("m", values))
+    told = [f.text for f in found.findings if f.kind == "undecided-population"]
+    assert [text.partition(" have")[0] for text in told] == ["m: 30 of 60 nodes"] * 2
+    assert {(c.second.members, c.second.whole) for c in found.criteria if c.second} == {(30, 60)}
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -389,3 +403,32 @@ def test_a_node_whose_test_failed_counts_as_rejected_and_not_against_the_limits(
     worst = check.unlike[0]
     assert (worst.node, worst.device, worst.failure) == ("n000", "d3", "return code 1")
     assert worst.rejected
+
+
+def test_a_group_that_nobody_has_decided_about_is_told_wherever_it_is_judged_by() -> None:
+    values = rates(1, 40)
+    values[::2] *= 0.8
+    population = metric("m", values)
+    baseline = learn(population)
+    judged = judge_fleet([replace(population, hardware_class="c")], {"c": baseline})
+    told = "nobody has decided about slower groups in m"
+    assert f"hardware class c: {told}: anubis baseline populations FILE" in judged.notes
+    assert all(told in node.headline for node in judged.nodes)
+    assert "slower groups undecided in 1 metric" in baseline_line(baseline)
+    criterion = baseline.find("b", "m")
+    assert criterion is not None
+    text = judge_sample(values[0, 0], criterion).text
+    assert "within what a slower group reaches (typical 80" in text
+    assert "about which nobody has decided" in text
+
+
+def test_the_cost_of_a_promise_is_a_chance_and_says_for_which_form() -> None:
+    population = metric("m", rates(1, 60, 0.03, 8))
+    strict = learn(population, promises={"": 0.06})
+    told = [f.text for f in strict.findings if f.kind == "promise"]
+    assert [text.partition(":")[0] for text in told] == ["m", "m [node]"]
+    stated = float(re.findall(r"rejects ([\d.]+) %", told[0])[0]) / 100
+    criterion = strict.find("b", "m")
+    assert criterion is not None
+    failed = (judge_columns(population, criterion).outcome == FAIL).reshape(60, -1).any(axis=1)
+    assert abs(stated - failed.mean()) < 0.1
