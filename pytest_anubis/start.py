@@ -99,6 +99,8 @@ def start(config: pytest.Config, settings: Settings) -> None:
 
     run = Run(config, context, earlier)
     config.stash[sink_key] = run.sink
+    if config.getoption("xmlpath", None):  # before the run, which goes first at the end
+        add_part(config, JUnitDecision(), "anubis-junit")
     add_part(config, run, "anubis-run")
     add_part(config, LateEnd(config, run), "anubis-end")
     if settings.select:
@@ -118,8 +120,6 @@ def start(config: pytest.Config, settings: Settings) -> None:
     workers = in_workers(config, settings, context.devices)
     add_part(config, LiveProgress(config, run, workers=workers), "anubis-progress")
     add_part(config, Judge(config, context), "anubis-judge")
-    if config.getoption("xmlpath", None):
-        add_part(config, JUnitDecision(), "anubis-junit")
     if config.pluginmanager.has_plugin("html") and config.getoption("htmlpath", None):
         add_part(config, HtmlReport(run), "anubis-html")
     if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it

@@ -60,7 +60,25 @@ class JUnitDecision:
                 if verdict.decision is not Decision.ACCEPTED and not self._failed:
                     self._add_case(plugin, f"{verdict.decision.value}: {after_decision(verdict)}")
 
+    # After the run, which is registered later, has said how it ends; before pytest writes the file.
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Leave no file green of a run that ended otherwise: one that was refused has no decision at all."""
+        status = int(session.exitstatus)
+        if session.config.option.collectonly:  # which is no acceptance, whatever pytest says of it
+            status = status or Decision.UNDECIDED.exit_code
+        if status == 0 or self._failed:
+            return
+        for plugin in session.config.pluginmanager.get_plugins():
+            if hasattr(plugin, "add_global_property"):
+                self._add_case(
+                    plugin,
+                    f"{Decision.UNDECIDED.value}: pytest ended with exit status {status}, and nothing was "
+                    "decided; its output says why",
+                )
+
     def _add_case(self, plugin: Any, headline: str) -> None:
+        self._failed = True
         location = ("anubis", None, "acceptance")
         for when, outcome in (("call", "failed"), ("teardown", "passed")):
             plugin.pytest_runtest_logreport(

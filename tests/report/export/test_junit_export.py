@@ -75,6 +75,29 @@ def test_every_metric_is_in_the_file(pytester: pytest.Pytester, arguments: tuple
         assert found["anubis.<&'\""] == "1 count"
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("nosuch.py",),
+        ("--collect-only",),
+        ("-k", "nothing"),
+        ("--anubis-mode=measure", "-k", "nothing"),
+    ],
+)
+def test_a_run_without_any_decision_is_not_green(
+    pytester: pytest.Pytester, arguments: tuple[str, ...]
+) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_suite=SUITE)
+    pytester.runpytest("--anubis", "--anubis-in-process", "--junitxml=out.xml", *arguments)
+    suite = next(ET.parse(pytester.path / "out.xml").iter("testsuite"))  # noqa: S314  # our own file
+    (case,) = suite.iter("testcase")
+    assert (case.get("classname"), case.get("name")) == ("anubis", "acceptance")
+    assert (suite.get("tests"), suite.get("failures")) == ("1", "1")
+    (failure,) = case.iter("failure")
+    assert "nothing was decided" in (failure.get("message") or "")
+
+
 def test_a_strict_schema_gets_cases_without_properties(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nanubis_junit = plain\n")
     pytester.makepyfile(test_suite=SUITE)

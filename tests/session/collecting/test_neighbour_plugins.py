@@ -133,7 +133,7 @@ def test_frozen_time_that_is_known_at_collection_is_refused_at_start(
     plugin = with_freezegun(
         pytester, text + "def test_other(anubis_metric):\n    open('ran', 'w')\n"
     )
-    result = pytester.runpytest("--anubis", "--anubis-in-process", *plugin)
+    result = pytester.runpytest("--anubis", "--anubis-in-process", "--junitxml=j.xml", *plugin)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     (line,) = [line for line in result.stderr.lines if "test_frozen" in line]
     assert f"{told} holds the clock of this benchmark" in line
@@ -141,6 +141,8 @@ def test_frozen_time_that_is_known_at_collection_is_refused_at_start(
     # In this one line: there is no run that anybody could judge, and nothing is said of one.
     assert "UNDECIDED" not in result.stdout.str()
     assert not list(pytester.path.glob(".anubis/runs/*"))
+    # Whoever reads nothing but the JUnit file sees no green.
+    assert 'failures="1"' in pytester.path.joinpath("j.xml").read_text()
 
 
 def test_frozen_time_beside_benchmarks_is_nobodys_business(pytester: pytest.Pytester) -> None:
