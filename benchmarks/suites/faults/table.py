@@ -137,7 +137,9 @@ def _row(name: str, fault: Slowdown, tried: Tried, state: State) -> bool:
     )  # fmt: skip
     judged = {one.benchmark for one in state.baseline.criteria} if state.baseline else set[str]()
     said = [f"{one} {by[one] if one in judged else '-'}" for one in fault.finds]
-    beside = ", ".join(f"{one} {by[one]}" if one in by else one for one in fault.spares)
+    counted = [one for one in fault.spares if one in by] if not fault.finds else fault.spares
+    beside = ", ".join(f"{one} {by[one]}" if one in by else one for one in counted)
+    beside = beside if fault.finds else f"all of them {beside}".rstrip()
     recall = f"{found}/{done}" if fault.finds else "-"
     shown = ", ".join(said) or "-"
     print(f"{name:{NAME}}{shown:30}{recall:>9}   {beside:44}{alarms:>9}/{done}", flush=True)

@@ -128,6 +128,13 @@ def details_lines(baseline: Baseline) -> list[str]:
         name = metric_name(one.benchmark.rpartition("/")[2], one.metric.name) + group + where
         if one.devices:
             notes.append(f"{name}: {', '.join(one.devices)} must answer")
+        if one.window is not None and not baseline.one_machine:
+            warm_up, length = one.window
+            after = f" after {count_text(warm_up, 'value')} of warm-up" if warm_up else ""
+            notes.append(
+                f"{name}: {count_text(length, 'value')}{after} say the same as the whole run, so later runs "
+                "measure for so long"
+            )
         notes += [f"{name}: {note}" for note in one.notes]
     lines = [RESTS, *table(rows).splitlines(), *notes] if baseline.criteria else []
     lines += [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -83,3 +85,24 @@ def test_verbose_shows_more_of_any_baseline(tmp_path: Path) -> None:
     assert f"nodes: {', '.join(baseline.nodes)}" in whole
     assert "copy rate: cuda:0, cuda:1 must answer" in whole
     assert [line.split()[-1] for line in whole if line.startswith("rate ")]
+
+
+def test_length_that_learning_found_enough_is_shown(tmp_path: Path) -> None:
+    draw = random.Random(3)
+    rows = (
+        f"n{n},copy,rate,GB/s,higher,{draw.gauss(100, 0.5)}\n"
+        for n in range(30)
+        for _ in range(200)
+    )
+    (tmp_path / "rates.csv").write_text("node,benchmark,metric,unit,better,value\n" + "".join(rows))
+    anubis("learn", str(tmp_path / "rates.csv"), "-o", str(tmp_path / "base"))
+    (path,) = (tmp_path / "base").glob("*.json")
+    baseline = load_baseline(path)
+    [(warm_up, length)] = [one.window for one in baseline.criteria if one.window]
+    assert (warm_up, length < 200) == (0, True)
+    enough = f"copy rate: {length} values say the same as the whole run, so later runs measure for so long"
+    assert enough in anubis("baseline", "show", str(path), "-v").stdout.splitlines()
+    alone = replace(
+        baseline, one_machine=True
+    )  # whose runs keep their length: a host's noise is slow
+    assert not [line for line in details_lines(alone) if "measure for so long" in line]
