@@ -74,8 +74,8 @@ class Terminal:
             f"anubis: {context.node}, hardware class {context.hardware_class}, "
             f"profile {context.settings.profile}"
         ]
-        if context.settings.inventory is not None:
-            lines.append(f"anubis: {inventory_line(context.inventory, context.settings.inventory)}")
+        taken = inventory_line(context.inventory, context.settings.inventory or "")
+        lines += [f"anubis: {taken}"] if taken else []
         lines += [f"anubis: {note}" for note in context.hidden]
         if context.settings.mode == "measure":
             lines.append("anubis: measuring only, nothing is judged")

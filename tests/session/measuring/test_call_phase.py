@@ -23,7 +23,12 @@ def test_healthy_node_is_accepted(project: pytest.Pytester, learn: Learn) -> Non
     result = project.runpytest("--anubis")
     result.assert_outcomes(passed=1)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["ACCEPTED: node *: 1 metric judged, none failed*"])
+    result.stdout.fnmatch_lines(
+        [
+            "anubis: inventory of * recorded ????-??-?? ??:?? UTC",
+            "ACCEPTED: node *: 1 metric judged, none failed*",
+        ]
+    )
 
 
 def test_slow_node_is_rejected_with_the_component_named(
