@@ -49,7 +49,9 @@ RESTS = (
     "and how many values a sample must have to be judged"
 )
 _SPARE = ("repeatability", "units", "threshold")
-"""Columns that a narrow terminal does without, in this order."""
+"""Columns that a narrow terminal does without, in this order, before names are cut."""
+_NAME = 24
+"""Columns that a name keeps as long as there are others to do without: file and test are mostly shorter."""
 WORST = 5
 """Metrics that reject most, as lines."""
 CHECKS = 200
@@ -81,7 +83,11 @@ def learned_lines(
             *("threshold", "smallest detectable loss"),
         ]
         rows = [header, *(_row(criterion) for criterion in shown[:most])]
-        fits = table(rows) if width is None or verbose else fitted_table(rows, width, _SPARE)
+        fits = (
+            table(rows)
+            if width is None or verbose
+            else fitted_table(rows, width, _SPARE, least=_NAME)
+        )
         lines += fits.splitlines()
     if most is not None and len(shown) > most:
         lines.append(f"... and {len(shown) - most} more criteria, all in the file (-v shows them)")

@@ -74,8 +74,8 @@ class Terminal:
             f"anubis: {context.node}, hardware class {context.hardware_class}, "
             f"profile {context.settings.profile}"
         ]
-        if context.settings.inventory is not None:
-            lines.append(f"anubis: {inventory_line(context.inventory, context.settings.inventory)}")
+        taken = inventory_line(context.inventory, context.settings.inventory or "")
+        lines += [f"anubis: {taken}"] if taken else []
         lines += [f"anubis: {note}" for note in context.hidden]
         if context.settings.mode == "measure":
             lines.append("anubis: measuring only, nothing is judged")
@@ -147,41 +147,58 @@ class Terminal:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Fit what pytest is about to show of failures to the terminal; all other readers have had it."""
+        """Fit the tables that pytest is about to show to the terminal; all other readers have had them."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-        if reporter is None:
+        if reporter is None or self._config.get_verbosity() > 0:
             return
+        width = _columns(reporter)
+        if width is None:
+            return
+        wrapped = _edge(reporter) is not None
         for report in reporter.stats.get("failed", []):
-            if shown := getattr(report, "anubis", {}).get("shown"):
-                self._fit(reporter, report, shown["rows"], shown["lines"])
+            rows = getattr(report, "anubis", {}).get("shown", {}).get("rows")
+            for entry in getattr(report.longrepr, "reprtraceback", _NO_ENTRIES).reprentries:
+                if rows:
+                    entry.lines = fitted_failure(entry.lines, rows, width, wrapped=wrapped)
 
-    def _fit(
-        self,
-        reporter: pytest.TerminalReporter,
-        report: pytest.TestReport,
-        rows: list[list[str]],
-        lines: list[str],
-    ) -> None:
-        width, verbosity = _columns(reporter), self._config.get_verbosity()
-        for entry in getattr(report.longrepr, "reprtraceback", _NO_ENTRIES).reprentries:
-            if width is not None and verbosity <= 0:
-                wrapped = _edge(reporter) is not None
-                entry.lines = fitted_failure(entry.lines, rows, width, wrapped=wrapped)
-        crash = getattr(report.longrepr, "reprcrash", None)
-        whole = bool(os.environ.get("CI") or os.environ.get("BUILD_NUMBER")) or verbosity > 1
-        if crash is None or (whole and not self._config.option.force_short_summary):
+    def _shorten(self, reporter: pytest.TerminalReporter) -> None:
+        """Fit pytest's one line a failure, which it writes next, to the terminal; the failures are shown."""
+        log = bool(os.environ.get("CI") or os.environ.get("BUILD_NUMBER"))
+        whole = log or self._config.get_verbosity() > 1
+        if whole and not self._config.option.force_short_summary:
             return  # pytest cuts nothing either
-        columns = self._config.get_terminal_writer().fullwidth - len("FAILED  - ")
+        for word in ("failed", "error"):
+            for report in reporter.stats.get(word, []):
+                room = self._config.get_terminal_writer().fullwidth - len(f"{word}  - ")
+                crash = getattr(report.longrepr, "reprcrash", None)
+                lines = getattr(report, "anubis", {}).get("shown", {}).get("lines")
+                if lines and crash is not None:
+                    crash.message = self._line_of(report, lines, room)
+                    continue
+                # pytest cuts it as well, but counts colours too, and the terminal breaks a word.
+                room -= width_of(self._typed(report.nodeid))
+                if crash is not None:
+                    crash.message = clip(crash.message.partition("\n")[0], room)
+                elif isinstance(report.longrepr, str):
+                    report.longrepr = clip(report.longrepr.partition("\n")[0], room)
+
+    def _line_of(self, report: pytest.TestReport, lines: list[str], room: int) -> str:
+        """Return the longest line that fits behind a test's name, which may lose its folders for it.
+
+        Args:
+            report: The test's.
+            lines: What it says, the longest first.
+            room: Columns for the name and the line.
+        """
         name = self._typed(report.nodeid)
-        fits = _longest(lines, columns - width_of(name))
-        if not fits and verbosity <= 0 and report.nodeid.endswith(name):
+        fits = _longest(lines, room - width_of(name))
+        if not fits and self._config.get_verbosity() <= 0 and report.nodeid.endswith(name):
             # Folders tell less than what was lost; -v has them.
             report.nodeid = report.nodeid.removesuffix(name)
             name = without_folders(name)
             report.nodeid += name
-            fits = _longest(lines, columns - width_of(name))
-        # pytest would cut it as well, but counts colours too.
-        crash.message = fits or clip(lines[-1], columns - width_of(name))
+            fits = _longest(lines, room - width_of(name))
+        return fits or clip(lines[-1], room - width_of(name))
 
     def _typed(self, test: str) -> str:
         """Return a node id as pytest shows it: relative to the folder in which it was started."""
@@ -196,6 +213,7 @@ class Terminal:
         verbosity = self._config.get_verbosity()
         if verbosity <= 0:
             self._fold_skips(terminalreporter)
+        self._shorten(terminalreporter)
         run = self._run
         if run.internal_error:
             text = f"anubis: {run.internal_error}; everything measured is in {run.record_path}"

@@ -34,7 +34,7 @@ class Backtest:
     """What a new baseline would have said about earlier runs.
 
     Attributes:
-        changes: Verdicts that change, ordered by benchmark, metric, node, device, run.
+        changes: Verdicts that change, to FAIL first, then from FAIL, by benchmark, metric, node.
         nodes: How many nodes were judged, each once as `anubis judge` counts them.
         runs: How many runs of nodes they are.
         rejected_before: Nodes with a FAIL in any of their runs under the old baseline.
@@ -85,9 +85,7 @@ def backtest(
         changes.extend(_changes(population, was, now))
     sound = everyone - before
     return Backtest(
-        changes=tuple(
-            sorted(changes, key=lambda c: (c.benchmark, c.metric, c.node, c.device, c.run, c.scope))
-        ),
+        changes=tuple(sorted(changes, key=_worst_first)),
         nodes=len(_nodes(everyone)),
         runs=len(everyone),
         rejected_before=len(_nodes(before)),
@@ -101,6 +99,13 @@ def backtest(
         if new.error_rate is not None and new.factor is not None
         else None,
     )
+
+
+def _worst_first(change: VerdictChange) -> tuple[object, ...]:
+    """Order changes by what they do: those that reject, those that rejected, then all others."""
+    does = (change.after is not Outcome.FAIL, change.before is not Outcome.FAIL)
+    place = (change.benchmark, change.metric, change.node, change.device, change.run, change.scope)
+    return *does, *place
 
 
 def _nodes(runs: Iterable[tuple[str, str]]) -> set[str]:

@@ -23,7 +23,12 @@ def test_healthy_node_is_accepted(project: pytest.Pytester, learn: Learn) -> Non
     result = project.runpytest("--anubis")
     result.assert_outcomes(passed=1)
     assert result.ret == 0
-    result.stdout.fnmatch_lines(["ACCEPTED: node *: 1 metric judged, none failed*"])
+    result.stdout.fnmatch_lines(
+        [
+            "anubis: inventory of * recorded ????-??-?? ??:?? UTC",
+            "ACCEPTED: node *: 1 metric judged, none failed*",
+        ]
+    )
 
 
 def test_slow_node_is_rejected_with_the_component_named(
@@ -64,6 +69,19 @@ import pytest
 def test_tcp_rate(anubis_metric):
     anubis_metric.record("tcp_rate", [0.95] * 5, unit="GB/s", better="higher")
 """
+OWN = """
+import pytest
+
+def test_of_its_own():
+    assert 1 + 1 == 3, "nobody who counts would ever say that it is three, and so on, and on, and on, and on"
+
+@pytest.fixture
+def broken():
+    raise OSError("a fixture may say as much as this: nobody who counts would ever say that it is three")
+
+def test_without(broken):
+    pass
+"""
 TERMINAL = """
 import pytest
 
@@ -94,7 +112,9 @@ def rejected(
     lines = pytester.runpytest("--anubis", "-p", "no:benchmark", "--color=yes").stdout.lines
     plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
     failures = next(n for n, line in enumerate(plain) if "= FAILURES =" in line)
-    return [line for line in plain[failures:] if not line.startswith("run recorded in ")]
+    # A path, and what is to be typed, stay whole.
+    spared = ("run recorded in ", "next: ")
+    return [line for line in plain[failures:] if not line.startswith(spared)]
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 200])
@@ -111,6 +131,21 @@ def test_a_rejection_fits_the_terminal(
         assert last == SHORT[width]
     (header,) = [line.split() for line in shown if line.startswith("metric ")]
     assert ("baseline" in header) is (width >= 100)
+
+
+def test_pytests_own_line_is_cut_where_the_terminal_ends(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """pytest counts the colours as well, so that the terminal broke it in the middle of a word."""
+    monkeypatch.setenv("COLUMNS", "80")
+    pytester.makepyfile(test_own=OWN)
+    lines = pytester.runpytest("--anubis", "--color=yes").stdout.lines
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lines]
+    failed, error = [line for line in plain if line.startswith(("FAILED ", "ERROR "))]
+    assert failed.startswith("FAILED test_own.py::test_of_its_own - AssertionError: nobody who ")
+    assert error.startswith("ERROR test_own.py::test_without - OSError: a fixture may say ")
+    assert len(failed) == len(error) == 80
+    assert any("and so on, and on, and on, and on" in line for line in plain)  # in the failures
 
 
 @pytest.mark.usefixtures("in_workers")

@@ -85,3 +85,8 @@ def test_a_backtest_names_what_would_change() -> None:
     assert back.stated is None
     gone = backtest([nodes(factors)], old, Baseline(hardware_class="", criteria=(), created="-"))
     assert {f.after for f in gone.changes} == {Outcome.NOT_TESTED}
+    # What rejects, or did, comes before many that change without doing anything.
+    assert [f.before for f in gone.changes[:3]] == [Outcome.FAIL, Outcome.FAIL, Outcome.PASS]
+    factors[:2], factors[40] = 1.0, 0.5
+    late = backtest([nodes(factors)], Baseline(hardware_class="", criteria=(), created="-"), old)
+    assert [f.node for f in late.changes[:2]] == ["n40", "n0"]
