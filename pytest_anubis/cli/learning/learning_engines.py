@@ -100,6 +100,7 @@ class DaskEngine(Executor):
         try:
             import dask
             import distributed
+            from distributed.comm.addressing import get_address_host_port
         except ImportError:
             raise CommandError(
                 "--engine dask needs Dask; install it with `pip install 'pytest-anubis[dask]'`, here and on "
@@ -113,6 +114,9 @@ class DaskEngine(Executor):
             {"distributed.admin.large-graph-warning-threshold": "1TB"}
         )
         try:
+            # A client of an address that is none is left half open: it would close whenever Python collects
+            # it, and wait for ever if that is while another one begins.
+            get_address_host_port(address)
             connect: Any = distributed.Client  # Dask has no types
             self._client = connect(address, timeout=CONNECT, set_as_default=False)
         except (OSError, ValueError, TypeError, ImportError) as error:
