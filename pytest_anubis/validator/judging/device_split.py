@@ -54,7 +54,8 @@ def beside_devices(judged: JudgedColumns) -> JudgedColumns:
         low, high = sorted((float(np.median(part)), float(np.median(rest))))
         metric = criterion.metric
         lost = loss_text(low / high, metric.better, metric.unit, than="the others")
-        text = f"{len(part)} of the {len(rows)} devices of this node are {lost}"
+        verb = "is" if len(part) == 1 else "are"
+        text = f"{len(part)} of the {len(rows)} devices of this node {verb} {lost}"
         found |= {row: text for row in rows[slow].tolist() if hidden[row]}
     return judged if not found else _with(judged, found)
 
