@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> int:
         tell(text)
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
     if worst is not None and worst.trouble:
-        tell(f"see one: {shlex.join(_dossier_command(options, worst.verdict.node))}")
+        tell(f"see one: {shlex.join(_dossier_command(options, worst, rows))}")
     if command := _latest_alone(options, runs, rows):
         tell(f"a node's latest run alone: {shlex.join(command)}")
     if options.html is not None:
@@ -180,8 +180,12 @@ def _without_run(options: argparse.Namespace, runs: RunSet) -> set[str]:
     return names - {run.node for run in runs.runs}
 
 
-def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:
-    """Return the command line of one node's dossier."""
+def _dossier_command(
+    options: argparse.Namespace, row: NodeRow, rows: Sequence[NodeRow]
+) -> list[str]:
+    """Return the command line of one node's dossier; of one in several classes it names the class."""
+    node = row.verdict.node
+    several = sum(one.verdict.node == node for one in rows) > 1
     named = ["--baseline", str(options.baseline)] if options.baseline is not None else []
     runs = map(str, options.runs)
     return [
@@ -194,6 +198,7 @@ def _dossier_command(options: argparse.Namespace, node: str) -> list[str]:
         *(word for name in options.split for word in ("--split", name)),
         "--node",
         node,
+        *(["--class", row.hardware_class] if several else []),
         "--html",
         "node.html",
     ]

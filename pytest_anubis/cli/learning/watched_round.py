@@ -38,6 +38,9 @@ CHATTER = (
 )
 """Beginnings of lines that pytest and its plugins print in every round, which say nothing of a failure."""
 
+NOTHING = 5
+"""Exit code of pytest where it collected no test."""
+
 INTERRUPTED = 2.0
 """Seconds after an interrupt within which a round that had it too begins to end."""
 
@@ -98,6 +101,11 @@ def run_round(
         if process.returncode != 0:
             show(_said(output.fileno()))
             why = _uncollected(path)
+            if process.returncode == NOTHING:
+                raise CommandError(
+                    f"{', '.join(tests)}: no test is in there; runs and tables to learn from are named by "
+                    "their files (FILE.csv), or imported first (anubis import)"
+                )
             raise CommandError(
                 f"a round ended with exit code {process.returncode}{f' ({why})' if why else ''}; nothing is "
                 "learned from a run that failed: fix what failed, or leave it out with --pytest-args"

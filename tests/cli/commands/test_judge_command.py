@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -499,3 +500,18 @@ def test_collected_runs_of_one_node_are_reported_as_one(learned: Path) -> None:
     page = (learned / "n.html").read_text()
     assert "REJECTED</span> <b>accelerator.compute" in page
     assert "inventory" in page  # the journal's
+
+
+def test_the_command_for_the_dossier_of_a_node_in_two_classes_names_one(here: Path) -> None:
+    """It named the node alone, and what it wrote was no dossier."""
+    rows = [
+        f"n1,copy,rate,GB/s,higher,{value},{key}" for key in "AB" for value in (100, 100, 100, 100)
+    ]
+    head = "node,benchmark,metric,unit,better,value,class"
+    (here / "two.csv").write_text("\n".join([head, *rows]) + "\n")
+    done = anubis("judge", "two.csv")
+    (offered,) = [line for line in done.stdout.splitlines() if line.startswith("see one: anubis ")]
+    assert "--node n1 --class A" in offered
+    assert anubis(*shlex.split(offered)[3:]).returncode == 0
+    assert "<h1>" in (page := (here / "node.html").read_text())
+    assert "id='heat'" not in page

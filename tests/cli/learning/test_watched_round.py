@@ -83,6 +83,19 @@ def test_round_that_fails_shows_nothing_of_what_every_round_prints(
     assert "mark anubis has no key 'cots'" in line
 
 
+def test_a_folder_without_tests_says_what_may_have_been_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It said "a round ended with exit code 5" of a folder of tables."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "fleet.csv").write_text("node\n")
+    with pytest.raises(
+        CommandError, match=r"^tables: no test is in there; .* \(FILE.csv\), or imported"
+    ):
+        measured(tmp_path / "store", "tables")
+
+
 def test_tests_are_left_out_wherever_the_root_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
