@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.fleet.fleet_picture import fleet_picture, order_of
 from pytest_anubis.report.fleet.fleet_style import PRINTED
@@ -62,11 +63,7 @@ def data_block(view: FleetView) -> str:
         "columns": len(columns_of(view)),
         "kinds": [[kind.outcome, kind.short, kind.text, kind.level] for kind in view.kinds],
         "metrics": [
-            [
-                one.label,
-                " ".join(dict.fromkeys((one.benchmark, one.metric.name, one.component))),
-                one.link,
-            ]
+            [one.label, f"{metric_name(one.benchmark, one.metric.name)} {one.component}", one.link]
             for one in view.metrics
         ],
         "nodes": [

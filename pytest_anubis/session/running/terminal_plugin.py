@@ -176,6 +176,8 @@ class Terminal:
                     crash.message = self._line_of(report, lines, room)
                     continue
                 # pytest cuts it as well, but counts colours too, and the terminal breaks a word.
+                if not self._config.get_terminal_writer().hasmarkup:
+                    continue
                 room -= width_of(self._typed(report.nodeid))
                 if crash is not None:
                     crash.message = clip(crash.message.partition("\n")[0], room)
