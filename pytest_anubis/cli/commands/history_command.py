@@ -59,6 +59,8 @@ def _add_file(nouns: Any) -> None:
         "file",
         _file,
         "file the runs that wait for this history, which could not be written then",
+        "Exit codes: 0 all that waited is in the history; 2 wrong usage or input, or some could not be "
+        "filed, one line each.",
     )
     file.add_argument(
         "--runs",

@@ -29,7 +29,7 @@ _BEFORE, _DURING = "hours before the last incident", "hours of the last incident
 _VALIDATED, _SIMILAR = "hours since validation", "lowest similarity"
 _TWO_DAYS = 48.0  # hours
 _TIMES = {
-    _AGE: "in service {}",
+    _AGE: "in service {} when it last came up",
     _BEFORE: "up {} before the last incident",
     _DURING: "last incident lasted {}",
     _VALIDATED: "validated {} ago",

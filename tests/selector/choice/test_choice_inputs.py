@@ -370,7 +370,7 @@ def test_what_a_nodes_risk_comes_from_is_told() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "usual", "words"),
     [
-        ("age", 7332.0, 6017.0, "in service 305.5 days (usual 250.7 days)"),
+        ("age", 7332.0, 6017.0, "in service 305.5 days when it last came up (usual 250.7 days)"),
         (
             "hours before the last incident",
             1612.0,
