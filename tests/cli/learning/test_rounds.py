@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.cli.learning import rounds
+from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.rounds import ENDING, LEAST_TIMED, Rounds
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.report.text.moment_text import Moment
@@ -69,7 +70,7 @@ class Machine:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     machine = Machine()
     monkeypatch.setattr(rounds, "run_round", machine.run_round)
-    monkeypatch.setattr(rounds.LiveLine, "show", lambda _, text: machine.told.append(text))
+    monkeypatch.setattr(LiveLine, "show", lambda _, text: machine.told.append(text))
     monkeypatch.setattr("pytest_anubis.cli.learning.rounds.time.monotonic", lambda: machine.now)
     return machine
 
