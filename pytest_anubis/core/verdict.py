@@ -120,6 +120,10 @@ class Trouble(StrEnum):
     MISSING = "missing"  # no answer at all
     NONE = ""  # none
 
+    def counted(self, number: int) -> str:
+        """Return so many of the kind in words: ``2 slow``, ``8 of a single value``."""
+        return f"{number} of a single value" if self is Trouble.SINGLE else f"{number} {self.value}"
+
 
 class Triage(StrEnum):
     """What to do about a verdict: the order in which people read them, never the exit code."""
@@ -361,7 +365,8 @@ class NodeVerdict:
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
         residual_interval: Its 95 % interval; None where nobody knows it.
         triage: What to do first about what rejects, or else about what is MARGINAL.
-        lowest: Lowest similarity of what rejects, 0 where a test failed otherwise; None if nothing does.
+        lowest: Similarity of what rejects and is to be acted on first, 0 where a test failed otherwise; None
+            if nothing rejects.
         noted: One line per thing that was judged or seen, does not block, and should be known: a loss within
             the healthy spread, an attempt that was repeated, a waiver that covers nothing.
         absent: Benchmarks of the baseline that never ran on it, and that nothing explains.

@@ -36,6 +36,7 @@ _ACTION = (
     scope="device",
     host=True,
     cost={"cpu": "3s", "accelerator": "10s"},  # there also five windows of energy
+    version=2,  # on a host in huge pages, whatever is set for shared memory
     metrics=["gemm_rate"],
     goal=_GOAL,
     question=_QUESTION,

@@ -51,6 +51,7 @@ def disk(
     component="storage.disk",
     scope="node",
     cost="3s",
+    version=2,  # a stall counts for as long as it lasts
     metrics=["transfer_rate"],
     resources=["disk"],
     goal=_GOAL,
@@ -76,6 +77,7 @@ def test_sequential_io(
     component="storage.disk",
     scope="node",
     cost="3s",
+    version=2,  # as above
     metrics=["operation_rate"],
     resources=["disk"],
     goal=_GOAL,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import ctypes.util
+import mmap
 import os
 import shutil
 import statistics
@@ -42,6 +43,8 @@ LAPS = 4
 """Times round the whole chain before a slice, as in the benchmark: a cache does not keep every line at once.
 In memory, where nothing is kept, as many loads as a slice has."""
 
+SMALL = 64 << 20
+"""Bytes of a room that is kept until the end: of that of a last-level cache at most 16 MiB, thirty times."""
 SLICES = 15  # of each chain in a round
 OPEN, MISSED = "open", "MISSED"
 
@@ -244,11 +247,14 @@ def on_threads(threads: int, take: Take) -> Take:
 
 
 def openblas() -> Callable[[int], object] | None:
-    """Return what tells numpy's OpenBLAS its number of threads; None where numpy has another library."""
-    for line in Path("/proc/self/maps").read_text(encoding="utf-8").splitlines():
-        path = line.split()[-1]
-        if "openblas" not in Path(path).name:
-            continue
+    """Return what tells numpy's OpenBLAS its number of threads; None where numpy has another library.
+
+    Of two in the process numpy's own is told: scipy's wheel brings one of its own, and telling that one left
+    numpy on all threads in rows that say one.
+    """
+    lines = Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+    paths = dict.fromkeys(line.split()[-1] for line in lines if "openblas" in line)
+    for path in sorted(paths, key=lambda path: "numpy" not in path):
         for name in OPENBLAS_CALLS:
             found = getattr(ctypes.CDLL(path), name, None)
             if found is not None:
@@ -285,6 +291,7 @@ def latency() -> Iterator[list[Pair]]:
     if compiler is None:
         raise NotHere("no C compiler")
     walk = load(OURS, compiler, None)
+    kept: list[mmap.mmap] = []
     with library() as peers:
         yield [
             Pair(
@@ -294,24 +301,36 @@ def latency() -> Iterator[list[Pair]]:
                 lambda: 0.0,
                 0.95,
                 1.05,
-                both=partial(chains, walk, peers, footprint(level, read_caches()), loads),
+                both=partial(chains, walk, peers, footprint(level, read_caches()), loads, kept),
             )
             for level, loads in SLICE.items()
         ]
 
 
-def chains(walk: ctypes.CDLL, peers: ctypes.CDLL, size: int, loads: int) -> tuple[float, float]:
+def chains(
+    walk: ctypes.CDLL, peers: ctypes.CDLL, size: int, loads: int, kept: list[mmap.mmap]
+) -> tuple[float, float]:
     """Return the latency of our chain and of theirs in ns: medians of short slices, in turns on one CPU.
 
     Buffers of their own for each round: which lines of one share a set of a cache depends on where its pages
     lie in the machine's memory, which on a virtual machine nobody in it decides. Two buffers for all rounds
-    would hold one place against another. What takes the core, its clock or the cache away for tenths of a
-    second meets slices of both alike.
+    would hold one place against another; so would new ones whose pages the kernel takes from those that the
+    last round gave back, so theirs are kept. What takes the core, its clock or the cache away for
+    tenths of a second meets slices of both alike.
+
+    Args:
+        walk: Our chain.
+        peers: Theirs.
+        size: Bytes to chase through.
+        loads: Loads of a slice.
+        kept: Rooms of earlier rounds, to which this one's is added if it is small.
     """
     from suites.memory.chase import Chase
     from suites.memory.huge_pages import room
 
     made, begin = room(size)
+    if size < SMALL:
+        kept.append(made)
     place = ctypes.addressof(ctypes.c_char.from_buffer(made)) + begin
     peers.chase_make(ctypes.c_void_p(place), ctypes.c_size_t(size), ctypes.c_uint64(1))
     before = os.sched_getaffinity(0)

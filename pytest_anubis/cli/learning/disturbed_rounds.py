@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Collection, Sequence
 
+from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.hardware.load.allowing import limits_allowing, option_text, processes_named
@@ -15,9 +16,15 @@ SEEN = 200
 """Characters for what was seen: some kinds of disturbance with who it was."""
 
 
+def _of_speed(record: RunRecord) -> list[Measurement]:
+    """Return what load can change: an exact value teaches, whatever else runs."""
+    return [one for one in record.measurements if one.metric.better != "equal"]
+
+
 def wholly_disturbed(record: RunRecord) -> bool:
-    """Return whether others disturbed every measurement of a round, so that it teaches nothing."""
-    return bool(record.measurements) and all(one.disturbance for one in record.measurements)
+    """Return whether others disturbed every measurement of speed of a round, so that it teaches none."""
+    timed = _of_speed(record)
+    return bool(timed) and all(one.disturbance for one in timed)
 
 
 AGAIN = "others disturbed all of it again"
@@ -28,8 +35,11 @@ def disturbed_line(record: RunRecord) -> str:
     """Return one line about a round of which nothing can be learned; empty where something can."""
     if not wholly_disturbed(record):
         return ""
-    every = count_text(len(record.measurements), "measurement")
-    return f"others disturbed all of its {every}, so it teaches nothing: {what_helps([record])}"
+    every = count_text(len(_of_speed(record)), "measurement")
+    return (
+        f"others disturbed all of its {every} of speed, so none of them teaches anything: "
+        f"{what_helps([record])}"
+    )
 
 
 def disturbed_end(records: Sequence[RunRecord]) -> str:

@@ -127,7 +127,7 @@ class NodeRow:
         counts[Trouble.MISSING] = max(0, len(self.verdict.hindrances) - open_ones)
         if self.verdict.decision is Decision.UNDECIDED:
             counts[self._lacks] = max(0, counts[self._lacks] - 1)
-        return ", ".join(f"{counts[kind]} {kind.value}" for kind in Trouble if counts[kind] > 0)
+        return ", ".join(kind.counted(counts[kind]) for kind in Trouble if counts[kind] > 0)
 
     @property
     def cause(self) -> str:

@@ -156,7 +156,7 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
 def troubles_text(verdicts: Iterable[MetricVerdict]) -> str:
     """Return how many verdicts are of which kind of trouble: ``2 slow, 1 failed``; empty if there is none."""
     counts = Counter(verdict.trouble for verdict in verdicts)
-    return ", ".join(f"{counts[kind]} {kind.value}" for kind in Trouble if kind and counts[kind])
+    return ", ".join(kind.counted(counts[kind]) for kind in Trouble if kind and counts[kind])
 
 
 def judged_by_fleet(verdict: MetricVerdict) -> bool:

@@ -186,7 +186,7 @@ def judge_node(
         residual_risk=evidence.residual_risk,
         residual_interval=evidence.residual_interval,
         triage=_first([v.triage for v in bad or verdicts if v.outcome is not Outcome.PASS]),
-        lowest=min((verdict.similarity or 0.0 for verdict in bad), default=None),
+        lowest=(bad[0].similarity or 0.0) if bad else None,
         noted=tuple(dict.fromkeys(noted)),
         absent=absent,
     )

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Finding
 from pytest_anubis.core.metric import loss_text, value_text
+from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.core.verdict import Reason
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.sample_judging import EQUAL
@@ -21,6 +23,9 @@ FEWEST = 5
 """Fewest nodes of which most can have moved: of four, three may each be slow by themselves."""
 MOST = 0.5
 """More than this share of the nodes must have moved, and this share of those must still agree."""
+HALFWAY = 0.5
+"""The typical unit of the class, or of one place in its nodes, must have moved by more than this share of what a
+single unit needs: noise moves single units, however many, and no median."""
 NAMED = 5
 """Most metrics that one finding names: a line for people."""
 ADVICE = (
@@ -33,7 +38,8 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
 
     If more than half of at least five nodes left the healthy spread on the same side, and those that did
     agree with each other to the practical threshold, the class has moved (a driver, a firmware, a BIOS
-    setting). Units that fit the new centre become INCONCLUSIVE: the baseline is out of date for them.
+    setting); the typical unit with it, of the class or of one place in its nodes: where a promise lies within the
+    noise, most nodes have *some* unit beyond it. Units that fit the new centre become INCONCLUSIVE: the baseline is out of date for them.
     Units that are slow beside the new centre as well keep their verdict. A class that became better is
     reported too, and no verdict changes.
 
@@ -59,9 +65,13 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     lost = worse(below, above, criterion.metric.better)
     gained = worse(above, below, criterion.metric.better)
     _, codes = name_codes(population.nodes)
+    _, places = name_codes(population.devices)
     everyone = len(np.unique(codes[rows.usable]))
+    toward = np.nan_to_num(lost) - np.nan_to_num(gained)
     for side, distance in (("worse", lost), ("better", gained)):
         moved = rows.usable & (np.nan_to_num(distance) > 1 - tight)
+        typical = _typical(toward if side == "worse" else -toward, places, rows.usable)
+        moved &= typical > HALFWAY * (1 - tight)
         nodes = len(np.unique(codes[moved]))
         if everyone < FEWEST or nodes <= MOST * everyone:
             continue
@@ -79,6 +89,19 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
         outcome[excused], reason[excused] = INCONCLUSIVE, REASONS.index(Reason.CLASS_SHIFT)
         return replace(judged, outcome=outcome, reason=reason, shift=finding), finding
     return judged, None
+
+
+def _typical(
+    moved: FloatArray, places: npt.NDArray[np.intp], usable: npt.NDArray[np.bool_]
+) -> FloatArray:
+    """Return how far the typical unit has moved: of all, or of those in the same place, whichever is more."""
+    if not usable.any():
+        return np.zeros(len(moved))
+    found = np.full(len(moved), float(np.median(moved[usable])))
+    for place in np.unique(places[usable]):
+        here = places == place
+        found[here] = max(found[here][0], float(np.median(moved[here & usable])))
+    return found
 
 
 def class_findings(hardware_class: str, shifts: Sequence[Finding]) -> tuple[Finding, ...]:

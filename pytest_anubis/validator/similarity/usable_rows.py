@@ -184,7 +184,8 @@ def rows_of(population: Population, shelf: Shelf | None = None) -> Rows:
     """Sort a population's samples and set aside the rows that are none.
 
     Rows named in ``population.problems`` keep their reason; NaN, infinity, negative values, durations of 0
-    and empty samples get one of their own.
+    and empty samples get one of their own. Of an exact metric a disturbed sample counts as any other: load makes
+    nothing wrong.
 
     Args:
         population: The samples.
@@ -193,7 +194,12 @@ def rows_of(population: Population, shelf: Shelf | None = None) -> Rows:
     offsets = np.asarray(population.offsets)
     sizes = np.diff(offsets)
     total = len(sizes)
-    problems = dict(population.problems)
+    exact = population.metric.better == "equal"
+    problems = {
+        row: problem
+        for row, problem in population.problems.items()
+        if not (exact and problem.kind == "disturbed")
+    }
     usable = np.ones(total, dtype=np.bool_)
     for row in problems:
         usable[row] = False

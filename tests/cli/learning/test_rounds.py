@@ -298,7 +298,7 @@ def test_a_round_that_others_disturbed_wholly_says_so_at_once_and_how_to_allow_i
         f"round 2: {again}, so nothing can be learned so far: other processes"
     )
     assert said[2] == f"round 3: {again}"
-    assert said[0].startswith("round 1: others disturbed all of its 2 measurements, ")
+    assert said[0].startswith("round 1: others disturbed all of its 2 measurements of speed, ")
     for line in (said[0], some.disturbed):
         assert "other processes used 0.9 of 2 cores" in line
         assert "CPU pressure 23 %" in line

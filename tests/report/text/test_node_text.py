@@ -161,6 +161,12 @@ def test_a_single_value_is_called_that() -> None:
     assert lines[0].endswith("; measure again first")
 
 
+def test_single_values_are_counted_in_plain_words() -> None:
+    single = replace(SLOW, retest="a single value", metric="other", similarity=0.3)
+    also = [replace(single, benchmark=f"t{n}::test_{n}") for n in range(8)]
+    assert row("n1", Decision.REJECTED, SLOW, *also).rest == "8 of a single value"
+
+
 def test_cards_that_fail_alike_are_told_together() -> None:
     cards = tuple(replace(SLOW, device=f"cuda:{n}", similarity=0.7 + n / 100) for n in range(4))
     pooled = replace(SLOW, scope="node", device="node")

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion
@@ -62,6 +64,38 @@ def test_an_improvement_is_reported_and_changes_no_verdict() -> None:
 def test_few_nodes_or_healthy_ones_have_no_shift() -> None:
     assert outcomes(np.full(3, 0.9))[1] == []
     assert outcomes(np.ones(20))[1] == []
+
+
+def cards(factors: FloatArray) -> Population:
+    """Shape (nodes, 8): one sample of each card."""
+    rng = np.random.default_rng(1)
+    nodes, count = factors.shape
+    return population_of(
+        [f * 100 * np.exp(rng.normal(0, 0.001, 4)) for f in factors.ravel()],
+        nodes=[f"n{node}" for node in range(nodes) for _ in range(count)],
+        devices=[f"cuda:{card}" for _ in range(nodes) for card in range(count)],
+        metric=METRIC,
+        benchmark="b",
+    )
+
+
+def test_a_promise_within_the_noise_makes_no_shift_of_what_noise_moves() -> None:
+    factors = np.exp(np.random.default_rng(2).normal(0, 0.02, (20, 8)))
+    promise = replace(CRITERION, alpha=0.98, learned=0.98)
+    before = judge_columns(cards(factors), promise)
+    beyond = {v.node for v in before.verdicts() if v.outcome is Outcome.FAIL}
+    assert len(beyond) > 10  # most nodes have some card beyond it
+    judged, finding = settle_shift(before)
+    assert finding is None
+    assert judged is before
+
+
+def test_one_place_that_moved_in_all_nodes_is_a_shift() -> None:
+    factors = np.ones((20, 8))
+    factors[:, 3] = 0.9
+    judged, finding = settle_shift(judge_columns(cards(factors), CRITERION))
+    assert finding is not None
+    assert {v.reason for v in judged.verdicts() if v.device == "cuda:3"} == {Reason.CLASS_SHIFT}
 
 
 def test_a_backtest_names_what_would_change() -> None:

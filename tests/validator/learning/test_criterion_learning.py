@@ -282,6 +282,16 @@ def test_exact_metrics_learn_the_constant_of_the_majority() -> None:
     assert "agree on one value" in undecided.reason
 
 
+def test_exact_metrics_teach_under_load_which_makes_nothing_wrong() -> None:
+    load = {row: Problem(kind="disturbed", text="5 % steal") for row in range(5)}
+    learned = learn_criterion(population([[0.0]] * 5, "equal", problems=load))
+    assert learned.criterion is not None
+    assert not learned.exclusions
+    rates = learn_criterion(population([[7.0]] * 5, "higher", problems=load))
+    assert rates.criterion is None
+    assert len(rates.exclusions) == 5
+
+
 def test_samples_of_many_sizes_lose_nothing_on_the_way_to_the_losses() -> None:
     rng = np.random.default_rng(3)
     samples = [list(rng.normal(100, 2, size)) for size in (3, 7, 11, 30, 31, 64, 97, 5, 8)]
