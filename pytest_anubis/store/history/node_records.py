@@ -59,9 +59,10 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
     """Read nodes from CSV; good lines are kept, wrong ones listed by number. Reading it twice adds nothing.
 
     Columns: ``node`` and, if wanted, ``class`` (hardware class; of a node that has runs theirs holds),
-    ``since`` (when it was put into service; default: now), ``state``, ``on`` (since when it is in it; default: since the file was written, so that
-    what was entered later holds) and ``note``. Every other column is kept as a trait of the nodes (``rack``,
-    ``position``, ``batch``, ``serial``, ...); an empty cell changes nothing.
+    ``since`` (when it was put into service; default: now), ``state``, ``on`` (since when it is in it;
+    default: since the file was written, so that what was entered later holds) and ``note``. Every other
+    column is kept as a trait of the nodes (``rack``, ``position``, ``batch``, ``serial``, ...); an empty cell
+    changes nothing.
 
     Args:
         history: The history.
