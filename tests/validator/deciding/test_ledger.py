@@ -95,7 +95,7 @@ def test_a_test_that_failed_without_a_value_is_not_missing_as_well() -> None:
         replace(judged("b", device, Outcome.FAIL), reference=Reference.NONE) for device in DEVICES
     ]
     assert unanswered(failed, criteria) == []
-    (line,) = unanswered(failed[:2], criteria)  # what failed on two devices says nothing of the third
+    (line,) = unanswered(failed[:2], criteria)  # the third said nothing
     assert "on cuda:2:" in line
 
 
