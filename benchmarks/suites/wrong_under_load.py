@@ -18,9 +18,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))  # this checkout's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
+from benchmarks import ROOT
 from benchmarks.sessions.reality import busy
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Outcome
@@ -72,7 +72,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def measured(folder: str, metric: str, profile: str) -> tuple[int, RunRecord]:
     """Run the tests once with a metric made wrong; return exit status and the run."""
     name = f"wrong-{metric.replace('_', '-') or 'nothing'}"
-    command = ["-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "benchmarks.suites.wrong_results"]
+    command = [
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "benchmarks.suites.wrong_results",
+    ]
     command += [*TESTS, "--anubis", f"--anubis-profile={profile}", f"--anubis-run-id={name}"]
     status = call(folder, metric, command)
     return status, read_journal(Path(folder, "store", "runs", name))
