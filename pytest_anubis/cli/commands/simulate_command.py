@@ -141,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         rows = [asdict(one) for one in found]
         title = " ".join([_title(options), *fitted])
-        remark = ". ".join(filter(None, (_interval_words(options.seeds), PAPER)))
+        remark = "; ".join(filter(None, (_interval_words(options.seeds), PAPER)))
         write_file(options.html, simulation_page(title, rows, remark))
     return 0
 

@@ -11,10 +11,19 @@ from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.selector.risk.forecast import RiskModel
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning
-from pytest_anubis.selector.risk.node_status import HOUR, hours_text, status_at, value_words
+from pytest_anubis.selector.risk.node_status import (
+    COUNTS,
+    HOUR,
+    counts_words,
+    hours_text,
+    status_at,
+    value_words,
+)
 
 _TELLING = 0.1
-"""Share of a risk that a fact must account for to be told: less is within what models differ by."""
+"""Share of a hazard that a fact must account for to be told: less is within what models differ by."""
+_SURE = 1 - 1e-12
+"""Largest chance whose hazard is told apart from that of a certain incident, to the digits of a double."""
 _TOLD = 2
 """Facts told of a node: what people act on."""
 
@@ -30,8 +39,10 @@ def risk_drivers(
     """Return what each node's risk comes from, in words, the strongest first; nothing where it is as usual.
 
     One fact after the other, and the time that the node is up, is set to the fleet's median: those that
-    change the risk by a tenth are told. Where a model knows no facts, all that a risk comes from is the
-    fleet's incidents and the time in which they came: that is told last.
+    change the hazard by a tenth are told. The two counts of incidents are one fact: a model shares out
+    between them what they say together, with opposite signs as it may be, and a node with twice the recent
+    incidents would be told that these lower its risk. Where a model knows no facts, all that a risk comes
+    from is the fleet's incidents and the time in which they came: that is told last.
 
     Args:
         fleet: The history.
@@ -50,7 +61,9 @@ def risk_drivers(
     def chances(facts: Floats, up: Floats) -> Floats:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ExtrapolationWarning)
-            return risk.model.incident_probability(facts, up, hours)
+            chance = risk.model.incident_probability(facts, up, hours)
+        # The hazard: of two nodes that are nearly sure to fail the chances hardly differ.
+        return -np.log1p(-np.minimum(chance, _SURE))
 
     found = chances(x, uptime)
     told: dict[str, dict[str, float]] = {node: {} for node in names}
@@ -67,7 +80,19 @@ def risk_drivers(
         chances(x, np.full(len(names), usual)),
         [f"up {hours_text(float(up))} (usual {hours_text(usual)})" for up in uptime],
     )
-    for column, name in enumerate(rows.names if risk.model.uses_facts else ()):
+    names_of = rows.names if risk.model.uses_facts else ()
+    counts = [names_of.index(name) for name in COUNTS if name in names_of]
+    if counts:
+        middle = np.median(rows.x[:, counts], axis=0)
+        moved = x.copy()
+        moved[:, counts] = middle
+        compare(
+            chances(moved, uptime),
+            [counts_words(row, middle.tolist()) for row in x[:, counts].tolist()],
+        )
+    for column, name in enumerate(names_of):
+        if column in counts:
+            continue
         known = np.isfinite(rows.x[:, column])
         if not known.any():
             continue

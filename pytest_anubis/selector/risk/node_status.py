@@ -25,6 +25,8 @@ _RECENT = 90 * 24.0  # hours that count as recent
 _KINDS = 6  # kinds of incidents with a column of their own
 
 _AGE, _LAST = "age", "last was "
+COUNTS = ("incidents", "incidents in 90 days")
+"""How many incidents a node had, and how many of them lately: of one story, so told together."""
 _BEFORE, _DURING = "hours before the last incident", "hours of the last incident"
 _VALIDATED, _SIMILAR = "hours since validation", "lowest similarity"
 _TWO_DAYS = 48.0  # hours
@@ -206,14 +208,25 @@ def _status(
 def _names(kinds: Sequence[str]) -> tuple[str, ...]:
     return (
         _AGE,
-        "incidents",
-        "incidents in 90 days",
+        *COUNTS,
         _BEFORE,
         _DURING,
         *(f"{_LAST}{kind}" for kind in kinds),
         _VALIDATED,
         _SIMILAR,
     )
+
+
+def counts_words(values: Sequence[float], usual: Sequence[float]) -> str:
+    """Return both counts of incidents: ``incidents 12, 9 of them in 90 days (usual 5.5 and 4)``.
+
+    Args:
+        values: The node's, in the order of `COUNTS`.
+        usual: The fleet's medians.
+    """
+    ever, lately = map(value_text, values)
+    normal, recent = map(value_text, usual)
+    return f"incidents {ever}, {lately} of them in 90 days (usual {normal} and {recent})"
 
 
 def hours_text(hours: float) -> str:

@@ -24,8 +24,8 @@ FEWEST = 5
 MOST = 0.5
 """More than this share of the nodes must have moved, and this share of those must still agree."""
 HALFWAY = 0.5
-"""The typical unit of the class, or of one place in its nodes, must have moved by more than this share of what a
-single unit needs: noise moves single units, however many, and no median."""
+"""The typical unit of the class, or of one place in its nodes, must have moved by more than this share of
+what a single unit needs: noise moves single units, however many, and no median."""
 NAMED = 5
 """Most metrics that one finding names: a line for people."""
 ADVICE = (
@@ -38,10 +38,10 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
 
     If more than half of at least five nodes left the healthy spread on the same side, and those that did
     agree with each other to the practical threshold, the class has moved (a driver, a firmware, a BIOS
-    setting); the typical unit with it, of the class or of one place in its nodes: where a promise lies within the
-    noise, most nodes have *some* unit beyond it. Units that fit the new centre become INCONCLUSIVE: the baseline is out of date for them.
-    Units that are slow beside the new centre as well keep their verdict. A class that became better is
-    reported too, and no verdict changes.
+    setting); the typical unit with it, of the class or of one place in its nodes: where a promise lies
+    within the noise, most nodes have *some* unit beyond it. Units that fit the new centre become
+    INCONCLUSIVE: the baseline is out of date for them. Units that are slow beside the new centre as well
+    keep their verdict. A class that became better is reported too, and no verdict changes.
 
     Args:
         judged: Verdicts on one metric of many nodes.

@@ -184,8 +184,8 @@ def rows_of(population: Population, shelf: Shelf | None = None) -> Rows:
     """Sort a population's samples and set aside the rows that are none.
 
     Rows named in ``population.problems`` keep their reason; NaN, infinity, negative values, durations of 0
-    and empty samples get one of their own. Of an exact metric a disturbed sample counts as any other: load makes
-    nothing wrong.
+    and empty samples get one of their own. Of an exact metric a disturbed sample counts as any other: load
+    makes nothing wrong.
 
     Args:
         population: The samples.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from pytest_anubis.cli.learning import rounds
+from pytest_anubis.cli.learning.disturbed_rounds import wholly_disturbed
+from pytest_anubis.core.run import RunRecord
 from tests.cli.command_line import anubis
 from tests.quiet import QUIET
 
@@ -24,7 +26,10 @@ def stand_in(
         if len(begun) > until:
             raise KeyboardInterrupt
         one = SimpleNamespace(
-            test="t", benchmark="t", metric=SimpleNamespace(name="rate"), disturbance=disturbance
+            test="t",
+            benchmark="t",
+            metric=SimpleNamespace(name="rate", better="higher"),
+            disturbance=disturbance,
         )
         ended = SimpleNamespace(test="t", seconds=1.0)
         return SimpleNamespace(run=run_id, results=[ended], measurements=[one], settings={})
@@ -125,3 +130,10 @@ def test_a_baseline_by_which_nothing_is_accepted_proposes_a_longer_learning_alon
     assert line.endswith(" --rounds 12")
     assert "pytest --anubis test_parts.py" not in result.stdout
     assert result.returncode == 20
+
+
+def test_an_exact_value_under_load_makes_no_round_a_quiet_one() -> None:
+    exact = SimpleNamespace(metric=SimpleNamespace(better="equal"), disturbance=())
+    rate = SimpleNamespace(metric=SimpleNamespace(better="higher"), disturbance=("5 % steal",))
+    assert wholly_disturbed(cast(RunRecord, SimpleNamespace(measurements=[exact, rate])))
+    assert not wholly_disturbed(cast(RunRecord, SimpleNamespace(measurements=[exact])))

@@ -56,7 +56,7 @@ class Machine:
                 SimpleNamespace(
                     test=test,
                     benchmark=test,
-                    metric=SimpleNamespace(name="rate"),
+                    metric=SimpleNamespace(name="rate", better="higher"),
                     disturbance=self.disturbance if test in self.disturbed else (),
                 )
                 for test in ran

@@ -7,8 +7,9 @@ import json
 import random
 import re
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -362,9 +363,30 @@ def test_an_incident_that_a_node_is_first_heard_of_by_ends_no_interval() -> None
 def test_what_a_nodes_risk_comes_from_is_told() -> None:
     known = fleet()
     told = risk_drivers(known, fit_risk(known, now=NOW, model="exponential"), now=NOW, horizon=DAY)
-    assert "incidents in 90 days 29 (usual 19) raises it" in told["n5"]
+    assert any("29 of them in 90 days (usual 19 and 19) raises it" in why for why in told["n5"])
     assert all(why.endswith("lowers it") for why in told["n0"])
-    assert all(1 <= len(words) <= 2 for words in told.values())
+    assert all(len(words) <= 2 for words in told.values())
+
+
+class Opposed:
+    """A model that shares out between two counts what they say together, one of them with the wrong sign."""
+
+    uses_facts = True
+
+    def incident_probability(self, facts: Any, up: Any, hours: float) -> Any:
+        return 0.01 * np.exp(0.2 * facts[:, 1] - 0.1 * facts[:, 2])
+
+
+def test_counts_of_incidents_are_one_fact() -> None:
+    known = fleet()
+    risk = fit_risk(known, now=NOW, model="exponential")
+    told = risk_drivers(
+        known, replace(risk, model=cast(Any, Opposed())), now=NOW, horizon=DAY, nodes=["n5"]
+    )
+    assert [word.partition(" (")[0] for word in told["n5"]] == [
+        "incidents 29, 29 of them in 90 days"
+    ]
+    assert told["n5"][0].endswith("raises it")
 
 
 @pytest.mark.parametrize(
