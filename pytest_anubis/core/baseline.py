@@ -342,7 +342,7 @@ class Baseline:
         self_check: What the limits do to the fleet that they were learned from; None for one machine and in
             older baselines.
         promises: Component or metric (empty: all) -> loss that must fail, as a fraction of the value.
-        machine: How the one machine is known again (its `machine_marks`); empty for a fleet and in
+        machine: How the one machine is known again (its `identity_marks`); empty for a fleet and in
             older baselines.
         inventory: The majority's inventory (golden inventory) of the class, plain data; may be empty.
         digest: Content digest, ``sha256:`` and 12 hexadecimal digits; set by the store.

@@ -312,6 +312,7 @@ _TROUBLES = {
     Outcome.INCONCLUSIVE: Trouble.UNCLEAR,
     Outcome.NOT_TESTED: Trouble.MISSING,
 }
+_DECISION_ORDER = ("REJECTED", "UNDECIDED", "ACCEPTED")
 _OUTCOME_ORDER = ("FAIL", "MARGINAL", "INCONCLUSIVE", "NOT_TESTED", "PASS")
 
 
@@ -395,9 +396,5 @@ class NodeVerdict:
     @property
     def severity(self) -> tuple[int, int, float, str]:
         """Sorts nodes, the one to act on first: by decision, triage, and the largest loss."""
-        triage, lowest = _TRIAGE_ORDER.index(self.triage), self.lowest
-        decision = _DECISION_ORDER.index(self.decision)
-        return decision, triage, 1.0 if lowest is None else lowest, self.node
-
-
-_DECISION_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
+        places = _DECISION_ORDER.index(self.decision), _TRIAGE_ORDER.index(self.triage)
+        return *places, 1.0 if self.lowest is None else self.lowest, self.node

@@ -53,7 +53,7 @@ from pytest_anubis.cli.shared.learn_sources import holds_runs
 from pytest_anubis.cli.shared.printing import edge, say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
-from pytest_anubis.core.identity.machine_marks import machine_marks
+from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.text.learned_text import learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
@@ -329,7 +329,7 @@ def _learn_class(
         except LearnError as error:
             raise CommandError(f"{key}: {error}") from error
     of_class = [run for run in runs.runs if run.hardware_class == key]
-    marks = {mark for run in of_class for mark in machine_marks(run.inventory)}
+    marks = {mark for run in of_class for mark in identity_marks(run.inventory)}
     baseline = replace(
         baseline,
         inventory=golden_of(runs, key),

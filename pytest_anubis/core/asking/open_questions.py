@@ -29,7 +29,7 @@ class Standing(StrEnum):
     NOT_RUN = "not run, or only in part"
     LEFT_OUT = "left out by the Selector"
     WAIVED = "waived"
-    SILENT = "without any value that was judged"
+    SILENT = "lacking a value to judge"
     NO_PART = "no part of this run"
     APART = "not applicable here"
     ANSWERED = "answered"

@@ -55,8 +55,7 @@ def machine_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
 def identity_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
     """Return a machine's marks, and that of its installation (machine id), as far as they are known.
 
-    Images and clones share a machine id, so it proves nobody to be the same: it is no part of what a baseline
-    remembers (`machine_marks`).
+    Images and clones share a machine id, so it proves nobody to be the same (`lasting_marks`).
     """
     found = inventory.get("machine")
     known = set()
@@ -89,6 +88,11 @@ def what_differs(one: AbstractSet[str], other: AbstractSet[str]) -> str:
 def chassis_of(marks: AbstractSet[str]) -> set[str]:
     """Return the marks of the chassis among a machine's marks."""
     return {mark for mark in marks if mark.startswith("chassis:")}
+
+
+def lasting_marks(marks: AbstractSet[str]) -> set[str]:
+    """Return the marks of a machine's parts, of which one in common proves two machines to be the same."""
+    return {mark for mark in marks if not mark.startswith(_SYSTEM)}
 
 
 def _parts(inventory: Mapping[str, Any], name: str) -> Iterable[Mapping[str, Any]]:

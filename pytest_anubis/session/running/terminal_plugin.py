@@ -12,7 +12,7 @@ import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.events import Event, WorkerDied
-from pytest_anubis.core.identity.machine_marks import machine_marks
+from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.failure_text import fitted_failure
@@ -82,7 +82,7 @@ class Terminal:
         elif context.baseline is not None:
             lines.append(f"anubis: {baseline_line(context.baseline)}")
             lines += [f"anubis: {context.baseline_source}"] if context.baseline_source else []
-            strange = strange_to(context.baseline, context.node, machine_marks(context.inventory))
+            strange = strange_to(context.baseline, context.node, identity_marks(context.inventory))
             if strange and not context.settings.other_machine:
                 lines.append(f"anubis: nothing can be accepted: {strange}")
         else:

@@ -58,10 +58,11 @@ class _Node:
 def import_nodes(history: History, path: Path, *, now: float | None = None) -> NodeImport:
     """Read nodes from CSV; good lines are kept, wrong ones listed by number. Reading it twice adds nothing.
 
-    Columns: ``node`` and, if wanted, ``class`` (hardware class), ``since`` (when it was put into service;
-    default: now), ``state``, ``on`` (since when it is in it; default: since the file was written, so that
-    what was entered later holds) and ``note``. Every other column is kept as a trait of the nodes (``rack``,
-    ``position``, ``batch``, ``serial``, ...); an empty cell changes nothing.
+    Columns: ``node`` and, if wanted, ``class`` (hardware class; of a node that has runs theirs holds),
+    ``since`` (when it was put into service; default: now), ``state``, ``on`` (since when it is in it;
+    default: since the file was written, so that what was entered later holds) and ``note``. Every other
+    column is kept as a trait of the nodes (``rack``, ``position``, ``batch``, ``serial``, ...); an empty cell
+    changes nothing.
 
     Args:
         history: The history.
@@ -94,10 +95,10 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
     nodes, states = schema.nodes, schema.states
     with history.writing() as connection:
         before = {row.name for row in connection.execute(sa.select(nodes.c.name))}
+        measured = _measured(connection)
         for one in good:
-            number = node_number(
-                connection, one.name, hardware_class=one.hardware_class, since=one.since
-            )
+            kept = "" if one.name in measured else one.hardware_class
+            number = node_number(connection, one.name, hardware_class=kept, since=one.since)
             if one.since is not None:
                 connection.execute(
                     nodes.update().where(nodes.c.id == number).values(since=one.since)
@@ -143,6 +144,18 @@ def node_traits(history: History) -> dict[str, dict[str, str]]:
         for node, name, value in connection.execute(query.order_by(nodes.c.name, kept.c.name)):
             found.setdefault(node, {})[name] = value
     return found
+
+
+def _measured(connection: sa.Connection) -> set[str]:
+    """Return the nodes whose class a run has told: what a register calls it would match no baseline."""
+    nodes, runs = schema.nodes, schema.runs
+    query = (
+        sa.select(nodes.c.name)
+        .join(runs, runs.c.node_id == nodes.c.id)
+        .where(runs.c.hardware_class != "")
+        .distinct()
+    )
+    return set(connection.execute(query).scalars())
 
 
 def _keep_traits(connection: sa.Connection, told: Sequence[_Node]) -> None:

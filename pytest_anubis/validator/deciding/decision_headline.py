@@ -149,6 +149,8 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
         return f"{card}: " if card else ""
     if verdict.device not in HOST:
         return f"{verdict.device} ({card}): " if card else f"{verdict.device}: "
+    if verdict.scope == "node":
+        return "all devices: "
     test = verdict.benchmark.partition("::")[2]
     return f"{test}: " if verdict.component and ("[" in test or not verdict.metric) and test else ""
 

@@ -171,13 +171,14 @@ def _explains_absence(verdict: MetricVerdict) -> bool:
     """Return whether a verdict blocks, rejects or is listed by itself, so that nothing more need be said.
 
     A MARGINAL without a metric, as of an attempt that was repeated, says nothing of what was measured then.
+    A FAIL without a value is a test that failed, of the whole benchmark or, in imports, of a metric.
     """
     if verdict.outcome is Outcome.PASS:  # nearly all of them
         return False
     if verdict.outcome is Outcome.NOT_TESTED:
         return verdict.reason is not Reason.NO_CRITERION
     return verdict.outcome is Outcome.INCONCLUSIVE or (
-        verdict.outcome is Outcome.FAIL and not verdict.metric
+        verdict.outcome is Outcome.FAIL and (not verdict.metric or verdict.value is None)
     )
 
 

@@ -5,19 +5,20 @@ from __future__ import annotations
 from collections.abc import Set as AbstractSet
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.identity.machine_marks import chassis_of
+from pytest_anubis.core.identity.machine_marks import lasting_marks, what_differs
 
 
 def strange_to(baseline: Baseline | None, node: str, *machines: AbstractSet[str]) -> str:
     """Say that a baseline of one machine is held against another one; empty where it is not.
 
     A chassis decides where both sides know theirs. Else one card or network port in common is enough (cards
-    are exchanged, machines renamed), and where nothing of the kind is known, the name is all there is.
+    are exchanged, machines renamed), and where nothing of the kind is known, the name is all there is, unless
+    the machine ids tell two of one name apart.
 
     Args:
         baseline: The baseline; None and one of a fleet concern every machine.
         node: Name of the machine that is judged.
-        machines: Its marks (`machine_marks`), of every run; empty where nothing is known. Two machines of
+        machines: Its marks (`identity_marks`), of every run; empty where nothing is known. Two machines of
             one name are told apart, as each has to be the one that was learned.
     """
     if baseline is None or not baseline.one_machine:
@@ -35,10 +36,8 @@ def strange_to(baseline: Baseline | None, node: str, *machines: AbstractSet[str]
 
 def _same(baseline: Baseline, node: str, machine: AbstractSet[str]) -> bool:
     learned = set(baseline.machine)
-    chassis = chassis_of(learned), chassis_of(machine)
-    if all(chassis):
-        return bool(chassis[0] & chassis[1])
-    if learned & machine:
+    if what_differs(learned, machine):
+        return False
+    if lasting_marks(learned) & lasting_marks(machine):
         return True
-    told_apart = learned - chassis_of(learned) and machine - chassis_of(machine)
-    return not told_apart and (not baseline.nodes or node in baseline.nodes)
+    return not baseline.nodes or node in baseline.nodes

@@ -12,7 +12,7 @@ from typing import Literal
 
 from pytest_anubis.core.asking.silent_tests import kept_silent
 from pytest_anubis.core.baseline import HOST_PACE, Baseline
-from pytest_anubis.core.identity.machine_marks import machine_marks
+from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
@@ -116,7 +116,7 @@ def decide_run(
         planned=frozenset(plan.place for plan in run.planned),
         cards=run.cards,
         waivers=run.waivers,
-        machines=frozenset({machine_marks(run.inventory)}),
+        machines=frozenset({identity_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
         required=_required(run),
         noisy={"": run.quiet_limits} if run.quiet_limits else {},
@@ -197,7 +197,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         cards=run.cards,
         waivers=run.waivers,
         waivers_of={run.run: run.waivers},
-        machines=frozenset({machine_marks(run.inventory)}),
+        machines=frozenset({identity_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
         required=_required(run),
         noisy={run.run: run.quiet_limits} if run.quiet_limits else {},

@@ -11,6 +11,7 @@ import pytest
 import sqlalchemy as sa
 
 from pytest_anubis.codec.input_limits import VARIABLE
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.pages.risk_report import ModelRow, ModelStory, model_lines
 from pytest_anubis.selector.risk.choosing.backtest_record import Backtest, Candidate
@@ -18,6 +19,7 @@ from pytest_anubis.selector.risk.choosing.risk_backtest import Score
 from pytest_anubis.store.history import tables
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.fleet_history import read_fleet
+from pytest_anubis.store.history.run_filing import record_run
 from tests.cli.command_line import anubis
 
 
@@ -56,6 +58,15 @@ def test_a_fleet_is_registered_with_its_healthy_nodes(here: Path) -> None:
         ("n3", "", "in service"),
     ]
     assert {n.since for n in fleet.nodes} >= {1735689600.0, 1738368000.0}  # healthy ones count
+
+
+def test_a_node_that_was_measured_keeps_the_class_of_its_runs(here: Path) -> None:
+    with History(here / ".anubis") as history:
+        record_run(history, RunRecord(run="r1", node="n1", hardware_class="cpu_2c"))
+    (here / "nodes.csv").write_text("node,class,since\nn1,h100,2025-01-01\nn2,h100,2025-01-01\n")
+    anubis("history", "nodes", "import", "nodes.csv")
+    told = json.loads(anubis("history", "nodes", "list", "--json", "-").stdout)["nodes"]
+    assert [node["hardware_class"] for node in told] == ["cpu_2c", "h100"]
 
 
 def test_every_column_of_the_register_is_kept_and_shown(here: Path) -> None:

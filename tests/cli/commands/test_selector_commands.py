@@ -347,6 +347,7 @@ def test_a_fleets_database_serves_all_commands(
             "future",
         ),
         (("history", "defect", "add", "--node", "n05", "--benchmark", " "), "name at least one"),
+        (("history", "state", "--node=n05", "--as=repair", "--on=yesterday"), "is not a date such"),
         (
             (
                 "history",

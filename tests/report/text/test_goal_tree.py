@@ -214,7 +214,7 @@ def test_a_run_says_which_of_its_questions_are_open() -> None:
     asked = replace(PLAN, benchmark="t.py::test_disk", question="is it safe?")
     missing = replace(VERDICT, metric="", outcome=Outcome.NOT_TESTED, reason=Reason.NOT_RUN)
     assert count([PLAN, asked], [VERDICT]) == (
-        "1 of 2 questions answered; 1 not: 1 without any value that was judged: is it safe?"
+        "1 of 2 questions answered; 1 not: 1 lacking a value to judge: is it safe?"
     )
     many = asked_questions([replace(asked, question=f"is it {n}?") for n in range(5)], [])
     assert questions_text(many).endswith("is it 0?; is it 1?; and 3 more")
@@ -227,6 +227,7 @@ def test_a_run_says_which_of_its_questions_are_open() -> None:
     assert count([PLAN], [unknown, worse]).startswith("1 of 1")
     unset = replace(VERDICT, outcome=Outcome.FAIL, reason=Reason.UNSET)
     assert count([PLAN], [unset]).startswith("0 of 1")
+    assert count([PLAN], [VERDICT, unset]).startswith("0 of 1 questions answered; 1 not: 1 lacking")
     assert count([replace(PLAN, question="")], [VERDICT]) == ""
 
 

@@ -89,6 +89,16 @@ def test_a_device_that_has_a_reason_of_its_own_is_not_named_twice(metric: str) -
     assert ["cuda:2:" in line and "cuda:1" not in line for line in lines] == [True]
 
 
+def test_a_test_that_failed_without_a_value_is_not_missing_as_well() -> None:
+    criteria = [criterion("b"), replace(criterion("b"), scope="node")]
+    failed = [
+        replace(judged("b", device, Outcome.FAIL), reference=Reference.NONE) for device in DEVICES
+    ]
+    assert unanswered(failed, criteria) == []
+    (line,) = unanswered(failed[:2], criteria)  # the third said nothing
+    assert "on cuda:2:" in line
+
+
 def test_a_device_that_was_waived_does_not_excuse_the_others() -> None:
     waived = judged("b", "cuda:0", Outcome.NOT_TESTED, Reason.WAIVED)
     assert "on cuda:1, cuda:2" in unanswered([waived], [criterion("b")])[0]

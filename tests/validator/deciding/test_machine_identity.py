@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.identity.machine_marks import machine_marks
+from pytest_anubis.core.identity.machine_marks import identity_marks, machine_marks
 from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence, RunRecord
@@ -33,8 +33,11 @@ PASS = MetricVerdict(
 )
 
 
-def machine(*, chassis: str = "", card: str = "", port: str = "") -> dict[str, Any]:
+def machine(
+    *, chassis: str = "", card: str = "", port: str = "", system: str = ""
+) -> dict[str, Any]:
     return {
+        "machine": system,
         "system": {"serial": chassis},
         "accelerators": [{"uuid": card, "serial": REDACTED}],
         "nics": [{"address": port}],
@@ -77,15 +80,20 @@ def test_a_baseline_of_one_machine_accepts_no_other_one() -> None:
         ({"chassis": "CZ123"}, {"card": "GPU-77"}, "n1", True),  # nothing to compare: the name
         ({}, {}, "n1", True),
         ({}, {}, "n2", False),
+        ({"system": "b01dface01"}, {"system": "b01dface02"}, "n1", False),  # two of one name
+        ({"system": "b01dface01"}, {"system": "b01dface01"}, "n1", True),
+        ({"system": "b01dface01"}, {"system": "b01dface01"}, "n2", False),  # as clones have it
+        ({"card": "GPU-77", "system": "b01dface01"}, {"card": "GPU-77", "system": "b01dface02"}, "n2", True),
+        ({"system": REDACTED}, {"system": "b01dface02"}, "n1", True),
     ],
 )  # fmt: skip
 def test_a_machine_is_known_by_its_parts_and_else_by_its_name(
     learned: dict[str, str], now: dict[str, str], name: str, same: bool
 ) -> None:
-    marks = machine_marks(machine(**learned))
+    marks = identity_marks(machine(**learned))
     assert not any("CZ" in mark or "GPU" in mark for mark in marks)  # a baseline tells no serial
     baseline = replace(LEARNED, machine=tuple(sorted(marks)))
-    assert (strange_to(baseline, name, machine_marks(machine(**now))) == "") is same
+    assert (strange_to(baseline, name, identity_marks(machine(**now))) == "") is same
 
 
 def test_marks_of_odd_inventories_are_none() -> None:
@@ -97,9 +105,9 @@ def test_a_run_tells_which_machine_it_was_on_and_what_it_was_asked() -> None:
     run = RunRecord(
         run="r",
         node="n2",
-        inventory=machine(chassis="CZ123"),
+        inventory=machine(chassis="CZ123", system="b01dface01"),
         settings={"other_machine": True},
     )
     evidence = evidence_of(run)
     assert evidence.other_machine
-    assert evidence.machines == {machine_marks(machine(chassis="CZ123"))}
+    assert len(*evidence.machines) == 2

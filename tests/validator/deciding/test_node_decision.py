@@ -117,6 +117,8 @@ def test_a_headline_says_which_case_of_a_test_or_which_test_itself_failed() -> N
         judge_node([port]).headline == "node n1 rejected: network.ib. test_rate[port 5]: rate is 3."
     )
     assert "network.ib. test_sum: it failed" in judge_node([broken]).headline
+    pooled = replace(verdict(Outcome.FAIL, Reason.BEYOND), scope="node")
+    assert "rejected: memory. all devices: m says why" in judge_node([pooled]).headline
 
 
 def test_what_was_left_out_at_a_risk_that_nobody_knows_blocks() -> None:

@@ -214,15 +214,15 @@ def _state(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.database import History, moment_of, shown_time
 
     state = NODE_STATES[options.state]
-    at = moment_of(options.on) if options.on else None
 
-    def enter(history: History) -> tuple[bool, NodeRecord]:
+    def enter(history: History) -> tuple[bool, NodeRecord, float | None]:
+        at = moment_of(options.on) if options.on else None
         if options.add_nodes and options.node not in {node.name for node in history.nodes()}:
             history.add_node(options.node, since=at)
         added = history.set_state(options.node, state, at=at, note=options.note)
-        return added, next(node for node in history.nodes() if node.name == options.node)
+        return added, next(node for node in history.nodes() if node.name == options.node), at
 
-    added, node = use(options.history, enter)
+    added, node, at = use(options.history, enter)
     since = None if at is None else shown_time(at)
     now = None if node.changed is None else shown_time(node.changed)
     line = f"node {options.node}: {state}{f' since {since}' if since else ''}"

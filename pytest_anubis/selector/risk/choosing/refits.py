@@ -21,7 +21,12 @@ from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
 from pytest_anubis.selector.risk.models.cox import CoxPH
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
-from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel, load_model
+from pytest_anubis.selector.risk.models.hazard import (
+    NO_INCIDENT,
+    ExtrapolationWarning,
+    HazardModel,
+    load_model,
+)
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.selector_error import SelectorError
 
@@ -33,7 +38,6 @@ _NETWORKS = 3  # averaged in each fit, as in a backtest
 _MOST_PARTS = 64  # in a file: more were not written here
 _MOST_INCIDENTS = 2**53  # whole numbers below it are exact as floats; no fleet counts so far
 _ENDS = (0.025, 0.975)
-_NONE = 0.5  # incidents that stand for none, as in `Exponential`
 _FARTHEST = 20.0  # of a log hazard: beyond it every probability is possible
 _LEAST = 1e-12  # hazard that stands for none, so that it has a logarithm
 
@@ -129,7 +133,7 @@ def count_factors(incidents: int) -> tuple[float, float]:
     """
     from scipy.special import gammaincinv
 
-    seen = max(incidents, _NONE)
+    seen = max(incidents, NO_INCIDENT)
     low = float(gammaincinv(incidents, _ENDS[0])) if incidents else 0.0
     return low / seen, float(gammaincinv(incidents + 1, _ENDS[1])) / seen
 
@@ -162,7 +166,7 @@ def refits_of(
         return CoxTime(seed=seed, networks=_NETWORKS) if network else CoxPH()
 
     found = _refit(make, rows, units, NETWORK_PARTS if network else PARTS, say)
-    rate = max(model.events, _NONE) / float(rows.duration.sum()) if model.uses_facts else None
+    rate = max(model.events, NO_INCIDENT) / float(rows.duration.sum()) if model.uses_facts else None
     return Refits(incidents=model.events, models=found, rate=rate)
 
 

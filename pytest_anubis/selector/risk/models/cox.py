@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.selector.risk.models.covariates import Floats, numbers
-from pytest_anubis.selector.risk.models.hazard import HazardModel
+from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel
 
 
 class CoxPH(HazardModel):
@@ -37,13 +37,20 @@ class CoxPH(HazardModel):
         order = np.argsort(-duration, kind="stable")  # the risk set of a time is then a prefix
         z, duration, event = z[order], duration[order], event[order]
         self._slopes = slopes(z, duration, event, self.ridge)
-        weight = np.cumsum(np.exp(np.clip(z @ self._slopes, -50, 50)))
+        risk = np.exp(np.clip(z @ self._slopes, -50, 50))
+        weight = np.cumsum(risk)
         times, deaths = np.unique(duration[event], return_counts=True)
         at_risk = weight[np.searchsorted(-duration, -times, side="right") - 1]
         self._times = np.concatenate([[0.0], times])
         self._baseline = np.concatenate([[0.0], np.cumsum(deaths / at_risk)])
         if times[0] == 0:  # incidents at the very start are a jump at 0
             self._times, self._baseline = self._times[1:], self._baseline[1:]
+        beyond = np.maximum(duration - times[-1], 0.0)
+        # Else whoever is up for longer than any incident took would have no risk at all.
+        if beyond.any():
+            more = NO_INCIDENT * beyond.max() / (risk @ beyond)
+            self._times = np.append(self._times, duration.max())
+            self._baseline = np.append(self._baseline, self._baseline[-1] + more)
 
     def _cumulative(self, times: Floats, z: Floats) -> Floats:
         # Between two incidents H0 is drawn as a line; at each it has Breslow's value.

@@ -22,7 +22,7 @@ from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
 from pytest_anubis.selector.risk.models.cox import slopes
 from pytest_anubis.selector.risk.models.cox_time_network import Clock, Network, make_clock
 from pytest_anubis.selector.risk.models.cox_time_training import Recipe, sorted_rows, stop, train
-from pytest_anubis.selector.risk.models.hazard import HazardModel
+from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel
 from pytest_anubis.selector.selector_error import SelectorError
 
 _GRID = 100  # times at which the baseline steps, at most
@@ -99,7 +99,11 @@ class CoxTime(HazardModel):
         exact = len(times) <= _GRID
         if not exact:
             times = np.unique(np.quantile(duration[event], np.linspace(0, 1, _GRID + 1)[1:]))
-        deaths = np.bincount(np.searchsorted(times, duration[event]), minlength=len(times))
+        places = np.searchsorted(times, duration[event])
+        deaths = np.bincount(places, minlength=len(times)).astype(np.float64)
+        late = duration.max() > times[-1]
+        if late:  # as in `CoxPH`: no incident is not no risk
+            times, deaths = np.append(times, duration.max()), np.append(deaths, NO_INCIDENT)
         weight = np.ones(len(z))
         others = np.flatnonzero(~event)
         if len(others) > _AT_RISK:
@@ -113,7 +117,7 @@ class CoxTime(HazardModel):
         risk = np.exp(np.clip(self._relative(times, z), -_CAP, _CAP))
         width = np.maximum(times - starts, 1e-300)
         for step, (start, end) in enumerate(zip(starts, times, strict=True)):
-            if exact:
+            if exact and not (late and step == len(times) - 1):
                 share = (duration >= end).astype(np.float64)
             else:
                 share = np.clip((duration - start) / width[step], 0, 1)

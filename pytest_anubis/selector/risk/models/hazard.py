@@ -26,6 +26,8 @@ from pytest_anubis.selector.risk.models.covariates import (
 from pytest_anubis.selector.selector_error import SelectorError
 
 SCHEMA = 1
+NO_INCIDENT = 0.5
+"""Incidents that stand for none: what nobody has had yet may still come."""
 _PLAIN = "{:.6g}".format
 """Writes a time whose unit only the caller knows."""
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.selector.risk.models.covariates import Floats, numbers
-from pytest_anubis.selector.risk.models.hazard import HazardModel
+from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel
 
 
 class Weibull(HazardModel):
@@ -48,7 +48,7 @@ class Weibull(HazardModel):
         positive = duration[duration > 0]
         log_time = np.log(np.maximum(duration, positive.min() / 2))
         # Half an incident stands for none, so that a quiet history is not a risk of 0.
-        rate = max(self.events, 0.5) / float(np.exp(log_time).sum())
+        rate = max(self.events, NO_INCIDENT) / float(np.exp(log_time).sum())
         start = np.concatenate([[np.log(rate), 0.0], np.zeros(used.shape[1])])
         if self.events:
             start = self._maximise(start, used, log_time, event)

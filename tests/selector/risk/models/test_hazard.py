@@ -62,6 +62,16 @@ def test_a_quiet_history_is_not_no_risk() -> None:
     assert 0 < model.incident_probability([[0.0]], 0, 10)[0] < 0.3
 
 
+@pytest.mark.parametrize("kind", [CoxPH, CoxTime])
+def test_who_outlives_every_incident_is_not_without_risk(kind: type[HazardModel]) -> None:
+    x, duration, event = lives(400)
+    late = duration > 100
+    model = quick(kind).fit(x, np.where(late, 100 + duration, duration), np.where(late, 0, event))
+    (risk,) = model.incident_probability([[0.0, 0.0]], 150, 20)
+    half = 0.5 / duration[late].sum() * 20  # of all who were watched beyond 100, together
+    assert half / 5 < risk < half * 5
+
+
 def test_cox_finds_the_slope_per_standard_deviation() -> None:
     x, duration, event = lives(4000)
     slopes = CoxPH().fit(x, duration, event).coefficients
