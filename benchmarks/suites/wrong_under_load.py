@@ -2,8 +2,8 @@
 
 Learns the host's exact metrics from three rounds *under load* (load makes nothing wrong, so they teach), then
 runs the tests once as they are, and for each metric its test with what it records raised by 3, all under the
-same load: verdict, what disturbed the machine, exit status. Times that load spoils are nobody's business here:
-the run as it is ends with 20 on a busy machine.
+same load: verdict, what fails, exit status. Times that load spoils are nobody's business here: the run as it
+is ends with 20 on a busy machine.
 
 Run: ``python benchmarks/suites/wrong_under_load.py [--profile standard]``; some ten minutes on two cores.
 """
