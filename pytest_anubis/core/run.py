@@ -211,8 +211,7 @@ class RunRecord:
     @property
     def switched_off(self) -> tuple[str, ...]:
         """What was taken away from the checks in any part of the run, one phrase each."""
-        parts = self._parts
-        found = []
+        parts, found = self.parts, []
         if any(part.get("gate") == "off" for part in parts):
             found.append("the gate (the inventory was not compared)")
         if any(part.get("inventory") for part in parts):
@@ -224,10 +223,11 @@ class RunRecord:
     @property
     def quiet_limits(self) -> str:
         """The option by which the machine was let be noisier than usual in any part; empty if it was not."""
-        return widened(self._parts)
+        return widened(self.parts)
 
     @property
-    def _parts(self) -> list[Mapping[str, Any]]:
+    def parts(self) -> list[Mapping[str, Any]]:
+        """The settings of each part of the run: of its start, and of every time that it was gone on with."""
         return [self.settings, *(e.settings for e in self.events if isinstance(e, Resumed))]
 
     @property

@@ -48,6 +48,18 @@ def widened(parts: Sequence[Mapping[str, Any]]) -> str:
     return f"--anubis-quiet-limit={told}" if told else ""
 
 
+def noise_options(parts: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Return the options of pytest by which noise was allowed: what is measured again needs them again.
+
+    Args:
+        parts: See `widened`.
+    """
+    names = [str(name) for part in parts for name in part.get("allowed_processes") or ()]
+    allowed = ",".join(dict.fromkeys(names))
+    told = (widened(parts), f"--anubis-allow-process={allowed}" if allowed else "")
+    return tuple(filter(None, told))
+
+
 def in_noise(verdict: MetricVerdict) -> MetricVerdict:
     """Return a verdict as it counts where others may have slowed what it is about: still a failure, unsure.
 

@@ -17,7 +17,7 @@ from pytest_anubis.core.asking.open_questions import (
     most_frequent_why,
     why_inapplicable,
 )
-from pytest_anubis.core.asking.typed_tests import SHIPPED, learning
+from pytest_anubis.core.asking.typed_tests import SHIPPED, learning, with_options
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores
 from pytest_anubis.core.run import RunRecord
@@ -31,6 +31,7 @@ from pytest_anubis.core.verdict import (
     Reference,
     without_absent,
 )
+from pytest_anubis.core.waivers.widened_limits import noise_options
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import clip, plain_line
 
@@ -195,7 +196,7 @@ def next_of(run: RunRecord) -> str:
     if run.node_verdict is None:
         return ""
     required = run.settings.get("require")
-    return next_line(
+    line = next_line(
         run.node_verdict,
         run.told,
         profile=str(run.settings.get("profile", "")),
@@ -203,6 +204,7 @@ def next_of(run: RunRecord) -> str:
         root=run.root,
         required=[str(one) for one in required] if isinstance(required, list | tuple) else (),
     )
+    return with_options(line, noise_options(run.parts))
 
 
 def next_line(
@@ -247,17 +249,18 @@ def next_line(
         return _after_installing(verdicts, tests, profile) or _all_in_one(
             node, tests, profile, required
         )
-    other = profile not in ("", USUAL)
     if first == _AGAIN:
-        more = f" --anubis-profile={profile}" if other else ""
-        return f"next: pytest --anubis {tests}{more} (when the machine is quiet)"
-    of_profile = f" --profile {profile}" if other else ""
+        return f"next: pytest --anubis {tests}{_profiled(profile)} (when the machine is quiet)"
+    of_profile = _profiled(profile, " --profile ")
     if first == _NO_BASELINE:
         return f"next: {_tools_first(verdicts)}{learning(tests)}{of_profile}"
     if not _of_one_machine(verdicts):
         return ""  # that of a fleet is learned from its runs, and nobody knows here where they lie
-    longer = of_profile or f" {LONGER}"
-    return f"next: {learning(tests)}{longer} (when the machine is quieter than it was)"
+    return f"next: {learning(tests)}{of_profile or f' {LONGER}'} (when the machine is quieter than it was)"
+
+
+def _profiled(profile: str, option: str = " --anubis-profile=") -> str:
+    return "" if profile in ("", USUAL) else f"{option}{profile}"
 
 
 def _all_in_one(node: NodeVerdict, tests: str, profile: str, required: Sequence[str]) -> str:
@@ -265,11 +268,10 @@ def _all_in_one(node: NodeVerdict, tests: str, profile: str, required: Sequence[
     absent = len(node.blocking) - len(without_absent(node.blocking, node.absent))
     if not absent:
         return ""
-    more = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
-    more += "".join(f" {shlex.quote(f'--anubis-require={name}')}" for name in required)
+    more = "".join(f" {shlex.quote(f'--anubis-require={name}')}" for name in required)
     # Of several benchmarks one line tells how many there are.
     others = len(node.blocking) > absent + (len(node.absent) > 1)
-    return f"next: pytest --anubis {tests}{more}" + (
+    return f"next: pytest --anubis {tests}{_profiled(profile)}{more}" + (
         " (once what else stands above is mended)" if others else ""
     )
 
@@ -299,7 +301,7 @@ def _after_mending(
     lost = next((name for name, found, _ in files if found), "").partition("::")[0]
     if broken is None and not lost:
         return ""
-    more = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
+    more = _profiled(profile)
     if broken is None:
         return f"next: pytest --anubis {shlex.quote(_as_typed(lost, root))}{more} (once it can be collected)"
     first = "where it ended" if broken.reason is Reason.NOT_REPORTED else "what stood in its way"
@@ -312,10 +314,9 @@ def _after_installing(verdicts: Sequence[MetricVerdict], tests: str, profile: st
     missed = _missing(verdicts)
     if not missed:
         return ""
-    profiled = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
     why = clip(plain_line(missed[0]).partition(_STEP)[0], WHY_SHOWN)
     more = f"; and {count_text(len(missed) - 1, 'other reason')}" if len(missed) > 1 else ""
-    return f"next: pytest --anubis {tests}{profiled} (once this is seen to: {why}{more})"
+    return f"next: pytest --anubis {tests}{_profiled(profile)} (once this is seen to: {why}{more})"
 
 
 def _missing(verdicts: Sequence[MetricVerdict]) -> list[str]:
@@ -338,9 +339,8 @@ def _open_loss(verdicts: Sequence[MetricVerdict], profile: str, root: str) -> st
     files = [_as_typed(name, root) for name in names if name][:PLACES]
     if not files:
         return ""
-    more = "" if profile in ("", USUAL) else f" --anubis-profile={profile}"
     when = "" if spent else " (when the machine is quiet)"
-    return f"next: pytest --anubis {shlex.join(files)}{more}{when}"
+    return f"next: pytest --anubis {shlex.join(files)}{_profiled(profile)}{when}"
 
 
 def _kind(line: str) -> str:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
-from pytest_anubis.core.asking.typed_tests import SHIPPED
+from pytest_anubis.core.asking.typed_tests import SHIPPED, with_options
 from pytest_anubis.core.measurement import LOOKS_SPENT, PlannedTest
 from pytest_anubis.core.verdict import (
     Decision,
@@ -16,6 +16,7 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
 )
+from pytest_anubis.core.waivers.widened_limits import noise_options
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.text.headlines import (
     after_decision,
@@ -270,3 +271,23 @@ def test_open_questions_do_not_repeat_next_steps_or_the_class_without_a_baseline
     assert text.endswith(
         "1 broken off or kept from its work (hung: no end within 3 s): a?; 1 without a baseline: b?"
     )
+
+
+def test_the_next_step_allows_the_noise_that_the_run_allowed() -> None:
+    settings = {"quiet_limits": {"steal": 0.5}, "allowed_processes": ["bash", "dcgm-exporter"]}
+    options = noise_options([settings, {}])
+    assert options == (
+        "--anubis-quiet-limit=steal=50%",
+        "--anubis-allow-process=bash,dcgm-exporter",
+    )
+    again = "next: pytest --anubis suites/ (when the machine is quiet)"
+    assert with_options(again, options) == (
+        "next: pytest --anubis suites/ --anubis-quiet-limit=steal=50% "
+        "--anubis-allow-process=bash,dcgm-exporter (when the machine is quiet)"
+    )
+    assert with_options("next: anubis learn . --for 9m", options) == (
+        "next: anubis learn . --for 9m '--pytest-args=--anubis-quiet-limit=steal=50% "
+        "--anubis-allow-process=bash,dcgm-exporter'"
+    )
+    assert with_options(again, noise_options([{}])) == again
+    assert not with_options("", options)

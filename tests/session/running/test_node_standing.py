@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -29,7 +30,8 @@ def test_health_is_the_last_verdict(
 
     assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r1").ret == 0
     code, text = health(store, capsys)
-    assert (code, text) == (0, "ANB:ACCEPTED 0 s ago run=r1")
+    assert code == 0
+    assert re.fullmatch(r"ANB:ACCEPTED \d+ s ago run=r1", text)
 
     set_speed(project, [value / 2 for value in HEALTHY])
     assert project.runpytest("--anubis", "--anubis-node=rack3-n17", "--anubis-run-id=r2").ret == 1
