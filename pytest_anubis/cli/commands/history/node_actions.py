@@ -55,8 +55,8 @@ def add_nodes(nouns: Any) -> None:
         type=Path,
         metavar="FILE.csv",
         help="column node; if you like class (until a run tells it), since (in service), state, on (of the "
-        "state; default: the file's date), note; every other (rack, position, batch, serial, ...) is kept for "
-        "the fleet's page",
+        "state; default: the file's date), note; every other (rack, position, batch, serial, ...) is kept "
+        "for the fleet's page",
     )
     join = add_action(
         actions,
