@@ -1,7 +1,6 @@
 """Why everything is measured, as a tree: goal, question, metric, verdict (Goal-Question-Metric).
 
-A verdict is the latest run's; what that run did not conclude is NOT_TESTED with the reason, and what an
-earlier run concluded stands beside it with its date.
+A verdict is the latest run's; beside the reason why that has none stands an earlier one with its date.
 """
 
 from __future__ import annotations
@@ -290,7 +289,8 @@ def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
     """Return what a run says of a benchmark: what it recorded, and what it declared and did not record."""
     places = [place for place in _places(run) if _base(place[0]) == goal.benchmark]
     if not places:
-        return _unmeasured(goal, f"no part of run {run.run}")
+        pruned = (v.text for v in run.told if _base(v.benchmark) == goal.benchmark)
+        return _unmeasured(goal, next(pruned, f"no part of run {run.run}"))
     told = run.told
     rows = []
     for benchmark, device in places:

@@ -107,6 +107,17 @@ def test_a_benchmark_that_the_latest_run_left_out_is_not_tested() -> None:
     disk = replace(GOAL, benchmark="t.py::test_disk")
     text = "\n".join(goals_tree(goal_answers([GOAL, disk], [latest, GOOD])))
     assert "-> NOT_TESTED: no part of run skipped; before: PASS (6.1 GFLOP/s) on 2026-01-31" in text
+    pruned = replace(
+        VERDICT,
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.PRUNED,
+        text="left out by the Selector: found nothing",
+        metric="",
+        device="",
+    )
+    latest = replace(latest, verdicts=(pruned,))
+    text = "\n".join(goals_tree(goal_answers([GOAL, disk], [latest, GOOD])))
+    assert "-> NOT_TESTED: left out by the Selector: found nothing; before: PASS (6.1 GFL" in text
 
 
 def test_a_metric_that_was_declared_and_never_recorded_is_listed() -> None:
