@@ -25,6 +25,7 @@ from pytest_anubis.store.importers.import_result import (
 )
 from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, LongForm, check_rows
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
+from pytest_anubis.store.importers.row_dates import row_dates
 from pytest_anubis.store.samples.parquet_files import ParquetError
 from pytest_anubis.store.samples.parquet_reading import read_samples
 
@@ -53,7 +54,8 @@ def import_table(
     Columns, in any order: ``node, benchmark, metric, unit, better, value`` and, if wanted, ``device``
     (else ``node``), ``time`` (seconds or ISO 8601), ``class``, ``group``, ``component``, ``run`` and
     ``return_code``. Where unit, direction or component are empty, or their columns are missing, a metric map
-    may know them. Wrong lines are listed and left out.
+    may know them. Wrong lines are listed and left out. Where the times are moments, a node's run began at the
+    earliest of its rows; else its date is the file's.
 
     Args:
         path: A ``.parquet`` file, else CSV with a head (comma, semicolon or tab).
@@ -85,7 +87,8 @@ def import_table(
             form.add(lines, columns)
             if progress is not None and reader.lines % _TELL < _CHUNK:
                 progress(f"{path.name}: {reader.lines:,} lines")
-        grouped = group_rows(form.rows())
+        rows = form.rows()
+        grouped, dates = group_rows(rows), row_dates(rows)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
     finally:
@@ -97,7 +100,8 @@ def import_table(
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path)),
+        runs=runs_of(populations, file_date(path), dates),
+        file_dated=not dates,
         lines=reader.lines,
         values=grouped.values,
         wrong=tuple(sorted(wrong.lines, key=lambda item: item.line)),
