@@ -12,7 +12,7 @@ from typing import Any
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
 from pytest_anubis.core.gather import Shelf
-from pytest_anubis.store.importers.grouping import group_rows
+from pytest_anubis.store.importers.grouping import group_rows, row_dates
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
@@ -25,7 +25,6 @@ from pytest_anubis.store.importers.import_result import (
 )
 from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, LongForm, check_rows
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
-from pytest_anubis.store.importers.row_dates import row_dates
 from pytest_anubis.store.samples.parquet_files import ParquetError
 from pytest_anubis.store.samples.parquet_reading import read_samples
 
