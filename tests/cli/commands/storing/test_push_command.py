@@ -87,6 +87,24 @@ def test_push_says_what_it_did_and_what_it_could_not(
     assert json.loads((here / "out.json").read_text())["new"] == 1
 
 
+def test_imports_of_a_store_are_filed_in_its_own_history(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here / "old.csv", fleet(8, 4))
+    said(capsys, "import", "table", "old.csv")
+    said(capsys, "learn", ".anubis/imports", "--error-rate", "none")
+    text = said(capsys, "push", ".anubis/imports", "--history", ".anubis", code=2)
+    advice = "history file --all --history .anubis"
+    assert f"'anubis {advice}' files them there" in text
+    assert said(capsys, *advice.split()) == "8 runs filed, 0 could not be filed\n"
+    text = said(capsys, *advice.split())
+    assert text == "0 runs filed, 8 of imports known already, 0 could not be filed\n"
+    listed = json.loads(said(capsys, "history", "--json", "-"))["nodes"]
+    assert [node["verdict"] for node in listed] == ["ACCEPTED"] * 8  # by ./baselines
+    said(capsys, "history", "defect", "add", "--node", "n01", "--benchmark", "copy")
+    assert "8 ACCEPTED" in said(capsys, "judge", "--history", ".anubis")
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
