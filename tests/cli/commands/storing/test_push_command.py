@@ -105,6 +105,31 @@ def test_imports_of_a_store_are_filed_in_its_own_history(
     assert "8 ACCEPTED" in said(capsys, "judge", "--history", ".anubis")
 
 
+def test_all_benchmarks_of_imports_are_offered_or_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "node,benchmark,metric,unit,better,value,class"
+    for key, names in (("big", ("gemm", "stream", "h2d")), ("small", ("disk", "stream"))):
+        rows = [f"{key}{n},{name},rate,GB/s,higher,{n + 5},{key}" for n in (1, 2) for name in names]
+        (here / f"{key}.csv").write_text("\n".join([head, *rows]))
+    history = ("--history", "sqlite:///fleet.db")
+    said(capsys, "push", "big.csv", "small.csv", *history)
+    said(capsys, "history", "defect", "add", "--node", "big1", "--benchmark", "stream", *history)
+    when = ("--kind", "gpu", "--started", "2026-01-02")
+    said(capsys, "history", "incident", "add", "--node", "big1", *when, *history)
+    select = ("select", "--node", "big2", "--by", "all", *history)
+    text = said(capsys, *select, "--explain")
+    assert "the full set runs, 3 benchmarks" in text
+    assert "without 1 benchmark that only other classes have run (disk)" in text
+    assert "3 benchmarks of unknown duration" in text
+    told = json.loads(said(capsys, *select, "--json", "-"))
+    assert told["chosen"] == ["gemm", "h2d", "stream"]
+    assert told["not_offered"] == [{"benchmark": "disk", "reason": "only other classes have run"}]
+    text = said(capsys, "fleet", "plan", "--hours", "1", *history)
+    assert "big (2 nodes): without 1 benchmark that only other classes have run (disk)" in text
+    assert "big (2 nodes): 3 benchmarks of unknown duration" in text
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
