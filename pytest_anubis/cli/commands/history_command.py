@@ -139,7 +139,10 @@ def _node_lines(node: str, state: str, runs: tuple[RunSummary, ...]) -> list[str
                 "-" if lowest is None else f"{similarity_text(lowest[1])} {lowest[0][1]}",
             ]
         )
-    lines = [f"node {node}, {state}, {len(runs)} latest runs", *table(rows).splitlines()]
+    lines = [
+        f"node {node}, {state}, {count_text(len(runs), 'latest run')}",
+        *table(rows).splitlines(),
+    ]
     moved = _movement(runs)
     if moved:
         lines += ["", "how similarities moved (oldest to newest):", *table(moved).splitlines()]

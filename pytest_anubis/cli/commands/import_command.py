@@ -273,7 +273,7 @@ def _keep(
     for line in first[:SHOWN]:
         say(f"{path}: {line}")
     if imported.wrong_count > SHOWN:
-        say(f"{path}: ... and {imported.wrong_count - SHOWN} more wrong lines")
+        say(f"{path}: ... and {count_text(imported.wrong_count - SHOWN, 'more wrong line')}")
     for note in imported.notes:
         say(f"{path}: {note}")
     for text in unknown_units(imported, path, getattr(options, "map", None)):

@@ -232,7 +232,9 @@ def _table(verdicts: Sequence[MetricVerdict], verbosity: int, width: int) -> lis
     )
     lines: list[Line] = [(row, "") for row in text.splitlines()]
     if len(rows) < len(shown):
-        lines.append((f"... and {len(shown) - len(rows)} more metrics (-v shows all)", ""))
+        lines.append(
+            (f"... and {count_text(len(shown) - len(rows), 'more metric')} (-v shows all)", "")
+        )
     return lines
 
 
