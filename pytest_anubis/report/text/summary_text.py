@@ -41,8 +41,8 @@ _NEAR = (Reference.PEERS, Reference.SELF)
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _FOLDERS = re.compile(r"(?<![^\s(])(?<!--anubis )(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
 LONGEST = 400
-"""Characters of one entry of a list shown without ``-v``: the cause is in them, and what is to be done; a trace
-need not be."""
+"""Characters of one entry of a list shown without ``-v``: the cause is in them, and what is to be done;
+a trace need not be."""
 FOLDED = 3
 """Components without a criterion from which on they are told together."""
 _WITHOUT = re.compile(r" \(it finds losses from [^)]*\)")
