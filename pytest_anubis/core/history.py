@@ -135,6 +135,7 @@ class FleetHistory:
         durations: Benchmark -> its usual seconds on the class that was asked for.
         experience: Benchmark -> how often it has run on that class.
         components: Benchmark -> the component that it speaks for.
+        measured: Hardware class -> the benchmarks that recorded anything on it, whatever the run was for.
         gone: Node -> when it was taken out of service for good.
     """
 
@@ -145,4 +146,5 @@ class FleetHistory:
     durations: Mapping[str, float] = field(default_factory=dict)
     experience: Mapping[str, int] = field(default_factory=dict)
     components: Mapping[str, str] = field(default_factory=dict)
+    measured: Mapping[str, frozenset[str]] = field(default_factory=dict)
     gone: Mapping[str, float] = field(default_factory=dict)

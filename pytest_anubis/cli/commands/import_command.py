@@ -11,11 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_anubis.cli.commands.storing.import_lines import date_lines, unknown_units
 from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.core.metric import is_known_unit, metric_name
+from pytest_anubis.cli.shared.stored.stored_sources import since
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
@@ -92,6 +93,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         sub.add_argument("--class", dest="hardware_class", default="", metavar="KEY",
                          help="hardware class of what names none")  # fmt: skip
         sub.add_argument("--run", default="", metavar="ID", help="default: the file's name")
+        sub.add_argument(
+            "--date",
+            type=since,
+            metavar="WHEN",
+            help="when it was measured: a date (2026-11-01), or how long ago (30d); default: what "
+            f"{'the column time says, else ' if kind == 'table' else ''}when the file was written",
+        )
         sub.add_argument(
             "--lenient", action="store_true", help="exit code 0 also where something was left out"
         )
@@ -249,6 +257,8 @@ def _keep(
     from pytest_anubis.store.importers.import_result import UNCLASSIFIED, DoubleImportError
 
     path = source.path
+    if options.date is not None:
+        imported = imported.dated(options.date)
     done.lost += imported.lost
     done.wrong_lines += imported.wrong_count
     for one in imported.lost_cells:
@@ -263,14 +273,16 @@ def _keep(
     for line in first[:SHOWN]:
         say(f"{path}: {line}")
     if imported.wrong_count > SHOWN:
-        say(f"{path}: ... and {imported.wrong_count - SHOWN} more wrong lines")
+        say(f"{path}: ... and {count_text(imported.wrong_count - SHOWN, 'more wrong line')}")
     for note in imported.notes:
         say(f"{path}: {note}")
-    for text in _unknown_units(imported, path, getattr(options, "map", None)):
+    for text in unknown_units(imported, path, getattr(options, "map", None)):
         done.unknown_units += 1
         say(text)
     if not imported.populations:
         raise CommandError(f"{path}: nothing could be imported; the lines above say why")
+    if done.told:
+        say(*date_lines(imported, table=options.kind == "table"))
     nodes = {node for population in imported.populations for node in population.nodes}
     if source.node and nodes != {source.node}:
         say(
@@ -298,32 +310,6 @@ def _keep(
                 "compared; to name it, import the file again with --class KEY"
             )
         done.unclassified = True
-
-
-def _unknown_units(imported: Imported, path: Path, own: Path | None) -> list[str]:
-    """Return a line for every unit that is made of no known words: more often a slip than a unit."""
-    strange: dict[str, list[str]] = {}
-    for population in imported.populations:
-        if not is_known_unit(population.metric.unit):
-            name = metric_name(population.benchmark, population.metric.name)
-            strange.setdefault(population.metric.unit, []).append(name)
-    lines = []
-    for unit, names in strange.items():
-        from pytest_anubis.store.importers.metric_map import read_metric_map
-
-        line = read_metric_map(own).line_of_unit(unit) if own is not None else 0
-        where = f"{own} line {line}" if line else str(path)
-        more = f" and {len(set(names)) - 1} more" if len(set(names)) > 1 else ""
-        mend = (
-            "mend it there"
-            if line
-            else "mend it there, or leave it empty and say it in --map FILE.csv"
-        )
-        lines.append(
-            f"{where}: unit {unit!r} of {names[0]}{more} is none that is known, such as GB/s, us or count: "
-            f"its values are kept under it; {mend} and import again (--lenient: exit code 0)"
-        )
-    return lines
 
 
 def _counts(imported: Imported) -> str:

@@ -108,7 +108,7 @@ def _model(options: argparse.Namespace, fleet: FleetHistory, now: float) -> Risk
     if not fresh and kept is not None and kept.exists():
         return histories.load_risk_model(kept)
     with Progress("fitting") as progress:
-        progress.say(f"{len(fleet.incidents)} incidents")
+        progress.say(count_text(len(fleet.incidents), "incident"))
         try:
             return fit_risk(
                 fleet,

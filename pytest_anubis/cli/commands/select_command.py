@@ -14,6 +14,7 @@ from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.codec import to_plain
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.selector.choice.known_benchmarks import KnownBenchmarks, known_benchmarks
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.solver_output import suppress_solver_output
@@ -28,6 +29,12 @@ BESIDE_PLAN = (
     "in a window"
 )
 """Where the choice for a node and the plan of a fleet differ by design, of the same history."""
+
+
+ELSEWHERE = "only other classes have run"
+"""Why a benchmark that the history knows is not offered: nobody knows whether it applies."""
+NAMED = 3
+"""Benchmarks which are not offered that are named without --explain."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -87,8 +94,9 @@ def run(options: argparse.Namespace) -> int:
         raise CommandError("--by budget needs --budget, e.g. --budget 20m")
     if options.budget is not None and options.by != "budget":
         raise CommandError(f"--budget is the time for --by budget, not for --by {options.by}")
-    choice, request = _choose(options)
+    choice, request, elsewhere = _choose(options)
     record = to_plain(choice_record(choice, request))
+    record["not_offered"] = [{"benchmark": name, "reason": ELSEWHERE} for name in elsewhere]
     if options.json is not None:
         write_json(options.json, record)
     if options.json == "-":
@@ -100,13 +108,17 @@ def run(options: argparse.Namespace) -> int:
     say(f"{nodes}: {choice.inputs.basis or 'no incidents in the history'}")
     for line in choice_lines(record):
         say(line)
+    if elsewhere:
+        some = ", ".join(elsewhere if options.explain else elsewhere[:NAMED])
+        more = ", ..." if len(elsewhere) > NAMED and not options.explain else ""
+        say(f"without {count_text(len(elsewhere), 'benchmark')} that {ELSEWHERE} ({some}{more})")
     say(BESIDE_PLAN)
     lines = explain_lines(record) if options.explain else list(choice.plan.chosen)
     say(*lines)
     return 0
 
 
-def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
+def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[str, ...]]:
     from pytest_anubis.selector.choice.choice_inputs import (
         ChoiceRequest,
         choose,
@@ -143,7 +155,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest]:
         exposing = exposing_open(inputs.defects, [node.name for node in nodes])
         offers = [replace(one, pinned=one.benchmark in exposing) for one in offers]
         with suppress_solver_output():
-            return choose(inputs, offers, request), request
+            return choose(inputs, offers, request), request, known.elsewhere
     except SelectorError as error:
         raise CommandError(f"{place}: {error}") from error
 

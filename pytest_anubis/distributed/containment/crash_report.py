@@ -12,7 +12,7 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.distributed.containment.processes import Death
 from pytest_anubis.distributed.containment.watchdog import Overdue
 from pytest_anubis.distributed.dispatch.tasks import Task
-from pytest_anubis.report.text.numbers import value_text
+from pytest_anubis.report.text.numbers import count_text, value_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,9 @@ def crash_text(
             lines.append(f"it could not be looked for everywhere: {blind}")
     for one in kept:
         last = f", last {value_text(one.values[-1], one.metric.unit)}" if one.values else ""
-        lines.append(f"measured before: {one.metric.name}, {len(one.values)} values{last}")
+        lines.append(
+            f"measured before: {one.metric.name}, {count_text(len(one.values), 'value')}{last}"
+        )
     if attempts:
         phrases = ", ".join(dict.fromkeys(p for one in attempts for p in one.disturbance))
         count = f"{len(attempts)} attempt{'s' if len(attempts) > 1 else ''}"

@@ -54,7 +54,8 @@ def fleet_picture(view: FleetView, order: Sequence[int]) -> str:
     rejected = len(view.of(Decision.REJECTED))
     alt = (
         f"{count_text(len(view.nodes), 'node')} by class{by}, {count_text(len(view.metrics), 'metric')}: "
-        f"{rejected} of the nodes are rejected; the table below says the same in words"
+        f"{rejected} of the nodes {'is' if rejected == 1 else 'are'} rejected; the table below says the same "
+        "in words"
     )
     drawn = [row for row in rows if any(row)] or rows[:1]
     light, dark = (_png(drawn, colours) for colours in (LIGHT, DARK))

@@ -34,6 +34,10 @@ def map_link(**fields: str) -> str:
     return html.escape("#map?" + urlencode({name: text for name, text in fields.items() if text}))
 
 
+def _alone(count: int) -> str:
+    return "1 is sick on its own" if count == 1 else f"{count} are sick on their own"
+
+
 def shift_name(shift: TraitShift) -> str:
     """Return what a shift's nodes have in common: ``batch B4``."""
     return f"{shift.trait} {shift.value}"
@@ -108,7 +112,7 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     words = f"{count_text(len(rejected), 'node')} rejected"
     if share:
         shared = len(rejected) - len(alone)
-        words += f": {shared} share a cause (next box), {len(alone)} are sick on their own"
+        words += f": {shared} share a cause (next box), {_alone(len(alone))}"
     link = map_link(decision="REJECTED")
     return _box(
         "Sick nodes",

@@ -101,13 +101,13 @@ def columns_of(view: FleetView) -> Sequence[str]:
 
 
 def _told(view: FleetView) -> str:
-    bad = sum(bool(one.failed) for one in view.metrics)
+    bad = count_text(sum(bool(one.failed) for one in view.metrics), "metric")
     where = "the node's dossier, a heading to the metric's distribution"
     if is_one_page(view):
         where = "what was found on the node"
     counted = f"{count_text(len(view.nodes), 'node')} and {count_text(len(view.metrics), 'metric')}"
     return (
-        f"{counted}, outliers first: rejected nodes on top, the {bad} metrics that some node fails on the "
+        f"{counted}, outliers first: rejected nodes on top, the {bad} that some node fails on the "
         f"left. A cell leads to {where}. "
         "Arrow keys walk from cell to cell."
     )

@@ -88,7 +88,7 @@ def _shifts(view: FleetView, one: FleetMetric) -> str:
                 how = found.size if found.worse else f"better: the others are {found.size}"
                 lines.append(
                     f"{shift_name(shift)} in {shift.hardware_class or 'no class'}: {how} "
-                    f"({len(shift.nodes)} nodes against {shift.others})"
+                    f"({count_text(len(shift.nodes), 'node')} against {shift.others})"
                 )
     return (
         f"<h2>What separates nodes</h2>{blocks.lines_block('traits', lines, open_=True)}"

@@ -300,7 +300,11 @@ def risk_page(
         + "</tr>"
         for row in rows[:_MOST]
     )
-    more = f"<p>and {len(rows) - _MOST} nodes with less risk</p>" if len(rows) > _MOST else ""
+    more = (
+        f"<p>and {count_text(len(rows) - _MOST, 'node')} with less risk</p>"
+        if len(rows) > _MOST
+        else ""
+    )
     parts = [
         f"<h1>Risk of the fleet</h1><p>{html.escape(fleet_line(rows, horizon))}</p>",
         f"<p class='faint'>from a history: {html.escape(basis)}</p>",

@@ -20,7 +20,7 @@ from pytest_anubis.report.plots.canvas import (
     ticks,
     tip,
 )
-from pytest_anubis.report.text.numbers import value_text
+from pytest_anubis.report.text.numbers import count_text, value_text
 
 DOTS = 160
 """Healthy units drawn; of more, so many spread evenly over all: a picture is about 300 pixels wide."""
@@ -99,7 +99,7 @@ def units_plot(
                 f"<path d='M{x} {y}L{x} {at}' stroke='{BAD}' stroke-opacity='.35'/>"
                 + text(x - 10 if near else x + 10, at, name, anchor="end" if near else "")
             )
-    counted = f"{len(good)} samples passed" + (f", {len(out)} did not" if out else "")
+    counted = f"{count_text(len(good), 'sample')} passed" + (f", {len(out)} did not" if out else "")
     parts.append(text(frame.left, 20, f"{counted}; dashed: expected"))
     return picture(frame.width, frame.height, label or counted, "".join(parts))
 
@@ -142,7 +142,7 @@ def drift_plot(moments: Sequence[DriftMoment], *, label: str) -> str:
     parts.append(f"<path d='M{'L'.join([*up, *down])}Z' fill='{SAMPLE}' fill-opacity='.2'/>")
     parts.append(f"<path d='M{line}' fill='none' stroke='{SAMPLE}' stroke-width='3'/>")
     for m in moments:
-        words = f"{day_text(m.begin)}: {_share(m.middle)} of typical, {m.nodes} nodes"
+        words = f"{day_text(m.begin)}: {_share(m.middle)} of typical, {count_text(m.nodes, 'node')}"
         parts.append(
             f"<path d='M{x(m)} {y(m.middle)}h0' stroke='{SAMPLE}' stroke-width='10' "
             f"stroke-linecap='round'>{tip(words)}</path>"

@@ -74,10 +74,10 @@ def after_name(verdict: NodeVerdict) -> str:
 
 def baseline_line(baseline: Baseline) -> str:
     """Say in one line what a baseline is and what it rests on."""
+    runs = count_text(len(baseline.runs), "run")
     if baseline.one_machine:
-        basis = f"{len(baseline.runs)} runs of {', '.join(baseline.nodes) or 'one machine'} alone (nodes: 1)"
+        basis = f"{runs} of {', '.join(baseline.nodes) or 'one machine'} alone (nodes: 1)"
     else:
-        runs = count_text(len(baseline.runs), "run")
         basis = f"{count_text(len(baseline.nodes), 'node')}, {runs}"
     rate = "practical thresholds only"
     if baseline.error_rate is not None:

@@ -90,7 +90,8 @@ def learned_lines(
         )
         lines += fits.splitlines()
     if most is not None and len(shown) > most:
-        lines.append(f"... and {len(shown) - most} more criteria, all in the file (-v shows them)")
+        more = count_text(len(shown) - most, "more criterion")
+        lines.append(f"... and {more}, all in the file (-v shows them)")
     nodes = (
         count_text(len(baseline.nodes), "node") if not baseline.one_machine else "one machine alone"
     )
@@ -209,9 +210,12 @@ def _paced(criteria: list[Criterion]) -> list[str]:
     if not gains:
         return []
     middle, most = gains[len(gains) // 2], gains[-1]
+    verbs, their = (
+        ("follow it and are", "their") if len(gains) > 1 else ("follows it and is", "its")
+    )
     return [
-        f"pace of the host: {count_text(len(gains), 'metric')} follow it and are judged at its reference "
-        f"pace too, where their runs spread {middle:.2f} times as far (median; at most {most:.2f})"
+        f"pace of the host: {count_text(len(gains), 'metric')} {verbs} judged at its reference "
+        f"pace too, where {their} runs spread {middle:.2f} times as far (median; at most {most:.2f})"
     ]
 
 
@@ -323,7 +327,8 @@ def _self_check(baseline: Baseline, verbose: bool, see: Sequence[Sequence[str]])
         return []
     share = check.sick / check.nodes
     lines = [
-        f"judged each without itself, {check.rejected} of its {check.nodes} nodes are rejected"
+        f"judged each without itself, {check.rejected} of its {check.nodes} nodes "
+        f"{'is' if check.rejected == 1 else 'are'} rejected"
         + (
             f"; about {percent(share)} of the nodes are no part of the healthy ones"
             if share > 0.005

@@ -73,11 +73,11 @@ def duration_text(seconds: float) -> str:
 
 
 def count_text(count: int, noun: str) -> str:
-    """Return a count with its noun: ``1 metric``, ``2 metrics``, ``2 boxes``, ``2 criteria``."""
+    """Return a count with its noun: ``1 metric``, ``2 metrics``, ``2 boxes``, ``2 more criteria``."""
     if count == 1:
         return f"1 {noun}"
-    if noun == "criterion":
-        return f"{count} criteria"
+    if noun.endswith("criterion"):
+        return f"{count} {noun.removesuffix('on')}a"
     return f"{count} {noun}{'es' if noun.endswith(('s', 'x', 'ch', 'sh')) else 's'}"
 
 

@@ -31,7 +31,7 @@ from pytest_anubis.report.text.headlines import (
     questions_lines,
 )
 from pytest_anubis.report.text.numbers import count_text, percent
-from pytest_anubis.report.text.text_table import clip, plain_line, printable, wrap
+from pytest_anubis.report.text.text_table import clip_but_end, plain_line, printable, wrap
 
 Line = tuple[str, str]
 """Text and style: ``red``, ``green``, ``yellow``, ``bold`` or empty."""
@@ -41,7 +41,8 @@ _NEAR = (Reference.PEERS, Reference.SELF)
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 _FOLDERS = re.compile(r"(?<![^\s(])(?<!--anubis )(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
 LONGEST = 400
-"""Characters of one entry of a list shown without ``-v``: the cause is in them, a trace need not be."""
+"""Characters of one entry of a list shown without ``-v``: the cause is in them, and what is to be done;
+a trace need not be."""
 FOLDED = 3
 """Components without a criterion from which on they are told together."""
 _WITHOUT = re.compile(r" \(it finds losses from [^)]*\)")
@@ -232,7 +233,9 @@ def _table(verdicts: Sequence[MetricVerdict], verbosity: int, width: int) -> lis
     )
     lines: list[Line] = [(row, "") for row in text.splitlines()]
     if len(rows) < len(shown):
-        lines.append((f"... and {len(shown) - len(rows)} more metrics (-v shows all)", ""))
+        lines.append(
+            (f"... and {count_text(len(shown) - len(rows), 'more metric')} (-v shows all)", "")
+        )
     return lines
 
 
@@ -321,7 +324,7 @@ def _list(title: str, texts: Sequence[str], verbosity: int, *, folded: bool = Fa
     shown = grouped(texts) if verbosity <= 0 else [plain_line(text) for text in texts]
     most = len(shown) if verbosity > 0 else MOST
     for text in shown[:most]:
-        told = text if verbosity > 0 else clip(without_folders(text), LONGEST)
+        told = text if verbosity > 0 else clip_but_end(without_folders(text), LONGEST)
         lines.append((f"  {told}", ""))
     if len(shown) > most:
         lines.append((f"  ... and {len(shown) - most} more (-v shows all)", ""))

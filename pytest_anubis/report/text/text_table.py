@@ -173,6 +173,17 @@ def clip(text: str, width: int) -> str:
     return _head(text, max(1, width - 1)) + "…"
 
 
+def clip_but_end(text: str, width: int) -> str:
+    """Return a text cut as `clip` cuts it, but before its last clause: what is to be done stands there.
+
+    Where that clause takes more than half of the columns it is no short advice, and is cut too.
+    """
+    before, mark, last = text.rpartition("; ")
+    if width_of(text) <= width or not mark or 2 * width_of(last) > width:
+        return clip(text, width)
+    return clip(before, width - width_of(mark + last)) + mark + last
+
+
 def wrap(text: str, width: int | None, *, indent: str = "") -> list[str]:
     """Return a text as lines of at most a number of columns, broken at blanks; nothing is lost.
 

@@ -121,7 +121,7 @@ def summarise(plan: Plan, nodes: int) -> str:
     cost = f"{value_text(plan.cost, 's')} of {value_text(plan.full_cost, 's')}"
     if plan.method == "everything":
         why = "" if plan.mode == "all" else " (no known defects: nothing to choose by)"
-        return f"all {count} benchmarks, {value_text(plan.full_cost, 's')}{why}"
+        return f"all {count} benchmark{'s' if count != 1 else ''}, {value_text(plan.full_cost, 's')}{why}"
     if plan.method == "nothing" and plan.target is not None:
         return (
             f"no benchmark needed: the risk of {where} is {shown(plan.risk_before)}, accepted are "

@@ -24,9 +24,9 @@ class KnownBenchmarks:
 def known_benchmarks(fleet: FleetHistory, hardware_class: str) -> KnownBenchmarks:
     """Return what can be offered to the nodes of a class.
 
-    A benchmark applies to a class if it has run on it, or if it exposed a defect of one of its nodes. A class
-    without any defect borrows those of the others, but not their benchmarks: that of a card would be planned
-    for a node that has none.
+    A benchmark applies to a class if it has run on it, in whatever run or import, or if it exposed a defect
+    of one of its nodes. A class without any defect borrows those of the others, but not their benchmarks:
+    that of a card would be planned for a node that has none.
 
     Args:
         fleet: The history, with durations, experience and defects of the class.
@@ -39,9 +39,11 @@ def known_benchmarks(fleet: FleetHistory, hardware_class: str) -> KnownBenchmark
         return not hardware_class or own in (hardware_class, "")
 
     real = [one for one in fleet.defects if one.state != "false alarm"]
-    ran = {*fleet.durations, *fleet.experience}
+    everywhere = frozenset().union(*fleet.measured.values())
+    own = fleet.measured.get(hardware_class, frozenset()) if hardware_class else everywhere
+    ran = {*fleet.durations, *fleet.experience, *own}
     names = ran.union(*(one.benchmarks for one in real if of_class(one)))
-    every = names.union(*(one.benchmarks for one in real))
+    every = names.union(everywhere, *(one.benchmarks for one in real))
     alone = {
         name: one.component
         for one in fleet.defects

@@ -176,9 +176,10 @@ class Run:
         if self._earlier is None:
             return []
         cut = ", ".join(self._earlier.interrupted) or "none"
+        count = len(self._earlier.done)
+        done = "1 test is" if count == 1 else f"{count} tests are"
         return [
-            f"anubis: going on with run {self.context.run_id}: {len(self._earlier.done)} tests are "
-            f"done, interrupted: {cut}",
+            f"anubis: going on with run {self.context.run_id}: {done} done, interrupted: {cut}",
             *(
                 f"anubis: differs from the earlier part: {what}; what was measured then is judged anew"
                 for what in self._earlier.changed

@@ -32,6 +32,7 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
         defects=defects(history),
         runs=_runs(history),
         components=_components(history),
+        measured=_measured(history),
         gone=_gone(history),
     )
     return of_class(history, whole, hardware_class, profile=profile)
@@ -155,12 +156,37 @@ def _runs(history: History) -> dict[str, tuple[RunSummary, ...]]:
     return {node: tuple(runs) for node, runs in found.items()}
 
 
-def _experience(history: History, hardware_class: str) -> dict[str, int]:
-    table, runs = schema.durations, schema.runs
+def _measured(history: History) -> dict[str, frozenset[str]]:
+    table, runs = schema.benchmarks, schema.runs
     query = (
-        sa.select(table.c.benchmark, sa.func.count())
+        sa.select(runs.c.hardware_class, table.c.benchmark)
         .join(runs, runs.c.id == table.c.run_id)
-        .group_by(table.c.benchmark)
+        .distinct()
+    )
+    found: dict[str, set[str]] = {}
+    with history.reading() as connection:
+        for key, benchmark in connection.execute(query):
+            found.setdefault(key, set()).add(benchmark)
+    return {key: frozenset(names) for key, names in found.items()}
+
+
+def _experience(history: History, hardware_class: str) -> dict[str, int]:
+    """Return in how many runs each benchmark could have exposed something: it was timed, or judged.
+
+    Imports are judged and know no times; the rounds of learning are neither timed nor judged.
+    """
+    runs = schema.runs
+    timed = sa.select(schema.durations.c.benchmark, schema.durations.c.run_id)
+    judged = (
+        sa.select(schema.benchmarks.c.benchmark, schema.benchmarks.c.run_id)
+        .join(runs, runs.c.id == schema.benchmarks.c.run_id)
+        .where(runs.c.decision != "")
+    )
+    each = sa.union(timed, judged).subquery()  # a run counts once
+    query = (
+        sa.select(each.c.benchmark, sa.func.count())
+        .join(runs, runs.c.id == each.c.run_id)
+        .group_by(each.c.benchmark)
     )
     if hardware_class:
         query = query.where(runs.c.hardware_class == hardware_class)

@@ -162,7 +162,8 @@ def _unknown(nodes: Mapping[str, Sequence[int]]) -> str:
     names = ", ".join(name[:80] for name in list(nodes)[:_NAMED])
     more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
     return (
-        f"{count} lines left out, of {len(nodes)} unknown nodes: {names}{more}; --add-nodes adds them, or "
+        f"{count} line{'s' if count != 1 else ''} left out, of {len(nodes)} unknown "
+        f"node{'s' if len(nodes) != 1 else ''}: {names}{more}; --add-nodes adds them, or "
         "'anubis history nodes import' registers all nodes, healthy ones too"
     )
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -99,6 +99,7 @@ class Imported:
         notes: What else people should know, one line each.
         left_out: How many values were left out besides wrong lines.
         node: The node, if it was told beside the file, which does not name it; else empty.
+        file_dated: The file tells no dates: its runs have that on which it was written.
     """
 
     source: Path
@@ -113,6 +114,7 @@ class Imported:
     node: str = ""
     causes: Mapping[str, int] = field(default_factory=dict)
     lost_cells: tuple[LostCells, ...] = ()
+    file_dated: bool = True
 
     @property
     def lost(self) -> int:
@@ -122,6 +124,12 @@ class Imported:
         """
         spoiled = sum(one.count for one in self.lost_cells if one.kind in ("unit", "invalid"))
         return self.wrong_count + self.left_out + spoiled
+
+    def dated(self, moment: float) -> Imported:
+        """Return it with all of its runs at another moment, seconds since 1970."""
+        when = datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
+        runs = tuple(replace(run, started=when, ended=when) for run in self.runs)
+        return replace(self, runs=runs, file_dated=False)
 
 
 class ImportFolder:
@@ -202,22 +210,31 @@ def _origin(imported: Imported) -> Origin | None:
         return None
 
 
-def runs_of(populations: tuple[Population, ...], started: str) -> tuple[RunRecord, ...]:
+def runs_of(
+    populations: tuple[Population, ...],
+    started: str,
+    dates: Mapping[tuple[str, str], tuple[str, str]] | None = None,
+) -> tuple[RunRecord, ...]:
     """Return one run record per run and node that occurs in populations, sorted.
 
     Args:
         populations: What was imported.
         started: The date that the file bears, for want of a better one.
+        dates: (run, node) -> when it began and ended, of those of which the file tells it.
     """
+    known = dates or {}
     found = {
         (run, node, population.hardware_class)
         for population in populations
         for run, node in set(zip(population.runs, population.nodes, strict=True))
     }
-    return tuple(
-        RunRecord(run=run, node=node, hardware_class=name, started=started, ended=started)
-        for run, node, name in sorted(found)
-    )
+    records = []
+    for run, node, name in sorted(found):
+        began, ended = known.get((run, node), (started, started))
+        records.append(
+            RunRecord(run=run, node=node, hardware_class=name, started=began, ended=ended)
+        )
+    return tuple(records)
 
 
 def import_samples(

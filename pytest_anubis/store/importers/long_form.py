@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
@@ -255,8 +255,9 @@ class LongForm:
                 found[i] = _moment(item) if name == "time" else float(item)
             except (TypeError, ValueError, OverflowError):
                 if good[i]:  # a row is one wrong line, whatever else is wrong with it
-                    why = f"{name} {_no_number(item)}"
-                    text = f"{where.node(i)}column {name}: {str(item)[:40]!r} {_no_number(item)}"
+                    said = _no_number(item) if name != "time" else _no_moment(item)
+                    why = f"{name} {said}"
+                    text = f"{where.node(i)}column {name}: {str(item)[:40]!r} {said}"
                     self._wrong.add(where.lines[i], text, why)
                 good[i] = False
         return found, missing
@@ -267,6 +268,14 @@ def _no_number(item: object) -> str:
     if isinstance(item, str) and _DECIMAL_COMMA.fullmatch(item.strip()):
         return "has a decimal comma; write a point"
     return "is not a number"
+
+
+def _no_moment(item: object) -> str:
+    """Return why a cell is no time: neither a number nor a date as they are read."""
+    said = _no_number(item)
+    if said == "is not a number":
+        said = "is neither a number of seconds nor ISO 8601, such as 2026-01-31T12:00:00Z"
+    return said
 
 
 def _wide(columns: Sequence[str]) -> str:
@@ -337,6 +346,8 @@ def _moment(item: Any) -> float:
             return float(item)
         except ValueError:
             item = datetime.fromisoformat(item.strip())
+    if isinstance(item, date) and not isinstance(item, datetime):
+        item = datetime(item.year, item.month, item.day, tzinfo=UTC)
     if isinstance(item, datetime):
         return (item if item.tzinfo else item.replace(tzinfo=UTC)).timestamp()
     return float(item)

@@ -12,7 +12,7 @@ from typing import Any
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
 from pytest_anubis.core.gather import Shelf
-from pytest_anubis.store.importers.grouping import group_rows
+from pytest_anubis.store.importers.grouping import group_rows, row_dates
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
@@ -53,7 +53,8 @@ def import_table(
     Columns, in any order: ``node, benchmark, metric, unit, better, value`` and, if wanted, ``device``
     (else ``node``), ``time`` (seconds or ISO 8601), ``class``, ``group``, ``component``, ``run`` and
     ``return_code``. Where unit, direction or component are empty, or their columns are missing, a metric map
-    may know them. Wrong lines are listed and left out.
+    may know them. Wrong lines are listed and left out. Where the times are moments, a node's run began at the
+    earliest of its rows; else its date is the file's.
 
     Args:
         path: A ``.parquet`` file, else CSV with a head (comma, semicolon or tab).
@@ -85,7 +86,8 @@ def import_table(
             form.add(lines, columns)
             if progress is not None and reader.lines % _TELL < _CHUNK:
                 progress(f"{path.name}: {reader.lines:,} lines")
-        grouped = group_rows(form.rows())
+        rows = form.rows()
+        grouped, dates = group_rows(rows), row_dates(rows)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
     finally:
@@ -97,7 +99,8 @@ def import_table(
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path)),
+        runs=runs_of(populations, file_date(path), dates),
+        file_dated=not dates,
         lines=reader.lines,
         values=grouped.values,
         wrong=tuple(sorted(wrong.lines, key=lambda item: item.line)),

@@ -207,8 +207,9 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
     if baseline.one_machine:
         return " (learned on this one machine)"
     doubt, open_ones = doubt_of(baseline), groups_of(baseline)
+    count = len(baseline.nodes)
     more = (f", whose {doubt}" if doubt else "") + (f"; {open_ones}" if open_ones else "")
-    return f" (learned from {len(baseline.nodes)} nodes{more})"
+    return f" (learned from {count} node{'s' if count != 1 else ''}{more})"
 
 
 def doubt_of(baseline: Baseline | None) -> str:

@@ -251,7 +251,11 @@ def _verdict(
     if times > 1:
         text += f", {times} times"
     if tests:
-        more = f" and {len(tests) - SHOWN} more tests" if len(tests) > SHOWN else ""
+        more = (
+            f" and {len(tests) - SHOWN} more test{'s' if len(tests) > SHOWN + 1 else ''}"
+            if len(tests) > SHOWN
+            else ""
+        )
         text += f", while {', '.join(tests[:SHOWN])}{more} ran"
     if sources:
         text += f" ({sources})"

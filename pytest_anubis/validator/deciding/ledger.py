@@ -152,7 +152,8 @@ def uncovered_text(baseline: Baseline, blocking: Sequence[str]) -> str:
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     also = ", ".join(f"{count} {word}" for word, count in words.items())
     return (
-        f"{len(names)} components have no criterion ({', '.join(names[:NAMED])}{more}), "
+        f"{len(names)} component{'s have' if len(names) != 1 else ' has'} no criterion "
+        f"({', '.join(names[:NAMED])}{more}), "
         f"{mostly}as {why}, and measuring again does not help{f'; besides {also}' if also else ''}"
     )
 

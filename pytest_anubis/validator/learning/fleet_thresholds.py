@@ -85,10 +85,8 @@ def fleet_thresholds(
     if error_rate is None or not scores.nodes:
         return FleetThresholds(tuple(map(_with_power, criteria, every)), None, "")
     if not noisy:
-        note = (
-            f"{len(scores.nodes)} nodes are too few for learned limits: {FEWEST_NODES} are needed; "
-            "alpha decides"
-        )
+        few = "1 node is" if len(scores.nodes) == 1 else f"{len(scores.nodes)} nodes are"
+        note = f"{few} too few for learned limits: {FEWEST_NODES} are needed; alpha decides"
         return FleetThresholds(tuple(map(_with_power, criteria, every)), None, note)
     scores = node_scores(noisy)
     rarest = math.log(max(sum(tail.each for tail in noisy), 1.0) / error_rate)

@@ -68,7 +68,7 @@ def test_every_verb_of_the_history_answers_in_json(here: Path) -> None:
     assert (shown["name"], shown["hardware_class"]) == ("n2", "h100")
     assert (shown["since"], shown["state"]) == ("2025-01-01T00:00:00+00:00", "repair")
     assert shown["runs"] == []
-    nothing = {"filed": 0, "not_filed": [], "for_another_history": 0}
+    nothing = {"filed": 0, "known": 0, "not_filed": [], "for_another_history": 0}
     assert answer("history", "file") == nothing
 
 

@@ -199,7 +199,7 @@ def test_a_check_that_failed_counts_alike_in_learning_judging_and_the_backtest(h
         )
         journal(here, f"n{i}", 100 + 0.01 * i, planned="p.py::check", more=ended)
     learned = anubis("learn", "store", "--error-rate", "none", "-o", "base")
-    assert "1 of its 8 nodes are rejected" in learned.stdout, learned.stdout + learned.stderr
+    assert "1 of its 8 nodes is rejected" in learned.stdout, learned.stdout + learned.stderr
     assert "n3: p.py::check failed" in learned.stdout
     done = anubis("judge", "store", "--baseline", "base")
     assert "8 nodes: 1 REJECTED, 0 UNDECIDED, 7 ACCEPTED" in done.stdout

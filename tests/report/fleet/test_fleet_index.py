@@ -190,11 +190,12 @@ def test_nodes_that_fail_otherwise_are_sick_on_their_own() -> None:
     some = view()
     other = replace(some.nodes[0], row=row("b0", Decision.REJECTED, replace(SLOW, metric="else")))
     page = fleet_index(replace(some, nodes=(other, *some.nodes[1:])))
-    assert "4 nodes rejected: 3 share a cause (next box), 1 are sick on their own" in page
+    assert "4 nodes rejected: 3 share a cause (next box), 1 is sick on its own" in page
     few = replace(some, nodes=(*some.nodes[:2], *some.nodes[4:]), cells=some.cells[2:])
     page = fleet_index(few)  # two may each be sick by themselves
     assert "2 nodes rejected; <a" in page
     assert "Slower than the others, not rejected for it" in page
+    assert "the 1 metric that some node fails" in page
 
 
 def test_cells_lead_to_the_place_in_the_dossier() -> None:

@@ -122,6 +122,8 @@ def test_durations_never_show_sixty(seconds: float) -> None:
         (2, "box", "2 boxes"),
         (0, "node", "0 nodes"),
         (2, "criterion", "2 criteria"),
+        (3, "more criterion", "3 more criteria"),
+        (1, "more criterion", "1 more criterion"),
     ],
 )
 def test_counts_agree_with_their_noun(count: int, noun: str, text: str) -> None:

@@ -161,6 +161,21 @@ def test_long_lists_are_cut_with_a_hint() -> None:
     assert sum("obstacle" in line for line in texts(1, blocking=blocking)) == 30
 
 
+def test_a_long_entry_is_cut_before_what_is_to_be_done() -> None:
+    reasons = "; ".join(f"metric_{i}: too noisy to show that it halved" for i in range(12))
+    step = "learn again with more or longer rounds, or on a quieter machine"
+    blocking = (
+        f"NOT_TESTED memory: {reasons}; {step}",
+        f"NOT_TESTED link: raised {'x; ' + 'y' * 500}",
+    )
+    lines = texts(blocking=blocking)
+    told = next(line for line in lines if "NOT_TESTED memory" in line)
+    assert told.startswith("  NOT_TESTED memory: metric_0: too noisy")
+    assert told.endswith(f"…; {step}")
+    assert all(len(line) <= 2 + 400 for line in lines)
+    assert next(line for line in lines if "NOT_TESTED link" in line).endswith("yyy…")
+
+
 def test_many_bad_metrics_are_cut_with_a_hint() -> None:
     many = [verdict(i, Outcome.FAIL) for i in range(40)]
     lines = [text for text, _ in summary_lines(NODE, many)]

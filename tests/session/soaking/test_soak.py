@@ -70,7 +70,7 @@ def test_finished_tests_are_not_repeated_and_the_interrupted_one_is_marked(
 ) -> None:
     result = killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
     assert result.ret == 20  # no baseline
-    result.stdout.fnmatch_lines(["*1 tests are done, interrupted: test_suite.py::test_second"])
+    result.stdout.fnmatch_lines(["*1 test is done, interrupted: test_suite.py::test_second"])
     ran = (killed.path / "ran.txt").read_text().split()
     assert ran == ["first", "second", "second", "third"]
     (journal,) = killed.path.glob(".anubis/runs/*/journal.jsonl")
@@ -98,7 +98,7 @@ def test_a_run_that_only_measured_is_not_the_one_to_go_on_with(killed: pytest.Py
     assert named.ret == 4
     named.stderr.fnmatch_lines(["*run m had --anubis-mode=measure, this one has judge"])
     result = killed.runpytest("--anubis", "-p", "no:xdist", "--anubis-resume")
-    result.stdout.fnmatch_lines(["*1 tests are done, interrupted: test_suite.py::test_second"])
+    result.stdout.fnmatch_lines(["*1 test is done, interrupted: test_suite.py::test_second"])
     assert read_journal(killed.path / ".anubis/runs/m").exit_status is None
 
 

@@ -76,7 +76,8 @@ def test_times_order_the_values_and_missing_columns_have_defaults(tmp_path: Path
         "mine", ("node",), ("r7",),
     )  # fmt: skip
     assert [str(line) for line in found.wrong] == [
-        "line 5: node a, column time: 'soon' is not a number"
+        "line 5: node a, column time: 'soon' is neither a number of seconds nor ISO 8601, such as "
+        "2026-01-31T12:00:00Z"
     ]
     assert found.notes == ("column 'remark' is not used",)
 

@@ -27,6 +27,7 @@ from pytest_anubis.fleet.launching.host_list import Host, HostListError, read_ho
 from pytest_anubis.fleet.launching.ssh_hosts import SSH, Launch
 from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.node_text import fleet_lines
+from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
     from pytest_anubis.fleet.launching.fleet_verdict import FleetVerdict
@@ -167,7 +168,10 @@ def _run(options: argparse.Namespace) -> int:
         parallel=options.parallel,
         ssh=(*SSH, *config),
     )
-    say(f"{len(hosts)} hosts, runs {launch.name}-*, results in {options.output}", flush=True)
+    say(
+        f"{count_text(len(hosts), 'host')}, runs {launch.name}-*, results in {options.output}",
+        flush=True,
+    )
     try:
         ends = launch.run(partial(say, flush=True))
     except OSError as error:

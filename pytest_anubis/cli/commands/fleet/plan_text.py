@@ -52,7 +52,7 @@ def show_plan(
     if chosen:
         say(*table(rows, width=terminal_width(), shrink=5).splitlines())
     if len(rows) <= len(chosen):
-        say(f"{len(chosen) - len(rows) + 1} more nodes (--all shows them)")
+        say(f"{count_text(len(chosen) - len(rows) + 1, 'more node')} (--all shows them)")
     if partners:
         say(f"set aside as partners: {', '.join(partners)}")
     if rest:

@@ -4,23 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Iterator
-from dataclasses import replace
+import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pytest_anubis.cli.shared.arguments import add_baseline, add_json, baseline_place, explain
-from pytest_anubis.cli.shared.command_error import CommandError, of_file
+from pytest_anubis.cli.shared.arguments import add_baseline, add_json, explain
+from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.cli.shared.stored.import_judging import import_judge
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
-
-if TYPE_CHECKING:
-    from pytest_anubis.core.run import RunRecord
-    from pytest_anubis.store.collected_runs import RunSet
 
 VARIABLE = "PYTEST_ANUBIS_HISTORY"
 
@@ -73,7 +68,7 @@ def run(options: argparse.Namespace) -> int:
             pushed = push(
                 options.paths or [Path(".anubis")],
                 place,
-                judge=_judge(options),
+                judge=import_judge(options),
                 patience=options.retry,
                 progress=progress.count,
             )
@@ -116,36 +111,6 @@ def _place(options: argparse.Namespace) -> Path | str:
     ):
         raise CommandError(
             f"--history {shown_place(options.history)}: these runs lie in that very store; 'anubis history "
-            "file --all' files them there"
+            f"file --all --history {shlex.quote(shown_place(options.history))}' files them there"
         )
     return place
-
-
-def _judge(options: argparse.Namespace) -> Any:
-    place = baseline_place(options)
-    if options.baseline is None and not place.exists():
-        return None
-    try:
-        baselines = load_baselines(place)
-    except (OSError, BaselineError) as error:
-        raise of_file(error) from error
-    return (lambda runs: _judged(runs, baselines)) if baselines else None
-
-
-def _judged(runs: RunSet, baselines: dict[str, Any]) -> Iterator[RunRecord]:
-    """Yield every run of an import with its verdicts; each run of a node is judged by itself."""
-    from pytest_anubis.cli.shared.collected_judging import judge_collected, node_run, rows_of
-
-    for name in dict.fromkeys(run.run for run in runs.runs):
-        rows = [
-            (one, [row for row, run in enumerate(one.runs) if run == name])
-            for one in runs.populations
-        ]
-        own = replace(
-            runs,
-            runs=tuple(run for run in runs.runs if run.run == name),
-            populations=tuple(one.only(mine) for one, mine in rows if mine),
-        )
-        judged = judge_collected(own, baselines)
-        for row in rows_of(judged):
-            yield node_run(own, judged, row)

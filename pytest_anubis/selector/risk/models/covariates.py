@@ -85,8 +85,8 @@ class Preparation:
             # A flagged column tells the model itself that there is no value: nothing is made up.
             if missing and not self.flagged[column]:
                 said.append(
-                    f"{name}: {missing} of {len(raw)} nodes have none; the usual {self.median[column]:.4g} "
-                    "stands for it"
+                    f"{name}: {missing} of {len(raw)} nodes {'has' if missing == 1 else 'have'} none; the "
+                    f"usual {self.median[column]:.4g} stands for it"
                 )
             if above:
                 said.append(

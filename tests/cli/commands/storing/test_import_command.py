@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -191,3 +192,35 @@ def test_what_a_map_says_reaches_the_baseline_and_an_unknown_unit_its_line(
     (baseline,) = Path("kept").glob("*.json")
     text = baseline.read_text()
     assert all(f'"{word}"' in text for word in ("us", "lower", "gpu.speed"))
+
+
+def dated() -> list[str]:
+    return sorted({run.started[:10] for run in read_runs([Path(".anubis/imports")]).runs})
+
+
+def test_runs_have_the_dates_of_their_table_and_are_chosen_by_them(results: Path) -> None:
+    for week, day in ((1, "16"), (2, "23")):
+        row = f"n1,copy,rate,GB/s,higher,{week},2026-11-{day}"
+        Path(f"week{week}.csv").write_text(f"node,benchmark,metric,unit,better,value,time\n{row}\n")
+    done = anubis("import", "table", "week1.csv", "week2.csv", "--class", "c")
+    assert done.returncode == 0, done.stderr
+    assert "dated" not in done.stdout  # as the table says: nothing to tell
+    assert dated() == ["2026-11-16", "2026-11-23"]
+
+
+def test_a_file_without_dates_says_which_one_was_taken_and_takes_another(results: Path) -> None:
+    log, table = Path("results/n1/nccl.log"), Path("t.csv")
+    table.write_text("node,benchmark,metric,unit,better,value\nn1,copy,rate,GB/s,higher,5\n")
+    for kind, file, why in (
+        ("nccl", log, "it tells no date"),
+        ("table", table, "no column time holds moments (ISO 8601, or seconds since 1970)"),
+    ):
+        os.utime(file, (1_790_000_000, 1_790_000_000))
+        done = anubis("import", kind, str(file))
+        assert (
+            f"{file}: its runs are dated 2026-09-21T14:13:20+00:00, when it was written: {why}; "
+            "--date WHEN gives another"
+        ) in done.stdout.splitlines()
+        done = anubis("import", kind, str(file), "--date", "2026-03-04")
+        assert "dated" not in done.stdout
+    assert dated() == ["2026-03-04"]

@@ -87,6 +87,49 @@ def test_push_says_what_it_did_and_what_it_could_not(
     assert json.loads((here / "out.json").read_text())["new"] == 1
 
 
+def test_imports_of_a_store_are_filed_in_its_own_history(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(here / "old.csv", fleet(8, 4))
+    said(capsys, "import", "table", "old.csv")
+    said(capsys, "learn", ".anubis/imports", "--error-rate", "none")
+    text = said(capsys, "push", ".anubis/imports", "--history", ".anubis", code=2)
+    advice = "history file --all --history .anubis"
+    assert f"'anubis {advice}' files them there" in text
+    assert said(capsys, *advice.split()) == "8 runs filed, 0 could not be filed\n"
+    text = said(capsys, *advice.split())
+    assert text == "0 runs filed, 8 of imports known already, 0 could not be filed\n"
+    listed = json.loads(said(capsys, "history", "--json", "-"))["nodes"]
+    assert [node["verdict"] for node in listed] == ["ACCEPTED"] * 8  # by ./baselines
+    said(capsys, "history", "defect", "add", "--node", "n01", "--benchmark", "copy")
+    assert "8 ACCEPTED" in said(capsys, "judge", "--history", ".anubis")
+
+
+def test_all_benchmarks_of_imports_are_offered_or_named(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    head = "node,benchmark,metric,unit,better,value,class"
+    for key, names in (("big", ("gemm", "stream", "h2d")), ("small", ("disk", "stream"))):
+        rows = [f"{key}{n},{name},rate,GB/s,higher,{n + 5},{key}" for n in (1, 2) for name in names]
+        (here / f"{key}.csv").write_text("\n".join([head, *rows]))
+    history = ("--history", "sqlite:///fleet.db")
+    said(capsys, "push", "big.csv", "small.csv", *history)
+    said(capsys, "history", "defect", "add", "--node", "big1", "--benchmark", "stream", *history)
+    when = ("--kind", "gpu", "--started", "2026-01-02")
+    said(capsys, "history", "incident", "add", "--node", "big1", *when, *history)
+    select = ("select", "--node", "big2", "--by", "all", *history)
+    text = said(capsys, *select, "--explain")
+    assert "the full set runs, 3 benchmarks" in text
+    assert "without 1 benchmark that only other classes have run (disk)" in text
+    assert "3 benchmarks of unknown duration" in text
+    told = json.loads(said(capsys, *select, "--json", "-"))
+    assert told["chosen"] == ["gemm", "h2d", "stream"]
+    assert told["not_offered"] == [{"benchmark": "disk", "reason": "only other classes have run"}]
+    text = said(capsys, "fleet", "plan", "--hours", "1", *history)
+    assert "big (2 nodes): without 1 benchmark that only other classes have run (disk)" in text
+    assert "big (2 nodes): 3 benchmarks of unknown duration" in text
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [

@@ -1,0 +1,56 @@
+"""Lines that ``anubis import`` says of a file besides its counts: strange units, and its date."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.core.metric import is_known_unit, metric_name
+
+if TYPE_CHECKING:
+    from pytest_anubis.store.importers.import_result import Imported
+
+
+def date_lines(imported: Imported, *, table: bool) -> list[str]:
+    """Say which date the runs got and how to give another, where the file tells none.
+
+    Args:
+        imported: What the file gave.
+        table: It could have told one, in a column.
+    """
+    if not imported.file_dated or not imported.runs:
+        return []
+    started = imported.runs[0].started
+    date = f"dated {started}, when it was written" if started else "without a date"
+    why = (
+        "no column time holds moments (ISO 8601, or seconds since 1970)"
+        if table
+        else "it tells no date"
+    )
+    return [f"{imported.source}: its runs are {date}: {why}; --date WHEN gives another"]
+
+
+def unknown_units(imported: Imported, path: Path, own: Path | None) -> list[str]:
+    """Return a line for every unit that is made of no known words: more often a slip than a unit."""
+    strange: dict[str, list[str]] = {}
+    for population in imported.populations:
+        if not is_known_unit(population.metric.unit):
+            name = metric_name(population.benchmark, population.metric.name)
+            strange.setdefault(population.metric.unit, []).append(name)
+    lines = []
+    for unit, names in strange.items():
+        from pytest_anubis.store.importers.metric_map import read_metric_map
+
+        line = read_metric_map(own).line_of_unit(unit) if own is not None else 0
+        where = f"{own} line {line}" if line else str(path)
+        more = f" and {len(set(names)) - 1} more" if len(set(names)) > 1 else ""
+        mend = (
+            "mend it there"
+            if line
+            else "mend it there, or leave it empty and say it in --map FILE.csv"
+        )
+        lines.append(
+            f"{where}: unit {unit!r} of {names[0]}{more} is none that is known, such as GB/s, us or count: "
+            f"its values are kept under it; {mend} and import again (--lenient: exit code 0)"
+        )
+    return lines

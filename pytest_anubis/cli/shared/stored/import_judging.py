@@ -1,0 +1,52 @@
+"""Verdicts of imports that are filed in a history: by the baselines in force, each run by itself."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pytest_anubis.cli.shared.arguments import baseline_place
+from pytest_anubis.cli.shared.command_error import of_file
+from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
+
+if TYPE_CHECKING:
+    from pytest_anubis.core.run import RunRecord
+    from pytest_anubis.store.collected_runs import RunSet
+    from pytest_anubis.store.fleet.pushing import Judge
+
+
+def import_judge(options: argparse.Namespace) -> Judge | None:
+    """Return what gives imports their verdicts, by the baselines of `add_baseline`; None without any.
+
+    Raises:
+        CommandError: The baselines that were named cannot be read.
+    """
+    place = baseline_place(options)
+    if options.baseline is None and not place.exists():
+        return None
+    try:
+        baselines = load_baselines(place)
+    except (OSError, BaselineError) as error:
+        raise of_file(error) from error
+    return (lambda runs: _judged(runs, baselines)) if baselines else None
+
+
+def _judged(runs: RunSet, baselines: dict[str, Any]) -> Iterator[RunRecord]:
+    """Yield every run of an import with its verdicts; each run of a node is judged by itself."""
+    from pytest_anubis.cli.shared.collected_judging import judge_collected, node_run, rows_of
+
+    for name in dict.fromkeys(run.run for run in runs.runs):
+        rows = [
+            (one, [row for row, run in enumerate(one.runs) if run == name])
+            for one in runs.populations
+        ]
+        own = replace(
+            runs,
+            runs=tuple(run for run in runs.runs if run.run == name),
+            populations=tuple(one.only(mine) for one, mine in rows if mine),
+        )
+        judged = judge_collected(own, baselines)
+        for row in rows_of(judged):
+            yield node_run(own, judged, row)
