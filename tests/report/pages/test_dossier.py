@@ -515,6 +515,19 @@ def test_one_slow_card_has_one_box() -> None:
     assert "85 GB/s on cuda:1" in box
 
 
+def test_a_sure_failure_has_a_next_step_beside_cards_that_are_to_be_measured_again() -> None:
+    pooled = slow_card("node", scope="node", action="")
+    cards = [slow_card(name, action="", retest="a single value") for name in CARDS]
+    whole, *boxes = blamed_parts([*cards, pooled], CARDS)
+    step = "look for the cause in accelerator.memory, repair or replace what has it, then measure again"
+    assert f"<b>next step:</b> {step}" in whole
+    assert all("<b>next step:</b> measure again<" in box for box in boxes)
+    (box,) = blamed_parts([slow_card("cuda:1", action="", reason=Reason.TEST_FAILED)], CARDS)
+    assert "read what the test says" in box
+    (box,) = blamed_parts([slow_card("cuda:1", action="", outcome=Outcome.MARGINAL)], CARDS)
+    assert "next step" not in box
+
+
 def test_what_concerns_all_cards_is_said_once() -> None:
     pooled = slow_card("node", scope="node", evidence=("the room was warm",))
     whole, *boxes = blamed_parts([*map(slow_card, CARDS), pooled], CARDS)
