@@ -102,7 +102,8 @@ def run_page(
     verdict = record.node_verdict
     decision = verdict.decision.value if verdict else "not judged"
     drawn = PLOTS if drawn is None else min(drawn, PLOTS)
-    cases = cases_of(record.measurements, record.told)
+    told = record.told
+    cases = cases_of(record.measurements, told)
     body = [
         f"<nav aria-label='fleet'><a href='{home}'>the whole fleet</a></nav>" if home else "",
         _banner(record),
@@ -112,7 +113,7 @@ def run_page(
         _unjudged(record),
         _choice(record),
         _peers(cases if drawn >= PLOTS else _same_metrics(cases, drawn)),
-        "<h2>All metrics</h2>" + overview(cases, record.told, drawn) if cases else "",
+        "<h2>All metrics</h2>" + overview(cases, told, drawn) if cases else "",
         _sections(cases, baseline, drawn),
         _provenance(record, baseline),
         "<h2>Hardware and software</h2>" + inventory_block(record.inventory, open_=True)

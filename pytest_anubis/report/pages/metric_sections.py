@@ -73,7 +73,8 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
         verdicts: All verdicts of the run.
         linked: The first so many cases have a section to go to.
     """
-    judged = {id(case.verdict) for case in cases}
+    # By what they say: a run words its verdicts anew each time it is asked for them.
+    judged = {case.verdict for case in cases}
     rows: list[tuple[Severity, str]] = []
     for index, case in enumerate(cases):
         link = f"c{index}" if index < linked else ""
@@ -82,7 +83,7 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
     for verdict in verdicts:
         # What was compared otherwise for want of a criterion has its row already, which says so.
         bare = verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE) and _key(verdict) in told
-        if id(verdict) not in judged and not bare:
+        if verdict not in judged and not bare:
             rows.append((verdict.severity, _verdict_row(verdict)))
     rows.sort(key=lambda row: row[0])
     head = blocks.headings("verdict", "benchmark", "device", "metric")

@@ -143,6 +143,21 @@ def test_every_measurement_has_a_row_a_section_and_its_plots(
     assert sum("in time order" in label for label in labels) == 32
 
 
+def test_a_failure_that_allowed_noise_makes_unsure_has_one_row(record: RunRecord) -> None:
+    noisy = dataclasses.replace(
+        record, settings={**record.settings, "quiet_limits": {"others": 0.93}}
+    )
+    count = overview_rows(record)
+    assert overview_rows(noisy) == count
+    table = overview(cases_of(noisy.measurements, noisy.told), noisy.told, 9)  # asked twice
+    assert table.count("<tr>") == count
+
+
+def overview_rows(record: RunRecord) -> int:
+    page = run_page(record).partition("<h2>All metrics</h2>")[2]
+    return page.partition("</table>")[0].count("<tr>")
+
+
 def test_only_what_passed_is_folded(record: RunRecord, learned: Baseline) -> None:
     page = Page(run_page(record, learned))
     cases = [tag for tag, attrs in page.tags if attrs.get("class") == "case"]
