@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pytest_anubis.core.field_types import AnyFloat, Compact, Share, compact
 from pytest_anubis.core.metric import relative_loss
+from pytest_anubis.core.trouble import UNSURE, Trouble
 
 
 class Outcome(StrEnum):
@@ -107,22 +108,6 @@ class Waiver:
         """What it covers, in words."""
         names = ("test", "metric", "device", "component", "node")
         return ", ".join(f"{name} {text}" for name in names if (text := getattr(self, name)))
-
-
-class Trouble(StrEnum):
-    """Which kind of trouble a verdict tells of: what people count, never the exit code."""
-
-    SLOW = "slow"  # worse than normal, for sure
-    FAILED = "failed"  # wrong, broken, or reported by the hardware itself
-    SINGLE = "single value"  # beyond the limit, and one value tells so: to be measured again first
-    BORDERLINE = "borderline"  # to be measured again or looked at first
-    UNCLEAR = "unclear"  # measured, and could not be judged
-    MISSING = "missing"  # no answer at all
-    NONE = ""  # none
-
-    def counted(self, number: int) -> str:
-        """Return so many of the kind in words: ``2 slow``, ``8 of a single value``."""
-        return f"{number} of a single value" if self is Trouble.SINGLE else f"{number} {self.value}"
 
 
 class Triage(StrEnum):
@@ -267,8 +252,8 @@ class MetricVerdict:
         if self.outcome is Outcome.FAIL and not self.retest:
             measured = self.similarity is not None and self.better != "equal"
             return Trouble.SLOW if measured else Trouble.FAILED
-        if self.outcome is Outcome.FAIL and self.retest == SINGLE_VALUE:
-            return Trouble.SINGLE
+        if self.outcome is Outcome.FAIL and self.retest in UNSURE:
+            return UNSURE[self.retest]
         return _TROUBLES.get(self.outcome, Trouble.NONE)
 
     @property
@@ -289,9 +274,6 @@ NOT_JUDGED = "NOT_JUDGED"
 
 UNCOVERED = "none of its metrics can be judged here"
 """What blocks for a component that was measured in learning and has no criterion left."""
-
-SINGLE_VALUE = "a single value"
-"""Why a failure is to be measured again that one value tells of (`MetricVerdict.retest`)."""
 
 HOST = ("", "cpu", "node")
 """Devices of which a node has one: nothing to tell apart, and the component says which part it is."""

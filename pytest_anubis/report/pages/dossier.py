@@ -71,8 +71,8 @@ _HELP = (
     ),
     (
         "reject, retest, investigate",
-        "sure; to be measured again first (borderline, a single value, one look); to be looked at. The "
-        "decision does not depend on it",
+        "sure; to be measured again first (borderline, noise was allowed, a single value, one look); to be "
+        "looked at. The decision does not depend on it",
     ),
     (
         "distribution",

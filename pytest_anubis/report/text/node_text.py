@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
 from pytest_anubis.core.metric import loss_text, metric_name
+from pytest_anubis.core.trouble import Trouble
 from pytest_anubis.core.verdict import (
     HOST,
     Decision,
@@ -17,7 +18,6 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
     Triage,
-    Trouble,
     without_absent,
 )
 from pytest_anubis.report.text.failure_text import place_text, summary_sentence
