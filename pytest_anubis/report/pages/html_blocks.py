@@ -24,7 +24,13 @@ from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.device_identity import identity_text
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.next_step import next_step
-from pytest_anubis.report.text.numbers import certainty_text, lost_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import (
+    certainty_text,
+    lost_text,
+    middle_text,
+    similarity_text,
+    value_text,
+)
 from pytest_anubis.report.text.summary_text import coverage_text
 
 SERIES = 12
@@ -78,7 +84,7 @@ def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
         name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
         cells = [
             f"<td>{html.escape(name)}</td><td>{triaged_badge(verdict)}</td>",
-            number(value_text(verdict.value, verdict.unit)),
+            number(middle_text(verdict, verdict.unit)),
             number(value_text(verdict.expected, verdict.unit)),
             number(value_text(verdict.limit, verdict.unit)),
             number(lost_text(verdict.loss, verdict.better)),
