@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
 from pytest_anubis.core.field_types import AnyFloat, Compact, Share, compact
 from pytest_anubis.core.metric import relative_loss
-from pytest_anubis.core.trouble import UNSURE, Trouble
 
 
 class Outcome(StrEnum):
@@ -108,6 +107,23 @@ class Waiver:
         """What it covers, in words."""
         names = ("test", "metric", "device", "component", "node")
         return ", ".join(f"{name} {text}" for name in names if (text := getattr(self, name)))
+
+
+class Trouble(StrEnum):
+    """Which kind of trouble a verdict tells of: what people count, never the exit code."""
+
+    SLOW = "slow"  # worse than normal, for sure
+    FAILED = "failed"  # wrong, broken, or reported by the hardware itself
+    SINGLE = "single value"  # beyond the limit, and one value tells so: to be measured again first
+    NOISY = "noisy"  # beyond the limit, and noise was allowed: to be measured again first
+    BORDERLINE = "borderline"  # to be measured again or looked at first
+    UNCLEAR = "unclear"  # measured, and could not be judged
+    MISSING = "missing"  # no answer at all
+    NONE = ""  # none
+
+    def counted(self, number: int) -> str:
+        """Return so many of the kind in words: ``2 slow``, ``8 of a single value``."""
+        return f"{number} of a single value" if self is Trouble.SINGLE else f"{number} {self.value}"
 
 
 class Triage(StrEnum):
@@ -278,6 +294,15 @@ NOT_JUDGED = "NOT_JUDGED"
 UNCOVERED = "none of its metrics can be judged here"
 """What blocks for a component that was measured in learning and has no criterion left."""
 
+SINGLE_VALUE = "a single value"
+"""Why a failure is to be measured again that one value tells of (`MetricVerdict.retest`)."""
+
+NOISY = "measured while the machine was let be noisy"
+"""Why a failure is to be measured again that was found under wider limits (`MetricVerdict.retest`)."""
+
+UNSURE = {SINGLE_VALUE: Trouble.SINGLE, NOISY: Trouble.NOISY}
+"""Kind of trouble of a failure that is not near its limit, by why it is to be measured again all the same."""
+
 HOST = ("", "cpu", "node")
 """Devices of which a node has one: nothing to tell apart, and the component says which part it is."""
 
@@ -298,19 +323,6 @@ _TROUBLES = {
     Outcome.NOT_TESTED: Trouble.MISSING,
 }
 _OUTCOME_ORDER = ("FAIL", "MARGINAL", "INCONCLUSIVE", "NOT_TESTED", "PASS")
-
-
-def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
-    """Return the verdict of a test that failed as its xfail mark expects: listed, and it rejects nothing."""
-    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
-        return verdict
-    return replace(
-        verdict,
-        outcome=Outcome.NOT_TESTED,
-        reason=Reason.WAIVED,
-        text=f"failed as its xfail mark expects: {verdict.text}",
-        retest="",
-    )
 
 
 class Decision(StrEnum):

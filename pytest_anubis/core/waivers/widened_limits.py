@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_anubis.core.trouble import NOISY
-from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.core.verdict import NOISY, MetricVerdict, Outcome
 
 # The practical threshold of the criteria is a loss of 5 %. What others take has to stay well below it, or a
 # healthy machine could be rejected because of its neighbours.

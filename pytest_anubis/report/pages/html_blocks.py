@@ -22,8 +22,8 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.device_identity import identity_text
+from pytest_anubis.report.text.failure_text import next_step
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.next_step import next_step
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     lost_text,

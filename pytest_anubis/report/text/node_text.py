@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
 from pytest_anubis.core.metric import loss_text, metric_name
-from pytest_anubis.core.trouble import Trouble
 from pytest_anubis.core.verdict import (
     HOST,
     Decision,
@@ -18,11 +17,11 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
     Triage,
+    Trouble,
     without_absent,
 )
-from pytest_anubis.report.text.failure_text import place_text, summary_sentence
+from pytest_anubis.report.text.failure_text import next_step, place_text, summary_sentence
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.next_step import next_step
 from pytest_anubis.report.text.numbers import count_text, value_text
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line, wrap

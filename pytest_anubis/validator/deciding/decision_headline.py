@@ -11,15 +11,16 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
 from pytest_anubis.core.metric import loss_text, percent_text
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.trouble import NOISY, Trouble
 from pytest_anubis.core.verdict import (
     HOST,
+    NOISY,
     Decision,
     MetricVerdict,
     Outcome,
     Reason,
     Reference,
     Triage,
+    Trouble,
     without_absent,
 )
 from pytest_anubis.validator.deciding.machine_identity import strange_to

@@ -18,7 +18,7 @@ import numpy as np
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.sample import FloatArray
-from pytest_anubis.core.trouble import SINGLE_VALUE
+from pytest_anubis.core.verdict import SINGLE_VALUE
 from pytest_anubis.validator.judging.sequential_test import (
     CLEAR,
     CONFIRMING_LOOKS,

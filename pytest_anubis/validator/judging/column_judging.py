@@ -9,8 +9,8 @@ import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
-from pytest_anubis.core.trouble import SINGLE_VALUE
 from pytest_anubis.core.verdict import (
+    SINGLE_VALUE,
     MetricVerdict,
     Outcome,
     Reason,

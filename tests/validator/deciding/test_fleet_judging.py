@@ -8,8 +8,7 @@ import pytest
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population, population_of
-from pytest_anubis.core.trouble import Trouble
-from pytest_anubis.core.verdict import Triage
+from pytest_anubis.core.verdict import Triage, Trouble
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 

@@ -9,8 +9,7 @@ import pytest
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.trouble import Trouble
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Triage
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Triage, Trouble
 from pytest_anubis.validator.deciding.run_comparisons import comparisons
 from pytest_anubis.validator.deciding.run_decision import decide_run, evidence_of
 
