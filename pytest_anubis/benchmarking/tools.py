@@ -69,6 +69,10 @@ Value = TypeVar("Value")
 class ToolFailed(RuntimeError):
     """A tool failed: a failure of the test; the message holds its last lines."""
 
+    next_step = (
+        "run the tool's command by hand; the last lines that it printed stand in the test's report"
+    )
+
 
 class ToolHung(ToolFailed):
     """A tool did not end in time, and was killed."""

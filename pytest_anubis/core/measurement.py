@@ -147,6 +147,7 @@ class TestResult:
             failure says nothing about the hardware either. With `MISTAKE` in front it is the test's own code,
             a misspelt name for one. Empty if nothing is known to have done so.
         tools: Other people's programs that it ran, with version and path.
+        action: What to do about what it raised, where that is known; empty of everything else.
     """
 
     __test__ = False
@@ -165,6 +166,7 @@ class TestResult:
     left_out: str = ""
     environment: str = ""
     tools: tuple[str, ...] = ()
+    action: str = ""
 
     @property
     def duty(self) -> float | None:

@@ -28,9 +28,8 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Waiver,
-    waived_verdict,
 )
-from pytest_anubis.core.waivers.waiving import WaiversRead, with_waiver
+from pytest_anubis.core.waivers.waiving import WaiversRead, waived_verdict, with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise, widened
 
 CAME_TO_ITS_END = (0, 1, 5, 20)

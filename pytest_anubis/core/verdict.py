@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
@@ -115,6 +115,7 @@ class Trouble(StrEnum):
     SLOW = "slow"  # worse than normal, for sure
     FAILED = "failed"  # wrong, broken, or reported by the hardware itself
     SINGLE = "single value"  # beyond the limit, and one value tells so: to be measured again first
+    NOISY = "noisy"  # beyond the limit, and noise was allowed: to be measured again first
     BORDERLINE = "borderline"  # to be measured again or looked at first
     UNCLEAR = "unclear"  # measured, and could not be judged
     MISSING = "missing"  # no answer at all
@@ -156,7 +157,8 @@ class MetricVerdict:
         group: Label of the units that it was compared with; empty if there is none.
         scope: ``unit`` (the device on its own) or ``node`` (all of the node's values pooled).
         count: How many values were judged.
-        value: Median of the values, None when there are none.
+        value: Median of the values, None when there are none; where `measured` is not None, of those at the
+            host's reference pace, as `expected` and `limit` are.
         expected: Median of the criterion's centre.
         limit: The median at which a uniformly worse unit would just cross the threshold, in its unit.
         similarity: One-sided similarity to the criterion.
@@ -174,6 +176,7 @@ class MetricVerdict:
         evidence: Telemetry and change points found in the measurement, in words.
         action: Next step when the metric is bad.
         waiver: Who answers for its failure, or did until it expired; None if nobody does.
+        measured: Median as it was measured, where those at the host's reference pace decided; else None.
         part: Which part of the values is far off, in words, where only a part is; else empty.
         run: The collected run that it is about, whose waivers it was held against; empty while a run goes on.
         run_words: That run with its time, as `text` ends with it, where its node has several; else empty.
@@ -210,6 +213,7 @@ class MetricVerdict:
     action: str = ""
     test: str = ""
     waiver: Waiver | None = None
+    measured: AnyFloat | None = None
     part: str = ""
     run: str = ""
     run_words: str = ""
@@ -267,8 +271,8 @@ class MetricVerdict:
         if self.outcome is Outcome.FAIL and not self.retest:
             measured = self.similarity is not None and self.better != "equal"
             return Trouble.SLOW if measured else Trouble.FAILED
-        if self.outcome is Outcome.FAIL and self.retest == SINGLE_VALUE:
-            return Trouble.SINGLE
+        if self.outcome is Outcome.FAIL and self.retest in UNSURE:
+            return UNSURE[self.retest]
         return _TROUBLES.get(self.outcome, Trouble.NONE)
 
     @property
@@ -293,6 +297,12 @@ UNCOVERED = "none of its metrics can be judged here"
 SINGLE_VALUE = "a single value"
 """Why a failure is to be measured again that one value tells of (`MetricVerdict.retest`)."""
 
+NOISY = "measured while the machine was let be noisy"
+"""Why a failure is to be measured again that was found under wider limits (`MetricVerdict.retest`)."""
+
+UNSURE = {SINGLE_VALUE: Trouble.SINGLE, NOISY: Trouble.NOISY}
+"""Kind of trouble of a failure that is not near its limit, by why it is to be measured again all the same."""
+
 HOST = ("", "cpu", "node")
 """Devices of which a node has one: nothing to tell apart, and the component says which part it is."""
 
@@ -314,19 +324,6 @@ _TROUBLES = {
 }
 _DECISION_ORDER = ("REJECTED", "UNDECIDED", "ACCEPTED")
 _OUTCOME_ORDER = ("FAIL", "MARGINAL", "INCONCLUSIVE", "NOT_TESTED", "PASS")
-
-
-def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
-    """Return the verdict of a test that failed as its xfail mark expects: listed, and it rejects nothing."""
-    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
-        return verdict
-    return replace(
-        verdict,
-        outcome=Outcome.NOT_TESTED,
-        reason=Reason.WAIVED,
-        text=f"failed as its xfail mark expects: {verdict.text}",
-        retest="",
-    )
 
 
 class Decision(StrEnum):

@@ -222,7 +222,13 @@ def test_a_tool_that_fails_is_shown_where_the_test_asked_for_it(pytester: pytest
         """
     )
     result = pytester.runpytest("--anubis", "--anubis-in-process")
-    result.stdout.fnmatch_lines(["E *ToolFailed: sh ended with status 9: bank 3"])
+    result.stdout.fnmatch_lines(
+        [
+            "E *ToolFailed: sh ended with status 9: bank 3",
+            "REJECTED: *test_shell. the test itself failed: sh ended with status 9: bank 3. Next step: run *",
+            "FAILED test_it.py::test_shell - sh ended with status 9: bank 3",
+        ]
+    )
     places = [line for line in result.outlines if re.match(r"\S+\.py:\d+: ", line)]
     assert all(line.startswith("test_it.py:") for line in places), places
     assert len(places) == 2

@@ -105,3 +105,16 @@ def name_of(verdict: MetricVerdict) -> str:
 def _matches(pattern: str, text: str) -> bool:
     # As a name first: that of a test has brackets, which mean something in a pattern.
     return not pattern or pattern == text or fnmatchcase(text, pattern)
+
+
+def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:
+    """Return the verdict of a test that failed as its xfail mark expects: listed, and it rejects nothing."""
+    if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL):
+        return verdict
+    return replace(
+        verdict,
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.WAIVED,
+        text=f"failed as its xfail mark expects: {verdict.text}",
+        retest="",
+    )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.core.verdict import NOISY, MetricVerdict, Outcome
 
 # The practical threshold of the criteria is a loss of 5 %. What others take has to stay well below it, or a
 # healthy machine could be rejected because of its neighbours.
@@ -27,9 +27,6 @@ for the CPU time that others used. ``memory``: share of time in which tasks wait
 it, what is measured is then reclaim and swap, not the hardware. ``io``: share of time in which tasks waited
 for disks, counted when we used the disks and others did as well.
 """
-
-NOISY = "measured while the machine was let be noisy"
-"""Why a failure is to be measured again that was found under wider limits (`MetricVerdict.retest`)."""
 
 
 def widened(parts: Sequence[Mapping[str, Any]]) -> str:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from pytest_anubis.core.history import CLOCKS_DIFFER, NodeRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
-from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line
+from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, worst_told
 from pytest_anubis.report.text.failure_text import place_text
 from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
@@ -191,9 +191,8 @@ def exit_code(places: Sequence[NodePlace]) -> int:
 
 def _worst(last: LastRun) -> MetricVerdict | None:
     bad = [one for one in last.told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
-    if last.verdict.decision is Decision.ACCEPTED:
-        return None
-    return min(bad, key=lambda one: one.severity, default=None)
+    accepted = last.verdict.decision is Decision.ACCEPTED
+    return None if accepted else worst_told(last.verdict.headline, bad)
 
 
 def _of_risk(risk: float | None) -> str:

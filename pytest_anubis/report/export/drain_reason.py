@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.core.metric import value_text
+from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdict, Outcome
 
 LEADER = "ANB:"
 """How every reason begins: what another tool wrote is never touched, and ours is known again."""
@@ -18,6 +19,9 @@ LONGEST = 128
 
 _RUN = 48
 """Characters of a run's id, of which the end tells more than the beginning; most have half of that."""
+
+ALL_DEVICES = "all devices"
+"""Place of what the node's pooled values show, as every other report names it."""
 
 _WORDS = re.compile(r"[^A-Z0-9]+")
 
@@ -38,19 +42,42 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
     if verdict.decision is Decision.ACCEPTED:
         return line(f"{LEADER}ACCEPTED", run=run)
     wanted = Outcome.FAIL if verdict.decision is Decision.REJECTED else Outcome.INCONCLUSIVE
-    bad = [one for one in told if one.outcome in (wanted, Outcome.MARGINAL)]
-    worst = min(bad, key=lambda one: one.severity, default=None)
+    bad = (one for one in told if one.outcome in (wanted, Outcome.MARGINAL))
+    worst = worst_told(verdict.headline, bad)
     if worst is None:
         first = verdict.hindrances[0] if verdict.hindrances else verdict.headline
         return line(f"{LEADER}{verdict.decision.value}", first, run=run)
     code = reason_code(worst.metric or worst.benchmark.rpartition("::")[2].removeprefix("test_"))
+    place = ALL_DEVICES if worst.scope == "node" else worst.device
     if worst.value is None or worst.limit is None or worst.outcome is Outcome.INCONCLUSIVE:
-        return line(code, worst.device, worst.text, run=run)
+        return line(code, place, worst.text, run=run)
     sign = ">" if worst.better == "lower" else "<"
     sign = sign if (worst.value > worst.limit) is (sign == ">") else " limit "
     where = f"[{worst.component}]" if worst.component else ""
     values = f"{worst.value:.4g}{sign}{worst.limit:.4g}{worst.unit}"
-    return line(code, worst.device, values, where, run=run)
+    return line(code, place, values, where, run=run)
+
+
+def worst_told(headline: str, bad: Iterable[MetricVerdict]) -> MetricVerdict | None:
+    """Return which verdict a decision is mostly about: what its headline names, else the worst; None of none.
+
+    A history's rows do not say which failures are to be measured again first, and so come last; the headline,
+    which was written with all that was known, begins with the one that was to be acted on first.
+
+    Args:
+        headline: Of the decision.
+        bad: The verdicts that stand in the way, or a history's rows of them.
+    """
+    return min(bad, key=lambda one: (not _named(one, headline), one.severity), default=None)
+
+
+def _named(verdict: MetricVerdict, headline: str) -> bool:
+    """Return whether a headline names a verdict: its metric, its value, and its device where it has one."""
+    if verdict.value is None or not verdict.metric:
+        return False
+    own = verdict.scope == "unit" and verdict.device not in HOST
+    words = (verdict.metric, value_text(verdict.value, verdict.unit), verdict.device if own else "")
+    return all(re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", headline) for word in words if word)
 
 
 def line(code: str, *words: str, run: str = "") -> str:

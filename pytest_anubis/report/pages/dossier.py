@@ -47,6 +47,11 @@ _EXIT = {
     20: "neither accepted nor rejected",
 }
 _HELP = (
+    (
+        "value",
+        "the median of the measured values; (paced): of what they are at the host's reference pace, as "
+        "expected and limit of the row are; the sentence below has the measured one, too",
+    ),
     ("expected", "the median of what healthy units of this hardware class deliver"),
     (
         "limit",
@@ -71,8 +76,8 @@ _HELP = (
     ),
     (
         "reject, retest, investigate",
-        "sure; to be measured again first (borderline, a single value, one look); to be looked at. The "
-        "decision does not depend on it",
+        "sure; to be measured again first (borderline, noise was allowed, a single value, one look); to be "
+        "looked at. The decision does not depend on it",
     ),
     (
         "distribution",
@@ -102,7 +107,8 @@ def run_page(
     verdict = record.node_verdict
     decision = verdict.decision.value if verdict else "not judged"
     drawn = PLOTS if drawn is None else min(drawn, PLOTS)
-    cases = cases_of(record.measurements, record.told)
+    told = record.told
+    cases = cases_of(record.measurements, told)
     body = [
         f"<nav aria-label='fleet'><a href='{home}'>the whole fleet</a></nav>" if home else "",
         _banner(record),
@@ -112,7 +118,7 @@ def run_page(
         _unjudged(record),
         _choice(record),
         _peers(cases if drawn >= PLOTS else _same_metrics(cases, drawn)),
-        "<h2>All metrics</h2>" + overview(cases, record.told, drawn) if cases else "",
+        "<h2>All metrics</h2>" + overview(cases, told, drawn) if cases else "",
         _sections(cases, baseline, drawn),
         _provenance(record, baseline),
         "<h2>Hardware and software</h2>" + inventory_block(record.inventory, open_=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -17,13 +18,19 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
-    Triage,
 )
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.device_identity import identity_text
+from pytest_anubis.report.text.failure_text import next_step
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.numbers import certainty_text, lost_text, similarity_text, value_text
+from pytest_anubis.report.text.numbers import (
+    certainty_text,
+    lost_text,
+    middle_text,
+    similarity_text,
+    value_text,
+)
 from pytest_anubis.report.text.summary_text import coverage_text
 
 SERIES = 12
@@ -77,7 +84,7 @@ def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
         name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
         cells = [
             f"<td>{html.escape(name)}</td><td>{triaged_badge(verdict)}</td>",
-            number(value_text(verdict.value, verdict.unit)),
+            number(middle_text(verdict, verdict.unit)),
             number(value_text(verdict.expected, verdict.unit)),
             number(value_text(verdict.limit, verdict.unit)),
             number(lost_text(verdict.loss, verdict.better)),
@@ -272,9 +279,9 @@ def _part(
 
 def _about(found: Sequence[MetricVerdict]) -> list[tuple[str, str]]:
     """Return evidence, disturbances and the one remedy of a part, each with its label."""
-    step = next((v.action for v in found if v.action), "")
-    if found[0].triage is Triage.RETEST:
-        step = f"measure again{f'; if the loss stays: {step}' if step else ''}"
+    # How sure it is tells the worst; the step may be that of any.
+    own = next((v.action for v in found if v.action), "")
+    step = next_step(replace(found[0], action=own))
     told = (
         ("evidence", [text for v in found for text in v.evidence]),
         ("disturbed", [text for v in found for text in v.disturbance]),

@@ -16,6 +16,7 @@ from pytest_anubis.report.text.numbers import (
     count_text,
     duration_text,
     lost_text,
+    middle_text,
     value_text,
 )
 
@@ -73,7 +74,8 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
         verdicts: All verdicts of the run.
         linked: The first so many cases have a section to go to.
     """
-    judged = {id(case.verdict) for case in cases}
+    # By what they say: a run words its verdicts anew each time it is asked for them.
+    judged = {case.verdict for case in cases}
     rows: list[tuple[Severity, str]] = []
     for index, case in enumerate(cases):
         link = f"c{index}" if index < linked else ""
@@ -82,7 +84,7 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
     for verdict in verdicts:
         # What was compared otherwise for want of a criterion has its row already, which says so.
         bare = verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE) and _key(verdict) in told
-        if id(verdict) not in judged and not bare:
+        if verdict not in judged and not bare:
             rows.append((verdict.severity, _verdict_row(verdict)))
     rows.sort(key=lambda row: row[0])
     head = blocks.headings("verdict", "benchmark", "device", "metric")
@@ -114,7 +116,7 @@ def _row(case: Case, link: str) -> str:
 
 def _verdict_row(verdict: MetricVerdict, link: str = "") -> str:
     cells = (
-        value_text(verdict.value, verdict.unit),
+        middle_text(verdict, verdict.unit),
         value_text(verdict.expected),
         value_text(verdict.limit),
         lost_text(verdict.loss, verdict.better),
@@ -165,7 +167,7 @@ def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]
     parts.append(blocks.telemetry(measurement))
     inner = "".join(parts)
     if verdict is not None and verdict.outcome is Outcome.PASS:
-        value = f"<span class='faint'> {html.escape(value_text(verdict.value, metric.unit))}</span>"
+        value = f"<span class='faint'> {html.escape(middle_text(verdict, metric.unit))}</span>"
         return f"<details class='case' id='c{number}'><summary>{title}{value}</summary>{inner}</details>"
     return f"<section class='case' id='c{number}'>{title}{inner}</section>"
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_anubis.core.metric import exact_text, loss_text, told_by_medians
-from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reference
+from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason, Reference, Triage
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     comparison_text,
     lost_text,
+    middle_text,
     similarity_text,
     value_text,
 )
@@ -261,7 +262,7 @@ def _row(
         *([f"{verdict.benchmark} {verdict.device}".strip()] if benchmark else []),
         f"{name} {verdict.device}".strip() if units else name,
         verdict.unit or "-",
-        value_text(verdict.value),
+        middle_text(verdict),
         value_text(verdict.expected),
         value_text(verdict.limit),
         lost_text(verdict.loss, verdict.better),
@@ -273,3 +274,19 @@ def _row(
         verdict.triage.value or "-",
         verdict.counted_as + _NEAR.get(verdict.reference, ""),
     ]
+
+
+def next_step(verdict: MetricVerdict) -> str:
+    """Return what to do about a bad verdict: its benchmark's own step, else what holds of every such failure.
+
+    What is to be measured again first says so. A verdict that is only unusual has no step but its own.
+    """
+    step = verdict.action
+    if verdict.triage is Triage.RETEST:
+        return f"measure again{f'; if the loss stays: {step}' if step else ''}"
+    if step or verdict.outcome is not Outcome.FAIL:
+        return step
+    if verdict.reason is Reason.TEST_FAILED:
+        return "read what the test says in the report, mend it, then run the test again"
+    part = f"look for the cause in {verdict.component}" if verdict.component else "find the cause"
+    return f"{part}, repair or replace what has it, then measure again"

@@ -20,7 +20,7 @@ from pytest_anubis.core.verdict import (
     Trouble,
     without_absent,
 )
-from pytest_anubis.report.text.failure_text import place_text, summary_sentence
+from pytest_anubis.report.text.failure_text import next_step, place_text, summary_sentence
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import count_text, value_text
 from pytest_anubis.report.text.summary_text import without_folders
@@ -305,6 +305,8 @@ def _details(row: NodeRow) -> list[str]:
         for v in found
     ]
     steps = dict.fromkeys(v.action for v in found if v.action)
+    if found and not steps:
+        steps = dict.fromkeys(filter(None, [next_step(found[0])]))
     lines += [f"  next step: {plain_line(step)}" for step in steps]
     for title, texts in (
         ("in the way of acceptance", row.verdict.blocking),

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.metric import found_from, metric_name, percent_text
+from pytest_anubis.core.metric import found_from, loss_text, metric_name, percent_text
 from pytest_anubis.report.text.numbers import count_text
 
 LOSSES = (0.25, 0.5)
@@ -78,11 +78,20 @@ def _named(weak: Sequence[tuple[float, Criterion]]) -> list[str]:
     if not weak:
         return []
     named = [
-        f"{metric_name(_short(c.benchmark), c.metric.name)} {found_from(c.detectable, c.metric.better)}"
-        for _, c in weak[:NAMED]
+        f"{metric_name(_short(c.benchmark), c.metric.name)} {_least(loss, c)}"
+        for loss, c in weak[:NAMED]
     ]
     more = f" and {len(weak) - NAMED} more" if len(weak) > NAMED else ""
     return [f"weakest, with the smallest loss that each finds: {', '.join(named)}{more}"]
+
+
+def _least(loss: float, criterion: Criterion) -> str:
+    """Return the loss that is found on the scale of the line above, of a time as it is measured too."""
+    metric, found = criterion.metric, criterion.detectable
+    text = found_from(loss, "higher")
+    if metric.better != "lower" or found is None:
+        return text
+    return f"{text} ({loss_text(1 / (1 + found), metric.better, metric.unit)})"
 
 
 def _short(benchmark: str) -> str:

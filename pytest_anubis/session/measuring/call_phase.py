@@ -63,6 +63,7 @@ class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
 
 _OUR_WORDS: Any = AcceptanceFailure
 _IN_OUR_WORDS: Any = (AcceptanceFailure, MetricUsageError)
+"""Those of ours that give another module than their own."""
 _undecided_key = pytest.StashKey[str]()
 _properties_key = pytest.StashKey["list[tuple[str, str]]"]()
 
@@ -132,13 +133,12 @@ class Judge:
             data["environment"] = mistake_in_code(item, call.excinfo) or environment_of(
                 call.excinfo.value, own_check=own_check
             )
+            if not data["environment"] and _is_ours(call.excinfo):
+                data["action"] = getattr(call.excinfo.value, "next_step", "")
         crash = getattr(report.longrepr, "reprcrash", None)
-        if (
-            crash is not None
-            and call.excinfo is not None
-            and call.excinfo.errisinstance(_IN_OUR_WORDS)
-        ):
-            crash.message = str(call.excinfo.value)  # pytest's summary is narrow: the cause first
+        if crash is not None and call.excinfo is not None and _is_ours(call.excinfo):
+            # pytest's summary is narrow: the cause first, without the module of an error of ours.
+            crash.message = str(call.excinfo.value) or crash.message
         if call.excinfo is not None and call.excinfo.errisinstance(_OUR_WORDS):
             data["told"] = crash is not None  # all of it is in the verdicts
             data["shown"] = getattr(call.excinfo.value, "shown", {})
@@ -298,16 +298,22 @@ def _with_mistake_first(report: pytest.TestReport, mistake: str) -> str:
     return mistake
 
 
+def _is_ours(raised: pytest.ExceptionInfo[BaseException]) -> bool:
+    """Return whether an error's words are this plugin's own, and stand without its name."""
+    ours = raised.type.__module__.startswith("pytest_anubis.")
+    return ours or raised.errisinstance(_IN_OUR_WORDS)
+
+
 def _without_traceback(
     report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], environment: str
 ) -> None:
     """Say an error of ours that speaks of the surroundings in two lines; of others the place counts."""
-    if not type(raised.value).__module__.startswith("pytest_anubis."):
+    if not _is_ours(raised):
         return
     told = raised.getrepr(style="value", chain=False)
     text = str(raised.value)
     if told.reprcrash is not None:
-        told.reprcrash.message = text  # pytest's summary is narrow: the cause first
+        told.reprcrash.message = text
     for entry in told.reprtraceback.reprentries:
         entry.lines = [f"INCONCLUSIVE: {text}", f"next step: {environment.partition('; ')[2]}"]
     report.longrepr = told

@@ -117,6 +117,7 @@ class EndsOfTests:
             misuse=data.get("usage_error", known.misuse if known is not None else ""),
             environment=excuse(data.get("environment", ""), known),
             left_out=self._left_out.get(report.nodeid, ""),
+            action=data.get("action", ""),
             tools=tuple(
                 str(what) for name, what in report.user_properties if name == TOOL_PROPERTY
             ),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
 from pytest_anubis.core.asking.silent_tests import AFTER_DEATH, NEVER_REACHED
@@ -79,7 +80,8 @@ def verdicts_of_tests(
                 )
                 continue
             text = f"{FAILED_ITSELF}{result.text}"
-            verdicts.append(_verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text))
+            failed = _verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text)
+            verdicts.append(replace(failed, action=result.action))
         elif result.outcome == "crashed":
             text = _how_it_died(plan.test, result.text)
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))

@@ -13,6 +13,7 @@ from pytest_anubis.core.metric import loss_text, percent_text
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     HOST,
+    NOISY,
     Decision,
     MetricVerdict,
     Outcome,
@@ -22,7 +23,6 @@ from pytest_anubis.core.verdict import (
     Trouble,
     without_absent,
 )
-from pytest_anubis.core.waivers.widened_limits import NOISY
 from pytest_anubis.validator.deciding.machine_identity import strange_to
 from pytest_anubis.validator.deciding.requirement import absence_step, is_absence_line
 
@@ -266,6 +266,10 @@ def _reservations(
         found.append(f"reported by the hardware: {'; '.join(dict.fromkeys(seen))}")
     if evidence.caveats:
         found.append(f"switched off: {', '.join(evidence.caveats)}")
+    # What others take hides no loss from a threshold, but more of it was let pass as quiet than usual.
+    found += [
+        f"the noise was allowed by {limits}" for limits in dict.fromkeys(evidence.noisy.values())
+    ]
     return found
 
 

@@ -156,6 +156,7 @@ def judge_node(
         failed = dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)
         known = f"; by then {', '.join(failed)} had failed" if failed else ""
         blocking.insert(0, f"nothing is decided: {broken_off}{known}")
+    blocking = list(dict.fromkeys(blocking))  # the headline counts what is listed
     decision = Decision.REJECTED if bad else Decision.UNDECIDED if blocking else Decision.ACCEPTED
     if broken_off:
         decision = Decision.UNDECIDED
@@ -177,7 +178,7 @@ def judge_node(
             devices={device for devices in (answers or {}).values() for device in devices},
         ),
         components=tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)),
-        blocking=tuple(dict.fromkeys(blocking)),
+        blocking=tuple(blocking),
         listed=tuple(dict.fromkeys(listed)),
         counts=counts_of(Counter(verdict.counted_as for verdict in verdicts)),
         baseline=baseline.digest

@@ -164,7 +164,8 @@ def stricter(raw: MetricVerdict, paced: MetricVerdict) -> MetricVerdict:
     measured = (
         f"measured {value_text(raw.value, raw.unit)}" if raw.value is not None else "measured"
     )
-    return replace(paced, text=f"{paced.text}; at the host's reference pace, {measured}")
+    text = f"{paced.text}; at the host's reference pace, {measured}"
+    return replace(paced, text=text, measured=raw.value)
 
 
 def of_group(criterion: Criterion, similarity: float) -> str:

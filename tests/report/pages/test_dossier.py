@@ -143,6 +143,21 @@ def test_every_measurement_has_a_row_a_section_and_its_plots(
     assert sum("in time order" in label for label in labels) == 32
 
 
+def test_a_failure_that_allowed_noise_makes_unsure_has_one_row(record: RunRecord) -> None:
+    noisy = dataclasses.replace(
+        record, settings={**record.settings, "quiet_limits": {"others": 0.93}}
+    )
+    count = overview_rows(record)
+    assert overview_rows(noisy) == count
+    table = overview(cases_of(noisy.measurements, noisy.told), noisy.told, 9)  # asked twice
+    assert table.count("<tr>") == count
+
+
+def overview_rows(record: RunRecord) -> int:
+    page = run_page(record).partition("<h2>All metrics</h2>")[2]
+    return page.partition("</table>")[0].count("<tr>")
+
+
 def test_only_what_passed_is_folded(record: RunRecord, learned: Baseline) -> None:
     page = Page(run_page(record, learned))
     cases = [tag for tag, attrs in page.tags if attrs.get("class") == "case"]
@@ -513,6 +528,19 @@ def test_one_slow_card_has_one_box() -> None:
     assert box.count("compare clocks") == 1
     assert "PCIe link width" in box
     assert "85 GB/s on cuda:1" in box
+
+
+def test_a_sure_failure_has_a_next_step_beside_cards_that_are_to_be_measured_again() -> None:
+    pooled = slow_card("node", scope="node", action="")
+    cards = [slow_card(name, action="", retest="a single value") for name in CARDS]
+    whole, *boxes = blamed_parts([*cards, pooled], CARDS)
+    step = "look for the cause in accelerator.memory, repair or replace what has it, then measure again"
+    assert f"<b>next step:</b> {step}" in whole
+    assert all("<b>next step:</b> measure again<" in box for box in boxes)
+    (box,) = blamed_parts([slow_card("cuda:1", action="", reason=Reason.TEST_FAILED)], CARDS)
+    assert "read what the test says" in box
+    (box,) = blamed_parts([slow_card("cuda:1", action="", outcome=Outcome.MARGINAL)], CARDS)
+    assert "next step" not in box
 
 
 def test_what_concerns_all_cards_is_said_once() -> None:

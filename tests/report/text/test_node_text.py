@@ -114,6 +114,8 @@ def test_v_tells_every_node_and_all_that_was_found() -> None:
     assert sum("in the way of acceptance" in line for line in lines) == 120
     assert any(line.startswith("  FAIL     slow   test_copy rate on cuda:3") for line in lines)
     assert "  next step: reseat the card" in lines
+    lines = fleet_lines([row("bad", Decision.REJECTED, SLOW)], verbosity=1)
+    assert any(line.startswith("  next step: look for the cause in ") for line in lines)
 
 
 def test_no_line_is_wider_than_the_terminal_and_the_cause_is_whole() -> None:

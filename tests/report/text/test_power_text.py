@@ -36,7 +36,12 @@ def test_losses_are_counted_on_one_scale_and_the_weakest_metrics_named() -> None
     assert (
         first == "this baseline finds a loss of 10 % in 1 of 3 metrics, of 25 % in 1, of 50 % in 2"
     )
-    assert weakest == "weakest, with the smallest loss that each finds: test_ping time 2 times"
+    assert (
+        weakest
+        == "weakest, with the smallest loss that each finds: test_ping time 50 % (2 times as long)"
+    )
+    longer = replace(BASELINE, criteria=(replace(TIME, detectable=0.73),))
+    assert power_lines(longer, 0.1)[1].endswith(": test_ping time 42 % (73 % longer)")
     assert blind.endswith("does not judge it: test_disk rate")
 
 

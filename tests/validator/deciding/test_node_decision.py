@@ -310,6 +310,22 @@ def test_an_acceptance_counts_metrics_once_and_names_what_is_to_be_looked_at() -
     assert accepted.triage is Triage.INVESTIGATE
 
 
+def test_an_acceptance_says_that_noise_was_allowed() -> None:
+    option = "--anubis-quiet-limit=others=100%"
+    lifted = RunEvidence(noisy={"r1": option, "r2": option})
+    accepted = judge_node([PASS], baseline=baseline("m"), evidence=lifted)
+    assert accepted.headline.endswith(f"; the noise was allowed by {option}")
+    assert accepted.headline.count("allowed by") == 1
+    assert "noise" not in judge_node([PASS], baseline=baseline("m")).headline
+
+
+def test_a_headline_counts_what_is_listed() -> None:
+    again = (verdict(Outcome.INCONCLUSIVE, Reason.INVALID),) * 2  # one line says both
+    found = judge_node([PASS, *again], baseline=baseline("m"))
+    assert len(found.blocking) == 1
+    assert "more)" not in found.headline
+
+
 def test_what_is_not_sure_is_to_be_measured_again_before_anything_is_replaced() -> None:
     sure = verdict(Outcome.FAIL, Reason.BEYOND, similarity=0.9, action="swap it")
     once = replace(sure, similarity=0.5, retest="a single value", device="cuda:3")

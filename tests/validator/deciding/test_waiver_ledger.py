@@ -18,8 +18,8 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
     Waiver,
-    waived_verdict,
 )
+from pytest_anubis.core.waivers.waiving import waived_verdict
 from pytest_anubis.validator import judge_node
 
 WAIVER = Waiver(owner="j.doe", reason="HW-4711", expires="2026-12-01", metric="m")

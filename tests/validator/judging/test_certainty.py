@@ -15,8 +15,8 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Triage,
-    waived_verdict,
 )
+from pytest_anubis.core.waivers.waiving import waived_verdict
 from pytest_anubis.validator import judge_sample
 from pytest_anubis.validator.judging.certainty import SURE, certainty_of
 from pytest_anubis.validator.similarity.distance import one_sided

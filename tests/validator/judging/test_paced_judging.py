@@ -69,13 +69,23 @@ def test_the_stricter_form_decides(level: float, times: float, outcome: Outcome,
     verdict = judge_sample(values(level), criterion, BASELINE, pace=pace(times))
     assert verdict.outcome is outcome
     assert says in verdict.text
+    assert verdict.measured == level
+
+
+def test_value_expected_and_the_loss_that_is_said_divide() -> None:
+    ping = Metric(name="ping", unit="us", better="lower")
+    quick = replace(CRITERION, metric=ping)
+    spread = np.concatenate([values(1844.0, 7), values(2500.0, 5)])
+    text = judge_sample(spread, quick, BASELINE, pace=pace(1.0)).text
+    assert "; its distribution is " in text
+    assert ", its median " in text
 
 
 def test_a_raw_loss_is_never_excused_by_the_pace() -> None:
     assert judge_sample(values(69.0), CRITERION, BASELINE, pace=pace(1.45)).outcome is Outcome.PASS
     steep = replace(CRITERION, paced=replace(FORM, slopes=(replace(SLOPE, slope=1.5),)))
     raw = judge_sample(values(58.0), steep, BASELINE, pace=pace(1.49))
-    assert (raw.outcome, raw.value) == (Outcome.FAIL, 58.0)
+    assert (raw.outcome, raw.value, raw.measured) == (Outcome.FAIL, 58.0, None)
     assert "raw form; 105" in raw.text
 
 
