@@ -186,7 +186,7 @@ def test_a_node_without_history_gets_the_risk_of_its_class(kind: type[HazardMode
     seen = model.incident_probability(x, 0.0, 50.0)
     assert np.quantile(seen, 0.25) < unknown < np.quantile(seen, 0.75)
     assert any(
-        "1 of 1 nodes have none; the usual" in word for word in model.cautions([[np.nan, np.nan]])
+        "1 of 1 nodes has none; the usual" in word for word in model.cautions([[np.nan, np.nan]])
     )
 
 
