@@ -282,6 +282,7 @@ def test_an_exact_result_is_never_left_out_as_disturbed(tmp_path: Path) -> None:
     problems = {p.metric.name: dict(p.problems) for p in read_runs([tmp_path]).populations}
     assert problems["errors"] == {}
     assert problems["rate"][0].kind == "disturbed"
+    assert not read_runs([tmp_path], learning=True).refused  # nor the whole run
 
 
 def test_a_test_that_its_verdict_failed_keeps_its_sample(tmp_path: Path) -> None:
