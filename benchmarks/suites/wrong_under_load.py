@@ -38,7 +38,9 @@ TESTS = {
     "suites/burn/test_cores.py::test_burn_cores": ("burn_errors",),
     "suites/burn/test_cores.py::test_core_load_steps": ("step_errors",),
     "suites/memory/test_patterns.py::test_host_patterns": ("pattern_errors",),
-    "suites/workload/test_same_bits.py::test_same_bits[cpu-llama-small-float32]": ("training_bits",),
+    "suites/workload/test_same_bits.py::test_same_bits[cpu-llama-small-float32]": (
+        "training_bits",
+    ),
 }
 
 
