@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
+from pytest_anubis.core.asking.next_step import next_step, scattered
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import (
@@ -22,7 +23,6 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.device_identity import identity_text
-from pytest_anubis.report.text.failure_text import next_step
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import (
     certainty_text,
@@ -130,7 +130,7 @@ def explanation(verdict: MetricVerdict) -> str:
     # Where nothing is known of what is normal, nothing speaks against the part either.
     known = verdict.reason not in _UNLEARNED
     if verdict.action and known and verdict.outcome not in (Outcome.PASS, Outcome.NOT_TESTED):
-        lines.append(("next step: ", verdict.action))
+        lines.append(("next step: ", next_step(verdict)))
     said = (f"<b>{head}</b>{html.escape(text)}" for head, text in lines if text)
     return f"<p class='why'>{'<br>'.join(said)}</p>"
 
@@ -280,8 +280,9 @@ def _part(
 def _about(found: Sequence[MetricVerdict]) -> list[tuple[str, str]]:
     """Return evidence, disturbances and the one remedy of a part, each with its label."""
     # How sure it is tells the worst; the step may be that of any.
-    own = next((v.action for v in found if v.action), "")
-    step = next_step(replace(found[0], action=own))
+    first = min(found, key=scattered)
+    own = next((v.action for v in found if v.action and not scattered(v)), first.action)
+    step = next_step(replace(first, action=own))
     told = (
         ("evidence", [text for v in found for text in v.evidence]),
         ("disturbed", [text for v in found for text in v.disturbance]),

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
+from pytest_anubis.core.asking.next_step import next_steps
 from pytest_anubis.core.metric import exact_text, loss_text, told_by_medians
-from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason, Reference, Triage
+from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reference
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     comparison_text,
@@ -66,7 +67,7 @@ def failure_text(
         parts.append(f"learned from: {', '.join(bases)}")
     parts += dict.fromkeys(f"disturbed: {line}" for v in bad for line in v.disturbance)
     parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
-    parts += dict.fromkeys(f"next step: {v.action}" for v in bad if v.action)
+    parts += [f"next step: {step}" for step in next_steps(bad)]
     table_and_all = ["", table(failure_rows(verdicts)), "", *map(printable, parts)]
     return "\n".join([printable(_first_line(bad, len(verdicts), cards)), *table_and_all])
 
@@ -274,19 +275,3 @@ def _row(
         verdict.triage.value or "-",
         verdict.counted_as + _NEAR.get(verdict.reference, ""),
     ]
-
-
-def next_step(verdict: MetricVerdict) -> str:
-    """Return what to do about a bad verdict: its benchmark's own step, else what holds of every such failure.
-
-    What is to be measured again first says so. A verdict that is only unusual has no step but its own.
-    """
-    step = verdict.action
-    if verdict.triage is Triage.RETEST:
-        return f"measure again{f'; if the loss stays: {step}' if step else ''}"
-    if step or verdict.outcome is not Outcome.FAIL:
-        return step
-    if verdict.reason is Reason.TEST_FAILED:
-        return "read what the test says in the report, mend it, then run the test again"
-    part = f"look for the cause in {verdict.component}" if verdict.component else "find the cause"
-    return f"{part}, repair or replace what has it, then measure again"

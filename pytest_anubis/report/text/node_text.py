@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_anubis.core.asking.next_step import next_step, next_steps
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
 from pytest_anubis.core.metric import loss_text, metric_name
 from pytest_anubis.core.verdict import (
@@ -20,7 +21,7 @@ from pytest_anubis.core.verdict import (
     Trouble,
     without_absent,
 )
-from pytest_anubis.report.text.failure_text import next_step, place_text, summary_sentence
+from pytest_anubis.report.text.failure_text import place_text, summary_sentence
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import count_text, value_text
 from pytest_anubis.report.text.summary_text import without_folders
@@ -304,9 +305,7 @@ def _details(row: NodeRow) -> list[str]:
         f"  {v.outcome.value:8} {v.trouble.value:{column}} {worst_text(v, row.cards)}"
         for v in found
     ]
-    steps = dict.fromkeys(v.action for v in found if v.action)
-    if found and not steps:
-        steps = dict.fromkeys(filter(None, [next_step(found[0])]))
+    steps = list(next_steps(found)) or list(filter(None, map(next_step, found[:1])))
     lines += [f"  next step: {plain_line(step)}" for step in steps]
     for title, texts in (
         ("in the way of acceptance", row.verdict.blocking),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_anubis.core.asking.next_step import next_steps
 from pytest_anubis.core.asking.open_questions import AskedQuestions
 from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.measurement import NOT_INSTALLED
@@ -263,14 +264,12 @@ def _whys(verdicts: Sequence[MetricVerdict], headline: str) -> list[str]:
 
 def _steps(verdicts: Sequence[MetricVerdict], headline: str) -> list[Line]:
     """Return what to do about everything bad; what the headline says already is not repeated."""
-    steps: dict[str, list[str]] = {}
-    for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
-        if verdict.outcome in _BAD and verdict.action:
-            steps.setdefault(verdict.action, []).append(verdict.component or verdict.metric)
+    bad = [verdict for verdict in verdicts if verdict.outcome in _BAD]
+    steps = next_steps(sorted(bad, key=lambda verdict: verdict.severity))
     return [
-        (f"next step for {', '.join(dict.fromkeys(parts))}: {plain_line(action)}", "")
-        for action, parts in steps.items()
-        if plain_line(action) not in headline
+        (f"next step for {', '.join(dict.fromkeys(parts))}: {plain_line(step)}", "")
+        for step, those in steps.items()
+        if (parts := [v.component or v.metric for v in those]) and plain_line(step) not in headline
     ]
 
 

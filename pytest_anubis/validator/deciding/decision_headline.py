@@ -6,6 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from pytest_anubis.core.asking.next_step import next_step
 from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
@@ -75,10 +76,8 @@ def headline(
         components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
         others = troubles_text(others_told(worst, bad))
         more = f"; also {others}" if others else ""
-        step = f" Next step: {worst.action}" if worst.action else ""
-        if worst.triage is Triage.RETEST:  # the worst: so nothing is sure
-            then = f"; if the loss stays: {worst.action}" if worst.action else ""
-            step = f" Next step: measure again{then}"
+        own = bool(worst.action) or worst.triage is Triage.RETEST  # the worst: so nothing is sure
+        step = f" Next step: {next_step(worst)}" if own else ""
         known = {*devices, *evidence.devices, *evidence.cards, *(v.device for v in verdicts)}
         among = alike_text(worst, bad, known)
         text = f"{f'{among}, the worst ' if among else ''}{_where(worst, evidence)}{worst.text}"

@@ -1,0 +1,61 @@
+"""What to do about a verdict: one answer for headlines, terminals and pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Triage
+
+SCATTERED = (
+    "nothing to repair, its usual value is as good as expected: measure again while nothing else runs here"
+)  # fmt: skip
+"""Of values that lie unusually, but not by their median: noise does that, and no part to be replaced."""
+
+
+def scattered(verdict: MetricVerdict) -> bool:
+    """Return whether a metric is unusual beside its own past or its peers, and its median is no worse.
+
+    Where a fleet tells what is normal, or a part of the values is far off, a part that halts now and then
+    looks the same.
+    """
+    if verdict.reason is not Reason.UNUSUAL or verdict.outcome is not Outcome.MARGINAL:
+        return False
+    if verdict.reference not in (Reference.SELF, Reference.PEERS) or verdict.part:
+        return False
+    if verdict.value is None or verdict.expected is None or verdict.better == "equal":
+        return False
+    lower = verdict.better == "lower"
+    return verdict.value <= verdict.expected if lower else verdict.value >= verdict.expected
+
+
+def next_step(verdict: MetricVerdict) -> str:
+    """Return what to do about a bad verdict: its benchmark's own step, else what holds of every such failure.
+
+    What is to be measured again first says so, and what is only scattered has no step of the hardware's. A
+    verdict that is only unusual has else no step but its own.
+    """
+    step = verdict.action
+    if verdict.triage is Triage.RETEST:
+        return f"measure again{f'; if the loss stays: {step}' if step else ''}"
+    if scattered(verdict):
+        return SCATTERED
+    if step or verdict.outcome is not Outcome.FAIL:
+        return step
+    if verdict.reason is Reason.TEST_FAILED:
+        return "read what the test says in the report, mend it, then run the test again"
+    part = f"look for the cause in {verdict.component}" if verdict.component else "find the cause"
+    return f"{part}, repair or replace what has it, then measure again"
+
+
+def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdict]]:
+    """Return the own steps of bad verdicts, each once, with those that it is for, in the given order.
+
+    Where one failure is sure, another with the same step needs no second measurement before it.
+    """
+    own = [verdict for verdict in verdicts if verdict.action]
+    sure = {verdict.action for verdict in own if next_step(verdict) == verdict.action}
+    steps: dict[str, list[MetricVerdict]] = {}
+    for verdict in own:
+        retest = verdict.triage is Triage.RETEST and verdict.action in sure
+        steps.setdefault(verdict.action if retest else next_step(verdict), []).append(verdict)
+    return steps

@@ -1,0 +1,1 @@
+"""What runs have answered, and what bad verdicts ask people to do."""

@@ -1,0 +1,57 @@
+"""What a bad verdict asks people to do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.asking.next_step import SCATTERED, next_step, next_steps
+from pytest_anubis.core.verdict import NOISY, MetricVerdict, Outcome, Reason, Reference
+
+UNUSUAL = MetricVerdict(
+    outcome=Outcome.MARGINAL,
+    reason=Reason.UNUSUAL,
+    text="gemm_rate is 7.1 TFLOP/s, expected 6.9 TFLOP/s: its distribution is 4 % worse",
+    benchmark="t::b",
+    metric="gemm_rate",
+    better="higher",
+    value=7.1,
+    expected=6.9,
+    similarity=0.96,
+    reference=Reference.SELF,
+    action="clean the heat sink",
+)
+SLOW = replace(UNUSUAL, outcome=Outcome.FAIL, reason=Reason.BEYOND, value=5.0, similarity=0.7)
+
+
+@pytest.mark.parametrize(
+    ("changes", "step"),
+    [
+        ({}, SCATTERED),
+        ({"reference": Reference.PEERS}, SCATTERED),
+        ({"better": "lower", "value": 6.8}, SCATTERED),
+        ({"value": 6.8}, "clean the heat sink"),
+        ({"better": "lower"}, "clean the heat sink"),
+        ({"reference": Reference.FLEET}, "clean the heat sink"),
+        ({"part": "a fifth of the values"}, "clean the heat sink"),
+        ({"reason": Reason.CHANGE_POINT}, "clean the heat sink"),
+        ({"outcome": Outcome.FAIL, "reason": Reason.BEYOND}, "clean the heat sink"),
+        ({"expected": None}, "clean the heat sink"),
+    ],
+)
+def test_what_is_no_slower_than_before_needs_no_repair(changes: dict[str, Any], step: str) -> None:
+    assert next_step(replace(UNUSUAL, **changes)) == step
+
+
+def test_a_step_that_is_sure_of_one_failure_is_told_once() -> None:
+    again = replace(SLOW, device="cuda:1", retest=NOISY)
+    other = replace(again, device="cuda:2", action="swap the cable")
+    assert next_steps([SLOW, again, other, UNUSUAL]) == {
+        "clean the heat sink": [SLOW, again],
+        "measure again; if the loss stays: swap the cable": [other],
+        SCATTERED: [UNUSUAL],
+    }
+    assert list(next_steps([again])) == ["measure again; if the loss stays: clean the heat sink"]
+    assert next_steps([replace(SLOW, action="")]) == {}
