@@ -90,7 +90,8 @@ class Rounds:
 
         A sample that was taken while others disturbed the machine teaches nothing, so rounds are added, at
         most as many again, until every metric has as many quiet samples as rounds were asked for. For a
-        metric that has none after all of these, no more are added.
+        metric that has none after all of these, no more are added. Where the first `HOPE` of them, and at
+        least `LEAST_ROUNDS`, were disturbed wholly, the others are not run: why is told.
 
         Args:
             wanted: How many rounds.
@@ -109,6 +110,10 @@ class Rounds:
                 what, left = f"round {len(self._paths) + 1} of {wanted}", more * self._each()
                 self._run(line, what, left, brief=False, rounds=more)
                 if self._empty(line):
+                    return self._paths
+                hoped = max(LEAST_ROUNDS, math.ceil(HOPE * wanted))
+                if self.disturbed and hoped <= len(self._paths) < wanted:
+                    line.say(f"stopped: others disturbed all of the first {hoped} rounds")
                     return self._paths
             most, self.vain = 2 * wanted, set(spoiled(self._paths, 1))
             if self.vain and not self.disturbed:  # else the end says it

@@ -70,13 +70,22 @@ def _lacking(event: Mapping[str, Any]) -> str:
 def _how_many(event: Mapping[str, Any], total: int, full: str) -> str:
     if not event["pruned"]:
         return f"the full set runs, {count_text(total, 'benchmark')}, {full}"
-    share = f", exposing {percent(event['coverage'])} of known defects" if event["defects"] else ""
-    if event["defects"] and _guessed(event):
-        share += f" ({_guessed(event)})"
+    share = ""
+    if event["defects"]:
+        told = _guessed(event) or _exposed(event)
+        # The share counts what is not known yet as well, so the count of the known ones stands beside it.
+        of = f"defects ({told})" if told else "known defects"
+        share = f", exposing {percent(event['coverage'])} of {of}"
     return (
         f"{len(event['chosen'])} of {count_text(total, 'benchmark')}, "
         f"{duration_text(event['cost'])} of {full}{share}"
     )
+
+
+def _exposed(event: Mapping[str, Any]) -> str:
+    """Return how many of the known defects the share comes from; empty of journals that do not say it."""
+    count = event.get("exposed_defects")
+    return "" if count is None else f"{count} of the {event['defects']} known"
 
 
 def _guessed(event: Mapping[str, Any]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -65,7 +65,7 @@ def make_plan(
     seed: int = 0,
     exact: bool = True,
     time_limit: float = 5.0,
-    assumed: bool = False,
+    exposed: Callable[[Collection[str]], int] | None = None,
 ) -> Plan:
     """Choose benchmarks.
 
@@ -88,7 +88,7 @@ def make_plan(
         seed: Seed of that chance; the same benchmark falls the same way for the same seed.
         exact: Solve exactly; otherwise greedily.
         time_limit: Seconds for the exact solution; then the best choice so far, or greedy, is taken.
-        assumed: No defect tells what any of the candidates exposes, and reasons say so.
+        exposed: Returns how many known defects some benchmarks exposed, as reasons say; None: nobody counted.
 
     Raises:
         SelectorError: An argument makes no sense, or no node or candidate is given.
@@ -111,7 +111,7 @@ def make_plan(
         explored = first if first is not None else _explored(problem, explore, seed, None)
         explored = explored & ~problem.pinned & (True if first is not None else ~made.chosen)
     budget = budget_seconds if mode == "budget" else None
-    return _plan(problem, question, made, explored, mode, p0, seed, budget, assumed=assumed)
+    return _plan(problem, question, made, explored, mode, p0, seed, budget, exposed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,8 +282,7 @@ def _plan(
     p0: float | None,
     seed: int,
     budget: float | None,
-    *,
-    assumed: bool,
+    exposed: Callable[[Collection[str]], int] | None,
 ) -> Plan:
     final = made.chosen | explored
     covered = problem.covered(final)
@@ -314,7 +313,7 @@ def _plan(
     )
     left_out = explain(problem, question.groups, final, plan, question.residual, budget)
     plan = replace(plan, pruned=left_out)
-    plan = replace(plan, picked=picked(problem, question.groups, final, assumed=assumed))
+    plan = replace(plan, picked=picked(problem, question.groups, final, exposed))
     return replace(plan, summary=summarise(plan, len(question.nodes)))
 
 

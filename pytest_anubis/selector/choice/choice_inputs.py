@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from statistics import median
 
 from pytest_anubis.core.history import Defect, FleetHistory
@@ -63,10 +64,10 @@ def exposing_open(defects: Iterable[Defect], nodes: Collection[str]) -> set[str]
     }
 
 
-def tells(defects: Iterable[Defect], benchmarks: Collection[str]) -> bool:
-    """Return whether a defect was exposed by one of the benchmarks: else all that they expose is assumed."""
+def exposed_of(defects: Iterable[Defect], benchmarks: Collection[str]) -> int:
+    """Return how many defects were exposed by one of the benchmarks: if none, what they expose is assumed."""
     names = set(benchmarks)
-    return any(not names.isdisjoint(defect.benchmarks) for defect in defects)
+    return sum(not names.isdisjoint(defect.benchmarks) for defect in defects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -297,7 +298,7 @@ def choose(
         explore=request.explore,
         seed=request.seed,
         exact=exact,
-        assumed=not tells(inputs.defects, [offer.benchmark for offer in offers]),
+        exposed=partial(exposed_of, inputs.defects),
     )
     return Choice(plan=plan, inputs=inputs, coverage=coverage, unpriced=unpriced)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -54,16 +54,17 @@ def picked(
     problem: Problem,
     groups: Sequence[Group],
     chosen: npt.NDArray[np.bool_],
-    *,
-    assumed: bool = False,
+    exposed: Callable[[Collection[str]], int] | None = None,
 ) -> tuple[Picked, ...]:
     """Return what each chosen benchmark exposes, by itself and as the only one, and its price, by id.
+
+    A share says how many known defects it comes from: one of a third may rest on a single one.
 
     Args:
         problem: What there was to choose from.
         groups: The runs, in the order of the problem.
         chosen: Shape (g,): the runs that are made.
-        assumed: No defect tells what any of them exposes.
+        exposed: Returns how many known defects some benchmarks exposed; None where nobody counted.
     """
     own = problem.gains(np.zeros(len(problem.weights), dtype=np.bool_))
     often = np.bincount(problem.rows[chosen[problem.columns]], minlength=len(problem.weights))
@@ -72,8 +73,10 @@ def picked(
     for run in np.flatnonzero(chosen).tolist():
         what = "no known defect was exposed by it yet"
         if own[run]:
-            verb = "assumed to expose" if assumed else "exposes"
+            count = None if exposed is None else exposed(groups[run].members)
+            verb = "assumed to expose" if count == 0 else "exposes"
             what = f"{verb} {shown(int(own[run]) / WEIGHT)} of defects"
+            what += f" ({count} known)" if count else ""
             only = int(alone[run])
             what += f", {shown(only / WEIGHT)} as the only one of these" if only else ", others too"
         cost = int(problem.costs[run]) / 1000

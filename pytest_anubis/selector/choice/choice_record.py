@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, exposing_open, tells
+from pytest_anubis.selector.choice.choice_inputs import (
+    Choice,
+    ChoiceRequest,
+    exposed_of,
+    exposing_open,
+)
 
 
 def choice_record(
@@ -24,7 +29,7 @@ def choice_record(
     unreadable = {"unreadable": inputs.unreadable} if inputs.unreadable else {}
     warned = {"warnings": (inputs.warning,)} if inputs.warning else {}
     names = (*plan.chosen, *(item.benchmark for item in plan.pruned))
-    untold = bool(inputs.defects) and not tells(inputs.defects, names)
+    untold = bool(inputs.defects) and not exposed_of(inputs.defects, names)
     alarms = inputs.false_alarms if blind and "defects" in inputs.lacking else 0
     exposing = exposing_open(inputs.defects, [risk.node for risk in inputs.risks])
     return {
@@ -69,6 +74,7 @@ def choice_record(
         "full_cost": float(plan.full_cost),
         "coverage": float(plan.coverage),
         "defects": plan.defects,
+        "exposed_defects": exposed_of(inputs.defects, plan.chosen),
         "bound": None if plan.bound is None else float(plan.bound),
         "greedy_excess": plan.greedy_excess,
     }

@@ -198,7 +198,10 @@ def test_a_defect_names_a_benchmark_that_exists(here: Path) -> None:
     assert "did you mean 't.py::test_tcp_rate'" in wrong.stderr
     assert anubis(*asked, "--benchmark=t.py::test_tcp_rate").returncode == 0
     chosen = anubis("select", "--node=n1", "--by=all", "--explain")
-    assert "exposes 75 % of defects, 75 % as the only one of these, in 1 min" in chosen.stdout
+    assert (
+        "exposes 75 % of defects (2 known), 75 % as the only one of these, in 1 min"
+        in chosen.stdout
+    )
 
 
 def test_coverage_of_one_or_two_defects_is_called_that() -> None:

@@ -277,6 +277,26 @@ def test_a_machine_that_is_never_quiet_is_not_measured_to_the_end(
     assert "others disturbed every measurement of all 30 rounds" in some.disturbed
 
 
+def test_of_a_number_of_rounds_that_others_disturb_wholly_a_fifth_and_at_least_three_are_run(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.disturbance = ("12 % steal",)
+    for wanted, run in ((3, 3), (5, 3), (15, 3), (30, 6)):
+        some = of_suite(tmp_path)
+        some.of_number(wanted, quiet)
+        assert len(some.finished) == run
+        assert f"others disturbed every measurement of all {run} rounds" in some.disturbed
+        stopped = f"stopped: others disturbed all of the first {run} rounds"
+        assert (stopped in capsys.readouterr().out) == (run < wanted)
+
+
+def test_one_quiet_sample_lets_the_rounds_go_on(machine: Machine, tmp_path: Path) -> None:
+    machine.disturbance, machine.disturbed = ("12 % steal",), ("suite.py::test_b",)
+    some = of_suite(tmp_path)
+    some.of_number(5, quiet)
+    assert len(some.finished) == 5
+
+
 def test_too_few_rounds_are_refused(machine: Machine, tmp_path: Path) -> None:
     with pytest.raises(CommandError, match="at least 3 are needed"):
         of_suite(tmp_path).of_number(2, lambda paths, wanted: [])

@@ -68,6 +68,12 @@ def test_the_choice_in_words() -> None:
         "incident in 24 h 3.0 %, 0.60 % after these pass (full set: 0.10 %), accepted 1.0 %"
     )
     assert second == "1 of them by chance, so that learning goes on (seed 7)"
+    counted = choice_lines(choice(exposed_defects=31))[0]
+    assert "exposing 80 % of defects (31 of the 40 known); risk" in counted
+    few = choice_lines(choice(defects=2, exposed_defects=2))[0]
+    assert (
+        "exposing 80 % of defects (a guess: 2 defects are known, the rest is assumed); risk" in few
+    )
 
 
 def test_a_nodes_risk_has_its_interval_and_what_it_comes_from() -> None:

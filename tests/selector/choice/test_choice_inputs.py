@@ -156,7 +156,10 @@ def test_defects_that_tell_nothing_of_these_benchmarks_are_named_and_shares_call
     one = inputs(defects=defects("x", "y", "a"), false_alarms=5)
     record = to_plain(choice_record(choose(one, offers(5, 6, 7, 8), request), request))
     assert (record["lacking"], "false_alarms" in record) == ([], False)
-    assert "assumed" not in record["picked"][0]["reason"]
+    first, second = (one["reason"] for one in record["picked"][:2])
+    assert first.startswith("exposes 22 % of defects (1 known), ")
+    assert second.startswith("assumed to expose ")  # no defect tells of it: smoothing alone
+    assert record["exposed_defects"] == 1
 
 
 def test_what_takes_more_than_the_budget_says_so() -> None:
