@@ -38,8 +38,9 @@ def suppress_solver_output() -> Iterator[None]:
             os.close(kept)
             aside.seek(0)
             for line in aside:
-                if not line.startswith(_CHATTER):
-                    _write(line)
+                # C's buffer is emptied late, so that it may follow the beginning of somebody else's line.
+                before, chatter, _ = line.partition(_CHATTER)
+                _write(before if chatter else line)
 
 
 def _flush_c() -> None:

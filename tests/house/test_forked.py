@@ -17,7 +17,7 @@ SHOWS = """
 import os, signal, sys
 def test_x():
     deaf = signal.getsignal(signal.SIGINT) is signal.SIG_IGN
-    print("SHOWN", os.getcwd(), os.environ["WORD"], sys.stdin.read() == "", deaf)
+    print("SHOWN", os.getcwd(), os.environ["WORD"], sys.stdin.read() == "", deaf, flush=True)
     print("AND HERE", file=sys.stderr)
     if os.environ["WORD"] == "kill":
         os.kill(os.getpid(), 9)

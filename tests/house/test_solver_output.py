@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+
+import pytest
 
 SCRIPT = """
 import ctypes, os, sys
@@ -18,9 +21,14 @@ print("after")
 """
 
 
-def test_only_the_solvers_line_is_left_out() -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])  # C's output comes late, or at once
+def test_only_the_solvers_line_is_left_out(unbuffered: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", SCRIPT], capture_output=True, text=True, check=True
+        [sys.executable, "-c", SCRIPT],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
     )
     assert done.stdout == "before\nfrom another thread\nwithout an endafter\n"
     assert done.stderr == ""
