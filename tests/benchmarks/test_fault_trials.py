@@ -27,12 +27,15 @@ class Machine:
         self.slow: dict[str, float] = {}
         self.done: list[str] = []
         self.taken = 0
+        self.noise = 0.0  # between the runs of gemm: evenly up to this much longer
 
     def kernel(self, name: str) -> Kernel:
         def values(count: int) -> Callable[[], list[float]]:
             def take() -> list[float]:
                 self.taken += 1
-                return [self.slow.get(name, 1.0) * DRAW.gauss(1.0, 0.01) for _ in range(count)]
+                pace = DRAW.uniform(1.0, 1.0 + self.noise) if name == "gemm" else 1.0
+                slow = self.slow.get(name, 1.0) * pace
+                return [slow * DRAW.gauss(1.0, 0.01) for _ in range(count)]
 
             return take
 
@@ -176,3 +179,18 @@ def test_further_looks_share_their_pauses_and_metrics_without_a_criterion_are_na
     assert len(looks) == 4, (
         "a clear loss has five looks, with four pauses for both kernels together"
     )
+
+
+def test_what_is_too_noisy_for_a_criterion_is_held_against_the_learned_runs(
+    machine: Machine, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    machine.noise = 3.0
+    rows = speed.SLOWDOWNS
+    rows["busy"] = speed.Slowdown(machine.fault("busy", "gemm", 30.0), ("gemm",), ("link",))
+    given = ["--state", str(tmp_path / "trials"), "--learn", "8", "--only", "busy", "nothing"]
+    for trials in ("1", "2"):  # the second time by what the file keeps
+        status, said = told(capsys, "--trials", trials, *given)
+        assert "gemm: too noisy here to show a half; held against its own past alone" in said
+        assert f"busy gemm {trials} (past) {trials}/{trials} link 0/{trials}" in said
+        assert f"nothing - - all of them 0/{trials}" in said
+        assert status == 0

@@ -2,7 +2,8 @@
 
 The baseline is learned once for all rows. In each round every row has one trial, that without a fault too, so
 that all of them see the same hours of the machine. A trial measures the kernels of its row as a brief run of
-the plugin does, and looks again, in bursts with the plugin's pauses, where a call is close.
+the plugin does, and looks again, in bursts with the plugin's pauses, where a call is close. What is too noisy
+for a criterion is held against its own past, the learned runs: a pass says nothing there, a loss rejects.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,10 +25,11 @@ from benchmarks.suites.faults.not_possible import NotPossible
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.session.measuring.attempts import LOOK_PAUSE
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
-from pytest_anubis.validator import closer_look, judge_sample, learn_baseline
+from pytest_anubis.validator import closer_look, judge_by_history, judge_sample, learn_baseline
 
 PAUSE = PLAN.pause_seconds * LOOK_PAUSE
 """Seconds before the further looks of a trial; those of all its kernels share them."""
@@ -51,6 +53,9 @@ class Slowdown:
     finds: tuple[str, ...]
     spares: tuple[str, ...]
 
+
+Values = dict[str, list[float]]
+"""What a run measured, by kernel."""
 
 ALL_KERNELS = ("gemm", "training", "triad", "dispatch", "disk write", "tcp", "link", "all-reduce")
 HALF, MOST = "link at .5 of its rate", "link at .9 of its rate"
@@ -108,6 +113,7 @@ class State:
 
     Attributes:
         baseline: What all trials are judged by; None until it is learned.
+        runs: What it was learned from, of each run by kernel.
         tried: By fault, what its trials have said.
         kept: There is a file.
 
@@ -118,6 +124,7 @@ class State:
     def __init__(self, path: Path | None) -> None:
         self._path, self.kept = path, path is not None
         self.baseline: Baseline | None = None
+        self.runs: list[Values] = []
         self.tried = {name: Tried() for name in SLOWDOWNS}
         if path is None or not path.exists():
             return
@@ -140,11 +147,16 @@ class State:
         if line["machine"] != platform.node():
             raise WrongState(f"{self._path}: of machine {line['machine']}, this is another one")
         self.baseline = baseline_from_plain(line["baseline"])
+        self.runs = [
+            {str(kernel): [float(value) for value in values] for kernel, values in run.items()}
+            for run in line["runs"]
+        ]
 
-    def learned(self, baseline: Baseline) -> None:
+    def learned(self, baseline: Baseline, runs: list[Values]) -> None:
         """Keep what all trials are judged by."""
-        self.baseline = baseline
-        self._append({"machine": platform.node(), "baseline": baseline_to_plain(baseline)})
+        self.baseline, self.runs = baseline, runs
+        plain = baseline_to_plain(baseline)
+        self._append({"machine": platform.node(), "baseline": plain, "runs": runs})
 
     def add(self, fault: str, failed: Iterable[str]) -> None:
         """Keep a trial."""
@@ -177,8 +189,10 @@ def tried(
         for reason in absent:
             print(f"  not possible here: {reason}")
         if (baseline := state.baseline) is None:
-            state.learned(baseline := _learned(measured, learn))
-        _say(measured, baseline)
+            baseline, runs = _learned(measured, learn)
+            state.learned(baseline, runs)
+        judge = Judge(measured, baseline, state.runs)
+        judge.say()
         for number in range(trials):
             begin = time.monotonic()
             for name in chosen:
@@ -186,83 +200,120 @@ def tried(
                     continue
                 if time.monotonic() >= until:
                     return False
-                _try(name, measured, baseline, state)
+                _try(name, judge, state)
             if (took := time.monotonic() - begin) > BETWEEN_RUNS:
                 print(f"  round {number + 1} of {trials}: {took:.0f} s", file=sys.stderr)
     return True
 
 
-def _try(name: str, measured: dict[str, Kernel], baseline: Baseline, state: State) -> None:
+def _try(name: str, judge: Judge, state: State) -> None:
     fault = SLOWDOWNS[name]
-    there = [one for one in (*fault.finds, *fault.spares) if one in measured]
+    there = [one for one in (*fault.finds, *fault.spares) if one in judge.measured]
     if fault.finds and not set(fault.finds) & set(there):
         state.tried[name].impossible = "what must find it cannot run"
         return
     try:
         with fault.inject():
-            failed = _failing({one: measured[one] for one in there}, baseline)
+            failed = judge.failing(there)
     except NotPossible as reason:
         state.tried[name].impossible = str(reason)
         return
     state.add(name, failed)
 
 
-def _failing(measured: dict[str, Kernel], baseline: Baseline) -> set[str]:
-    """Return the kernels that fail now; whichever are close look again after one common pause."""
-    held = {name: baseline.find(name, kernel.quantity) for name, kernel in measured.items()}
-    criteria = {name: one for name, one in held.items() if one is not None}
-    looks = {name: [measured[name].take()] for name in criteria}
-    while close := [n for n, one in criteria.items() if closer_look(looks[n], one) == "more"]:
-        time.sleep(PAUSE)
-        for name in close:
-            looks[name].append(measured[name].again())
-    return {
-        name
-        for name, criterion in criteria.items()
-        if judge_sample(
-            [value for look in looks[name] for value in look],
-            criterion,
-            baseline,
-            looks=len(looks[name]),
-        ).outcome
-        is Outcome.FAIL
-    }
+class Judge:
+    """Measures and judges as the plugin does, by the baseline or, without a criterion, by the learned runs.
+
+    Args:
+        measured: The kernels.
+        baseline: Of the learned runs.
+        runs: What they measured.
+
+    Attributes:
+        measured: The kernels.
+    """
+
+    def __init__(
+        self, measured: dict[str, Kernel], baseline: Baseline, runs: Sequence[Values]
+    ) -> None:
+        self.measured, self._baseline, self._runs = measured, baseline, runs
+        found = {n: baseline.find(n, kernel.quantity) for n, kernel in measured.items()}
+        self._criteria = {name: one for name, one in found.items() if one is not None}
+
+    def failing(self, names: Iterable[str]) -> set[str]:
+        """Return the kernels that fail now; whichever are close look again after one common pause."""
+        looks = {name: [self.measured[name].take()] for name in names}
+        held = {name: one for name, one in self._criteria.items() if name in looks}
+        while close := [n for n, one in held.items() if closer_look(looks[n], one) == "more"]:
+            time.sleep(PAUSE)
+            for name in close:
+                looks[name].append(self.measured[name].again())
+        failed = {
+            name
+            for name, criterion in held.items()
+            if judge_sample(
+                [value for look in looks[name] for value in look],
+                criterion,
+                self._baseline,
+                looks=len(looks[name]),
+            ).outcome
+            is Outcome.FAIL
+        }
+        alone = {name: look[0] for name, look in looks.items() if name not in held}
+        return failed | self._slower_than_before(alone)
+
+    def _slower_than_before(self, values: Values) -> set[str]:
+        """Return the kernels that the learned runs, as a past without a criterion, reject."""
+        now = gathered(self.measured, [values], "now")
+        past = [{name: run[name] for name in values if name in run} for run in self._runs]
+        judged = judge_by_history(now, gathered(self.measured, past, "learned"))
+        return {
+            population.benchmark
+            for population, found in zip(now, judged, strict=True)
+            if any(verdict.outcome is Outcome.FAIL for verdict in found.values())
+        }
+
+    def say(self) -> None:
+        """Print the loss that each criterion finds, and what has none."""
+        losses = ", ".join(
+            f"{one.benchmark} {1 - min(one.learned or one.alpha, one.alpha):.0%}"
+            for one in self._baseline.criteria
+        )
+        print(f"learned: the loss that each finds: {losses}")
+        for name in sorted(set(self.measured) - set(self._criteria)):
+            print(f"  {name}: too noisy here to show a half; held against its own past alone")
 
 
-def _learned(measured: dict[str, Kernel], runs: int) -> Baseline:
-    gather = Gather()
+def _learned(measured: dict[str, Kernel], runs: int) -> tuple[Baseline, list[Values]]:
     begin = time.monotonic()
-    for run in range(runs):
-        for name, kernel in measured.items():
-            _add(gather, name, kernel, f"r{run}", kernel.take())
+    values: list[Values] = []
+    for _ in range(runs):
+        values.append({name: kernel.take() for name, kernel in measured.items()})
         time.sleep(BETWEEN_RUNS)
     print(f"  learned from {runs} runs: {time.monotonic() - begin:.0f} s", file=sys.stderr)
     created = "2026-01-01T00:00:00Z"  # nobody asks how old it is
-    return learn_baseline(gather.populations(), hardware_class="here", created=created)
+    populations = gathered(measured, values, "learned")
+    return learn_baseline(populations, hardware_class="here", created=created), values
 
 
-def _say(measured: dict[str, Kernel], baseline: Baseline) -> None:
-    print(
-        "learned: the loss that each finds: "
-        + ", ".join(
-            f"{one.benchmark} {1 - min(one.learned or one.alpha, one.alpha):.0%}"
-            for one in baseline.criteria
-        )
-    )
-    for name in sorted(set(measured) - {one.benchmark for one in baseline.criteria}):
-        print(f"  {name}: no criterion, too noisy here to show that it has halved")
-
-
-def _add(gather: Gather, name: str, kernel: Kernel, run: str, values: Iterable[float]) -> None:
-    gather.add(
-        hardware_class="here",
-        benchmark=name,
-        component="host",
-        group="",
-        node="here",
-        device="cpu",
-        run=run,
-        metric=Metric(name=kernel.quantity, unit=kernel.unit, better=kernel.better),
-        values=list(values),
-        pace=(),
-    )
+def gathered(
+    measured: Mapping[str, Kernel], runs: Iterable[Values], label: str
+) -> list[Population]:
+    """Return populations, one for each kernel, of the values of some runs."""
+    gather = Gather()
+    for number, run in enumerate(runs):
+        for name, values in run.items():
+            kernel = measured[name]
+            gather.add(
+                hardware_class="here",
+                benchmark=name,
+                component="host",
+                group="",
+                node="here",
+                device="cpu",
+                run=f"{label}-{number}",
+                metric=Metric(name=kernel.quantity, unit=kernel.unit, better=kernel.better),
+                values=list(values),
+                pace=(),
+            )
+    return list(gather.populations())

@@ -136,7 +136,12 @@ def _row(name: str, fault: Slowdown, tried: Tried, state: State) -> bool:
         len(tried.failed), tried.found(fault), tried.alarms(fault), tried.by()
     )  # fmt: skip
     judged = {one.benchmark for one in state.baseline.criteria} if state.baseline else set[str]()
-    said = [f"{one} {by[one] if one in judged else '-'}" for one in fault.finds]
+    past = {one for run in state.runs for one in run} - judged
+    said = [f"{one} {by[one] if one in judged | past else '-'}" for one in fault.finds]
+    said = [
+        f"{one} (past)" if name in past else one
+        for name, one in zip(fault.finds, said, strict=True)
+    ]
     counted = [one for one in fault.spares if one in by] if not fault.finds else fault.spares
     beside = ", ".join(f"{one} {by[one]}" if one in by else one for one in counted)
     beside = beside if fault.finds else f"all of them {beside}".rstrip()
