@@ -12,12 +12,30 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.learning.telling.next_commands import without_command
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.core.metric import metric_names
+from pytest_anubis.hardware.load.allowing import limits_allowing, option_text
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.validator.deciding.ledger import uncovered_components
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.sample import Population
+
+
+def _lost(
+    baseline: Baseline, populations: Sequence[Population]
+) -> list[tuple[tuple[str, str], list[str]]]:
+    """Return the metrics without a criterion that have disturbed samples, each with what disturbed them."""
+    phrases: dict[tuple[str, str], list[str]] = {}
+    for population in populations:
+        for problem in population.problems.values():
+            if problem.kind == "disturbed":
+                key = (population.benchmark, population.metric.name)
+                phrases.setdefault(key, []).extend(problem.text.split("; "))
+    return [
+        (key, phrases[key])
+        for item in baseline.unjudged
+        if (key := (item.benchmark, item.metric)) in phrases
+    ]
 
 
 def is_doubtful(
@@ -40,17 +58,18 @@ def is_doubtful(
         if alone:
             say(f"without what breaks it alone: {shlex.join(without_command(options, alone))}")
         doubt = True
-    disturbed = {
-        (population.benchmark, population.metric.name)
-        for population in populations
-        if any(problem.kind == "disturbed" for problem in population.problems.values())
-    }
-    lost = [item for item in baseline.unjudged if (item.benchmark, item.metric) in disturbed]
-    if lost:
-        names = metric_names((item.benchmark, item.metric) for item in lost)
+    if lost := _lost(baseline, populations):
+        names = metric_names(key for key, _ in lost)
+        option = option_text(limits_allowing(phrase for _, phrases in lost for phrase in phrases))
+        # The requests to a virtual disk are such a case: the hypervisor serves them with time of our CPUs.
+        allow = (
+            f"; where that belongs to it, with --pytest-args={shlex.quote(option)}"
+            if option
+            else ""
+        )
         say(
             f"{count_text(len(lost), 'metric')} lost to disturbances: {', '.join(names)}; learn again when "
-            "this machine is quiet"
+            f"this machine is quiet{allow}"
         )
         doubt = True
     if bare := uncovered_components(baseline):

@@ -1,0 +1,55 @@
+"""What makes a learned baseline less than it claims."""
+
+from __future__ import annotations
+
+import argparse
+
+import pytest
+
+from pytest_anubis.cli.learning.doubts import is_doubtful
+from pytest_anubis.core.gather import Gather
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import Problem
+from pytest_anubis.validator import learn_baseline
+
+
+def add(gather: Gather, name: str, run: int, problem: Problem | None = None) -> None:
+    gather.add(
+        hardware_class="c",
+        benchmark="test_disk.py::test_disk",
+        component="storage.disk",
+        group="",
+        node="n",
+        device="node",
+        run=f"r{run}",
+        metric=Metric(name=name, unit="IOPS", better="higher"),
+        values=[100.0 + (run + value) % 3 for value in range(30)],
+        problem=problem,
+    )
+
+
+@pytest.mark.parametrize(
+    ("disturbed", "option"),
+    [
+        (
+            "8 % steal; other processes used 0.9 of 2 cores: x (pid 3) 0.9",
+            "--anubis-quiet-limit=steal=9%,others=48%",
+        ),
+        ("CPU quota of 2 cores", ""),
+    ],
+)
+def test_a_metric_that_was_never_quiet_is_named_with_what_would_allow_it(
+    disturbed: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    gather = Gather()
+    for run in range(5):
+        add(gather, "reads", run)
+        add(gather, "writes", run, Problem(kind="disturbed", text=disturbed) if run else None)
+    populations = list(gather.populations())
+    baseline = learn_baseline(populations, hardware_class="c", created="2026-01-01T00:00:00Z")
+    assert is_doubtful(baseline, populations, argparse.Namespace(accept_rate=False))
+    (line,) = [one for one in capsys.readouterr().out.splitlines() if "disturbances" in one]
+    told = f"; where that belongs to it, with --pytest-args={option}" if option else ""
+    assert line == (
+        f"1 metric lost to disturbances: writes; learn again when this machine is quiet{told}"
+    )
