@@ -6,21 +6,19 @@ from collections.abc import Iterable
 
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Triage
 
-SCATTERED = (
-    "nothing to repair, its usual value is as good as expected: measure again while nothing else runs here"
-)  # fmt: skip
+AGAIN = "measure again while nothing else runs here"
+SCATTERED = f"nothing to repair, its usual value is as good as expected: {AGAIN}"
 """Of values that lie unusually, but not by their median: noise does that, and no part to be replaced."""
 
 
 def scattered(verdict: MetricVerdict) -> bool:
     """Return whether a metric is unusual beside its own past or its peers, and its median is no worse.
 
-    Where a fleet tells what is normal, or a part of the values is far off, a part that halts now and then
-    looks the same.
+    Where a fleet tells what is normal, hardware that halts now and then looks the same.
     """
     if verdict.reason is not Reason.UNUSUAL or verdict.outcome is not Outcome.MARGINAL:
         return False
-    if verdict.reference not in (Reference.SELF, Reference.PEERS) or verdict.part:
+    if verdict.reference not in (Reference.SELF, Reference.PEERS):
         return False
     if verdict.value is None or verdict.expected is None or verdict.better == "equal":
         return False
@@ -37,8 +35,8 @@ def next_step(verdict: MetricVerdict) -> str:
     step = verdict.action
     if verdict.triage is Triage.RETEST:
         return f"measure again{f'; if the loss stays: {step}' if step else ''}"
-    if scattered(verdict):
-        return SCATTERED
+    if scattered(verdict):  # a few values that are far off may be hardware that halts now and then
+        return f"{AGAIN}; if that stays: {step}" if verdict.part and step else SCATTERED
     if step or verdict.outcome is not Outcome.FAIL:
         return step
     if verdict.reason is Reason.TEST_FAILED:

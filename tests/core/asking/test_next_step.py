@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.asking.next_step import SCATTERED, next_step, next_steps
+from pytest_anubis.core.asking.next_step import AGAIN, SCATTERED, next_step, next_steps
 from pytest_anubis.core.verdict import NOISY, MetricVerdict, Outcome, Reason, Reference
 
 UNUSUAL = MetricVerdict(
@@ -35,7 +35,8 @@ SLOW = replace(UNUSUAL, outcome=Outcome.FAIL, reason=Reason.BEYOND, value=5.0, s
         ({"value": 6.8}, "clean the heat sink"),
         ({"better": "lower"}, "clean the heat sink"),
         ({"reference": Reference.FLEET}, "clean the heat sink"),
-        ({"part": "a fifth of the values"}, "clean the heat sink"),
+        ({"part": "a fifth of the values"}, f"{AGAIN}; if that stays: clean the heat sink"),
+        ({"part": "a fifth of the values", "action": ""}, SCATTERED),
         ({"reason": Reason.CHANGE_POINT}, "clean the heat sink"),
         ({"outcome": Outcome.FAIL, "reason": Reason.BEYOND}, "clean the heat sink"),
         ({"expected": None}, "clean the heat sink"),
