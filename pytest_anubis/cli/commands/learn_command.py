@@ -90,8 +90,8 @@ NOT_ACCEPTED = 20
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    # Whether more rounds would be in vain, and why nothing was learned, is known after them.
-    parser.set_defaults(vain=False, nothing="")
+    # Whether more rounds would be in vain, why nothing was learned and what helps is known after them.
+    parser.set_defaults(vain=False, nothing="", helps=None)
     explain(
         parser,
         "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
@@ -206,6 +206,7 @@ def _run(options: argparse.Namespace) -> int:
         say(f"anubis learn: nothing can be learned: {rounds.disturbed}", file=sys.stderr)
         return NOT_ACCEPTED
     options.vain = bool(rounds.vain)  # more of them would be in vain
+    options.helps = rounds.what_helps
     return _learn(options, paths, measured=True)
 
 

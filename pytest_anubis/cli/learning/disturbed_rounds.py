@@ -77,7 +77,7 @@ def what_helps(
 
     Args:
         records: The rounds.
-        metrics: Benchmark and name of those that count; None for all of them.
+        metrics: Benchmark and name of those that count; None for all of speed.
 
     Returns:
         Empty where nothing disturbed any of them.
@@ -85,7 +85,7 @@ def what_helps(
     phrases = [
         phrase
         for record in records
-        for one in record.measurements
+        for one in (_of_speed(record) if metrics is None else record.measurements)
         if metrics is None or (one.benchmark, one.metric.name) in metrics
         for phrase in one.disturbance
     ]

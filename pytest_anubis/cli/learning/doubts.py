@@ -12,30 +12,12 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.learning.telling.next_commands import without_command
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.core.metric import metric_names
-from pytest_anubis.hardware.load.allowing import limits_allowing, option_text
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.validator.deciding.ledger import uncovered_components
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.sample import Population
-
-
-def _lost(
-    baseline: Baseline, populations: Sequence[Population]
-) -> list[tuple[tuple[str, str], list[str]]]:
-    """Return the metrics without a criterion that have disturbed samples, each with what disturbed them."""
-    phrases: dict[tuple[str, str], list[str]] = {}
-    for population in populations:
-        for problem in population.problems.values():
-            if problem.kind == "disturbed":
-                key = (population.benchmark, population.metric.name)
-                phrases.setdefault(key, []).extend(problem.text.split("; "))
-    return [
-        (key, phrases[key])
-        for item in baseline.unjudged
-        if (key := (item.benchmark, item.metric)) in phrases
-    ]
 
 
 def is_doubtful(
@@ -46,7 +28,8 @@ def is_doubtful(
     Args:
         baseline: As learned, with a criterion at least.
         populations: What it was learned from.
-        options: Those of the command; with ``--accept-rate`` the rate that it does hold is no doubt.
+        options: Those of the command; with ``--accept-rate`` the rate that it does hold is no doubt, and
+            ``helps`` says what would have let metrics count, where this command measured them.
     """
     check, doubt = baseline.self_check, bool(baseline.undecided)
     if check is not None and not check.holds and not options.accept_rate:
@@ -58,19 +41,18 @@ def is_doubtful(
         if alone:
             say(f"without what breaks it alone: {shlex.join(without_command(options, alone))}")
         doubt = True
-    if lost := _lost(baseline, populations):
-        names = metric_names(key for key, _ in lost)
-        option = option_text(limits_allowing(phrase for _, phrases in lost for phrase in phrases))
-        # The requests to a virtual disk are such a case: the hypervisor serves them with time of our CPUs.
-        allow = (
-            f"; where that belongs to it, with --pytest-args={shlex.quote(option)}"
-            if option
-            else ""
-        )
-        say(
-            f"{count_text(len(lost), 'metric')} lost to disturbances: {', '.join(names)}; learn again when "
-            f"this machine is quiet{allow}"
-        )
+    disturbed = {
+        (population.benchmark, population.metric.name)
+        for population in populations
+        if any(problem.kind == "disturbed" for problem in population.problems.values())
+    }
+    keys = ((item.benchmark, item.metric) for item in baseline.unjudged)
+    if lost := [key for key in keys if key in disturbed]:
+        names = ", ".join(metric_names(lost))
+        # A virtual disk's own requests may cost its guest steal: such a machine is never quiet.
+        told = options.helps(lost) if options.helps else ""
+        again = f"learn again when this machine is quiet: {told}" if told else "measure again"
+        say(f"{count_text(len(lost), 'metric')} lost to disturbances: {names}; {again}")
         doubt = True
     if bare := uncovered_components(baseline):
         why = Counter(one.reason.partition(" (")[0] for found in bare.values() for one in found)

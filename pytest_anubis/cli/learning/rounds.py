@@ -283,6 +283,10 @@ class Rounds:
         """Why nothing can be learned of any round, and how to go on; empty where that is not so."""
         return disturbed_end(self._records)
 
+    def what_helps(self, metrics: Collection[Key]) -> str:
+        """Say what disturbed some metrics, and which options would have let them count."""
+        return what_helps(self._records, metrics)
+
     def _rounds_left(self, seconds: float) -> float:
         """Return how many rounds there can still be, in so many seconds or to reach `LEAST_TIMED`."""
         in_time = seconds / self._each() if self._each() else math.inf

@@ -48,12 +48,19 @@ def next_step(verdict: MetricVerdict) -> str:
 def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdict]]:
     """Return the own steps of bad verdicts, each once, with those that it is for, in the given order.
 
-    Where one failure is sure, another with the same step needs no second measurement before it.
+    What a sure failure asks for needs no second measurement before it, whatever else asks for it; and where
+    a failure is to be measured again, so is what was only unusual.
     """
     own = [verdict for verdict in verdicts if verdict.action]
-    sure = {verdict.action for verdict in own if next_step(verdict) == verdict.action}
+    first: dict[str, MetricVerdict] = {}
+    for verdict in sorted((v for v in own if not scattered(v)), key=lambda v: _CERTAINTY[v.triage]):
+        first.setdefault(verdict.action, verdict)
     steps: dict[str, list[MetricVerdict]] = {}
     for verdict in own:
-        retest = verdict.triage is Triage.RETEST and verdict.action in sure
-        steps.setdefault(verdict.action if retest else next_step(verdict), []).append(verdict)
+        told = verdict if scattered(verdict) else first[verdict.action]
+        steps.setdefault(next_step(told), []).append(verdict)
     return steps
+
+
+_CERTAINTY = {Triage.REJECT: 0, Triage.RETEST: 1, Triage.INVESTIGATE: 2, Triage.NONE: 3}
+"""Of verdicts with one step the least decides how it is told."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
-from pytest_anubis.core.asking.next_step import next_step, scattered
+from pytest_anubis.core.asking.next_step import next_step, next_steps
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.verdict import (
@@ -279,14 +278,11 @@ def _part(
 
 def _about(found: Sequence[MetricVerdict]) -> list[tuple[str, str]]:
     """Return evidence, disturbances and the one remedy of a part, each with its label."""
-    # How sure it is tells the worst; the step may be that of any.
-    first = min(found, key=scattered)
-    own = next((v.action for v in found if v.action and not scattered(v)), first.action)
-    step = next_step(replace(first, action=own))
+    steps = list(next_steps(found)) or list(filter(None, map(next_step, found)))
     told = (
         ("evidence", [text for v in found for text in v.evidence]),
         ("disturbed", [text for v in found for text in v.disturbance]),
-        ("next step", [step] if step else []),
+        ("next step", steps[:1]),
     )
     return [(label, text) for label, texts in told for text in list(dict.fromkeys(texts))[:FOLD]]
 

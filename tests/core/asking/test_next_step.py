@@ -54,5 +54,9 @@ def test_a_step_that_is_sure_of_one_failure_is_told_once() -> None:
         "measure again; if the loss stays: swap the cable": [other],
         SCATTERED: [UNUSUAL],
     }
+    near = replace(UNUSUAL, value=6.7, device="cuda:4")  # unusual, and no failure
+    assert next_steps([near, again]) == {
+        "measure again; if the loss stays: clean the heat sink": [near, again]
+    }
     assert list(next_steps([again])) == ["measure again; if the loss stays: clean the heat sink"]
     assert next_steps([replace(SLOW, action="")]) == {}

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.selector.risk.models.covariates import Floats, numbers
-from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel
+from pytest_anubis.selector.risk.models.hazard import HazardModel, unseen_rate
 
 
 class CoxPH(HazardModel):
@@ -48,7 +48,8 @@ class CoxPH(HazardModel):
         beyond = np.maximum(duration - times[-1], 0.0)
         # Else whoever is up for longer than any incident took would have no risk at all.
         if beyond.any():
-            more = NO_INCIDENT * beyond.max() / (risk @ beyond)
+            rate = unseen_rate(float(risk @ beyond), float(event.sum() / (risk @ duration)))
+            more = rate * beyond.max()
             self._times = np.append(self._times, duration.max())
             self._baseline = np.append(self._baseline, self._baseline[-1] + more)
 

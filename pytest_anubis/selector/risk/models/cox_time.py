@@ -22,7 +22,7 @@ from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
 from pytest_anubis.selector.risk.models.cox import slopes
 from pytest_anubis.selector.risk.models.cox_time_network import Clock, Network, make_clock
 from pytest_anubis.selector.risk.models.cox_time_training import Recipe, sorted_rows, stop, train
-from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel
+from pytest_anubis.selector.risk.models.hazard import HazardModel, unseen_rate
 from pytest_anubis.selector.selector_error import SelectorError
 
 _GRID = 100  # times at which the baseline steps, at most
@@ -103,7 +103,7 @@ class CoxTime(HazardModel):
         deaths = np.bincount(places, minlength=len(times)).astype(np.float64)
         late = duration.max() > times[-1]
         if late:  # as in `CoxPH`: no incident is not no risk
-            times, deaths = np.append(times, duration.max()), np.append(deaths, NO_INCIDENT)
+            times, deaths = np.append(times, duration.max()), np.append(deaths, 0.0)
         weight = np.ones(len(z))
         others = np.flatnonzero(~event)
         if len(others) > _AT_RISK:
@@ -122,7 +122,12 @@ class CoxTime(HazardModel):
             else:
                 share = np.clip((duration - start) / width[step], 0, 1)
             risk[:, step] *= share * weight
-        self._steps = deaths / np.maximum(risk.sum(axis=0), 1e-300)
+        at_risk = np.maximum(risk.sum(axis=0), 1e-300)
+        if late:
+            watched = at_risk * width
+            rate = unseen_rate(float(watched[-1]), float(deaths.sum() / watched.sum()))
+            deaths[-1] = rate * watched[-1]
+        self._steps = deaths / at_risk
 
     def _relative(self, times: Floats, z: Floats) -> Floats:
         """Return the networks' mean g, shape (n, m)."""

@@ -28,6 +28,21 @@ from pytest_anubis.selector.selector_error import SelectorError
 SCHEMA = 1
 NO_INCIDENT = 0.5
 """Incidents that stand for none: what nobody has had yet may still come."""
+
+
+def unseen_rate(exposure: float, rate: float) -> float:
+    """Return the rate of incidents, above 0, in a time in which none was seen.
+
+    Half an incident in place of none, beside a prior of half an incident at the usual rate: where little
+    was watched it is the usual rate, where much was, that of half an incident; it is never above either.
+
+    Args:
+        exposure: Time that was watched without an incident, 0 or more.
+        rate: Usual incidents in such a unit of time, positive.
+    """
+    return NO_INCIDENT / (exposure + NO_INCIDENT / rate)
+
+
 _PLAIN = "{:.6g}".format
 """Writes a time whose unit only the caller knows."""
 

@@ -22,6 +22,7 @@ from pytest_anubis.selector import (
     skill,
 )
 from pytest_anubis.selector.risk.models.cox_time_training import Course, simplest, stop
+from pytest_anubis.selector.risk.models.hazard import unseen_rate
 
 Floats = npt.NDArray[np.float64]
 
@@ -70,6 +71,29 @@ def test_who_outlives_every_incident_is_not_without_risk(kind: type[HazardModel]
     (risk,) = model.incident_probability([[0.0, 0.0]], 150, 20)
     half = 0.5 / duration[late].sum() * 20  # of all who were watched beyond 100, together
     assert half / 5 < risk < half * 5
+
+
+@pytest.mark.parametrize("kind", [CoxPH, CoxTime])
+def test_who_was_watched_for_a_moment_beyond_the_last_incident_has_no_higher_risk(
+    kind: type[HazardModel],
+) -> None:
+    """Half an incident in a short time of one node was a hazard beyond all measure."""
+    x, duration, event = lives(400)
+    longest = np.argmax(np.where(event, duration, 0.0))
+    event[duration > duration[longest]] = 0
+    duration = np.minimum(duration, duration[longest])
+    late = np.flatnonzero(event == 0)[0]
+    duration[late] = duration[longest] + 0.01
+    model = quick(kind).fit(x, duration, event)
+    (risk,) = model.incident_probability([[0.0, 0.0]], duration[longest], 0.01)
+    usual = event.sum() / duration.sum() * 0.01
+    assert 0 < risk < 3 * usual
+
+
+def test_rate_where_nothing_was_seen_lies_between_the_usual_one_and_none() -> None:
+    assert unseen_rate(0.0, 0.2) == pytest.approx(0.2)
+    assert unseen_rate(1e6, 0.2) == pytest.approx(0.5 / 1e6, rel=1e-4)
+    assert unseen_rate(2.5, 0.2) == pytest.approx(0.1)
 
 
 def test_cox_finds_the_slope_per_standard_deviation() -> None:
