@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import platform
 import random
 import sys
 from collections.abc import Callable, Collection, Iterator
@@ -144,6 +145,7 @@ def test_end_of_the_time_leaves_trials_and_says_how_to_go_on(
         ("no JSON", "no trials of this script"),
         ('{"fault": "unheard of", "failed": []}', "no trials of this script"),
         ('{"machine": "elsewhere", "baseline": {}}', "of machine elsewhere, this is another one"),
+        (json.dumps({"machine": platform.node(), "baseline": {}}), "of an earlier version"),
     ],
 )
 def test_file_of_something_else_is_refused(

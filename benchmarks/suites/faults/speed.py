@@ -30,6 +30,7 @@ from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.session.measuring.attempts import LOOK_PAUSE
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
 from pytest_anubis.validator import closer_look, judge_by_history, judge_sample, learn_baseline
+from pytest_anubis.validator.similarity.centre import FEWEST
 
 PAUSE = PLAN.pause_seconds * LOOK_PAUSE
 """Seconds before the further looks of a trial; those of all its kernels share them."""
@@ -146,6 +147,10 @@ class State:
     def _took(self, line: dict[str, Any]) -> None:
         if line["machine"] != platform.node():
             raise WrongState(f"{self._path}: of machine {line['machine']}, this is another one")
+        if "runs" not in line:
+            raise WrongState(
+                f"{self._path}: of an earlier version, without runs: begin another file"
+            )
         self.baseline = baseline_from_plain(line["baseline"])
         self.runs = [
             {str(kernel): [float(value) for value in values] for kernel, values in run.items()}
@@ -280,6 +285,9 @@ class Judge:
             for one in self._baseline.criteria
         )
         print(f"learned: the loss that each finds: {losses}")
+        if len(self._runs) < FEWEST:
+            print(f"  {len(self._runs)} learned runs: too few for a past")
+            return
         for name in sorted(set(self.measured) - set(self._criteria)):
             print(f"  {name}: too noisy here to show a half; held against its own past alone")
 

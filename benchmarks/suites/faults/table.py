@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.suites.faults import bits, cards, eight_cards, speed
 from benchmarks.suites.faults.speed import SLOWDOWNS, Slowdown, State, Tried, WrongState
 from pytest_anubis.durations import seconds as seconds_of
+from pytest_anubis.validator.similarity.centre import FEWEST
 
 RECALL, ALARMS = 0.95, 0.05  # at least and at most of the trials, for an exit status of 0
 BROKEN_OFF = 130  # the exit status after Ctrl-C, as shells have it
@@ -136,7 +137,7 @@ def _row(name: str, fault: Slowdown, tried: Tried, state: State) -> bool:
         len(tried.failed), tried.found(fault), tried.alarms(fault), tried.by()
     )  # fmt: skip
     judged = {one.benchmark for one in state.baseline.criteria} if state.baseline else set[str]()
-    past = {one for run in state.runs for one in run} - judged
+    past = {one for run in state.runs[FEWEST - 1 :] for one in run} - judged  # fewer are none
     said = [f"{one} {by[one] if one in judged | past else '-'}" for one in fault.finds]
     said = [
         f"{one} (past)" if name in past else one

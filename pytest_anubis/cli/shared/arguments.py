@@ -223,9 +223,24 @@ def add_pytest_args(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--pytest-args",
         default="",
+        action=_Joined,
         metavar="ARGS",
-        help="further arguments of pytest, e.g. --pytest-args='-k gemm'",
+        help="further arguments of pytest, e.g. --pytest-args='-k gemm'; may be given several times",
     )
+
+
+class _Joined(argparse.Action):
+    """Joins the words of an option that is given several times: what is proposed may be appended."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        said = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, f"{said} {values}".strip())
 
 
 def add_renamed(parser: argparse.ArgumentParser, flag: str, now: str) -> None:

@@ -96,6 +96,8 @@ def _guessed(event: Mapping[str, Any]) -> str:
         return f"assumed: {count_text(others, 'defect')} known, none exposed by one of these benchmarks"
     if "defects" in event["lacking"]:
         return "assumed: no defect that counts is known"
+    if few and event.get("exposed_defects") == 0:
+        return f"assumed: {count_text(few, 'defect')} known, none exposed by what was chosen"
     if not 0 < few < FEW:
         return ""
     known = "1 defect is known" if few == 1 else f"{few} defects are known"
@@ -167,7 +169,13 @@ def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list
         for item in event["pruned"]
     ]
     lines = driver_lines(event)
-    lines += [f"shares of defects below are {_guessed(event)}"] if _guessed(event) else []
+    if _guessed(event):
+        lines.append(f"shares of defects below are {_guessed(event)}")
+    elif reasons:
+        lines.append(
+            "shares of defects below weigh them by the kinds of incident that the node tends to have, and "
+            "count what is not known yet"
+        )
     lines += table(runs, width=width).splitlines() if len(runs) > 1 else []
     if len(out) > 1:
         lines += table(out).splitlines()

@@ -70,6 +70,8 @@ def test_the_choice_in_words() -> None:
     assert second == "1 of them by chance, so that learning goes on (seed 7)"
     counted = choice_lines(choice(exposed_defects=31))[0]
     assert "exposing 80 % of defects (31 of the 40 known); risk" in counted
+    none = choice_lines(choice(exposed_defects=0))[0]
+    assert "exposing 80 % of defects (assumed: 40 defects known, none exposed by what was" in none
     few = choice_lines(choice(defects=2, exposed_defects=2))[0]
     assert (
         "exposing 80 % of defects (a guess: 2 defects are known, the rest is assumed); risk" in few
