@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
@@ -345,13 +346,17 @@ def test_flipped_bit_on_either_way_of_both_at_once_is_noticed(direction: int) ->
 
 @pytest.mark.alone
 def test_slow_link_shows_in_a_transfer(costs: Costs) -> None:
-    def thrice(target: torch.Tensor, source: torch.Tensor) -> None:
-        for _ in range(3):
-            copy(target, source)
+    rate = 0.5e9  # bytes a second, which the memory of a busy laptop passes many times over
 
-    healthy, slow = Transfer(4 * MIB, CPU), Transfer(4 * MIB, CPU, move=thrice)
+    def throttled(target: torch.Tensor, source: torch.Tensor) -> None:
+        # Not some copies of the same: all but the first of them would find it in a cache.
+        copy(target, source)
+        time.sleep(source.nbytes / rate)
+
+    healthy, slow = Transfer(4 * MIB, CPU), Transfer(4 * MIB, CPU, move=throttled)
     least = costs(healthy.to_host, slow.to_host)
     assert least[1] > 1.5 * least[0]
+    assert least[1] >= 4 * MIB / rate
 
 
 @pytest.mark.usefixtures("cards")

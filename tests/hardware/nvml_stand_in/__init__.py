@@ -109,11 +109,18 @@ def _remove(folder: Path, maker: int) -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def tell_state(library: ctypes.CDLL, state: Path | None) -> None:
+    """Let a loaded stand-in answer what another file says; None: as on a machine without a driver."""
+    assert library.stand_in_state(None if state is None else os.fsencode(state)) == 0
+
+
 def use_nvml(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the bindings in this process, and processes that it starts, find the stand-in cards."""
     for name, value in node.environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(node.library)))
+    library = ctypes.CDLL(str(node.library))
+    tell_state(library, node.state)  # which may have been loaded for an earlier test
+    monkeypatch.setattr(pynvml, "nvmlLib", library)
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     monkeypatch.setattr(pynvml, "_nvmlLib_refcount", 0)
     # Here torch is a build for the CPU, which the gate would rightly object to.

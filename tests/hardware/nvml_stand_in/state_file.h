@@ -1,7 +1,9 @@
 /* A stand-in for NVIDIA's libnvidia-ml.so.1, for tests only: it answers what a text file says.
  *
- * The file is named by ANUBIS_NVML_STATE and read again on every call, so that a test can change a card in
- * mid-run. An empty file is eight healthy H100; no variable is a machine without a driver. One line each:
+ * The file is read again on every call, so that a test can change a card in mid-run. It is the one that
+ * ANUBIS_NVML_STATE names as the library is loaded, or the one of the last `stand_in_state`: never asked of
+ * the environment later, which another thread may be changing. An empty file is eight healthy H100; no file
+ * is a machine without a driver. One line each:
  *
  *   count 8                             of the node
  *   gpu.power 640000                    of every card
@@ -31,7 +33,7 @@ typedef struct { int card, slice; } device; /* slice -1: the whole card, not one
 
 enum { OK = 0, UNINITIALIZED = 1, INVALID = 2, UNSUPPORTED = 3, NOT_FOUND = 6, TOO_SMALL = 7,
        NO_DRIVER = 9, TIMEOUT = 10, LOST = 15, OTHER_VERSION = 25 };
-enum { CARDS = 64, SLICES = 7, LINE = 256, FILE_BYTES = 1 << 16 };
+enum { CARDS = 64, SLICES = 7, LINE = 256, PATH_BYTES = 4096, FILE_BYTES = 1 << 16 };
 #define ALL (-1) /* a call that concerns no single card */
 
 static device cards[CARDS], slices[CARDS][SLICES];
@@ -40,9 +42,16 @@ static __thread char state[FILE_BYTES]; /* the file as this thread saw it when i
 
 /* --- the state file ------------------------------------------------------------------------------------- */
 
+static char state_path[PATH_BYTES];
+
+__attribute__((visibility("default"))) int stand_in_state(const char *path) { /* NULL: there is no file */
+    return snprintf(state_path, sizeof state_path, "%s", path ? path : "") < PATH_BYTES ? OK : TOO_SMALL;
+}
+
+__attribute__((constructor)) static void loaded(void) { stand_in_state(getenv("ANUBIS_NVML_STATE")); }
+
 static int read_state(void) {
-    const char *path = getenv("ANUBIS_NVML_STATE");
-    FILE *file = path ? fopen(path, "r") : NULL;
+    FILE *file = *state_path ? fopen(state_path, "r") : NULL;
     state[file ? fread(state, 1, sizeof state - 1, file) : 0] = 0;
     if (file) fclose(file);
     return file != NULL;

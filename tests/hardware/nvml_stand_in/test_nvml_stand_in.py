@@ -15,7 +15,7 @@ from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.hardware.inventory.amd_inventory import read_amd
 from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
 from pytest_anubis.hardware.text_files import Files
-from tests.hardware.nvml_stand_in import Node
+from tests.hardware.nvml_stand_in import Node, tell_state
 from tests.hardware.nvml_stand_in import amdsmi_node as amdsmi_node
 from tests.hardware.nvml_stand_in import nvml_node as nvml_node
 
@@ -78,7 +78,7 @@ def test_errors_lost_cards_and_a_driver_that_is_not_loaded(
         pynvml.nvmlDeviceGetTemperature(first, 0)
     with pytest.raises(pynvml.NVMLError_GpuIsLost):
         pynvml.nvmlDeviceGetHandleByIndex(4)
-    monkeypatch.delenv("ANUBIS_NVML_STATE")
+    tell_state(pynvml.nvmlLib, None)
     with pytest.raises(pynvml.NVMLError_DriverNotLoaded):
         pynvml.nvmlInit()
 
