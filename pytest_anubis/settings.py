@@ -26,6 +26,7 @@ from pytest_anubis.options import (
 )
 from pytest_anubis.options import add_options as add_options
 from pytest_anubis.passwords import shown_place
+from pytest_anubis.root_folder import moved_root
 
 __all__ = [
     "DEFAULT_BASELINES",
@@ -154,6 +155,8 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
     environ = os.environ if environ is None else environ
     _refuse_old_names(config)
     raw = {option.dest: _raw(config, option, environ) for option in OPTIONS}
+    if raw["anubis"] and (wrong := moved_root(config)):
+        raise pytest.UsageError(wrong)
     base = config.rootpath
     place, pin = _pinned(raw["anubis_baseline"])
     return Settings(
