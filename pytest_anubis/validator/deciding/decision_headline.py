@@ -76,8 +76,10 @@ def headline(
         components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
         others = troubles_text(others_told(worst, bad))
         more = f"; also {others}" if others else ""
-        own = bool(worst.action) or worst.triage is Triage.RETEST  # the worst: so nothing is sure
-        step = f" Next step: {next_step(worst)}" if own else ""
+        # To read what the test says is no step for a line that has just said it.
+        plain = worst.reason is Reason.TEST_FAILED and not worst.action
+        todo = "" if plain and worst.triage is not Triage.RETEST else next_step(worst)
+        step = f" Next step: {todo}" if todo else ""
         known = {*devices, *evidence.devices, *evidence.cards, *(v.device for v in verdicts)}
         among = alike_text(worst, bad, known)
         text = f"{f'{among}, the worst ' if among else ''}{_where(worst, evidence)}{worst.text}"

@@ -113,10 +113,13 @@ def test_a_headline_says_which_case_of_a_test_or_which_test_itself_failed() -> N
         text="rate is 3",
     )
     broken = replace(port, benchmark="suites/a.py::test_sum", metric="", text="it failed")
+    step = "look for the cause in network.ib, repair or replace what has it, then measure again"
     assert (
-        judge_node([port]).headline == "node n1 rejected: network.ib. test_rate[port 5]: rate is 3."
+        judge_node([port]).headline
+        == f"node n1 rejected: network.ib. test_rate[port 5]: rate is 3. Next step: {step}"
     )
-    assert "network.ib. test_sum: it failed" in judge_node([broken]).headline
+    failed = replace(broken, reason=Reason.TEST_FAILED)
+    assert judge_node([failed]).headline == "node n1 rejected: network.ib. test_sum: it failed."
     pooled = replace(verdict(Outcome.FAIL, Reason.BEYOND), scope="node")
     assert "rejected: memory. all devices: m says why" in judge_node([pooled]).headline
 
