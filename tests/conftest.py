@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import gc
 import importlib
 import importlib.util
@@ -25,6 +24,7 @@ import pytest_anubis
 from tests import forked, forked_workers, installed
 from tests.postgres import postgres_url as postgres_url
 from tests.quiet import OPTIONS
+from tests.turns import Turns
 
 # Whoever has the package alone may still ask pytest for its options here.
 with contextlib.suppress(ImportError):
@@ -103,22 +103,24 @@ def pytest_collection_finish() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put tests that need the machine for themselves last, and give all of them an end."""
-    items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
+    items.sort(key=_alone)
     for item in items:
         if item.config.pluginmanager.has_plugin("timeout"):
             item.add_marker(pytest.mark.timeout(LONGEST))
 
 
+TURNS = Turns()
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
     """Let a test marked ``alone`` wait for its neighbours in other workers, and them for it."""
-    how = fcntl.LOCK_EX if item.get_closest_marker("alone") else fcntl.LOCK_SH
-    with Path(__file__).open(encoding="utf-8") as turn:
-        fcntl.flock(turn, how)
-        try:
-            return (yield)
-        finally:
-            fcntl.flock(turn, fcntl.LOCK_UN)  # a forked child may still hold the file open
+    with TURNS.take(alone=_alone(item), alone_next=nextitem is not None and _alone(nextitem)):
+        return (yield)
+
+
+def _alone(item: pytest.Item) -> bool:
+    return item.get_closest_marker("alone") is not None
 
 
 @pytest.fixture(scope="session", autouse=True)

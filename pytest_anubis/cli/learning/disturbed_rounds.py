@@ -103,9 +103,9 @@ def what_helps(
     limits: dict[str, float] = {n: 100 * s for n, s in own.items()} if isinstance(own, dict) else {}
     limits.update({name: max(limits.get(name, 0), value) for name, value in needed.items()})
     names = processes_named(phrases)
+    allowed = shlex.quote(f"--anubis-allow-process={','.join(names)}")
     alone = (
-        f" (where they belong to a quiet machine, in place of others=: "
-        f"--anubis-allow-process={','.join(names)})"
+        f" (where they belong to a quiet machine, in place of others=: --pytest-args={allowed})"
         if "others" in needed and names
         else ""
     )

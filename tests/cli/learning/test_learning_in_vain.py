@@ -74,7 +74,7 @@ def test_a_learning_that_was_disturbed_throughout_names_the_options(
     assert result.returncode == 20
     assert "others disturbed every measurement of all 3 rounds" in result.stderr
     assert "--pytest-args=--anubis-quiet-limit=steal=13%,others=43%" in result.stderr
-    assert "--anubis-allow-process=ptxas" in result.stderr
+    assert "--pytest-args=--anubis-allow-process=ptxas)" in result.stderr
     (second,) = [
         line for line in (result.stderr + result.stdout).splitlines() if "round 2: " in line
     ]

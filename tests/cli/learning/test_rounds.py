@@ -324,7 +324,7 @@ def test_a_round_that_others_disturbed_wholly_says_so_at_once_and_how_to_allow_i
         assert "CPU pressure 23 %" in line
         # What the user has allowed already stays allowed; all limits that were exceeded are there at once.
         assert "--pytest-args=--anubis-quiet-limit=steal=5%,others=48%,cpu=24%" in line
-        assert "--anubis-allow-process=stress-ng,my?tool" in line
+        assert "--pytest-args='--anubis-allow-process=stress-ng,my?tool'" in line
     machine.disturbance = ()
     some.of_number(4, quiet)
     assert some.disturbed == ""
