@@ -119,6 +119,11 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
         return (yield)
 
 
+def pytest_sessionfinish() -> None:
+    """Let the other workers go on: the process of one that has ended lives until all have."""
+    TURNS.end()
+
+
 def _alone(item: pytest.Item) -> bool:
     return item.get_closest_marker("alone") is not None
 

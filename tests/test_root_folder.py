@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.root_folder import moved_root
+
 BENCHMARK = """
 import pytest
 @pytest.mark.anubis(component="host.cpu", scope="node")
@@ -83,3 +85,45 @@ def test_where_nothing_moves_nothing_is_refused(
 def test_other_runs_are_left_alone(project: pytest.Pytester, elsewhere: Path) -> None:
     result = project.runpytest("suites", "--anubis-store", str(elsewhere))
     assert result.ret == 0
+
+
+def test_an_outer_configuration_that_would_be_the_root_is_refused(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = project.path / "inner"
+    (project.path / "suites").rename(project.mkdir("inner") / "suites")
+    project.mkdir("runs")
+    (project.path / "pyproject.toml").touch()
+    (inner / "pytest.ini").write_text("[pytest]\n")
+    monkeypatch.chdir(inner)
+    result = project.runpytest("--anubis", "suites", "--anubis-store", "../runs")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "write --anubis-store=../runs" in result.stderr.str()
+
+
+def test_the_whole_file_system_is_never_the_right_root(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    result = project.runpytest(
+        "--anubis", str(project.path / "suites"), "--anubis-store", "/proc/self"
+    )
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "its root folder would be /:" in result.stderr.str()
+
+
+def test_names_of_packages_are_no_places(
+    project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    suites = project.path / "suites"
+    (suites / "runs").mkdir()
+    monkeypatch.chdir("/")
+    config = project.parseconfig(
+        "--anubis", "--pyargs", "json", str(suites), "--anubis-store", str(suites / "runs")
+    )
+    assert moved_root(config) == ""
+
+
+def test_a_place_may_be_given_as_a_path(project: pytest.Pytester, elsewhere: Path) -> None:
+    config = project.parseconfig("--anubis", "suites", "--anubis-store", elsewhere)
+    assert "write --anubis-store=" in moved_root(config)

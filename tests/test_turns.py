@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -34,6 +36,19 @@ class Worker:
         assert not self._thread.is_alive()
 
 
+def wait_for_shut(gate: Path) -> None:
+    """Wait until somebody keeps the gate shut."""
+    with gate.open() as mine:
+        for _ in range(int(LONG / 0.01)):
+            try:
+                fcntl.flock(mine, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return
+            fcntl.flock(mine, fcntl.LOCK_UN)
+            time.sleep(0.01)
+    raise AssertionError("the gate stays open")
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> tuple[Path, Path]:
     turn, gate = tmp_path / "turn", tmp_path / "gate"
@@ -55,6 +70,7 @@ def test_whoever_comes_after_an_alone_test_waits_for_it(files: tuple[Path, Path]
     assert before.running.wait(LONG)
     alone = Worker(Turns(*files), alone=True)
     assert not alone.running.wait(SOON)
+    wait_for_shut(files[1])
     after = Worker(Turns(*files))
     assert not after.running.wait(SOON)
     before.finish()
@@ -83,3 +99,47 @@ def test_a_usual_test_gives_back_what_was_kept_for_another(files: tuple[Path, Pa
     assert other.running.wait(LONG)
     usual.finish()
     other.finish()
+
+
+CONFTEST = """
+import pytest
+from tests.turns import Turns
+from pathlib import Path
+
+TURNS = Turns(Path(__file__), Path(__file__).with_name("gate"))
+
+def alone(item):
+    return item is not None and item.get_closest_marker("alone") is not None
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    with TURNS.take(alone=alone(item), alone_next=alone(nextitem)):
+        return (yield)
+
+def pytest_sessionfinish():
+    TURNS.end()
+"""
+TESTS = """
+import time, pytest
+
+@pytest.mark.parametrize("number", range(10))
+def test_usual(number):
+    time.sleep(0.05)
+
+@pytest.mark.alone
+@pytest.mark.parametrize("number", range(10))
+def test_alone(number):
+    assert number != 2
+"""
+
+
+def test_a_run_that_ends_at_the_failure_of_an_alone_test_ends(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(TESTS)
+    (pytester.path / "gate").touch()
+    pytester.makeini("[pytest]\nmarkers = alone")
+    result = pytester.runpytest_subprocess(
+        "-n2", "--dist=worksteal", "-x", "-p", "no:cacheprovider", timeout=60
+    )
+    assert result.ret != 0
+    assert "test_alone[2]" in result.stdout.str()

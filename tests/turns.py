@@ -49,6 +49,12 @@ class Turns:
             else:
                 _give_back(turn)
 
+    def end(self) -> None:
+        """Give back a turn that was kept for a test that never came: the run may end at a failure."""
+        turn, self._kept = self._kept, None
+        if turn is not None:
+            _give_back(turn)
+
     def _wait(self, how: int) -> TextIO:
         turn = self._turn.open(encoding="utf-8")
         with self._gate.open(encoding="utf-8") as gate:

@@ -153,6 +153,12 @@ class HtmlReport:
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
         """Put the decision, the blamed parts and what was not judged on top, the inventory below all."""
         source = self._source
+        style = f"<style>{BLOCKS}{PYTEST_HTML}</style><script>{PYTEST_HTML_SCRIPT}</script>"
+        if not source.state.begun:  # --collect-only, or nothing was collected
+            self._finish_page("not judged")
+            nothing = blocks.decision_block(None, "nothing was run", "")
+            prefix.append(f"{style}<div class='anubis'>{nothing}</div>")
+            return
         context, run = source.context, source.state.record()
         verdict = run.node_verdict
         facts = [f"node {context.node}", f"hardware class {context.hardware_class}"]
@@ -169,7 +175,7 @@ class HtmlReport:
         parts = blocks.blamed_parts(bad, run.cards, context.inventory, heading="h2")
         left = len(parts) - PARTS
         prefix.append(
-            f"<style>{BLOCKS}{PYTEST_HTML}</style><script>{PYTEST_HTML_SCRIPT}</script><div class='anubis'>"
+            f"{style}<div class='anubis'>"
             + blocks.decision_block(verdict, "nothing was judged in this run", step)
             + "".join(parts[:PARTS])
             + (f"<p>and {left} more parts, see the table</p>" if left > 0 else "")

@@ -376,3 +376,16 @@ def test_a_real_report(
         "test_dies" in line and "died" in line for line in re.findall("<li>(.*?)</li>", text)
     )
     assert told == (workers != "-n0")
+
+
+@pytest.mark.parametrize("how", [[], ["--anubis-in-process"]])
+def test_a_run_that_only_lists_its_tests_has_a_page(
+    pytester: pytest.Pytester, how: list[str]
+) -> None:
+    pytester.makepyfile(SUITE)
+    options = ["--anubis", "--collect-only", "--html=page.html", "--self-contained-html"]
+    result = pytester.runpytest_subprocess(*options, *how)
+    assert result.ret == 20
+    assert "Traceback" not in result.stderr.str()
+    page = (pytester.path / "page.html").read_text(encoding="utf-8")
+    assert "nothing was run" in page

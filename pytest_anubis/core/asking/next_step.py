@@ -10,6 +10,9 @@ AGAIN = "measure again while nothing else runs here"
 SCATTERED = f"nothing to repair, its usual value is as good as expected: {AGAIN}"
 """Of values that lie unusually, but not by their median: noise does that, and no part to be replaced."""
 
+TOLD = (Reason.TEST_FAILED, Reason.UNSET)
+"""Of these the verdict's own text says what is wrong, and with what; no part is known to be worse."""
+
 
 def scattered(verdict: MetricVerdict) -> bool:
     """Return whether a metric is unusual beside its own past or its peers, and its median is no worse.
@@ -39,7 +42,7 @@ def next_step(verdict: MetricVerdict) -> str:
         return f"{AGAIN}; if that stays: {step}" if verdict.part and step else SCATTERED
     if step or verdict.outcome is not Outcome.FAIL:
         return step
-    if verdict.reason is Reason.TEST_FAILED:
+    if verdict.reason in TOLD:
         return "read what the test says in the report, mend it, then run the test again"
     part = f"look for the cause in {verdict.component}" if verdict.component else "find the cause"
     return f"{part}, repair or replace what has it, then measure again"

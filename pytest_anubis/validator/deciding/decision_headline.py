@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pytest_anubis.core.asking.next_step import next_step
+from pytest_anubis.core.asking.next_step import TOLD, next_step
 from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
@@ -77,7 +77,7 @@ def headline(
         others = troubles_text(others_told(worst, bad))
         more = f"; also {others}" if others else ""
         # To read what the test says is no step for a line that has just said it.
-        plain = worst.reason is Reason.TEST_FAILED and not worst.action
+        plain = worst.reason in TOLD and not worst.action
         todo = "" if plain and worst.triage is not Triage.RETEST else next_step(worst)
         step = f" Next step: {todo}" if todo else ""
         known = {*devices, *evidence.devices, *evidence.cards, *(v.device for v in verdicts)}

@@ -173,6 +173,7 @@ def test_a_driver_that_hangs_is_told_and_holds_nobody_up(nvml_node: Node, tmp_pa
     assert "did not answer within 0.2 s" in watched.facts[0].text
     nvml_node.heal()
     watched.watch._thread.join(20)  # else it closes the library during the next test
+    assert not watched.watch._thread.is_alive()
 
 
 def test_what_a_driver_says_after_the_end_is_no_part_of_the_run(nvml_node: Node) -> None:
