@@ -23,7 +23,7 @@ from execnet.gateway_io import Popen2IOMaster
 import pytest_anubis
 from tests import forked, forked_workers, installed
 from tests.postgres import postgres_url as postgres_url
-from tests.quiet import OPTIONS
+from tests.quiet import FEW_COLLECTIONS, OPTIONS
 from tests.turns import Turns
 
 # Whoever has the package alone may still ask pytest for its options here.
@@ -99,6 +99,7 @@ def pytest_collection_finish() -> None:
     """Take what is loaded out of the garbage collector's way: it would look through it again and again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(*FEW_COLLECTIONS)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -27,6 +27,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from tests import forked, installed
+from tests.quiet import FEW_COLLECTIONS
 
 NAMESPACES = Path("/run/netns")  # ip-netns(8)
 NETWORK = 0x40000000  # CLONE_NEWNET of linux/sched.h
@@ -65,6 +66,7 @@ def ready() -> None:
         raise RuntimeError(f"{len(threads)} threads run in a process that others are forked from")
     gc.collect()
     gc.freeze()  # nothing that children need to look through
+    gc.set_threshold(*FEW_COLLECTIONS)
 
 
 def _load_torch() -> None:

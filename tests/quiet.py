@@ -14,6 +14,9 @@ import pytest
 OPTIONS = "-p no:hypothesispytest -p no:benchmark -p no:timeout -p tests.quiet"
 """For PYTEST_ADDOPTS. What is left out takes a second to import, in every process."""
 
+FEW_COLLECTIONS = (100_000, 20, 100)
+"""For gc.set_threshold: a run inside a test makes few cycles, and looking for them took a fifteenth of it."""
+
 QUIET = Path(__file__).read_text(encoding="utf-8")
 """A conftest for folders in which pytest starts without these options."""
 
