@@ -94,13 +94,13 @@ CAUSES = (
     _cause(
         r"^UnreadableOutput",
         "the output of a tool is not what its adapter knows",
-        "use the version of the tool that the adapter's page names, or mend the adapter",
+        "use the version of the tool that the adapter was written for, or mend the adapter",
     ),
     # Ours (tool_outputs/refusals.py), whatever words of the tool the message holds.
     _cause(
         r"^ToolRefused",
         "a tool did not begin: it does not know an option, or lacks slots, memory or space",
-        "use the version of the tool that the adapter's page names, or give it what it says it lacks",
+        "use the version of the tool that the adapter was written for, or give it what it says it lacks",
     ),
     # nv-hostengine, which dcgmi asks.
     _cause(

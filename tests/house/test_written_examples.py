@@ -80,3 +80,47 @@ def test_example_of_a_tool_is_left_out_without_it(pytester: pytest.Pytester) -> 
     run = pytester.runpytest(*MEASURE, *CARD_3, "-rs")
     run.assert_outcomes(skipped=1)
     run.stdout.fnmatch_lines(["*nvbandwidth*github.com/NVIDIA/nvbandwidth*"])
+
+
+SYSBENCH = """#!/bin/sh
+[ "$1" = --version ] && { echo "sysbench 1.0.20"; exit; }
+echo "CPU speed:
+    events per second:   ${RATE:-812.50}
+
+General statistics:
+    total number of events:              ${EVENTS:-1000}
+
+Latency (ms):
+         95th percentile:                        1.27"
+"""
+
+
+@pytest.mark.parametrize(
+    ("environment", "outcome", "line"),
+    [
+        ({}, "passed", "*1 passed*"),
+        (
+            {"RATE": "many"},
+            "failed",
+            "INCONCLUSIVE: *cannot be read: 0 lines like *events per second*",
+        ),
+        ({"EVENTS": "999"}, "failed", "*assert 999.0 == 1000"),
+    ],
+)
+def test_example_of_several_figures(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    environment: dict[str, str],
+    outcome: str,
+    line: str,
+) -> None:
+    place = pytester.path / "sysbench"
+    place.write_text(SYSBENCH)
+    place.chmod(0o755)
+    monkeypatch.setenv("PYTEST_ANUBIS_TOOL_SYSBENCH", str(place))
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    pytester.makepyfile(test_primes=example("several figures of one run"))
+    run = pytester.runpytest(*MEASURE)
+    run.assert_outcomes(**{outcome: 1})
+    run.stdout.fnmatch_lines([line])

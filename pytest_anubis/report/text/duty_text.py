@@ -53,7 +53,7 @@ def duty_lines(
         more = f" and {len(low) - MOST} more" if len(low) > MOST else ""
         tests = f"{len(low)} tests" if len(low) > 1 else "one test"
         lines.append(
-            f"duty below a third of {tests} ({named}{more}): most of their time measures nothing; "
+            f"duty below a third of {tests} ({named}{more}): most of the time measures nothing; "
             "prepare and check less, or measure longer"
         )
     if verbosity > 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.report.text.duty_text import duty_lines
 
-REST = ": most of their time measures nothing; prepare and check less, or measure longer"
+REST = ": most of the time measures nothing; prepare and check less, or measure longer"
 
 
 def ended(test: str, busy: float, seconds: float = 10.0) -> TestResult:

@@ -28,7 +28,7 @@ def test_speed(slow, anubis_metric, anubis_device):
 def test_given(anubis_metric, anubis_device):
     anubis_metric.record("given", 1.0, unit="1", better="higher")
 """
-REST = ": most of their time measures nothing; prepare and check less, or measure longer"
+REST = ": most of the time measures nothing; prepare and check less, or measure longer"
 
 
 def test_time_of_what_is_measured_stands_in_the_record(pytester: pytest.Pytester) -> None:
