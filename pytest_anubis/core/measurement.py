@@ -90,15 +90,14 @@ class Measurement:
         metric: What was measured.
         device: ``cpu``, ``cuda:3``, ``node``, ...
         group: Label of the comparable units; empty if there is none.
-        values: In time order, in the metric's unit; nothing is ever dropped.
+        values: Those that count, in time order, in the metric's unit. Values of moments that were not clear
+            are set aside (`core.events.Attempted`); no value is lost.
         disturbance: What disturbed the machine meanwhile, one phrase each; empty when it was quiet.
-        attempts: How often the measurement was taken again because of a disturbance or a close call.
         looks: How many looks the values come from: one, or more when the call was close.
         telemetry: Sensor series and counter changes during the measurement, (name, values) pairs.
         evidence: What speaks for or against the hardware meanwhile (counters that moved, kernel events).
         seconds: Wall time of the measurement; 0 for values that the test recorded itself (`given`).
-        pace: Pace of the host beside it, (kind, seconds of a probe) pairs with one number for each value;
-            empty where nobody read it.
+        unclear: How many more values were taken in moments that were not clear.
     """
 
     test: str
@@ -109,12 +108,11 @@ class Measurement:
     group: str = ""
     values: tuple[AnyFloat, ...]
     disturbance: tuple[str, ...] = ()
-    attempts: Count = 1
     looks: Count = 1
     telemetry: tuple[tuple[str, tuple[AnyFloat, ...]], ...] = ()
     evidence: tuple[str, ...] = ()
     seconds: NotNegative = 0.0
-    pace: tuple[tuple[str, tuple[NotNegative, ...]], ...] = ()
+    unclear: Count = 0
 
     @property
     def given(self) -> bool:

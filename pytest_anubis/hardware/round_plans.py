@@ -10,14 +10,14 @@ class RoundPlan:
     """How long and how often to measure.
 
     Attributes:
-        rounds: Values wanted.
-        round_seconds: Aimed length of one round.
+        rounds: Values wanted; on a host, clear ones.
+        round_seconds: Aimed length of one round. On a host it is short, so that the two readings around it
+            tell its state.
         warmup_seconds: Longest warm-up.
-        budget_seconds: No further round begins after this, once `least` are there; pauses not counted.
+        budget_seconds: No further round begins after this, once `least` are there; rests not counted.
         least: Fewest rounds, whatever they take.
-        bursts: Into how many bursts the rounds are split. What slows a shared host (neighbours, clocks)
-            lasts a second or so, and rounds in one burst all see the same of it.
-        pause_seconds: Pause between two bursts.
+        bursts: Into how many bursts the rounds of a short load are split.
+        rest_seconds: Rest between two bursts.
         settle_seconds: Least time of load before the rate counts as steady, and over how long steadiness is
             looked at; 0: three batches, which is enough for caches and lazy initialisation.
         wake_seconds: Load before the first round that is no part of the measurement: sensors are read
@@ -30,40 +30,29 @@ class RoundPlan:
     budget_seconds: float
     least: int = 5
     bursts: int = 1
-    pause_seconds: float = 0.0
+    rest_seconds: float = 0.0
     settle_seconds: float = 0.0
     wake_seconds: float = 0.0
 
     def look(self) -> RoundPlan:
-        """Return the plan of one burst more, for looking again at a close call."""
+        """Return the plan of one further look at a close call."""
         return replace(
             self,
-            rounds=max(1, self.rounds // BURSTS),
-            least=max(1, self.least // BURSTS),
-            budget_seconds=self.budget_seconds / BURSTS,
+            rounds=max(1, self.rounds // LOOKS),
+            least=max(1, self.least // LOOKS),
+            budget_seconds=self.budget_seconds / LOOKS,
             bursts=1,
-        )
-
-    def brief(self) -> RoundPlan:
-        """Return the plan of one of many short runs: what the pauses show, the other runs show better."""
-        return replace(
-            self,
-            budget_seconds=self.budget_seconds * BRIEF,
-            warmup_seconds=self.warmup_seconds * BRIEF,
-            bursts=min(self.bursts, BRIEF_BURSTS),
-            pause_seconds=self.pause_seconds * BRIEF,
         )
 
     def on_accelerator(self, profile: str) -> RoundPlan:
         """Return the plan for a device that slows down under load and would clock down in a pause."""
         settle = SETTLE[profile]
-        length, budget = CARD_ROUNDS.get(profile, (self.round_seconds, self.budget_seconds))
+        rounds, length, budget = CARD_ROUNDS[profile]
         return replace(
             self,
-            bursts=1,
-            round_seconds=min(length, self.round_seconds),
-            budget_seconds=min(budget, self.budget_seconds),
-            pause_seconds=0.0,
+            rounds=rounds,
+            round_seconds=length,
+            budget_seconds=budget,
             warmup_seconds=settle.most,
             settle_seconds=settle.least,
             wake_seconds=settle.wake,
@@ -80,7 +69,7 @@ class RoundPlan:
             settle_seconds=0.0,
             wake_seconds=0.0,
             bursts=SHORT_BURSTS,
-            pause_seconds=REST,
+            rest_seconds=REST,
         )
 
 
@@ -120,47 +109,35 @@ SHORT_ROUNDS = 8
 SHORT_BURSTS = 2
 """Bursts of short load: 80 ms each, over before power is limited."""
 
-BRIEF, BRIEF_BURSTS = 0.3, 2
-"""Part of the profile's warm-up, budget and pauses that a brief run takes, and its bursts. What makes a
-shared host noisy lasts for minutes too: on one such machine the means of runs of a third of the length spread
-no further, and how far runs spread is known from how many there are."""
-
-BURSTS = 5
-"""Bursts of one measurement on a host, and how many of its rounds make one further look."""
+LOOKS = 5
+"""A further look takes this part of the rounds of the first one."""
 
 PLANS: dict[str, RoundPlan] = {
-    "smoke": RoundPlan(
-        rounds=30,
-        round_seconds=0.02,
-        warmup_seconds=0.5,
-        budget_seconds=2.0,
-        bursts=BURSTS,
-        pause_seconds=0.2,
-    ),
-    "standard": RoundPlan(
-        rounds=60,
-        round_seconds=0.2,
-        warmup_seconds=5.0,
-        budget_seconds=30.0,
-        bursts=BURSTS,
-        pause_seconds=1.0,
-    ),
-    "soak": RoundPlan(rounds=600, round_seconds=1.0, warmup_seconds=30.0, budget_seconds=3600.0),
+    "smoke": RoundPlan(rounds=24, round_seconds=0.02, warmup_seconds=0.5, budget_seconds=2.0),
+    "standard": RoundPlan(rounds=200, round_seconds=0.02, warmup_seconds=5.0, budget_seconds=30.0),
+    "soak": RoundPlan(rounds=6000, round_seconds=0.02, warmup_seconds=30.0, budget_seconds=3600.0),
 }
+"""On a host, by profile. Twenty-four values are enough for a search for changes within a run."""
 
-CARD_ROUNDS: dict[str, tuple[float, float]] = {"standard": (0.1, 8.0)}
-"""Seconds of a round and of all of them on accelerators, where they are others than on a host: a card's rate
-is steady once it has settled, so that a tenth of a second repeats as well as more."""
+CARD_ROUNDS: dict[str, tuple[int, float, float]] = {
+    "smoke": (30, 0.02, 2.0),
+    "standard": (60, 0.1, 8.0),
+    "soak": (600, 1.0, 3600.0),
+}
+"""Rounds on an accelerator, the seconds of one and of all, by profile: a card's rate is steady once it has
+settled, so that a tenth of a second repeats as well as more."""
 
 LENGTHS: dict[str, int] = {"standard": 2}
 """Version of the lengths above on accelerators, by profile, where it is not the first: a card that works for
-less long is less hot, and its values are no more those of before. Counts up with every change of them; on
-hosts nothing has changed yet."""
+less long is less hot, and its values are no more those of before. Counts up with every change of them."""
+
+HOST_LENGTHS = 2
+"""The same on hosts. From the second one on values are those of clear moments."""
 
 
 def lengths_version(profile: str, kind: str) -> int:
     """Return the version of a profile's lengths on a kind of device: ``cpu``, or any other."""
-    return 1 if kind == "cpu" else LENGTHS.get(profile, 1)
+    return HOST_LENGTHS if kind == "cpu" else LENGTHS.get(profile, 1)
 
 
 PROFILE_FACTOR: dict[str, dict[str, float]] = {

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytest_anubis.hardware.round_plans import RoundPlan
 
 if TYPE_CHECKING:
-    from pytest_anubis.hardware.host_pace import Pacer
+    from pytest_anubis.hardware.clear_moments import Rounds
 
 Work = Callable[[], object]
 Probe = Callable[[], tuple[float, ...] | None]
@@ -185,7 +185,7 @@ def _span(batches: Sequence[_Batch], seconds: float) -> Sequence[_Batch]:
 
 
 def rounds(
-    fn: Work, clock: Clock, plan: RoundPlan, calls: int, pacer: Pacer | None = None
+    fn: Work, clock: Clock, plan: RoundPlan, calls: int, moments: Rounds | None = None
 ) -> list[float]:
     """Return the time of one call in seconds, one value a round, in time order.
 
@@ -194,7 +194,7 @@ def rounds(
         clock: Measures it.
         plan: How long and how often.
         calls: Calls a round.
-        pacer: Reads the host's pace between the rounds; None if nothing does.
+        moments: Reads the host's state around each round; None where the device has a clock of its own.
     """
 
     def take() -> list[float]:
@@ -204,55 +204,44 @@ def rounds(
     while awake < plan.wake_seconds:
         awake += max(clock(fn, calls), 1e-6)  # a clock that stands still must not keep us here
     with _no_collection():
-        between = pacer.between(take) if pacer is not None else take
-        return _in_bursts(between, plan, plan.rounds, lambda: clock(fn, calls))
+        return repeats(take, plan, moments, wake=lambda: clock(fn, calls))
 
 
 def repeats(
-    take: Callable[[], list[float]], plan: RoundPlan, pacer: Pacer | None = None
-) -> list[float]:
-    """Return the values of a callable that measures by itself, called until the plan is met.
-
-    Args:
-        take: Returns the value or values of one round.
-        plan: Rounds and budget; a third of the rounds is enough, as such rounds are whole transfers
-            or runs of a tool rather than a few milliseconds.
-        pacer: Reads the host's pace between them; None if nothing does.
-    """
-    __tracebackhide__ = True
-    between = pacer.between(take) if pacer is not None else take
-    return _in_bursts(between, plan, max(plan.least, plan.rounds // 3))
-
-
-def _in_bursts(
     take: Callable[[], list[float]],
     plan: RoundPlan,
-    wanted: int,
+    moments: Rounds | None = None,
+    *,
     wake: Callable[[], object] = lambda: None,
 ) -> list[float]:
-    """Take values burst by burst until there are enough or the time is spent.
+    """Take rounds until there are enough values, or with `moments` enough clear ones, or the time is over.
 
     Args:
         take: Returns the value or values of one round.
-        plan: Bursts, pauses and budget.
-        wanted: Values wanted.
-        wake: One round after each pause that is no part of the measurement: it brings caches and
-            clocks back to where work without a pause had them.
+        plan: Values wanted, bursts and budget.
+        moments: Reads the host's state around each round.
+        wake: Work after a rest between two bursts that is no part of the measurement. It brings caches and
+            clocks back to where they were.
+
+    Returns:
+        All values in time order, those that are not clear included.
     """
     __tracebackhide__ = True
     values: list[float] = []
     left = plan.budget_seconds
     for burst in range(1, plan.bursts + 1):
-        enough = -(-wanted * burst // plan.bursts)
-        if values and len(values) < enough:
-            time.sleep(plan.pause_seconds)
+        wanted, least = (-(-n * burst // plan.bursts) for n in (plan.rounds, plan.least))
+        if values and len(values) < wanted:
+            time.sleep(plan.rest_seconds)
             wake()
-        end = time.perf_counter() + left / (plan.bursts + 1 - burst)
         begin = time.perf_counter()
-        while len(values) < enough and (
-            time.perf_counter() < end or len(values) < -(-plan.least * burst // plan.bursts)
-        ):
-            fresh = take()
+        budget = left / (plan.bursts + 1 - burst)
+        while True:
+            enough = len(values) if moments is None else sum(moments.clear())
+            late = time.perf_counter() - begin >= budget
+            if enough >= wanted or (late and len(values) >= least):
+                break
+            fresh = take() if moments is None else moments.take(take)
             if not fresh:
                 return values
             values.extend(fresh)

@@ -177,7 +177,7 @@ def _took(seconds: float) -> str:
 
 
 def _circumstances(measurement: Measurement) -> str:
-    metric, attempts = measurement.metric, measurement.attempts
+    metric, taken = measurement.metric, len(measurement.values) + measurement.unclear
     direction = "must be exact" if metric.better == "equal" else f"{metric.better} is better"
     facts = [
         measurement.benchmark,
@@ -185,7 +185,9 @@ def _circumstances(measurement: Measurement) -> str:
         f"group {measurement.group}" if measurement.group else "",
         # Nobody timed what was imported, nor the recording of values that the test had measured.
         f"{count_text(len(measurement.values), 'value')}{_took(measurement.seconds)}",
-        f"measured {attempts} times" if attempts > 1 else "",
+        f"of {taken} that were taken, the others in moments that were not clear"
+        if measurement.unclear
+        else "",
         direction,
     ]
     return "; ".join(fact for fact in facts if fact)

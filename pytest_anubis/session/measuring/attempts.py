@@ -1,68 +1,44 @@
-"""Taking a measurement: again when the machine was not quiet, and longer when the call is close."""
+"""Taking a measurement, and looking again where the call is close."""
 
 from __future__ import annotations
 
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pytest_anubis.core.measurement import LOOKS_SPENT
-from pytest_anubis.session.measuring.conditions import ATTEMPTS, IN_VAIN, Seen, Surroundings
+from pytest_anubis.session.measuring.conditions import Seen, Surroundings
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
-    from pytest_anubis.hardware.host_pace import Pacer
+    from pytest_anubis.hardware.clear_moments import Rounds
     from pytest_anubis.hardware.round_plans import RoundPlan
 
-PAUSE = 0.5
-"""Seconds to wait before the second attempt, doubled for each further one."""
-
-LOOK_PAUSE = 6
-"""Pause before a further look, in pauses between the bursts of a measurement."""
-
-DISTURBED_LOOKS = 6
-"""A closer look ends undecided with this many disturbed looks."""
+LOOK_PAUSE = 1.2
+"""Seconds before a further look at a close call: what passes by itself needs time to do so."""
 
 RESERVE = 1.5
 """A repetition is begun only where it could take this many times as long as the one before."""
 
-GLANCE = 0.5
-"""Seconds of a look at the machine while it is waited for: fifty of the ticks in which the kernel counts CPU
-time, so that a quiet moment is known for one."""
+FEWEST_CLEAR = 5
+"""Clear values with which a measurement can be judged: their median is no single value's."""
 
-Take = Callable[["RoundPlan"], list[float]]
+NO_CLEAR_MOMENT = "no clear moment: another guest of this host, or a lower clock"
+"""What disturbed a measurement that had too few clear values, where the kernel saw nobody."""
+
+Take = Callable[["RoundPlan", "Rounds | None"], list[float]]
 
 
 class Patience:
-    """How long a test's measurements may be repeated: what is repeated until the deadline is lost.
+    """How long a test may go on measuring: what is measured at its deadline is lost.
 
     Args:
         deadline: Seconds from now at which the test is ended; None if nobody said so.
-        stops: The deadline does not run while the test waits for a quiet machine.
     """
 
-    def __init__(self, deadline: float | None = None, *, stops: bool = True) -> None:
+    def __init__(self, deadline: float | None = None) -> None:
         self._until = None if deadline is None else time.monotonic() + deadline
-        self._stops = stops
-
-    def for_waiting(self, most: float, seconds: float) -> float:
-        """Return how long the test may wait before it takes again what took so many seconds.
-
-        Args:
-            most: Seconds that it would wait at most.
-            seconds: How long the measurement took.
-        """
-        if self._until is None or self._stops:
-            return most
-        return max(0.0, min(most, self._until - time.monotonic() - RESERVE * seconds))
-
-    def waited(self, seconds: float) -> None:
-        """Take note that the test has waited for a quiet machine."""
-        if self._until is not None and self._stops:
-            self._until += seconds
 
     def allows(self, seconds: float) -> bool:
         """Return whether there is time for something that takes about so many seconds."""
@@ -71,112 +47,51 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One burst of rounds, or all bursts of a first measurement, and what happened around it.
+    """One measurement by a plan, and what happened around it.
 
     Attributes:
-        values: In time order.
+        values: Those that count, in time order: the clear ones, if there are enough.
+        unclear: Those that do not count.
         seen: Disturbances, telemetry and evidence.
         seconds: How long it took.
-        pace: (Kind, seconds of a probe beside each value) pairs; empty where nobody read the pace.
+        clear: There were enough clear values, or the device has a clock of its own.
     """
 
     values: list[float]
     seen: Seen
     seconds: float = 0.0
-    pace: tuple[tuple[str, tuple[float, ...]], ...] = ()
+    unclear: list[float] = field(default_factory=list)
+    clear: bool = True
 
 
-def take_quiet(
-    plan: RoundPlan,
-    take: Take,
-    surroundings: Surroundings,
-    spoiled: Callable[[Look, int], None],
-    patience: Patience,
-    most: int = ATTEMPTS,
-    *,
-    host: bool = True,
-    pacer: Pacer | None = None,
-) -> tuple[Look, int]:
-    """Measure; on a machine that is not quiet again, within bounds.
+def look(
+    plan: RoundPlan, take: Take, surroundings: Surroundings, *, host: bool, choose: bool
+) -> Look:
+    """Measure once.
 
     Args:
         plan: How long and how often.
         take: Measures by a plan.
         surroundings: Watches meanwhile.
-        spoiled: Keeps an attempt that was disturbed and will be repeated, with its number.
-        patience: Says whether there is time to repeat it.
-        most: Attempts, at most, `IN_VAIN` fewer where the machine was waited for in vain; 1 where no
-            disturbance can change what is measured.
         host: What others do to the host disturbs what is measured.
-        pacer: What reads the pace between the rounds; None if nothing does.
-
-    Returns:
-        The last attempt, and its number.
+        choose: Count the values of clear moments only.
     """
     __tracebackhide__ = True
-    for attempt in range(1, most + 1):
-        look = _look(plan, take, surroundings, host, pacer)
-        pause = PAUSE * 2 ** (attempt - 1)
-        last = attempt >= (most if surroundings.calm else most - IN_VAIN)
-        last = last or not patience.allows(pause + look.seconds)
-        if not look.seen.disturbance or last:
-            break
-        spoiled(look, attempt)
-        wait_for_quiet(look, pause, surroundings, patience, host=host)
-    if not look.seen.disturbance:
-        surroundings.calm = True
-    return look, attempt
-
-
-def wait_for_quiet(
-    look: Look, pause: float, surroundings: Surroundings, patience: Patience, *, host: bool
-) -> None:
-    """Wait until nobody disturbs the machine any more, within bounds; what is waited for is told meanwhile.
-
-    A machine that did not calm down is not waited for again until it has been quiet once: where a neighbour
-    stays, a run must not wait for every metric. The pause before the measurement is taken again is spent in
-    any case; it counts as waited as well, since that is the neighbours' time too.
-
-    Args:
-        look: What was disturbed.
-        pause: Seconds that are waited in any case.
-        surroundings: Watches meanwhile.
-        patience: Says how long the test may wait, and hears how long it did.
-        host: What others do to the host disturbs what is measured.
-    """
-    most = patience.for_waiting(surroundings.waits.most(), look.seconds)
-    if most <= pause or not surroundings.calm:
-        time.sleep(pause)
-        if pause:
-            surroundings.tell_waiting(look.seen.disturbance, 0.0, pause)
-        return
-    begin, told = time.monotonic(), False
-    with _stopped_alarm():
-        while True:
-            with surroundings.around(host=host) as seen:
-                time.sleep(GLANCE if told else max(pause, GLANCE))
-            waited = time.monotonic() - begin
-            if not seen.disturbance or waited + GLANCE > most:
-                break
-            if not told:
-                surroundings.tell_waiting(seen.disturbance, most)
-                told = True
-    surroundings.calm = not seen.disturbance
-    patience.waited(waited)
-    surroundings.waits.spent(waited)
-    # What nobody was told of is known for the test's duty, and nothing is said of it now.
-    surroundings.tell_waiting(seen.disturbance, most if told else 0.0, waited)
-
-
-@contextmanager
-def _stopped_alarm() -> Iterator[None]:
-    """Stop the timer of pytest-timeout's signal method while the test waits; it goes on with what is left."""
-    left, again = signal.setitimer(signal.ITIMER_REAL, 0.0)
-    try:
-        yield
-    finally:
-        if left:
-            signal.setitimer(signal.ITIMER_REAL, left, again)
+    begin = time.monotonic()
+    moments = surroundings.rounds() if choose else None
+    with surroundings.around(host=host) as seen:
+        values = take(plan, moments)
+    seconds = time.monotonic() - begin
+    if moments is None:
+        return Look(values, seen, seconds, clear=not seen.disturbance)
+    clear = moments.clear()
+    kept = [value for value, ok in zip(values, clear, strict=True) if ok]
+    if len(kept) >= min(FEWEST_CLEAR, plan.rounds):
+        unclear = [value for value, ok in zip(values, clear, strict=True) if not ok]
+        seen.disturbance = ()
+        return Look(kept, seen, seconds, unclear)
+    seen.disturbance = seen.disturbance or (NO_CLEAR_MOMENT,)
+    return Look(values, seen, seconds, clear=False)
 
 
 def look_closer(
@@ -185,18 +100,16 @@ def look_closer(
     take: Take,
     first: Look,
     surroundings: Surroundings,
-    spoiled: Callable[[Look, int], None],
     patience: Patience,
     *,
-    host: bool = True,
-    pacer: Pacer | None = None,
+    host: bool,
+    choose: bool,
 ) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
-    Each further look is one burst after a pause, so that what passes by itself has time to do so. All
-    measurements of a process share `Looks`, of which some are kept for losses that are sure. The one that
-    finds none left says so as a disturbance, so that it rejects nothing and is to be measured again, and
-    nothing passes that might have been rejected.
+    Each further look comes after a pause. All measurements of a process share `Looks`, of which some are kept
+    for losses that are sure. A measurement that finds none left says so as a disturbance: it rejects nothing,
+    and it passes nothing that might have been rejected.
 
     Args:
         criterion: What the values are held against.
@@ -204,58 +117,32 @@ def look_closer(
         take: Measures by a plan.
         first: The measurement so far.
         surroundings: Watches meanwhile.
-        spoiled: Keeps a look that was disturbed and is repeated, with its number.
         patience: Says whether there is time for another look; without it what there is decides.
         host: What others do to the host disturbs what is measured.
-        pacer: What reads the pace between the rounds; None if nothing does.
+        choose: Count the values of clear moments only.
 
     Returns:
-        All looks, the first one included. The last one is disturbed when the machine would not calm down, or
-        no look was left, which ends the test.
+        All looks, the first one included. The last one is disturbed when it met no clear moment, or no look
+        was left, which ends the test.
     """
     from pytest_anubis.validator import closer_look
     from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, sure_loss
 
     looks = [first]
-    disturbed = 0
     surroundings.looks.measured()
-    pause, seconds = plan.pause_seconds * LOOK_PAUSE, first.seconds / plan.bursts
+    pause, seconds = (LOOK_PAUSE, first.seconds / 5) if host else (0.0, first.seconds)
     while True:
-        values, paces = [one.values for one in looks], [one.pace for one in looks]
-        if closer_look(values, criterion, paces=paces) != "more":
+        values = [one.values for one in looks]
+        if closer_look(values, criterion) != "more" or not patience.allows(pause + seconds):
             break
-        if not patience.allows(pause + seconds):
-            break
-        sure = sure_loss(values, criterion, paces=paces)
-        if not surroundings.looks.take(sure=sure) and len(looks) > 1:
+        if not surroundings.looks.take(sure=sure_loss(values, criterion)) and len(looks) > 1:
             # With enough of them what there is decides, as after the last of all.
             if len(looks) < CONFIRMING_LOOKS:
                 looks[-1].seen.disturbance = (LOOKS_SPENT,)
             break
-        if pause:
-            time.sleep(pause)
-            # No part of the test's work: of its duty, none.
-            surroundings.tell_waiting((), 0.0, pause)
-        look = _look(plan.look(), take, surroundings, host, pacer)
-        seconds = look.seconds
-        if look.seen.disturbance:
-            disturbed += 1
-            if disturbed < DISTURBED_LOOKS:
-                spoiled(look, disturbed)
-                wait_for_quiet(look, 0.0, surroundings, patience, host=host)
-                continue
-        looks.append(look)
-        if look.seen.disturbance:
+        time.sleep(pause)
+        looks.append(look(plan.look(), take, surroundings, host=host, choose=choose))
+        seconds = looks[-1].seconds
+        if looks[-1].seen.disturbance:
             break
     return looks
-
-
-def _look(
-    plan: RoundPlan, take: Take, surroundings: Surroundings, host: bool, pacer: Pacer | None
-) -> Look:
-    __tracebackhide__ = True
-    begin = time.monotonic()
-    with surroundings.around(host=host) as seen:
-        values = take(plan)
-    pace = pacer.taken(len(values)) if pacer is not None else ()
-    return Look(values, seen, time.monotonic() - begin, pace)

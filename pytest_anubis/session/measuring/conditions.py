@@ -1,4 +1,4 @@
-"""What happens around a measurement: the host's quietness, the telemetry as one envelope, and the pace."""
+"""What happens around a measurement: the host's clear moments, its load, and the telemetry as one envelope."""
 
 from __future__ import annotations
 
@@ -12,18 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import HardwareFound
-from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.baseline import Criterion
-    from pytest_anubis.core.metric import Metric
-    from pytest_anubis.hardware.host_pace import Pacer
+    from pytest_anubis.hardware.clear_moments import Host, Rounds
     from pytest_anubis.hardware.load.host_load import LoadReader
     from pytest_anubis.hardware.telemetry.host_sensors import Source
     from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
     from pytest_anubis.hardware.telemetry.telemetry_sampler import Mark, Telemetry
-    from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 
 Series = tuple[tuple[str, tuple[float, ...]], ...]
 
@@ -36,16 +32,6 @@ FRESH = 0.25
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-ATTEMPTS, BRIEF_ATTEMPTS = 3, 2
-"""How often a measurement on a machine that is not quiet is taken, at most; in a brief run others follow."""
-
-IN_VAIN = 1
-"""So many fewer are taken where to wait for a quiet machine was in vain the last time: a neighbour that stays
-would treble the whole run."""
-
-LONG_WAITS, WAITED = 3, 0.1
-"""A process may wait for so many of the longest waits in all, and for so much of its own time beyond."""
-
 LOOKS, EACH = 15.0, 0.5
 """Closer looks that a process has from the start, and more for each metric: as many as one metric can ask for
 (`MOST_LOOKS`), so that one alone always comes to its end, and looking closer adds about half to the time of a
@@ -55,31 +41,6 @@ SURE = 40.0
 """Looks that a process keeps beside these, for losses that are sure and lack only their confirmation: those
 of four metrics (`CONFIRMING_LOOKS`). What noise spends never leaves them without, and one confirmed metric
 rejects a node. With their pauses they take a minute in all; more metrics than that share the others."""
-
-
-class Waits:
-    """What is left of the time in which a process may wait for a quiet machine.
-
-    One measurement is bounded by its deadline; this and `Looks` bound all of them together, so that a run
-    stays near its plan on a machine that is noisy, or slow in many metrics at once.
-
-    Args:
-        longest: Seconds of one wait, at most.
-    """
-
-    def __init__(self, longest: float) -> None:
-        self._longest = longest
-        self._begin = time.monotonic()
-        self._spent = 0.0
-
-    def most(self) -> float:
-        """Return how many seconds may be waited now."""
-        whole = LONG_WAITS * self._longest + WAITED * (time.monotonic() - self._begin)
-        return max(0.0, min(self._longest, whole - self._spent))
-
-    def spent(self, seconds: float) -> None:
-        """Take note that so long was waited."""
-        self._spent += seconds
 
 
 class Looks:
@@ -127,16 +88,11 @@ class Surroundings:
         context: The facts of the run.
 
     Attributes:
-        calm: Waiting for a quiet machine is worth while: it was not in vain the last time.
-        attempts: How often a measurement that was disturbed is taken, at most.
-        waits: What is left of the time for waiting for it.
         looks: What is left of the closer looks at close calls.
     """
 
     def __init__(self, context: RunContext) -> None:
-        self.calm = True
-        self.attempts = BRIEF_ATTEMPTS if context.settings.brief else ATTEMPTS
-        self.waits, self.looks = Waits(context.settings.quiet_wait), Looks()
+        self.looks = Looks()
         self._context = context
         self._load: LoadReader | None = None
         self._telemetry: Telemetry | None = None
@@ -145,7 +101,7 @@ class Surroundings:
         self._test = ""
         self._sink: Sink = discard
         self._reported: set[tuple[str, str, str]] = set()
-        self._pacers: dict[tuple[str, ...], Pacer] = {}
+        self._host: Host | None = None
 
     def prepare(self) -> Telemetry:
         """Start sampling unless that has been done, so that no test pays for loading and opening."""
@@ -220,19 +176,6 @@ class Surroundings:
         """Take note of whose measurements are watched from here on, and of who wants to hear of findings."""
         self._test, self._sink = test, sink
 
-    def tell_waiting(
-        self, what: tuple[str, ...], most: float, seconds: float | None = None
-    ) -> None:
-        """Tell that the test waits for a quiet machine, or for how long it has.
-
-        Args:
-            what: What disturbs the machine; empty once it is quiet.
-            most: Seconds that the test waits at most; 0: of this wait nothing is said.
-            seconds: How long it has waited; None while it does.
-        """
-        quiet = seconds is not None and not what
-        self._sink(QuietWait(test=self._test, what=what, most=most, seconds=seconds, quiet=quiet))
-
     def _report(self, slowdowns: Iterable[Slowdown]) -> None:
         """Tell once a test what is a finding by itself: clocks of cards under test that were pulled down."""
         for one in slowdowns:
@@ -253,37 +196,17 @@ class Surroundings:
                 )
             )
 
-    def pacer_for(
-        self, metric: Metric, mark: BenchmarkMark, criterion: Criterion | None
-    ) -> Pacer | None:
-        """Return what reads the pace of the host between the rounds; None where nobody wants it.
+    def rounds(self) -> Rounds:
+        """Return what takes the rounds of one measurement on the host, each with its moment."""
+        from pytest_anubis.hardware.clear_moments import Host, Rounds
+        from pytest_anubis.hardware.load.host_load import LoadReader
 
-        A run that is to be learned from has it read beside everything, and later ones beside what learning
-        found to be tighter for it: on a machine where it does not help it costs nothing.
-
-        Args:
-            metric: What is measured on the host; exact values have no pace.
-            mark: What the benchmark says of itself.
-            criterion: What the values will be held against; None if there is nothing.
-        """
-        paced = criterion.paced if criterion is not None else None
-        learning = self._context.settings.mode == "measure"
-        if metric.better == "equal" or (paced is None and not learning):
-            return None
-        from pytest_anubis.hardware.host_pace import Pacer, kinds_for
-
-        kinds = kinds_for(mark.resources)
-        if paced is not None and not learning:
-            kinds = tuple(one.kind for one in paced.slopes)
-        if kinds not in self._pacers:
-            folder = self._context.settings.scratch
-            self._pacers[kinds] = Pacer(kinds, folder=folder)
-        return self._pacers[kinds]
+        if self._host is None:
+            self._host = Host(LoadReader(root=self._context.root_pid).tree)
+        return Rounds(self._host)
 
     def close(self) -> None:
-        """Stop sampling, and close what the probes of the pace have opened."""
-        for pacer in self._pacers.values():
-            pacer.close()
+        """Stop sampling."""
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
             self._telemetry = None

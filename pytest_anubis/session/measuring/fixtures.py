@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import signal
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -53,17 +52,13 @@ def _ambient(config: pytest.Config) -> Ambient | None:
 
 
 def _patience(limit: float | None, item: pytest.Item) -> Patience:
-    """Return how long a test's measurements may be repeated.
-
-    The controller's deadline and an alarm stop while a test waits; a thread of pytest-timeout does not.
+    """Return how long a test's measurements may go on.
 
     Args:
         limit: Seconds of ``--anubis-timeout``.
         item: The test, maybe with a mark of its own.
     """
-    mark = timeout_mark(item)
-    by_alarm = signal.getitimer(signal.ITIMER_REAL)[0] > 0
-    return Patience(limit or mark, stops=mark is None or by_alarm)
+    return Patience(limit or timeout_mark(item))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.measuring.attempts import Look, Patience, look_closer, take_quiet
+from pytest_anubis.session.measuring.attempts import Patience, Take, look, look_closer
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.verdict import MetricVerdict
-    from pytest_anubis.hardware.host_pace import Pacer
+    from pytest_anubis.hardware.clear_moments import Rounds
     from pytest_anubis.hardware.load.ambient_load import Ambient
     from pytest_anubis.hardware.round_plans import RoundPlan
     from pytest_anubis.hardware.timing import Clock
@@ -142,14 +142,14 @@ class Recorder:
         chosen = timing.BusyClock(self._clock(clock))
         per_round = calls or timing.warm_up(fn, chosen, plan, self._device.load)
 
-        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
-            time.sleep(plan.pause_seconds if load == "short" else 0.0)
-            times = timing.rounds(fn, chosen, plan, per_round, pacer)
+        def take(plan: RoundPlan, moments: Rounds | None) -> list[float]:
+            time.sleep(plan.rest_seconds)
+            times = timing.rounds(fn, chosen, plan, per_round, moments)
             return [in_unit(seconds, unit, work) for seconds in times]
 
         host = clock == "host" or self._device.kind == "cpu"
         try:
-            return self._take(metric, group, plan, take, host=host, paced=host)
+            return self._take(metric, group, plan, take, host=host, choose=host)
         finally:
             self.busy += chosen.seconds
 
@@ -200,14 +200,15 @@ class Recorder:
             finally:
                 self.busy += time.perf_counter() - begin
 
-        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
+        def take(plan: RoundPlan, moments: Rounds | None) -> list[float]:
             __tracebackhide__ = True
-            return timing.repeats(once, plan, pacer)
+            return timing.repeats(once, plan, moments)
 
-        plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
+        plan = plan_of(self._context.settings, self._device, rounds)
         on_cpu = self._device.kind == "cpu"
         host = checked_clock(clock) == "host" or on_cpu
-        return self._take(metric, group, plan, take, per_value=3, host=host, paced=on_cpu)
+        choose = on_cpu and "disk" not in self._mark.resources
+        return self._take(metric, group, plan, take, host=host, choose=choose)
 
     def record(
         self,
@@ -220,6 +221,7 @@ class Recorder:
         question: str = "",
         action: str = "",
         group: str = "",
+        rounds_of: str = "",
     ) -> tuple[float, ...]:
         """Record one value or several that the test measured itself.
 
@@ -234,6 +236,7 @@ class Recorder:
             question: What this metric answers.
             action: What to do when it is bad.
             group: Label of comparable units.
+            rounds_of: A metric that was measured in the same rounds: what disturbed these, disturbed both.
 
         Returns:
             The values as floats.
@@ -244,6 +247,8 @@ class Recorder:
         __tracebackhide__ = True
         metric = self._metric(name, unit, better, goal, question, action)
         values = numbers_of(value, name)
+        if rounds_of:
+            return self._keep_beside(metric, group, values, rounds_of)
         disturbance: tuple[str, ...] = ()
         if self._ambient is not None and self._begin is not None:
             disturbance = self._ambient.since(self._begin)
@@ -257,6 +262,29 @@ class Recorder:
                 evidence=seen.evidence,
             )
         self._keep(measurement)
+        return tuple(values)
+
+    def _keep_beside(
+        self, metric: Metric, group: str, values: list[float], rounds_of: str
+    ) -> tuple[float, ...]:
+        """Keep values that were taken in the rounds of another metric."""
+        __tracebackhide__ = True
+        found = [m for m in self.measurements if m.metric.name == rounds_of]
+        if not found or len(found[-1].values) != len(values):
+            known = f"{len(found[-1].values)} values" if found else "no such metric"
+            raise MetricUsageError(
+                f"metric {metric.name!r}: rounds_of={rounds_of!r} has {known}, and {len(values)} are "
+                "recorded; record one for each value that measure or collect has returned"
+            )
+        other = found[-1]
+        self._keep(
+            replace(
+                self._measurement(metric, group, values, disturbance=other.disturbance),
+                telemetry=other.telemetry,
+                evidence=other.evidence,
+                unclear=other.unclear,
+            )
+        )
         return tuple(values)
 
     def body_begins(self) -> None:
@@ -276,50 +304,49 @@ class Recorder:
         metric: Metric,
         group: str,
         plan: RoundPlan,
-        by: Callable[[RoundPlan, Pacer | None], list[float]],
-        per_value: int = 1,
+        take: Take,
+        *,
         host: bool = True,
-        paced: bool = True,
+        choose: bool = True,
     ) -> tuple[float, ...]:
+        """Measure, look closer where the call is close, keep what counts and set aside what does not.
+
+        Args:
+            metric: What is measured.
+            group: Label of comparable units.
+            plan: How long and how often.
+            take: Measures by a plan.
+            host: What others do to the host disturbs what is measured.
+            choose: Count the values of clear moments only; exact values are right or wrong in all of them.
+        """
         __tracebackhide__ = True
         if self._surroundings is None:
-            self._keep(self._measurement(metric, group, values := by(plan, None)))
+            self._keep(self._measurement(metric, group, values := take(plan, None)))
             return tuple(values)
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
-        pacer = self._surroundings.pacer_for(metric, self._mark, criterion) if paced else None
-
-        def take(plan: RoundPlan) -> list[float]:
-            __tracebackhide__ = True
-            return by(plan, pacer)
-
         window = window_of(self._context, criterion)
-        lead = lead_in(plan, window, per_value)
+        lead = lead_in(plan, window)
         if lead is not None:
-            self._set_aside(self._measurement(metric, group, by(lead, None)))
-
-        def keep_spoiled(look: Look, attempt: int) -> None:
-            spoiled, others = self._measurement(metric, group, look.values), look.seen.disturbance
-            spoiled = replace(spoiled, attempts=attempt, disturbance=others, seconds=look.seconds)
-            self._set_aside(spoiled)
-
-        first = shortened(plan, window, per_value)
-        rest = (self._surroundings, keep_spoiled, self._patience)
-        # Load flips no bits: the first one counts.
-        most = 1 if metric.better == "equal" else self._surroundings.attempts
-        look, attempts = take_quiet(first, take, *rest, most, host=host, pacer=pacer)
-        looks = [look]
-        if criterion is not None and most > 1 and not look.seen.disturbance:
-            looks = look_closer(criterion, plan, take, look, *rest, host=host, pacer=pacer)
+            self._set_aside(self._measurement(metric, group, take(lead, None)))
+        exact = metric.better == "equal"
+        how = {"host": host, "choose": choose and not exact}
+        looks = [look(shortened(plan, window), take, self._surroundings, **how)]
+        if criterion is not None and not exact and not looks[0].seen.disturbance:
+            looks = look_closer(
+                criterion, plan, take, looks[0], self._surroundings, self._patience, **how
+            )
         values = [value for one in looks for value in one.values]
+        unclear = [value for one in looks for value in one.unclear]
+        if unclear:
+            self._set_aside(self._measurement(metric, group, unclear))
         measurement = replace(
             self._measurement(metric, group, values, disturbance=looks[-1].seen.disturbance),
             telemetry=joined(one.seen.telemetry for one in looks),
             evidence=tuple(dict.fromkeys(line for one in looks for line in one.seen.evidence)),
-            attempts=attempts,
             looks=len(looks),
             seconds=time.perf_counter() - begin,
-            pace=joined(one.pace for one in looks),
+            unclear=len(unclear),
         )
         self._keep(measurement)
         return tuple(values)

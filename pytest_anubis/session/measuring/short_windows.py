@@ -18,9 +18,7 @@ FEWEST = SEARCHED
 """Changes within a run are searched for in this many values at least."""
 
 
-def plan_of(
-    settings: Settings, device: Device | Pair, rounds: int | None, per_value: int = 1
-) -> RoundPlan:
+def plan_of(settings: Settings, device: Device | Pair, rounds: int | None) -> RoundPlan:
     """Return how long and how often a metric is measured.
 
     Args:
@@ -28,21 +26,19 @@ def plan_of(
         device: What is measured.
         rounds: How many rounds a test asks for; None: by the profile, and as many as a search for changes
             needs while the profile's time allows.
-        per_value: Rounds of a plan that stand for one value.
     """
     from pytest_anubis.hardware.round_plans import PLANS
 
     plan = PLANS[settings.profile]
+    if device.kind != "cpu":
+        plan = plan.on_accelerator(settings.profile)
     if not settings.active:
-        plan = replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
-        return replace(plan, bursts=1)
-    if settings.brief:
-        plan = plan.brief()
+        return replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
     if rounds is None:
-        plan = replace(plan, rounds=max(plan.rounds, FEWEST * per_value))
+        plan = replace(plan, rounds=max(plan.rounds, FEWEST))
     else:
         plan = replace(plan, rounds=rounds, least=min(plan.least, rounds))
-    return plan if device.kind == "cpu" else plan.on_accelerator(settings.profile)
+    return plan
 
 
 def window_of(context: RunContext, criterion: Criterion | None) -> tuple[int, int] | None:
@@ -63,22 +59,20 @@ def window_of(context: RunContext, criterion: Criterion | None) -> tuple[int, in
     return warm_up, max(length, FEWEST)
 
 
-def shortened(plan: RoundPlan, window: tuple[int, int] | None, per_value: int) -> RoundPlan:
+def shortened(plan: RoundPlan, window: tuple[int, int] | None) -> RoundPlan:
     """Return the plan for a window's length; the plan itself if it is not longer.
 
     Args:
         plan: How long and how often.
         window: Warm-up and length, in values.
-        per_value: Rounds of a plan that stand for one value.
     """
-    if window is None or window[1] * per_value >= plan.rounds:
+    if window is None or window[1] >= plan.rounds:
         return plan
-    return replace(plan, rounds=window[1] * per_value, least=min(plan.least, window[1]))
+    return replace(plan, rounds=window[1], least=min(plan.least, window[1]))
 
 
-def lead_in(plan: RoundPlan, window: tuple[int, int] | None, per_value: int) -> RoundPlan | None:
+def lead_in(plan: RoundPlan, window: tuple[int, int] | None) -> RoundPlan | None:
     """Return the plan for the warm-up of a window, whose values are kept but not judged; None without."""
-    if window is None or window[0] == 0 or shortened(plan, window, per_value) is plan:
+    if window is None or window[0] == 0 or shortened(plan, window) is plan:
         return None
-    rounds = window[0] * per_value
-    return replace(plan, rounds=rounds, least=1, bursts=1, pause_seconds=0.0)
+    return replace(plan, rounds=window[0], least=1)

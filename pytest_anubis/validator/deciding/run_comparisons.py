@@ -60,7 +60,7 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     }
     found = list(_pooled(run, baseline, whole, list(latest.values())))
     found += _beside(run, baseline, hidden, list(latest.values()))
-    found += _pace(run, baseline, [m for m in latest.values() if m.pace], forms)
+
     lonely = {key: latest[key] for key in open_ones if key in latest}
     compared = _compared(run, lonely, open_ones, history)
     return found + [replace(compared[key], test=lonely[key].test) for key in compared]
@@ -230,6 +230,5 @@ def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[P
             values=m.values,
             problem=Problem(kind="disturbed", text="; ".join(what)) if what else None,
             looks=m.looks,
-            pace=m.pace,
         )
     return gather.populations()

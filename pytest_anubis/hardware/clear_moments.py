@@ -1,0 +1,274 @@
+"""Clear moments: those in which nobody else slows the host down.
+
+A shared host has modes. Another guest on the other hyperthread, a lower clock or a neighbour process makes
+everything slower for some milliseconds or a minute, and the kernel shows only a part of it. So every round of
+a measurement stands between two readings of a probe: the same short calculation on all cores at once. A round
+is clear where both readings are near the best ones and the kernel saw nobody else on the cores meanwhile.
+Values are chosen by this and never corrected: what is slow in a clear moment is the hardware's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pytest_anubis.hardware.text_files import Files
+
+Take = Callable[[], list[float]]
+
+ITERATIONS = 600
+"""Rounds of HMAC-SHA-512 in one chunk of the probe: .3 ms on a core of 2023. The hash stays in the core's first
+cache, keeps several of its units busy (a neighbour on the other hyperthread shows) and runs without Python's
+lock."""
+
+LEAD, CHUNKS = 2, 6
+"""Chunks of a reading that do not count, and those that do. Threads of the round before spin for some tenths
+of a millisecond, and the probe's own threads have to wake up."""
+
+MOST_THREADS = 64
+"""Cores that are probed at most: starting more threads takes longer than the probe itself."""
+
+NEAR = 1.10
+"""A reading is near the best ones of its own measurement up to this ratio. Modes of a shared host are 1.3 to
+1.6; what ran just before moves readings by a few percent."""
+
+FAR = 1.25
+"""A reading this far from the host's best is not clear, whatever the rest of its measurement shows. What a
+benchmark leaves behind (a lower clock after wide vectors or long waits for memory) moves it by up to .19."""
+
+OTHERS = 0.03
+"""CPUs' worth of time that other processes may use during a clear round. Daemons of a quiet host use .01."""
+
+EXCUSED_WAIT = 0.05
+"""Part of a clear round for which its threads may wait for a CPU longer than they do in its quickest quarter."""
+
+RESCAN = 0.25
+"""Seconds after which the list of processes is read again. Our own waiting shows who started in between."""
+
+STALE = 0.05
+"""Seconds after which a reading no longer stands for the moment before a round."""
+
+TICK = 1 / os.sysconf("SC_CLK_TCK")
+
+
+class Probe:
+    """The same calculation on all cores at once; a daemon thread on each core waits for its turn.
+
+    Args:
+        cpus: Where it runs; default all that this process may use, at most `MOST_THREADS` of them.
+    """
+
+    def __init__(self, cpus: Sequence[int] | None = None) -> None:
+        usable = sorted(os.sched_getaffinity(0) if cpus is None else cpus)
+        step = max(1, -(-len(usable) // MOST_THREADS))
+        self._cpus = usable[::step]
+        self._start = [threading.Semaphore(0) for _ in self._cpus]
+        self._done = threading.Semaphore(0)
+        self._seconds = [0.0] * len(self._cpus)
+        for place in range(len(self._cpus)):
+            threading.Thread(
+                target=self._work, args=(place,), name="anubis-probe", daemon=True
+            ).start()
+
+    def read(self) -> float:
+        """Return the seconds of one chunk on the slowest core."""
+        for start in self._start:
+            start.release()
+        for _ in self._start:
+            self._done.acquire()
+        return max(self._seconds)
+
+    def _work(self, place: int) -> None:
+        try:
+            os.sched_setaffinity(0, {self._cpus[place]})
+        except OSError:  # the core was taken away meanwhile: the thread runs where it may
+            pass
+        while True:
+            self._start[place].acquire()
+            took = []
+            for _ in range(LEAD + CHUNKS):
+                begin = time.perf_counter()
+                hashlib.pbkdf2_hmac("sha512", b"pytest-anubis", b"clear moment", ITERATIONS)
+                took.append(time.perf_counter() - begin)
+            self._seconds[place] = sorted(took[LEAD:])[CHUNKS // 2]
+            self._done.release()
+
+
+class Account:
+    """What the kernel counts of this run's own waiting, of other processes and of stolen time.
+
+    Args:
+        root: Process whose tree is this run's own load.
+        own: Returns the ids of that tree.
+        files: Where /proc lies.
+    """
+
+    def __init__(self, own: Callable[[], Sequence[str]], files: Files | None = None) -> None:
+        self._own = own
+        self._files = files or Files()
+        self._kernel: set[int] = set()
+        self._others: list[int] = []
+        self._threads: list[str] = []
+        self._scanned = -RESCAN
+
+    def read(self) -> tuple[float, float, float]:
+        """Return CPU seconds of others, seconds for which our threads waited, and stolen seconds, so far."""
+        others = 0
+        for pid in self._others:
+            try:
+                others += time.clock_gettime_ns(_clock_of(pid))
+            except OSError:  # it has ended: the next scan leaves it out
+                continue
+        waited = 0
+        for path in self._threads:
+            fields = self._files.quick(path).split()
+            waited += int(fields[1]) if len(fields) == 3 else 0
+        line = self._files.quick("/proc/stat", most=1).partition("\n")[0].split()
+        return others / 1e9, waited / 1e9, int(line[8]) * TICK if len(line) > 8 else 0.0
+
+    def renew(self) -> None:
+        """Read the list of processes and threads if it is old: a round needs the same one at both ends."""
+        if time.monotonic() - self._scanned > RESCAN:
+            self._scan()
+
+    def _scan(self) -> None:
+        own = set(map(int, self._own()))
+        found = []
+        for pid in (int(name) for name in self._files.entries("/proc") if name.isdigit()):
+            if pid in own or pid in self._kernel:
+                continue
+            fields = self._files.quick(f"/proc/{pid}/stat").rpartition(")")[2].split()
+            if len(fields) > 6 and int(fields[6]) & _KERNEL_THREAD:
+                self._kernel.add(pid)
+            else:
+                found.append(pid)
+        self._others = found
+        self._threads = [
+            f"/proc/{pid}/task/{thread}/schedstat"
+            for pid in own
+            for thread in self._files.names(f"/proc/{pid}/task")
+        ]
+        self._scanned = time.monotonic()
+
+
+_KERNEL_THREAD = 0x00200000
+"""Bit of a process's flags that marks a thread of the kernel (PF_KTHREAD of linux/sched.h)."""
+
+
+def _clock_of(pid: int) -> int:
+    """Return the id of the clock that counts a process's CPU time (linux: ``MAKE_PROCESS_CPUCLOCK``)."""
+    return (~pid << 3) | 2
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What was seen around one round.
+
+    Attributes:
+        probe: The slower one of the readings before and after it, seconds.
+        others: CPUs' worth of time that other processes used.
+        waited: Seconds for which this run's own threads waited for a CPU, by its length.
+        stolen: Seconds that the hypervisor gave to others.
+    """
+
+    probe: float
+    others: float = 0.0
+    waited: float = 0.0
+    stolen: float = 0.0
+
+
+class Host:
+    """The host as one process sees it; keeps the best reading so far.
+
+    Args:
+        own: Returns the ids of the processes of this run.
+        best: The best reading that is known from before; 0 if none is.
+        probe: Reads the moment.
+        account: Reads the kernel's counts.
+
+    Attributes:
+        best: The best reading so far: what a core of this host does when nobody else is there.
+    """
+
+    def __init__(
+        self,
+        own: Callable[[], Sequence[str]],
+        best: float = 0.0,
+        *,
+        probe: Callable[[], float] | None = None,
+        account: Account | None = None,
+    ) -> None:
+        self._probe = probe or Probe().read
+        self._account = account or Account(own)
+        self.best = best
+        self._last, self._when = 0.0, -STALE
+
+    def read(self) -> float:
+        """Take one reading."""
+        self._last = self._probe()
+        self._when = time.monotonic()
+        self.best = min(self.best or self._last, self._last)
+        return self._last
+
+    def before(self) -> float:
+        """Return the reading before a round: the one after the last round, if that has just ended."""
+        return self._last if time.monotonic() - self._when < STALE else self.read()
+
+    def around(self, take: Take) -> tuple[list[float], Moment]:
+        """Take one round between two readings; return its values and what was seen."""
+        self._account.renew()
+        before = self.before()
+        account, begin = self._account.read(), time.perf_counter()
+        values = take()
+        seconds = max(time.perf_counter() - begin, 1e-9)
+        others, waited, stolen = (
+            max(0.0, new - old) for new, old in zip(self._account.read(), account, strict=True)
+        )
+        after = self.read()
+        return values, Moment(max(before, after), others / seconds, waited / seconds, stolen)
+
+
+class Rounds:
+    """The rounds of one measurement, each with its moment.
+
+    Args:
+        host: Takes the readings.
+
+    Attributes:
+        values: All values in time order.
+    """
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._moments: list[Moment] = []
+        self.values: list[float] = []
+
+    def take(self, round_: Take) -> list[float]:
+        """Take one round; return its values."""
+        values, moment = self._host.around(round_)
+        self.values += values
+        self._moments += [moment] * len(values)
+        return values
+
+    def clear(self) -> list[bool]:
+        """Return which values are clear, by all that is known now."""
+        if not self._moments:
+            return []
+        probe = _quantile([one.probe for one in self._moments], 0.1)
+        waited = _quantile([one.waited for one in self._moments], 0.25)
+        most = min(NEAR * probe, FAR * self._host.best)
+        return [
+            one.probe <= most
+            and one.others <= OTHERS
+            and one.waited <= NEAR * waited + EXCUSED_WAIT
+            and one.stolen <= 0
+            for one in self._moments
+        ]
+
+
+def _quantile(numbers: Sequence[float], share: float) -> float:
+    return sorted(numbers)[int(share * (len(numbers) - 1))]
