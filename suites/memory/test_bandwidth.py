@@ -18,10 +18,6 @@ ARRAYS = 3
 LONGER = ("scale", "add")
 """Operations for the longer profiles only: they move over the same channels as copy and triad do."""
 
-ROUNDS = {"smoke": 60, "standard": None, "soak": None}
-"""Values on a host; None: by the profile. A pass takes about as long as a round of ``smoke``, so that thirty
-are over in less time than the arrays take to be made and checked."""
-
 BYTES = {"smoke": 1 << 30, "standard": 2 << 30, "soak": 4 << 30}
 """Bytes of one of the arrays on an accelerator: far larger than caches of tens of megabytes."""
 
@@ -33,8 +29,8 @@ take more than seconds a value, and more of the memory."""
 CORE_ROUNDS = {"smoke": 12, "standard": 12, "soak": None}
 """Values of these cores; None: by the profile. They are slow to take, and repeat well."""
 
-PASSES = 10
-"""Of one core, for one value: some 60 ms on cores of 2023, so that more than a third of the time measures."""
+MOVED = 200e6
+"""Bytes that one core moves for one value, at least one pass: some ten milliseconds."""
 
 
 @pytest.mark.anubis(
@@ -74,9 +70,7 @@ def test_stream(
         pytest.skip(
             "not applicable: a sum is exact in double precision only, which this device has not"
         )
-    rounds = None
     if anubis_device.kind == "cpu":
-        rounds = anubis_node.pick(**ROUNDS)
         arrays = anubis_node.pick(smoke=OPERATIONS[operation][0], standard=1, soak=1)
         elements = elements_for(read_caches().last_total, memory_size(), arrays)
     else:
@@ -85,7 +79,7 @@ def test_stream(
     dtype = "float32" if anubis_device.kind == "mps" else "float64"
     stream = Stream(operation, elements, anubis_device.torch, dtype=dtype)
     anubis_metric.measure(
-        "stream_rate", stream.run, work=stream.bytes, unit="GB/s", better="higher", rounds=rounds
+        "stream_rate", stream.run, work=stream.bytes, unit="GB/s", better="higher"
     )
     wrong = stream.wrong_elements()
     assert wrong == 0, f"{operation}: {wrong} of {elements} elements are wrong"
@@ -117,7 +111,9 @@ def test_core_stream(
     elements = elements_for(
         read_caches().last, memory_size() // len(cpus), arrays=OPERATIONS["triad"][0]
     )
-    streams = CoreStreams("triad", elements, cpus, passes=PASSES)
+    arrays = OPERATIONS["triad"][0]
+    passes = max(1, round(MOVED / (arrays * elements * ELEMENT)))
+    streams = CoreStreams("triad", elements, cpus, passes=passes)
     anubis_metric.collect(
         "slowest_core_stream_rate",
         lambda: streams.turn() / 1e9,

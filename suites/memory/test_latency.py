@@ -18,9 +18,8 @@ from suites.memory.caches import memory_size, read_caches
 STEPS = {"l2": 5_000_000, "llc": 1_500_000, "dram": 250_000}
 """Loads a round: a few tens of milliseconds each."""
 
-LOADS = {"l2": 15_000_000, "llc": 3_000_000, "dram": 750_000}
-"""Loads of a round of one level alone: some sixty milliseconds and more, so that ten rounds last longer than
-the pauses between them."""
+LOADS = {"l2": 4_000_000, "llc": 600_000, "dram": 100_000}
+"""Loads of a round of one level alone: some twenty milliseconds."""
 
 WARM = 4
 """Rounds whose loads bring the lines where they belong; memory's own lines have no such place."""
