@@ -11,7 +11,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from pytest_anubis import MetricFixture
+from pytest_anubis import MetricFixture, NodeFixture
 from suites.memory import chase, native, numa
 from suites.memory.caches import memory_size, read_caches
 
@@ -60,12 +60,13 @@ def right(chain: chase.Chase, where: str) -> None:
     "healthy node; look for neighbours on the same socket",
 )
 @pytest.mark.parametrize("level", ["l2", "llc", "dram"])
-def test_load_latency(anubis_metric: MetricFixture, level: str) -> None:
+def test_load_latency(anubis_metric: MetricFixture, anubis_node: NodeFixture, level: str) -> None:
     """Loads come back in time and right, and every line of the chain holds what was written."""
     caches = read_caches()
     if level == "llc" and caches.last <= caches.level2:
         pytest.skip("not applicable: no cache behind the second level")
-    size = min(chase.footprint(level, caches), memory_size() // 8)
+    most = anubis_node.pick(smoke=768 << 20, standard=memory_size() // 8, soak=memory_size() // 8)
+    size = min(chase.footprint(level, caches), memory_size() // 8, most)
     steps = LOADS[level]
     with chase.Chase(compiled(), size) as chain:
         chain.run(min(chain.lines, WARM * steps))
