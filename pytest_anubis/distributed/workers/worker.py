@@ -34,6 +34,7 @@ from pytest_anubis.session.collecting.benchmark_mark import (
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, Sink, add_part
 from pytest_anubis.session.measuring.conditions import surroundings_of
+from pytest_anubis.session.measuring.recorder import earlier_key
 from pytest_anubis.session.running.parent_death import die_with_parent
 from pytest_anubis.store.journal.journal_events import event_to_plain
 
@@ -174,7 +175,8 @@ class Worker:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
         """Refuse a test that is started only because the run ends."""
-        if nextitem is None and self._released != self._items.get(item.nodeid):
+        refused = self._released != self._items.get(item.nodeid) and earlier_key not in item.stash
+        if nextitem is None and refused:
             return True
         self.send("doing", ["test", item.nodeid])
         return None

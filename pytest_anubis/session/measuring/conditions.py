@@ -1,4 +1,4 @@
-"""What happens around a measurement: the host's clear moments, its load, and the telemetry as one envelope."""
+"""What happens around a measurement: the host's clear moments, its load, and the telemetry."""
 
 from __future__ import annotations
 

@@ -133,6 +133,15 @@ def _closer(looks: Sequence[npt.ArrayLike], criterion: Criterion, error: float, 
     return len(parts) < CONFIRMING_LOOKS or loss - half < threshold
 
 
+def fails(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
+    """Say whether all values together would fail as they are."""
+    values = np.concatenate([np.asarray(look, dtype=np.float64) for look in looks])
+    if trouble(values) is not None:
+        return False
+    loss = 1 - one_sided(values, criterion.centre, criterion.metric.better)
+    return loss > fail_loss(criterion)
+
+
 def fail_loss(criterion: Criterion) -> float:
     """Return the one-sided loss beyond which the verdict is FAIL: beyond both thresholds."""
     practical = 1 - criterion.alpha
