@@ -97,8 +97,6 @@ class Measurement:
         telemetry: Sensor series and counter changes during the measurement, (name, values) pairs.
         evidence: What speaks for or against the hardware meanwhile (counters that moved, kernel events).
         seconds: Wall time of the measurement; 0 for values that the test recorded itself (`given`).
-        pace: Pace of the host beside it, (kind, seconds of a probe) pairs with one number for each value;
-            empty where nobody read it.
     """
 
     test: str
@@ -114,7 +112,6 @@ class Measurement:
     telemetry: tuple[tuple[str, tuple[AnyFloat, ...]], ...] = ()
     evidence: tuple[str, ...] = ()
     seconds: NotNegative = 0.0
-    pace: tuple[tuple[str, tuple[NotNegative, ...]], ...] = ()
 
     @property
     def given(self) -> bool:

@@ -14,12 +14,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from pytest_anubis.hardware.round_plans import RoundPlan
-
-if TYPE_CHECKING:
-    from pytest_anubis.hardware.host_pace import Pacer
 
 Work = Callable[[], object]
 Probe = Callable[[], tuple[float, ...] | None]
@@ -184,9 +181,7 @@ def _span(batches: Sequence[_Batch], seconds: float) -> Sequence[_Batch]:
     return ()
 
 
-def rounds(
-    fn: Work, clock: Clock, plan: RoundPlan, calls: int, pacer: Pacer | None = None
-) -> list[float]:
+def rounds(fn: Work, clock: Clock, plan: RoundPlan, calls: int) -> list[float]:
     """Return the time of one call in seconds, one value a round, in time order.
 
     Args:
@@ -194,7 +189,6 @@ def rounds(
         clock: Measures it.
         plan: How long and how often.
         calls: Calls a round.
-        pacer: Reads the host's pace between the rounds; None if nothing does.
     """
 
     def take() -> list[float]:
@@ -204,24 +198,19 @@ def rounds(
     while awake < plan.wake_seconds:
         awake += max(clock(fn, calls), 1e-6)  # a clock that stands still must not keep us here
     with _no_collection():
-        between = pacer.between(take) if pacer is not None else take
-        return _in_bursts(between, plan, plan.rounds, lambda: clock(fn, calls))
+        return _in_bursts(take, plan, plan.rounds, lambda: clock(fn, calls))
 
 
-def repeats(
-    take: Callable[[], list[float]], plan: RoundPlan, pacer: Pacer | None = None
-) -> list[float]:
+def repeats(take: Callable[[], list[float]], plan: RoundPlan) -> list[float]:
     """Return the values of a callable that measures by itself, called until the plan is met.
 
     Args:
         take: Returns the value or values of one round.
         plan: Rounds and budget; a third of the rounds is enough, as such rounds are whole transfers
             or runs of a tool rather than a few milliseconds.
-        pacer: Reads the host's pace between them; None if nothing does.
     """
     __tracebackhide__ = True
-    between = pacer.between(take) if pacer is not None else take
-    return _in_bursts(between, plan, max(plan.least, plan.rounds // 3))
+    return _in_bursts(take, plan, max(plan.least, plan.rounds // 3))
 
 
 def _in_bursts(

@@ -14,7 +14,6 @@ from pytest_anubis.session.measuring.conditions import ATTEMPTS, IN_VAIN, Seen, 
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
-    from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.round_plans import RoundPlan
 
 PAUSE = 0.5
@@ -77,13 +76,11 @@ class Look:
         values: In time order.
         seen: Disturbances, telemetry and evidence.
         seconds: How long it took.
-        pace: (Kind, seconds of a probe beside each value) pairs; empty where nobody read the pace.
     """
 
     values: list[float]
     seen: Seen
     seconds: float = 0.0
-    pace: tuple[tuple[str, tuple[float, ...]], ...] = ()
 
 
 def take_quiet(
@@ -95,7 +92,6 @@ def take_quiet(
     most: int = ATTEMPTS,
     *,
     host: bool = True,
-    pacer: Pacer | None = None,
 ) -> tuple[Look, int]:
     """Measure; on a machine that is not quiet again, within bounds.
 
@@ -108,14 +104,13 @@ def take_quiet(
         most: Attempts, at most, `IN_VAIN` fewer where the machine was waited for in vain; 1 where no
             disturbance can change what is measured.
         host: What others do to the host disturbs what is measured.
-        pacer: What reads the pace between the rounds; None if nothing does.
 
     Returns:
         The last attempt, and its number.
     """
     __tracebackhide__ = True
     for attempt in range(1, most + 1):
-        look = _look(plan, take, surroundings, host, pacer)
+        look = _look(plan, take, surroundings, host)
         pause = PAUSE * 2 ** (attempt - 1)
         last = attempt >= (most if surroundings.calm else most - IN_VAIN)
         last = last or not patience.allows(pause + look.seconds)
@@ -189,7 +184,6 @@ def look_closer(
     patience: Patience,
     *,
     host: bool = True,
-    pacer: Pacer | None = None,
 ) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
@@ -207,7 +201,6 @@ def look_closer(
         spoiled: Keeps a look that was disturbed and is repeated, with its number.
         patience: Says whether there is time for another look; without it what there is decides.
         host: What others do to the host disturbs what is measured.
-        pacer: What reads the pace between the rounds; None if nothing does.
 
     Returns:
         All looks, the first one included. The last one is disturbed when the machine would not calm down, or
@@ -221,12 +214,12 @@ def look_closer(
     surroundings.looks.measured()
     pause, seconds = plan.pause_seconds * LOOK_PAUSE, first.seconds / plan.bursts
     while True:
-        values, paces = [one.values for one in looks], [one.pace for one in looks]
-        if closer_look(values, criterion, paces=paces) != "more":
+        values = [one.values for one in looks]
+        if closer_look(values, criterion) != "more":
             break
         if not patience.allows(pause + seconds):
             break
-        sure = sure_loss(values, criterion, paces=paces)
+        sure = sure_loss(values, criterion)
         if not surroundings.looks.take(sure=sure) and len(looks) > 1:
             # With enough of them what there is decides, as after the last of all.
             if len(looks) < CONFIRMING_LOOKS:
@@ -236,7 +229,7 @@ def look_closer(
             time.sleep(pause)
             # No part of the test's work: of its duty, none.
             surroundings.tell_waiting((), 0.0, pause)
-        look = _look(plan.look(), take, surroundings, host, pacer)
+        look = _look(plan.look(), take, surroundings, host)
         seconds = look.seconds
         if look.seen.disturbance:
             disturbed += 1
@@ -250,12 +243,9 @@ def look_closer(
     return looks
 
 
-def _look(
-    plan: RoundPlan, take: Take, surroundings: Surroundings, host: bool, pacer: Pacer | None
-) -> Look:
+def _look(plan: RoundPlan, take: Take, surroundings: Surroundings, host: bool) -> Look:
     __tracebackhide__ = True
     begin = time.monotonic()
     with surroundings.around(host=host) as seen:
         values = take(plan)
-    pace = pacer.taken(len(values)) if pacer is not None else ()
-    return Look(values, seen, time.monotonic() - begin, pace)
+    return Look(values, seen, time.monotonic() - begin)

@@ -1,4 +1,4 @@
-"""What happens around a measurement: the host's quietness, the telemetry as one envelope, and the pace."""
+"""What happens around a measurement: the host's quietness, and the telemetry as one envelope."""
 
 from __future__ import annotations
 
@@ -16,14 +16,10 @@ from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.baseline import Criterion
-    from pytest_anubis.core.metric import Metric
-    from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.load.host_load import LoadReader
     from pytest_anubis.hardware.telemetry.host_sensors import Source
     from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
     from pytest_anubis.hardware.telemetry.telemetry_sampler import Mark, Telemetry
-    from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 
 Series = tuple[tuple[str, tuple[float, ...]], ...]
 
@@ -145,7 +141,6 @@ class Surroundings:
         self._test = ""
         self._sink: Sink = discard
         self._reported: set[tuple[str, str, str]] = set()
-        self._pacers: dict[tuple[str, ...], Pacer] = {}
 
     def prepare(self) -> Telemetry:
         """Start sampling unless that has been done, so that no test pays for loading and opening."""
@@ -253,37 +248,8 @@ class Surroundings:
                 )
             )
 
-    def pacer_for(
-        self, metric: Metric, mark: BenchmarkMark, criterion: Criterion | None
-    ) -> Pacer | None:
-        """Return what reads the pace of the host between the rounds; None where nobody wants it.
-
-        A run that is to be learned from has it read beside everything, and later ones beside what learning
-        found to be tighter for it: on a machine where it does not help it costs nothing.
-
-        Args:
-            metric: What is measured on the host; exact values have no pace.
-            mark: What the benchmark says of itself.
-            criterion: What the values will be held against; None if there is nothing.
-        """
-        paced = criterion.paced if criterion is not None else None
-        learning = self._context.settings.mode == "measure"
-        if metric.better == "equal" or (paced is None and not learning):
-            return None
-        from pytest_anubis.hardware.host_pace import Pacer, kinds_for
-
-        kinds = kinds_for(mark.resources)
-        if paced is not None and not learning:
-            kinds = tuple(one.kind for one in paced.slopes)
-        if kinds not in self._pacers:
-            folder = self._context.settings.scratch
-            self._pacers[kinds] = Pacer(kinds, folder=folder)
-        return self._pacers[kinds]
-
     def close(self) -> None:
-        """Stop sampling, and close what the probes of the pace have opened."""
-        for pacer in self._pacers.values():
-            pacer.close()
+        """Stop sampling."""
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
             self._telemetry = None

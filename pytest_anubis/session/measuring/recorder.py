@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.verdict import MetricVerdict
-    from pytest_anubis.hardware.host_pace import Pacer
     from pytest_anubis.hardware.load.ambient_load import Ambient
     from pytest_anubis.hardware.round_plans import RoundPlan
     from pytest_anubis.hardware.timing import Clock
@@ -142,14 +141,14 @@ class Recorder:
         chosen = timing.BusyClock(self._clock(clock))
         per_round = calls or timing.warm_up(fn, chosen, plan, self._device.load)
 
-        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
+        def take(plan: RoundPlan) -> list[float]:
             time.sleep(plan.pause_seconds if load == "short" else 0.0)
-            times = timing.rounds(fn, chosen, plan, per_round, pacer)
+            times = timing.rounds(fn, chosen, plan, per_round)
             return [in_unit(seconds, unit, work) for seconds in times]
 
         host = clock == "host" or self._device.kind == "cpu"
         try:
-            return self._take(metric, group, plan, take, host=host, paced=host)
+            return self._take(metric, group, plan, take, host=host)
         finally:
             self.busy += chosen.seconds
 
@@ -200,14 +199,13 @@ class Recorder:
             finally:
                 self.busy += time.perf_counter() - begin
 
-        def take(plan: RoundPlan, pacer: Pacer | None) -> list[float]:
+        def take(plan: RoundPlan) -> list[float]:
             __tracebackhide__ = True
-            return timing.repeats(once, plan, pacer)
+            return timing.repeats(once, plan)
 
         plan = plan_of(self._context.settings, self._device, rounds and 3 * rounds, per_value=3)
-        on_cpu = self._device.kind == "cpu"
-        host = checked_clock(clock) == "host" or on_cpu
-        return self._take(metric, group, plan, take, per_value=3, host=host, paced=on_cpu)
+        host = checked_clock(clock) == "host" or self._device.kind == "cpu"
+        return self._take(metric, group, plan, take, per_value=3, host=host)
 
     def record(
         self,
@@ -276,27 +274,20 @@ class Recorder:
         metric: Metric,
         group: str,
         plan: RoundPlan,
-        by: Callable[[RoundPlan, Pacer | None], list[float]],
+        take: Callable[[RoundPlan], list[float]],
         per_value: int = 1,
         host: bool = True,
-        paced: bool = True,
     ) -> tuple[float, ...]:
         __tracebackhide__ = True
         if self._surroundings is None:
-            self._keep(self._measurement(metric, group, values := by(plan, None)))
+            self._keep(self._measurement(metric, group, values := take(plan)))
             return tuple(values)
         begin = time.perf_counter()
         criterion = self._criterion(metric, group)
-        pacer = self._surroundings.pacer_for(metric, self._mark, criterion) if paced else None
-
-        def take(plan: RoundPlan) -> list[float]:
-            __tracebackhide__ = True
-            return by(plan, pacer)
-
         window = window_of(self._context, criterion)
         lead = lead_in(plan, window, per_value)
         if lead is not None:
-            self._set_aside(self._measurement(metric, group, by(lead, None)))
+            self._set_aside(self._measurement(metric, group, take(lead)))
 
         def keep_spoiled(look: Look, attempt: int) -> None:
             spoiled, others = self._measurement(metric, group, look.values), look.seen.disturbance
@@ -307,10 +298,10 @@ class Recorder:
         rest = (self._surroundings, keep_spoiled, self._patience)
         # Load flips no bits: the first one counts.
         most = 1 if metric.better == "equal" else self._surroundings.attempts
-        look, attempts = take_quiet(first, take, *rest, most, host=host, pacer=pacer)
+        look, attempts = take_quiet(first, take, *rest, most, host=host)
         looks = [look]
         if criterion is not None and most > 1 and not look.seen.disturbance:
-            looks = look_closer(criterion, plan, take, look, *rest, host=host, pacer=pacer)
+            looks = look_closer(criterion, plan, take, look, *rest, host=host)
         values = [value for one in looks for value in one.values]
         measurement = replace(
             self._measurement(metric, group, values, disturbance=looks[-1].seen.disturbance),
@@ -319,7 +310,6 @@ class Recorder:
             attempts=attempts,
             looks=len(looks),
             seconds=time.perf_counter() - begin,
-            pace=joined(one.pace for one in looks),
         )
         self._keep(measurement)
         return tuple(values)

@@ -39,7 +39,6 @@ def judge_measurement(context: RunContext, measurement: Measurement) -> MetricVe
         disturbance=measurement.disturbance,
         evidence=measurement.evidence,
         looks=measurement.looks,
-        pace=dict(measurement.pace),
     )
     if baseline is None and verdict.reason is Reason.NO_BASELINE:
         verdict = replace(verdict, text=context.baseline_note)
