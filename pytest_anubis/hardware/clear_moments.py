@@ -9,6 +9,7 @@ Values are chosen by this and never corrected: what is slow in a clear moment is
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -21,9 +22,9 @@ from pytest_anubis.hardware.text_files import Files
 Take = Callable[[], list[float]]
 
 ITERATIONS = 600
-"""Rounds of HMAC-SHA-512 in one chunk of the probe: .3 ms on a core of 2023. The hash stays in the core's first
-cache, keeps several of its units busy (a neighbour on the other hyperthread shows) and runs without Python's
-lock."""
+"""Rounds of HMAC-SHA-512 in one chunk of the probe: .3 ms on a core of 2023. The hash stays in the core's
+first cache, keeps several of its units busy (a neighbour on the other hyperthread shows) and runs without
+Python's lock."""
 
 LEAD, CHUNKS = 2, 6
 """Chunks of a reading that do not count, and those that do. Threads of the round before spin for some tenths
@@ -44,7 +45,7 @@ OTHERS = 0.03
 """CPUs' worth of time that other processes may use during a clear round. Daemons of a quiet host use .01."""
 
 EXCUSED_WAIT = 0.05
-"""Part of a clear round for which its threads may wait for a CPU longer than they do in its quickest quarter."""
+"""Part of a clear round for which its threads may wait for a CPU longer than in the quickest quarter of all."""
 
 RESCAN = 0.25
 """Seconds after which the list of processes is read again. Our own waiting shows who started in between."""
@@ -83,10 +84,10 @@ class Probe:
         return max(self._seconds)
 
     def _work(self, place: int) -> None:
-        try:
+        with contextlib.suppress(
+            OSError
+        ):  # a core that was taken away: the thread runs where it may
             os.sched_setaffinity(0, {self._cpus[place]})
-        except OSError:  # the core was taken away meanwhile: the thread runs where it may
-            pass
         while True:
             self._start[place].acquire()
             took = []

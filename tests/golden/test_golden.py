@@ -193,7 +193,7 @@ NOT_OF_OLD = {
         "devices",
         "cause",
     ),
-    *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest", "pace"),
+    *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest"),
     *("quiet_limits", "quiet_wait", "allowed_processes", "waivers"),
     *("brief", "junit", "other_machine", "split", "require", "absent", "part", "exposing", "tools"),
     "baseline_pin",

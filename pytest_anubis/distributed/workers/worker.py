@@ -62,7 +62,7 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
         context: The facts of the run.
         worker_input: What the controller sent.
     """
-    worker = Worker(worker_input[CHANNEL])
+    worker = Worker(worker_input[CHANNEL], interactor_of(config))
     add_part(config, worker, "anubis-worker")
     if worker_input.get(IDLE):
         add_part(config, Idle(), "anubis-idle")
@@ -94,9 +94,11 @@ class Worker:
 
     Args:
         channel: Our channel to the controller.
+        interactor: xdist's plugin in this worker; None if there is none that we know.
     """
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: Any, interactor: Any = None) -> None:
+        self._interactor = interactor
         self._outgoing = Outgoing(channel.send, self.trouble)
         self._troubled = Outgoing(channel.send, lambda _: None)  # nothing is left to say it with
         self._released: int | None = None
@@ -185,6 +187,10 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Tell that the test has failed or ended, while its deadline still holds."""
+        if self._interactor is not None and report.nodeid in self._items:
+            # xdist sends a report with the number of the test that it started, which a visit at the end
+            # of the run is none of.
+            self._interactor.item_index = self._items[report.nodeid]
         if report.when == "teardown" or report.failed:
             self.send("over", [report.nodeid, report.failed])
 

@@ -22,8 +22,11 @@ RESERVE = 1.5
 """A repetition is begun only where it could take this many times as long as the one before."""
 
 FEWEST_CLEAR, ENOUGH_CLEAR = 5, 10
-"""Clear values with which a measurement can be judged (their median is no single value's), and those with which
-it need not be visited again."""
+"""Clear values with which a measurement can be judged (their median is no single value's), and those with
+which it need not be visited again."""
+
+MOST_EMPTY = 3
+"""A closer look ends with this many looks that met no clear moment."""
 
 NO_CLEAR_MOMENT = "no clear moment: another guest of this host, or a lower clock"
 """What disturbed a measurement that had too few clear values, where the kernel saw nobody."""
@@ -129,13 +132,13 @@ def look_closer(
         choose: Count the values of clear moments only.
 
     Returns:
-        All looks, the first one included. The last one is disturbed when it met no clear moment, or no look
-        was left, which ends the test.
+        All looks that met a clear moment, the first one included. The last one says as a disturbance why
+        there are no more of them, where the call was still close.
     """
     from pytest_anubis.validator import closer_look
     from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, fails, sure_loss
 
-    looks = [first]
+    looks, empty = [first], 0
     surroundings.looks.measured()
     seconds = first.seconds
     while True:
@@ -150,8 +153,15 @@ def look_closer(
                 looks[-1].seen.disturbance = (LOOKS_SPENT,)
             break
         time.sleep(pause)
-        looks.append(look(plan.look(), take, surroundings, host=host, choose=choose))
-        seconds = looks[-1].seconds
-        if looks[-1].seen.disturbance:
+        further = look(
+            plan.look(), take, surroundings, host=host, choose=choose, earlier=len(first.values)
+        )
+        seconds = further.seconds
+        if further.values and not further.seen.disturbance:
+            looks.append(further)
+            continue
+        empty += 1
+        if empty == MOST_EMPTY:
+            looks[-1].seen.disturbance = further.seen.disturbance or (NO_CLEAR_MOMENT,)
             break
     return looks

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 from _pytest.runner import call_and_report  # the phases of one test; pytest has no public way
 
-from pytest_anubis.session.context import RunContext
+from pytest_anubis.core.events import TestPutOff
+from pytest_anubis.session.context import RunContext, emit
 from pytest_anubis.session.measuring.recorder import Recorder, earlier_key, recorder_key
 
 SHARE, LEAST = 0.5, 20.0
@@ -92,6 +93,7 @@ class Visits:
             reports.append(call_and_report(item, "teardown", log=not again, nextitem=after))
             if again:
                 self._waiting[item] = reports
+                emit(item.config, TestPutOff(test=item.nodeid))
         finally:
             if hasattr(item, "_request"):
                 item._request, item.funcargs = False, None  # type: ignore[attr-defined]
