@@ -30,16 +30,17 @@ LEAD, CHUNKS = 2, 6
 """Chunks of a reading that do not count, and those that do. Threads of the round before spin for some tenths
 of a millisecond, and the probe's own threads have to wake up."""
 
-MOST_THREADS = 64
-"""Cores that are probed at most: starting more threads takes longer than the probe itself."""
+MOST_THREADS = 16
+"""Cores that are probed at most, spread over all: more threads would wait for Python's lock between chunks."""
 
 NEAR = 1.10
 """A reading is near the best ones of its own measurement up to this ratio. Modes of a shared host are 1.3 to
 1.6; what ran just before moves readings by a few percent."""
 
 FAR = 1.25
-"""A reading this far from the host's best is not clear, whatever the rest of its measurement shows. What a
-benchmark leaves behind (a lower clock after wide vectors or long waits for memory) moves it by up to .19."""
+"""On a virtual machine a reading this far from the best one is not clear, whatever the rest of its measurement
+shows. What a benchmark leaves behind (a lower clock after wide vectors or long waits for memory) moves it by up
+to .19. On hardware of one's own no other guest can be the cause: a lower clock is the machine's."""
 
 OTHERS = 0.03
 """CPUs' worth of time that other processes may use during a clear round. Daemons of a quiet host use .01."""
@@ -190,9 +191,11 @@ class Host:
         best: The best reading that is known from before; 0 if none is.
         probe: Reads the moment.
         account: Reads the kernel's counts.
+        shared: The host is a virtual machine, beside which others may run.
 
     Attributes:
         best: The best reading so far: what a core of this host does when nobody else is there.
+        shared: Whether the host is a virtual machine.
     """
 
     def __init__(
@@ -202,7 +205,9 @@ class Host:
         *,
         probe: Callable[[], float] | None = None,
         account: Account | None = None,
+        shared: bool | None = None,
     ) -> None:
+        self.shared = is_virtual() if shared is None else shared
         self._probe = probe or Probe().read
         self._account = account or Account(own)
         self.best = best
@@ -261,7 +266,9 @@ class Rounds:
             return []
         probe = _quantile([one.probe for one in self._moments], 0.1)
         waited = _quantile([one.waited for one in self._moments], 0.25)
-        most = min(NEAR * probe, FAR * self._host.best)
+        most = NEAR * probe
+        if self._host.shared:
+            most = min(most, FAR * self._host.best)
         return [
             one.probe <= most
             and one.others <= OTHERS
@@ -269,6 +276,33 @@ class Rounds:
             and one.stolen <= 0
             for one in self._moments
         ]
+
+    @property
+    def slowdown(self) -> float:
+        """By which factor the quickest readings of this measurement are slower than the host's best."""
+        readings = [one.probe for one in self._moments]
+        return _quantile(readings, 0.1) / self._host.best if readings and self._host.best else 1.0
+
+
+def is_virtual(files: Files | None = None) -> bool:
+    """Return whether this is a virtual machine, as far as processor, hypervisor or firmware tell."""
+    files = files or Files()
+    flags = (line for line in files.quick("/proc/cpuinfo").splitlines() if line.startswith("flags"))
+    if "hypervisor" in next(flags, "").split() or files.quick("/sys/hypervisor/type"):
+        return True
+    return files.quick("/sys/class/dmi/id/sys_vendor").strip() in _CLOUDS
+
+
+_CLOUDS = (
+    "Amazon EC2",
+    "QEMU",
+    "Google",
+    "Google Compute Engine",
+    "Xen",
+    "Alibaba Cloud",
+    "OpenStack",
+)
+"""Makers by the firmware of virtual machines, for processors without a flag that says so."""
 
 
 def _quantile(numbers: Sequence[float], share: float) -> float:

@@ -28,8 +28,11 @@ which it need not be visited again."""
 MOST_EMPTY = 3
 """A closer look ends with this many looks that met no clear moment."""
 
-NO_CLEAR_MOMENT = "no clear moment: another guest of this host, or a lower clock"
+NO_CLEAR_MOMENT = "no clear moment"
 """What disturbed a measurement that had too few clear values, where the kernel saw nobody."""
+
+SLOWER = 1.05
+"""From this factor on it is said how much slower the cores were than they have been."""
 
 Take = Callable[["RoundPlan", "Rounds | None"], list[float]]
 
@@ -100,8 +103,18 @@ def look(
     if earlier + len(clear) >= min(FEWEST_CLEAR, plan.rounds):
         seen.disturbance = ()
         return Look(clear, seen, seconds, clear, [value for value, ok in pairs if not ok])
-    seen.disturbance = seen.disturbance or (NO_CLEAR_MOMENT,)
+    seen.disturbance = seen.disturbance or (_unclear(moments.slowdown),)
     return Look(values, seen, seconds, clear)
+
+
+def _unclear(slowdown: float) -> str:
+    """Say why there was no clear moment where the kernel saw nobody."""
+    if slowdown < SLOWER:
+        return NO_CLEAR_MOMENT
+    return (
+        f"{NO_CLEAR_MOMENT}: the cores were {slowdown:.2g} times as slow as they have been, "
+        "as beside another guest of the host or at a lower clock"
+    )
 
 
 def look_closer(

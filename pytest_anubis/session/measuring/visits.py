@@ -21,8 +21,8 @@ from pytest_anubis.session.measuring.recorder import Recorder, earlier_key, reco
 SHARE, LEAST = 0.5, 20.0
 """Visits again take at most this part of the time that the run took before, or so many seconds."""
 
-MOST_VISITS = 8
-"""Visits of one test, at most."""
+MOST_VISITS, MOST_FRUITLESS = 8, 2
+"""Visits of one test, at most, and successive turns of all tests that found no clear value."""
 
 _NO_VISITS = ("setuponly", "setupplan", "setupshow", "reruns")
 """Options under which tests run in another way than this one."""
@@ -66,14 +66,18 @@ class Visits:
             return result
         now = time.monotonic()
         self._until = now + max(LEAST, SHARE * (now - begin))
-        while self._waiting and time.monotonic() < self._until:
+        fruitless = 0
+        while self._waiting and fruitless < MOST_FRUITLESS and time.monotonic() < self._until:
             round_ = list(self._waiting)
+            found = sum(map(_clear_values, round_))
             for item, after in zip(round_, [*round_[1:], None], strict=True):
                 del self._waiting[item]
                 last = after is None and not self._waiting
                 session.config.hook.pytest_runtest_protocol(
                     item=item, nextitem=None if last else after or next(iter(self._waiting))
                 )
+            gained = sum(map(_clear_values, round_)) > found
+            fruitless = 0 if gained else fruitless + 1
         self._give_up()
         return result
 
@@ -114,6 +118,12 @@ class Visits:
         for item, reports in self._waiting.items():
             _log(item, reports)
         self._waiting.clear()
+
+
+def _clear_values(item: pytest.Item) -> int:
+    """Return how many clear values a test has so far."""
+    recorder: Recorder | None = item.stash.get(recorder_key, None)
+    return sum(len(values) for values, _ in recorder.clear_values.values()) if recorder else 0
 
 
 def _log(item: pytest.Item, reports: list[pytest.TestReport]) -> None:
