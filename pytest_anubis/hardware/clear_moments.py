@@ -31,22 +31,23 @@ LEAD, CHUNKS = 2, 6
 of a millisecond, and the probe's own threads have to wake up."""
 
 MOST_THREADS = 16
-"""Cores that are probed at most, spread over all: more threads would wait for Python's lock between chunks."""
+"""Cores that are probed at most, spread over all: more threads would wait for Python's lock between
+chunks."""
 
 NEAR = 1.10
 """A reading is near the best ones of its own measurement up to this ratio. Modes of a shared host are 1.3 to
 1.6; what ran just before moves readings by a few percent."""
 
 FAR = 1.25
-"""On a virtual machine a reading this far from the best one is not clear, whatever the rest of its measurement
-shows. What a benchmark leaves behind (a lower clock after wide vectors or long waits for memory) moves it by up
-to .19. On hardware of one's own no other guest can be the cause: a lower clock is the machine's."""
+"""On a virtual machine a reading this far from the best one is not clear, whatever the rest of its
+measurement shows. What a benchmark leaves behind (a lower clock after wide vectors or long waits for memory)
+moves it by up to .19. On hardware of one's own no other guest can be the cause: a lower clock is its own."""
 
 OTHERS = 0.03
 """CPUs' worth of time that other processes may use during a clear round. Daemons of a quiet host use .01."""
 
 EXCUSED_WAIT = 0.05
-"""Part of a clear round for which its threads may wait for a CPU longer than in the quickest quarter of all."""
+"""Part of a clear round for which its threads may wait for a CPU longer than in the quickest quarter."""
 
 RESCAN = 0.25
 """Seconds after which the list of processes is read again. Our own waiting shows who started in between."""
