@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pytest_anubis.hardware.load.process_load import KERNEL_THREAD, is_allowed
 from pytest_anubis.hardware.text_files import Files
 
 Take = Callable[[], list[float]]
@@ -105,13 +106,19 @@ class Account:
     """What the kernel counts of this run's own waiting, of other processes and of stolen time.
 
     Args:
-        root: Process whose tree is this run's own load.
-        own: Returns the ids of that tree.
+        own: Returns the ids of the processes of this run.
+        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
         files: Where /proc lies.
     """
 
-    def __init__(self, own: Callable[[], Sequence[str]], files: Files | None = None) -> None:
+    def __init__(
+        self,
+        own: Callable[[], Sequence[str]],
+        allowed: Sequence[str] = (),
+        files: Files | None = None,
+    ) -> None:
         self._own = own
+        self._allowed = allowed
         self._files = files or Files()
         self._kernel: set[int] = set()
         self._others: list[int] = []
@@ -144,10 +151,11 @@ class Account:
         for pid in (int(name) for name in self._files.entries("/proc") if name.isdigit()):
             if pid in own or pid in self._kernel:
                 continue
-            fields = self._files.quick(f"/proc/{pid}/stat").rpartition(")")[2].split()
-            if len(fields) > 6 and int(fields[6]) & _KERNEL_THREAD:
+            head, _, rest = self._files.quick(f"/proc/{pid}/stat").rpartition(")")
+            fields = rest.split()
+            if len(fields) > 6 and int(fields[6]) & KERNEL_THREAD:
                 self._kernel.add(pid)
-            else:
+            elif not is_allowed(head.partition("(")[2], self._allowed):
                 found.append(pid)
         self._others = found
         self._threads = [
@@ -156,10 +164,6 @@ class Account:
             for thread in self._files.names(f"/proc/{pid}/task")
         ]
         self._scanned = time.monotonic()
-
-
-_KERNEL_THREAD = 0x00200000
-"""Bit of a process's flags that marks a thread of the kernel (PF_KTHREAD of linux/sched.h)."""
 
 
 def _clock_of(pid: int) -> int:
@@ -190,6 +194,7 @@ class Host:
     Args:
         own: Returns the ids of the processes of this run.
         best: The best reading that is known from before; 0 if none is.
+        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
         probe: Reads the moment.
         account: Reads the kernel's counts.
         shared: The host is a virtual machine, beside which others may run.
@@ -203,6 +208,7 @@ class Host:
         self,
         own: Callable[[], Sequence[str]],
         best: float = 0.0,
+        allowed: Sequence[str] = (),
         *,
         probe: Callable[[], float] | None = None,
         account: Account | None = None,
@@ -210,7 +216,7 @@ class Host:
     ) -> None:
         self.shared = is_virtual() if shared is None else shared
         self._probe = probe or Probe().read
-        self._account = account or Account(own)
+        self._account = account or Account(own, allowed)
         self.best = best
         self._last, self._when = 0.0, -STALE
 

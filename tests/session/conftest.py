@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
-from pytest_anubis.hardware import round_plans
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+from pytest_anubis.session.measuring import attempts
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.validator import learn_baseline
 from tests.quiet import OPTIONS
@@ -51,9 +50,8 @@ def in_workers() -> None:
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let in-process runs measure without the pauses between bursts."""
-    plans = {name: replace(plan, pause_seconds=0.0) for name, plan in round_plans.PLANS.items()}
-    monkeypatch.setattr(round_plans, "PLANS", plans)
+    """Let in-process runs look closer without pauses."""
+    monkeypatch.setattr(attempts, "LOOK_PAUSE", 0.0)
 
 
 @pytest.fixture

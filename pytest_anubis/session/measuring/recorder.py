@@ -368,7 +368,9 @@ class Recorder:
             [*earlier, *chosen],
             unclear_before + len(unclear),
         )
-        if how["choose"] and len(earlier) + len(chosen) < min(ENOUGH_CLEAR, first.rounds):
+        if looks[0].clear is not None and len(earlier) + len(chosen) < min(
+            ENOUGH_CLEAR, first.rounds
+        ):
             self.lacking = True
         values = [*earlier, *fresh]
         if unclear:
