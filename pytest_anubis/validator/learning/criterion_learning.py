@@ -22,10 +22,15 @@ from pytest_anubis.validator.learning.subpopulations import (
     clusters,
 )
 from pytest_anubis.validator.learning.undecided_groups import with_undecided
-from pytest_anubis.validator.limits.healthy_null import HALF, healthy_null
+from pytest_anubis.validator.limits.majority import (
+    WIDEST,
+    count_of,
+    may_be_broad,
+    no_majority,
+    too_few,
+)
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.similarity.centre import (
-    FEWEST,
     Method,
     median_centre,
     medoid_row,
@@ -38,8 +43,6 @@ from pytest_anubis.validator.similarity.usable_rows import (
     LARGE,
     BoolArray,
     Rows,
-    distinct_codes,
-    name_codes,
     rows_of,
     usual_rows,
 )
@@ -47,11 +50,6 @@ from pytest_anubis.validator.similarity.usual_devices import usual_devices
 
 WEAK = 4
 """A criterion of so few units is marked weak: of four, two sick ones leave no majority."""
-MOSTLY, GAP = 0.75, 1.2
-"""Without a majority within alpha, units beyond it count as noise if at least this share of the healthy
-tail's units is within alpha, and the next one outside is this much further away: a noisy metric, not two
-populations. A judgement: of ten strong healthy units three may be noise, and a fifth more is a gap that noise
-rarely leaves."""
 EVEN = 0.35
 """Of two groups that each have at least this share (`Cluster.share`), which is the larger one is luck."""
 ENOUGH_VALUES, SHORTER = 5, 4
@@ -99,20 +97,26 @@ def learn_criterion(
     rows = rows_of(population, shelf)
     # A node's values lack what one of its devices lacks: that stands with the device, once.
     exclusions = _unusable(population, rows, () if scope == "unit" else population.problems)
-    too_few = _too_few(population, rows.usable)
-    if too_few:
-        return _without(population, rows, too_few, exclusions)
+    if few := too_few(population, rows.usable):
+        return _without(population, rows, few, exclusions)
     if population.metric.better == "equal":
         return _exact(population, rows, scope, exclusions)
     if one_machine:
         return _of_machine(population, rows, alpha, method, scope, exclusions)
-    return _of_fleet(population, rows, alpha, method, scope, exclusions)
+    within, first = alpha, None
+    while within >= WIDEST or first is None:
+        found = _of_fleet(population, rows, alpha, within, method, scope, exclusions)
+        if found.criterion is not None or not may_be_broad(population, rows):
+            return found
+        within, first = 2 * within - 1, first or found
+    return first
 
 
 def _of_fleet(
     population: Population,
     rows: Rows,
     alpha: float,
+    within: float,
     method: Method,
     scope: Scope,
     exclusions: tuple[Exclusion, ...],
@@ -120,8 +124,8 @@ def _of_fleet(
     columns = rows.quantile_columns(rows.grid())
     better = population.metric.better
     usual = usual_rows(population, rows.usable)
-    centre, (below, above), centred = _settled_centre(rows, columns, usual, better, alpha, method)
-    beside = clusters(population, rows, alpha, (below, above))
+    centre, (below, above), centred = _settled_centre(rows, columns, usual, better, within, method)
+    beside = clusters(population, rows, within, (below, above))
     findings = tuple(
         cluster_finding(population, rows, one, float(np.median(centre))) for one in beside
     )
@@ -132,16 +136,18 @@ def _of_fleet(
         faster = even.side == better
         slower = rows.usable & ~even.members if faster else even.members
         centre, (below, above), centred = _settled_centre(
-            rows, columns, rows.usable & ~slower, better, alpha, method
+            rows, columns, rows.usable & ~slower, better, within, method
         )
     losses = worse(below, above, better)
-    flagged = rows.usable & (np.nan_to_num(losses) > 1 - alpha)
+    flagged = rows.usable & (np.nan_to_num(losses) > 1 - within)
     slower = slower & flagged
     healthy = rows.usable & ~flagged
     excluded = exclusions + tuple(
-        _too_far(population, losses, flagged & ~slower, alpha, centre.tolist())
+        _too_far(population, losses, flagged & ~slower, within, centre.tolist())
     )
-    minority = _no_majority(population, usual & ~slower, healthy & usual, below + above, losses)
+    minority = no_majority(
+        population, usual & ~slower, healthy & usual, below + above, losses, broad=within < alpha
+    )
     if minority:
         return _without(population, rows, minority, excluded)
     learned = LearnedCriterion(
@@ -164,14 +170,14 @@ def _settled_centre(
     columns: FloatArray,
     members: BoolArray,
     better: Direction,
-    alpha: float,
+    within: float,
     method: Method,
 ) -> tuple[FloatArray, tuple[FloatArray, FloatArray], BoolArray]:
     """Return the centre of those that are close to it, all units' distances below and above it, and those."""
     while True:
         centre = _centre(rows, columns, members, method)
         below, above = rows.sides(centre)
-        flagged = rows.usable & (np.nan_to_num(worse(below, above, better)) > 1 - alpha)
+        flagged = rows.usable & (np.nan_to_num(worse(below, above, better)) > 1 - within)
         kept = members & ~flagged
         if kept.sum() in (
             0,
@@ -265,7 +271,7 @@ def _criterion(
         places = np.linspace(0, len(medians) - 1, MOST_MEDIANS)
         medians = medians[np.round(places).astype(np.int64)]
     units = int(healthy.sum())
-    nodes, count = _count(population, healthy)
+    nodes, count = count_of(population, healthy)
     exact = population.metric.better == "equal"
     smallest = rows.smallest()
     return Criterion(
@@ -284,53 +290,6 @@ def _criterion(
         devices=usual_devices(population) if scope == "unit" else (),
         least=max(1, min(ENOUGH_VALUES, smallest // SHORTER)),
         weak=count <= WEAK,
-    )
-
-
-def _count(population: Population, members: BoolArray) -> tuple[int, int]:
-    """Return how many distinct nodes there are, and how many units count as independent."""
-    _, codes = name_codes(population.nodes)
-    nodes = len(distinct_codes(codes[members]))
-    return nodes, nodes if nodes != 1 else int(members.sum())
-
-
-def _too_few(population: Population, usable: BoolArray) -> str:
-    nodes, count = _count(population, usable)
-    if count >= FEWEST:
-        return ""
-    what = "usable unit" if nodes <= 1 else "node"
-    return f"{count} {what}{'s' if count != 1 else ''}, at least {FEWEST} needed for a criterion"
-
-
-def _no_majority(
-    population: Population,
-    usable: BoolArray,
-    healthy: BoolArray,
-    apart: FloatArray,
-    losses: FloatArray,
-) -> str:
-    """Return why the healthy units are no majority, or ''.
-
-    A few units beyond alpha that continue the healthy units' own tail without a gap are noise, not another
-    population, so they count for the majority (not for the criterion).
-    """
-    several = _count(population, usable)[0] != 1
-    nodes, units = _count(population, healthy)
-    after = (
-        nodes if several else units
-    )  # one healthy node of many is one unit, whatever its devices
-    whole = int(usable.sum())
-    if after >= FEWEST and 2 * int(healthy.sum()) >= whole:
-        return ""
-    if after >= FEWEST:
-        signed = np.where(usable, 2 * losses - apart, np.nan)
-        own = usable & (healthy_null(signed, healthy).healthy(signed) >= HALF)
-        mostly = 2 * int(own.sum()) >= whole and int(healthy.sum()) >= MOSTLY * int(own.sum())
-        if mostly and losses[usable & ~own].min(initial=1.0) > GAP * losses[own].max():
-            return ""
-    return (
-        f"no majority: {int(healthy.sum())} of {whole} units agree within the limit; "
-        "learn the parts of the fleet apart, or look for what differs between them"
     )
 
 
