@@ -19,6 +19,9 @@ ERROR_RATE = 0.01
 support 1 % (`tails.nodes_needed`), 0.1 % would take a thousand."""
 MOST_MEDIANS = 101
 """Most healthy medians that a criterion keeps: percentiles to one percent."""
+
+HALF = 0.5
+"""Loss of the rate that a metric must show to carry the acceptance of its component: a time has doubled."""
 LEAST_SIMILAR = 0.02
 """Lowest threshold of a criterion: a unit at a hundredth of what is normal is .01 alike, and must fail."""
 LEAST_CENTRE = 1e-12
@@ -128,6 +131,13 @@ class Criterion:
             return None
         lower = self.metric.better == "lower"
         return self.detectable / (1 + self.detectable) if lower else self.detectable
+
+    @property
+    def coarse(self) -> bool:
+        """Whether noise, and no alpha that somebody chose, hides a loss of a half: it accepts nothing."""
+        learned = min(one for one in (self.learned, self.unconfirmed, 1.0) if one is not None)
+        chosen = self.alpha < min(ALPHA, learned + 1e-6)  # files keep eight digits
+        return (self.shown_loss or 0.0) > HALF and not chosen
 
 
 def cannot_fail(criterion: Criterion) -> str:

@@ -288,8 +288,8 @@ class MetricVerdict:
 NOT_JUDGED = "NOT_JUDGED"
 """What stands for an outcome where there are values and no norm to hold them against."""
 
-UNCOVERED = "none of its metrics can be judged here"
-"""What blocks for a component that was measured in learning and has no criterion left."""
+UNCOVERED = "none of its metrics shows a loss of a half"
+"""What blocks for a component that was measured in learning and has no criterion that is not coarse."""
 
 SINGLE_VALUE = "a single value"
 """Why a failure is to be measured again that one value tells of (`MetricVerdict.retest`)."""

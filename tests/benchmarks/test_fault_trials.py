@@ -183,7 +183,7 @@ def test_further_looks_share_their_pauses_and_metrics_without_a_criterion_are_na
     )
 
 
-def test_what_is_too_noisy_for_a_criterion_is_held_against_the_learned_runs(
+def test_what_is_too_noisy_to_show_a_half_is_judged_by_its_coarse_criterion(
     machine: Machine, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     machine.noise = 3.0
@@ -192,7 +192,8 @@ def test_what_is_too_noisy_for_a_criterion_is_held_against_the_learned_runs(
     given = ["--state", str(tmp_path / "trials"), "--learn", "8", "--only", "busy", "nothing"]
     for trials in ("1", "2"):  # the second time by what the file keeps
         status, said = told(capsys, "--trials", trials, *given)
-        assert "gemm: too noisy here to show a half; held against its own past alone" in said
-        assert f"busy gemm {trials} (past) {trials}/{trials} link 0/{trials}" in said
+        assert "the loss that each finds: gemm 54%, link 5%" in said
+        assert "its own past" not in said
+        assert f"busy gemm {trials} {trials}/{trials} link 0/{trials}" in said
         assert f"nothing - - all of them 0/{trials}" in said
         assert status == 0

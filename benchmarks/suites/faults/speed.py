@@ -2,8 +2,8 @@
 
 The baseline is learned once for all rows. In each round every row has one trial, that without a fault too, so
 that all of them see the same hours of the machine. A trial measures the kernels of its row as a brief run of
-the plugin does, and looks again, in bursts with the plugin's pauses, where a call is close. What is too noisy
-for a criterion is held against its own past, the learned runs: a pass says nothing there, a loss rejects.
+the plugin does, and looks again, in bursts with the plugin's pauses, where a call is close. What has no
+criterion is held against its own past, the learned runs: a pass says nothing there, a loss rejects.
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ class Judge:
             print(f"  {len(self._runs)} learned runs: too few for a past")
             return
         for name in sorted(set(self.measured) - set(self._criteria)):
-            print(f"  {name}: too noisy here to show a half; held against its own past alone")
+            print(f"  {name}: no criterion, held against its own past alone")
 
 
 def _learned(measured: dict[str, Kernel], runs: int) -> tuple[Baseline, list[Values]]:

@@ -55,10 +55,11 @@ def is_doubtful(
         say(f"{count_text(len(lost), 'metric')} lost to disturbances: {names}; {again}")
         doubt = True
     if bare := uncovered_components(baseline):
-        why = Counter(one.reason.partition(" (")[0] for found in bare.values() for one in found)
+        why = Counter(item.reason for one in bare if not one.coarse for item in one.unjudged)
+        mostly = f"; no criterion mostly: {why.most_common(1)[0][0]}" if why else ""
         say(
-            f"nothing is accepted while a component has no criterion: {', '.join(bare)} (mostly: "
-            f"{why.most_common(1)[0][0]}); learn from more runs, or from quieter ones"
+            "nothing is accepted while a component has no metric that shows a loss of a half: "
+            f"{', '.join(one.told for one in bare)}{mostly}; learn from more runs, or from quieter ones"
         )
     return doubt or bool(bare)
 

@@ -62,7 +62,9 @@ def _class(one: FleetMetric, part: ClassMetric) -> str:
     if criterion is not None:
         lines = [f"criterion from {count_text(criterion.nodes, 'node')}"]
         if criterion.detectable is not None:
-            lines.append(f"finds a loss of {found_from(criterion.detectable, one.metric.better)}")
+            coarse = ", and is coarse: it carries no acceptance" if criterion.coarse else ""
+            found = found_from(criterion.detectable, one.metric.better)
+            lines.append(f"finds a loss of {found}{coarse}")
     if part.limit is not None:
         lines.append(f"rejects beyond a median of {value_text(part.limit, one.metric.unit)}")
     plot = units_plot(

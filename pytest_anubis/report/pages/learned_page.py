@@ -14,7 +14,7 @@ from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.plots.distribution_plots import fan_plot
 from pytest_anubis.report.text.headlines import baseline_line
-from pytest_anubis.report.text.learned_text import UNLIKE, unlike_line
+from pytest_anubis.report.text.learned_text import UNLIKE, coarse_lines, unlike_line
 from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
 
 PLOTS = 150
@@ -56,6 +56,7 @@ def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
     body = [
         f"<header class='banner'><h1>{html.escape(baseline.hardware_class)}</h1>",
         f"<p>{html.escape(baseline_line(baseline))}</p></header>",
+        *(f"<p>{html.escape(line)}</p>" for line in coarse_lines(baseline.criteria)),
         _lists(baseline),
         f"<h2>All metrics</h2>{_table(criteria)}",
         "<p class='faint'>Besides, a node's pooled values are judged by "

@@ -219,7 +219,7 @@ def next_line(
     """Return what to type next about an undecided node.
 
     A blocker that measuring again can never take away decides, however many others there are: learning where
-    there is no baseline or components have no criterion, measuring again where only a disturbance is left.
+    there is no baseline or nothing covers a component, measuring again where only a disturbance is left.
     Before all of these comes what broke: of tests that hang nothing is to be learned. Then comes a loss that
     waits for its confirmation: learning would take it for what is normal. Where no test ran for want of its
     tool, that comes first: there is nothing to learn from either. Benchmarks of the baseline that did not run

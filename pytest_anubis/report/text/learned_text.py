@@ -99,6 +99,7 @@ def learned_lines(
     excluded = f", {left_out} left out" if baseline.exclusions else ""
     count, runs = count_text(len(shown), "criterion"), count_text(len(baseline.runs), "run")
     lines.append(f"{count} from {nodes}, {runs}{excluded}")
+    lines += coarse_lines(shown, most)
     names = ", ".join(check.test.rpartition("/")[2] for check in baseline.checks)
     if names:
         lines.append(
@@ -117,8 +118,6 @@ def details_lines(baseline: Baseline) -> list[str]:
     ]
     notes = []
     for one in sorted(baseline.criteria, key=lambda c: (c.benchmark, c.metric.name, c.group)):
-        group = f" ({one.group})" if one.group else ""
-        where = " [node]" if one.scope == "node" else ""
         rows.append(
             [
                 one.metric.name,
@@ -128,10 +127,10 @@ def details_lines(baseline: Baseline) -> list[str]:
                 value_text(one.centre[-1]) if one.centre else "-",
                 one.metric.unit,
                 str(one.least),
-                one.benchmark + group + where,
+                one.benchmark + _whose(one),
             ]
         )
-        name = metric_name(one.benchmark.rpartition("/")[2], one.metric.name) + group + where
+        name = _labelled(one)
         if one.devices:
             notes.append(f"{name}: {', '.join(one.devices)} must answer")
         if one.window is not None and not baseline.one_machine:
@@ -201,6 +200,38 @@ def _findings(findings: Sequence[Finding], verbose: bool) -> list[str]:
         f"finding: {count} more of this kind: {kind.replace('-', ' ')}"
         for kind, count in more.items()
     ]
+
+
+def coarse_lines(criteria: Sequence[Criterion], most: int | None = MOST) -> list[str]:
+    """Return a line that names the criteria which are coarse with what each shows, if any is.
+
+    Args:
+        criteria: Those of a baseline.
+        most: How many are named at the most; None: all.
+    """
+    coarse = [criterion for criterion in criteria if criterion.coarse]
+    if not coarse:
+        return []
+    named = [
+        f"{_labelled(one)} from {found_from(one.detectable, one.metric.better)} on"
+        for one in coarse[:most]
+    ]
+    more = f" and {len(coarse) - len(named)} more" if len(coarse) > len(named) else ""
+    return [
+        "coarse, as noise hides here that performance has halved: they can fail a node and carry no "
+        f"acceptance, and show losses of {', '.join(named)}{more}"
+    ]
+
+
+def _labelled(criterion: Criterion) -> str:
+    name = metric_name(criterion.benchmark.rpartition("/")[2], criterion.metric.name)
+    return name + _whose(criterion)
+
+
+def _whose(criterion: Criterion) -> str:
+    """Return the group and whether a whole node is meant, to stand behind a name."""
+    group = f" ({criterion.group})" if criterion.group else ""
+    return f"{group}{' [node]' if criterion.scope == 'node' else ''}"
 
 
 def population_lines(groups: Sequence[Criterion]) -> list[str]:
@@ -340,10 +371,8 @@ def _place(finding: Finding) -> str:
 def _row(criterion: Criterion) -> list[str]:
     centre = criterion.typical if criterion.centre else 0.0
     threshold = criterion.learned if criterion.learned is not None else criterion.alpha
-    group = f" ({criterion.group})" if criterion.group else ""
-    node = " [node]" if criterion.scope == "node" else ""
     return [
-        criterion.benchmark.rpartition("/")[2] + group + node,
+        criterion.benchmark.rpartition("/")[2] + _whose(criterion),
         criterion.metric.name,
         value_text(centre),
         criterion.metric.unit,

@@ -36,13 +36,14 @@ def power_lines(baseline: Baseline, detect: float) -> list[str]:
         f"this baseline finds a loss of {percent_text(detect)} in {enough} of "
         f"{count_text(whole, 'metric')}{larger}"
     ]
-    weak = sorted((one for one in finds if one[0] > detect), key=lambda one: -one[0])
+    weak = [one for one in finds if one[0] > detect and not one[1].coarse]  # those are told above
+    weak.sort(key=lambda one: -one[0])
     lines += _named(weak)
     if baseline.unjudged:
         names = ", ".join(
             metric_name(_short(one.benchmark), one.metric) for one in baseline.unjudged
         )
-        lines.append(f"it cannot show that one of these has halved, and does not judge it: {names}")
+        lines.append(f"it has no criterion for these, and does not judge them: {names}")
     return lines
 
 
@@ -62,7 +63,7 @@ def next_lines(
         detect: Loss that every metric is wanted to find.
         judge: Command line that judges by this baseline.
         learn: One that measures longer.
-        bare: A component has no criterion, so that no run is accepted by this baseline.
+        bare: No metric of a component shows a loss of a half, so that no run is accepted by this baseline.
         mend: Neither is any before a mark is mended that declares what is never recorded.
     """
     if bare:

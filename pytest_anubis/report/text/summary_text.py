@@ -45,9 +45,9 @@ LONGEST = 400
 """Characters of one entry of a list shown without ``-v``: the cause is in them, and what is to be done;
 a trace need not be."""
 FOLDED = 3
-"""Components without a criterion from which on they are told together."""
-_WITHOUT = re.compile(r" \(it finds losses from [^)]*\)")
-_FROM = re.compile(r"\(it finds losses from ([\d.]+ (?:%|times)) on\)")
+"""Components without a metric that shows a loss of a half from which on they are told together."""
+_WITHOUT = re.compile(r" \(it shows losses from [^)]*\)")
+_FROM = re.compile(r"\(it shows losses from ([\d.]+ (?:%|times)) on\)")
 _FEW = re.compile(r"^\d+ usable units?, at least \d+ needed for a criterion$")
 MOST = 12
 """Lines of one list, and rows of the table, shown without ``-v``."""
@@ -274,7 +274,7 @@ def _steps(verdicts: Sequence[MetricVerdict], headline: str) -> list[Line]:
 
 
 def uncovered_folded(texts: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Put the components without a criterion into one line a reason, where there are several of them.
+    """Put the components that nothing covers into one line a reason, where there are several of them.
 
     Args:
         texts: What is in the way of acceptance.
@@ -287,9 +287,11 @@ def uncovered_folded(texts: Sequence[str]) -> tuple[list[str], list[str]]:
     if len(bare) < FOLDED:
         return [], list(texts)
     by_reason: dict[str, list[str]] = {}
+    remedies = []
     for text in bare:
         head, _, rest = text.partition(mark)
         *metrics, remedy = rest.split("; ")
+        remedies.append(remedy)
         for reason in dict.fromkeys(_WITHOUT.sub("", each.partition(": ")[2]) for each in metrics):
             shown = _FEW.sub("fewer usable units than a criterion needs", reason)
             shown = shown.removeprefix("it is ")
@@ -297,11 +299,12 @@ def uncovered_folded(texts: Sequence[str]) -> tuple[list[str], list[str]]:
             least = f" ({min(losses, key=_loss_size)})" if losses else ""
             by_reason.setdefault(shown, []).append(f"{head.partition(' ')[2]}{least}")
     lines = [
-        f"NOT_TESTED {len(bare)} components without a criterion: {remedy} (-v says it of each metric)"
+        f"NOT_TESTED {len(bare)} components without a metric that shows a loss of a half: "
+        f"{max(remedies, key=len)} (-v says it of each metric)"
     ]
     for reason, names in by_reason.items():
         least = (
-            " (the least loss that is found)" if any(name.endswith(")") for name in names) else ""
+            " (the least loss that is shown)" if any(name.endswith(")") for name in names) else ""
         )
         lines.append(f"  {reason}{least}: {', '.join(dict.fromkeys(names))}")
     return lines, [text for text in texts if text not in bare]

@@ -7,16 +7,23 @@ that was deselected, a device that was left out and a benchmark that is gone lea
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck, Unjudged
-from pytest_anubis.core.metric import metric_name, metric_names
+from pytest_anubis.core.metric import found_from, metric_name, metric_names
 from pytest_anubis.core.verdict import UNCOVERED, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.validator.deciding.requirement import Requirement
 
 NOTHING_JUDGED = "no metric was judged against a criterion of the baseline"
 """What blocks where a baseline exists and nothing of the run was held against it."""
+EVERYTHING = Requirement()
 NAMED = 3
 """Components named in a headline."""
+ENOUGH = "take what they show for enough: --anubis-require NAME ('anubis judge': --require NAME)"
+"""What else helps where criteria are coarse: it says by name what is required."""
+NOISY = "it is too noisy here to show that performance has halved"
+"""Why a metric carries no acceptance."""
 Metric = tuple[str, str, str]
 """Benchmark id, metric name and group."""
 
@@ -76,51 +83,104 @@ def unplanned(
     return lines
 
 
-def uncovered_components(baseline: Baseline) -> dict[str, list[Unjudged]]:
-    """Return what was measured in learning of each component that has no criterion left, by component.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Uncovered:
+    """A component without a metric that shows a loss of a half.
+
+    Attributes:
+        component: Its name.
+        coarse: Its criteria of rates and times, the one that shows the smallest loss first.
+        unjudged: What was measured of it and has no criterion.
+    """
+
+    component: str
+    coarse: tuple[Criterion, ...] = ()
+    unjudged: tuple[Unjudged, ...] = ()
+
+    @property
+    def shown_loss(self) -> float | None:
+        """The loss that its best metric shows, as a share of the rate; None if none can be judged."""
+        return self.coarse[0].shown_loss if self.coarse else None
+
+    @property
+    def told(self) -> str:
+        """Its name and what its best metric shows, in the metric's own terms."""
+        return (
+            f"{self.component} (shows losses {_from(self.coarse[0])})"
+            if self.coarse
+            else self.component
+        )
+
+
+def uncovered_components(baseline: Baseline) -> list[Uncovered]:
+    """Return the components that were measured in learning and have no metric that shows a loss of a half.
 
     That results are right says nothing of how quick a component is: a criterion of exact values covers no
     component whose rates have none.
     """
-    covered = {one.component for one in baseline.criteria if one.metric.better != "equal"}
-    without: dict[str, list[Unjudged]] = {}
-    for item in baseline.unjudged:
+    rates = [one for one in baseline.criteria if one.metric.better != "equal"]
+    covered = {one.component for one in rates if not one.coarse}
+    coarse = sorted((one for one in rates if one.coarse), key=lambda one: one.shown_loss or 0.0)
+    without: dict[str, tuple[list[Criterion], list[Unjudged]]] = {}
+    items: list[Criterion | Unjudged] = [*coarse, *baseline.unjudged]
+    for item in items:
         if item.component not in ("", *covered):
-            without.setdefault(item.component, []).append(item)
-    return dict(sorted(without.items()))
-
-
-def uncovered(
-    baseline: Baseline, required: Callable[[str, str, str], bool] = lambda *_: True
-) -> list[str]:
-    """Return one line for every component that was measured in learning and has no criterion left.
-
-    One metric that is too noisy is told; a component without any that can fail was not tested at all.
-
-    Args:
-        baseline: What the node is held against.
-        required: From benchmark, metric and component to whether it must be answered.
-    """
-    exact = {one.component for one in baseline.criteria if one.metric.better == "equal"}
+            criteria, unjudged = without.setdefault(item.component, ([], []))
+            criteria.append(item) if isinstance(item, Criterion) else unjudged.append(item)
     return [
-        f"NOT_TESTED {component}: {UNCOVERED}: {'exact values aside, ' if component in exact else ''}"
-        + "; ".join(_by_reason(items))
-        + "; learn again with more or longer rounds, or on a quieter machine"
-        for component, items in uncovered_components(baseline).items()
-        if any(required(item.benchmark, item.metric, component) for item in items)
+        Uncovered(component=component, coarse=tuple(criteria), unjudged=tuple(unjudged))
+        for component, (criteria, unjudged) in sorted(without.items())
     ]
 
 
-def _by_reason(items: Sequence[Unjudged]) -> list[str]:
+def uncovered(baseline: Baseline, required: Requirement = EVERYTHING) -> list[str]:
+    """Return one line for every component that was measured in learning and that nothing of the run covers.
+
+    One metric that is too noisy is told; a component without any that shows a loss of a half was not tested
+    for it. Whoever says by name what is required takes what its criteria show for enough.
+
+    Args:
+        baseline: What the node is held against.
+        required: What must be answered.
+    """
+    exact = {one.component for one in baseline.criteria if one.metric.better == "equal"}
+    return [
+        f"NOT_TESTED {one.component}: {UNCOVERED}: "
+        + ("exact values aside, " if one.component in exact else "")
+        + "; ".join(_by_reason(one))
+        + "; learn again with more or longer rounds, or on a quieter machine"
+        + (f", or {ENOUGH}" if one.coarse else "")
+        for one in uncovered_components(baseline)
+        if _blocks(one, required)
+    ]
+
+
+def _blocks(one: Uncovered, required: Requirement) -> bool:
+    if one.coarse:
+        return not required.names
+    return any(required.covers(item.benchmark, item.metric, one.component) for item in one.unjudged)
+
+
+def _by_reason(one: Uncovered) -> list[str]:
     """Return a phrase a reason, with the metrics that have it."""
     reasons: dict[str, list[tuple[str, str]]] = {}
-    for item in items:
+    known: set[tuple[str, str]] = set()
+    for criterion in one.coarse:
+        metric = (criterion.benchmark, criterion.metric.name)
+        if metric not in known:  # of its groups the best one tells
+            known.add(metric)
+            reasons.setdefault(f"{NOISY} (it shows losses {_from(criterion)})", []).append(metric)
+    for item in one.unjudged:
         reasons.setdefault(item.reason, []).append((item.benchmark, item.metric))
     return [f"{', '.join(metric_names(some))}: {reason}" for reason, some in reasons.items()]
 
 
+def _from(criterion: Criterion) -> str:
+    return f"from {found_from(criterion.detectable, criterion.metric.better)} on"
+
+
 def uncovered_text(baseline: Baseline, blocking: Sequence[str]) -> str:
-    """Return in a phrase that components have no criterion, where that is the most frequent blocker.
+    """Return in a phrase that components are uncovered, where that is the most frequent blocker.
 
     Measuring again does not help against it, so it comes before what measuring again helps against. What
     explains a whole run, such as a process that died, stands before all of it.
@@ -139,19 +199,24 @@ def uncovered_text(baseline: Baseline, blocking: Sequence[str]) -> str:
     if len(bare) < 2 or len(bare) < max(words.values(), default=0) or not kinds.issuperset(words):
         return ""
     names = [line.removeprefix("NOT_TESTED ").partition(f": {UNCOVERED}: ")[0] for line in bare]
-    found = uncovered_components(baseline)
+    noisy = "this machine was too noisy when it was learned"
+    if not baseline.one_machine:
+        noisy = "healthy nodes differ too much there"
     reasons = Counter(
-        item.reason.partition(" (")[0] for name in names for item in found.get(name, ())
+        why
+        for one in uncovered_components(baseline)
+        if one.component in names
+        for why in (
+            *(noisy for _ in one.coarse),
+            *(item.reason.partition(" (")[0] for item in one.unjudged),
+        )
     )
-    (why, most), *_ = reasons.most_common(1) or [("", 0)]
-    why = why or "none could be learned"
-    if "too noisy" in why:
-        why = "this machine was too noisy when it was learned"
+    (why, most), *_ = reasons.most_common(1) or [("none could be learned", 0)]
     mostly = "mostly " if most < reasons.total() else ""
     more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     also = ", ".join(f"{count} {word}" for word, count in words.items())
     return (
-        f"{len(names)} component{'s have' if len(names) != 1 else ' has'} no criterion "
+        f"{len(names)} components have no metric that shows a loss of a half "
         f"({', '.join(names[:NAMED])}{more}), "
         f"{mostly}as {why}, and measuring again does not help{f'; besides {also}' if also else ''}"
     )

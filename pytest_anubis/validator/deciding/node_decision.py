@@ -126,7 +126,7 @@ def judge_node(
         listed += ask(spared)
         listed += unplanned(verdicts, rest, evidence.planned)
         blocking = [*required.unknown(criteria, baseline), *blocking]
-    blocking += uncovered(baseline, required.covers) if baseline is not None else []
+    blocking += uncovered(baseline, required) if baseline is not None else []
     if baseline is None and expected is None:
         # Behind what broke: of tests that hang or die nothing should be learned.
         blocking.insert(

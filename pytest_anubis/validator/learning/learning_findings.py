@@ -124,8 +124,8 @@ def _remedy(name: str, share: float, rejects: str) -> str:
 
 
 def _unrepeatable(criterion: Criterion) -> str:
-    """Say so when a metric cannot show a loss as small as alpha asks for."""
-    if criterion.metric.better == "equal" or criterion.repeatability is None:
+    """Say so when a metric cannot show a loss as small as alpha asks for; of what is coarse it is known."""
+    if criterion.metric.better == "equal" or criterion.repeatability is None or criterion.coarse:
         return ""
     loose = criterion.learned is not None and criterion.learned < criterion.alpha
     if criterion.repeatability >= criterion.alpha and not loose:

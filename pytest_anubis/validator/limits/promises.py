@@ -13,13 +13,9 @@ from pytest_anubis.core.metric import found_from, percent_text, size_text
 from pytest_anubis.validator.limits.power import detectable, promised_threshold
 from pytest_anubis.validator.limits.second_population import decided
 from pytest_anubis.validator.limits.tails import Tail
-from pytest_anubis.validator.similarity.distance import uniformly_worse
 
 SLACK = 1.001
 """Rounding of a promise that is kept."""
-HALF = 0.5
-"""A criterion that cannot show that performance has halved is none."""
-
 
 Price = tuple[float, str]
 """Which share of the healthy nodes or runs a promise rejects, and in words: ``12 % of the healthy nodes``."""
@@ -151,32 +147,19 @@ def _of_runs(criterion: Criterion, threshold: float) -> float:
     return float(1 - stdtr(max(criterion.units - 1, 1), distance))
 
 
-def blind(criterion: Criterion) -> str:
-    """Say why a criterion can show nothing, or return an empty string."""
-    if criterion.metric.better == "equal" or criterion.second or criterion.detectable is None:
-        return ""
-    most = abs(uniformly_worse(1.0, HALF, criterion.metric.better) - 1)
-    if criterion.detectable <= most:
-        return ""
-    return (
-        "it is too noisy here to show that performance has halved "
-        f"(it finds losses from {found_from(criterion.detectable, criterion.metric.better)} on)"
-    )
-
-
 def that_can_fail(
     criteria: Sequence[Criterion],
 ) -> tuple[tuple[Criterion, ...], tuple[Finding, ...]]:
-    """Leave out criteria that no sample could fail, or no loss of half: judging by them means nothing."""
+    """Leave out criteria that no sample could fail: judging by them means nothing."""
     kept, findings = [], []
     for criterion in criteria:
         why = cannot_fail(criterion)
-        why = f"it could never fail: {why}" if why else blind(criterion)
         if not why:
             kept.append(criterion)
             continue
         name = criterion.metric.name
-        text = f"{name}{' [node]' if criterion.scope == 'node' else ''}: no criterion, {why}"
+        form = f"{name} [node]" if criterion.scope == "node" else name
+        text = f"{form}: no criterion, it could never fail: {why}"
         findings.append(
             Finding(kind="no-criterion", benchmark=criterion.benchmark, metric=name, text=text)
         )

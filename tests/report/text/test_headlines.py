@@ -62,7 +62,7 @@ def test_what_stands_behind_a_decision_does_not_say_it_again(
     assert summary_lines(verdict, [])[0][0] == f"{decision.value}: {said}"
 
 
-BARE = "NOT_TESTED disk: none of its metrics can be judged here: m: too noisy; learn again"
+BARE = "NOT_TESTED disk: none of its metrics shows a loss of a half: m: too noisy; learn again"
 UNCLEAR = "INCONCLUSIVE b m: m is slow; but the machine was disturbed (cpu): measure again"
 NONE = "no baseline: nothing can be accepted; learn one with `anubis learn`"
 

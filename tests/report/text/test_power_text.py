@@ -32,9 +32,14 @@ COMMANDS: dict[str, Any] = {"judge": ["pytest", "a b.py"], "learn": ["anubis", "
 
 def test_losses_are_counted_on_one_scale_and_the_weakest_metrics_named() -> None:
     noisy = Unjudged(benchmark="s.py::test_disk", metric="rate", reason="too noisy")
-    first, weakest, blind = power_lines(replace(BASELINE, unjudged=(noisy,)), 0.1)
+    coarse = replace(
+        TIME, benchmark="s.py::test_seek", detectable=2.0
+    )  # has its line in the summary
+    first, weakest, without = power_lines(
+        replace(BASELINE, criteria=(RATE, TIME, coarse), unjudged=(noisy,)), 0.1
+    )
     assert (
-        first == "this baseline finds a loss of 10 % in 1 of 3 metrics, of 25 % in 1, of 50 % in 2"
+        first == "this baseline finds a loss of 10 % in 1 of 4 metrics, of 25 % in 1, of 50 % in 2"
     )
     assert (
         weakest
@@ -42,7 +47,7 @@ def test_losses_are_counted_on_one_scale_and_the_weakest_metrics_named() -> None
     )
     longer = replace(BASELINE, criteria=(replace(TIME, detectable=0.73),))
     assert power_lines(longer, 0.1)[1].endswith(": test_ping time 42 % (73 % longer)")
-    assert blind.endswith("does not judge it: test_disk rate")
+    assert without == "it has no criterion for these, and does not judge them: test_disk rate"
 
 
 def test_what_is_enough_asks_for_no_more() -> None:

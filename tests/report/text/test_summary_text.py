@@ -120,11 +120,12 @@ def test_lines_with_one_reason_become_one() -> None:
 def bare(component: str, *metrics: str) -> str:
     """Return what is said of a component without a criterion."""
     remedy = "learn again with more or longer rounds, or on a quieter machine"
-    return f"NOT_TESTED {component}: none of its metrics can be judged here: {'; '.join((*metrics, remedy))}"
+    told = "; ".join((*metrics, remedy))
+    return f"NOT_TESTED {component}: none of its metrics shows a loss of a half: {told}"
 
 
 def test_components_without_a_criterion_are_one_line_a_reason() -> None:
-    noisy = "it is too noisy here to show that performance has halved (it finds losses from {} on)"
+    noisy = "it is too noisy here to show that performance has halved (it shows losses from {} on)"
     few = "{} usable unit, at least 3 needed for a criterion"
     blocking = [
         bare("compute.matrix", f"gemm: {noisy.format('56 %')}", f"other: {noisy.format('51 %')}"),
@@ -137,9 +138,9 @@ def test_components_without_a_criterion_are_one_line_a_reason() -> None:
     ]
     at = lines.index("in the way of acceptance:")
     assert lines[at + 1 : at + 5] == [
-        "  NOT_TESTED 3 components without a criterion: learn again with more or longer rounds, or on a "
-        "quieter machine (-v says it of each metric)",
-        "    too noisy here to show that performance has halved (the least loss that is found): "
+        "  NOT_TESTED 3 components without a metric that shows a loss of a half: learn again with more or "
+        "longer rounds, or on a quieter machine (-v says it of each metric)",
+        "    too noisy here to show that performance has halved (the least loss that is shown): "
         "compute.matrix (51 %), memory.latency (2.3 times)",
         "    fewer usable units than a criterion needs: storage.disk",
         "  INCONCLUSIVE test_x: disturbed",

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from pytest_anubis.core.baseline import Baseline, Criterion, SelfCheck, Unjudged
 from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.deciding.ledger import uncovered
+from pytest_anubis.validator.deciding.ledger import uncovered, uncovered_components
 from pytest_anubis.validator.deciding.node_decision import judge_node
-from pytest_anubis.validator.limits.promises import blind
 
 
 def criterion(name: str, detectable: float, better: Direction = "higher") -> Criterion:
@@ -76,8 +78,8 @@ def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
     decision, _, blocking = decided(learned(unjudged=(alone,)), "quiet", "usual", "noisy")
     assert decision is Decision.UNDECIDED
     assert blocking == (
-        "NOT_TESTED storage.disk: none of its metrics can be judged here: disk: too noisy; learn again with "
-        "more or longer rounds, or on a quieter machine",
+        "NOT_TESTED storage.disk: none of its metrics shows a loss of a half: disk: too noisy; learn again "
+        "with more or longer rounds, or on a quieter machine",
     )
 
 
@@ -101,22 +103,72 @@ def test_that_results_are_right_covers_no_component_whose_rates_have_no_criterio
     baseline = learned(unjudged=(noisy,))
     baseline = replace(baseline, criteria=(*baseline.criteria, right))
     assert uncovered(baseline)[0].startswith(
-        "NOT_TESTED storage.small: none of its metrics can be judged here: exact values aside, slow: "
+        "NOT_TESTED storage.small: none of its metrics shows a loss of a half: exact values aside, slow: "
     )
     quick = replace(right, metric=replace(right.metric, name="quick", better="higher"))
     assert not uncovered(replace(baseline, criteria=(*baseline.criteria, quick)))
 
 
-def test_a_blind_criterion_of_a_rate_says_which_share_must_be_lost() -> None:
-    assert "(it finds losses from 91 % on)" in blind(criterion("rate", 0.91))
-    assert "(it finds losses from 2.3 times on)" in blind(criterion("time", 1.3, "lower"))
+@pytest.mark.parametrize(
+    ("detectable", "better", "thresholds", "coarse"),
+    [
+        (0.5, "higher", {"learned": 0.6}, False),
+        (0.51, "higher", {"learned": 0.6}, True),
+        (1.0, "lower", {"learned": 0.6}, False),
+        (1.1, "lower", {"learned": 0.6}, True),
+        (0.55, "higher", {"alpha": 0.6, "learned": 0.5}, True),  # its noise decides
+        (0.55, "higher", {"alpha": 0.6, "learned": 0.9, "unconfirmed": 0.5}, True),
+        (0.55, "higher", {"alpha": 0.6, "learned": 0.9}, False),  # somebody chose it
+        (0.62, "higher", {"alpha": 0.4, "learned": 0.4}, False),
+        (0.62, "higher", {"alpha": 0.4}, False),
+        (0.62, "higher", {}, True),
+    ],
+)
+def test_what_is_coarse(
+    detectable: float, better: Direction, thresholds: dict[str, float], coarse: bool
+) -> None:
+    one = replace(criterion("m", detectable, better), **thresholds)  # type: ignore[arg-type]
+    assert one.coarse is coarse
 
 
-def test_components_without_a_criterion_come_before_what_measuring_again_helps_against() -> None:
-    why = "it is too noisy here to show that performance has halved (it finds losses from 60 % on)"
-    bare = tuple(
-        Unjudged(benchmark="b", metric=f"m{n}", component=f"c{n}", reason=why) for n in range(5)
+def test_a_component_whose_rates_are_coarse_is_accepted_by_whoever_names_it_alone() -> None:
+    both = criterion("read", 0.91), criterion("ping", 1.3, "lower")
+    coarse = tuple(replace(one, component="storage.disk") for one in both)
+    few = Unjudged(benchmark="b", metric="write", component="storage.disk", reason="1 unit")
+    baseline = replace(learned(unjudged=(few,)), criteria=(*CRITERIA, *coarse))
+    run = [verdict(name) for name in ("quiet", "usual", "noisy", "read", "ping")]
+    (found,) = uncovered_components(baseline)
+    assert [one.metric.name for one in found.coarse] == ["ping", "read"]  # the finest first
+    assert found.shown_loss == coarse[1].shown_loss
+    said = judge_node(run, baseline=baseline)
+    assert said.decision is Decision.UNDECIDED
+    noisy = "it is too noisy here to show that performance has halved (it shows losses from {} on)"
+    assert said.blocking == (
+        f"NOT_TESTED storage.disk: none of its metrics shows a loss of a half: ping: "
+        f"{noisy.format('2.3 times')}; read: {noisy.format('91 %')}; write: 1 unit; learn again with more "
+        "or longer rounds, or on a quieter machine, or take what they show for enough: --anubis-require "
+        "NAME ('anubis judge': --require NAME)",
     )
+    for names in (("storage.disk",), ("read",), ("any",), ("part.quiet",)):
+        told = judge_node(run, baseline=baseline, evidence=RunEvidence(required=names))
+        assert told.decision is Decision.ACCEPTED, names
+    slow = replace(run[-2], outcome=Outcome.FAIL, reason=Reason.BEYOND)
+    assert judge_node([*run, slow], baseline=baseline).decision is Decision.REJECTED
+    fine = replace(criterion("seek", 0.3), component="storage.disk")
+    assert not uncovered(replace(baseline, criteria=(*baseline.criteria, fine)))
+    bare = replace(baseline, criteria=CRITERIA)  # to name what cannot be judged at all is no answer
+    named = RunEvidence(required=("storage.disk",))
+    assert judge_node(run, baseline=bare, evidence=named).decision is Decision.UNDECIDED
+
+
+def test_uncovered_components_come_before_what_measuring_again_helps_against() -> None:
+    def noisy(count: int) -> Baseline:
+        bare = (
+            replace(criterion("quiet", 0.6), component=f"c{n}", group=f"{n}", nodes=1)
+            for n in range(count)
+        )
+        return replace(learned(one_machine=True), criteria=(*CRITERIA, *bare))
+
     unclear = replace(
         verdict("usual"),
         outcome=Outcome.INCONCLUSIVE,
@@ -124,17 +176,15 @@ def test_components_without_a_criterion_come_before_what_measuring_again_helps_a
         text="usual is slow; but the machine was disturbed (cpu): measure again",
     )
     verdicts = [verdict("quiet"), verdict("noisy"), unclear]
-    found = judge_node(verdicts, baseline=learned(unjudged=bare), node="n1")
+    found = judge_node(verdicts, baseline=noisy(5), node="n1")
     assert found.headline == (
-        "node n1 is neither accepted nor rejected: 5 components have no criterion (c0, c1, c2 and 2 more), "
-        "as this machine was too noisy when it was learned, and measuring again does not help; besides "
-        "1 INCONCLUSIVE"
+        "node n1 is neither accepted nor rejected: 5 components have no metric that shows a loss of a half "
+        "(c0, c1, c2 and 2 more), as this machine was too noisy when it was learned, and measuring again "
+        "does not help; besides 1 INCONCLUSIVE"
     )
-    fewer = judge_node(verdicts, baseline=learned(unjudged=bare[:1]), node="n1")
+    fewer = judge_node(verdicts, baseline=noisy(1), node="n1")
     assert "rejected: INCONCLUSIVE b usual node: usual is slow" in fewer.headline
-    broken = judge_node(
-        verdicts, baseline=learned(unjudged=bare), node="n1", broken_off="it was stopped"
-    )
+    broken = judge_node(verdicts, baseline=noisy(5), node="n1", broken_off="it was stopped")
     assert "rejected: nothing is decided: it was stopped" in broken.headline
 
 

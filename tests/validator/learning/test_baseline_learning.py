@@ -290,12 +290,18 @@ def test_a_machine_with_wild_runs_does_not_reject_itself() -> None:
     assert criterion.detectable > 0.15
 
 
-def test_a_metric_that_could_not_show_that_performance_has_halved_has_no_criterion() -> None:
-    useless = learn(*runs(3, 1, 5, between=0.2))
-    assert useless.criteria == ()
-    [missing] = useless.unjudged
-    assert "too noisy here to show that performance has halved" in missing.reason
-    assert [f.kind for f in useless.findings] == ["no-criterion"]
+def test_a_metric_that_could_not_show_that_performance_has_halved_is_coarse_and_fails_what_it_shows() -> (
+    None
+):
+    [population] = runs(3, 1, 5, between=0.2)
+    baseline = learn(population)
+    [coarse] = baseline.criteria
+    assert coarse.coarse
+    assert not baseline.unjudged
+    assert not [f for f in baseline.findings if f.metric == coarse.metric.name]
+    slow = population.sample(0) * (1 + (coarse.detectable or 0.0))
+    assert judge_sample(slow, coarse, baseline).outcome is Outcome.FAIL
+    assert judge_sample(population.sample(0) * 1.5, coarse, baseline).outcome is Outcome.PASS
 
 
 def test_more_runs_raise_the_threshold() -> None:

@@ -43,6 +43,7 @@ def class_answer(baseline: Baseline, path: Path | None, replaced: Path | None) -
         path: Its file; None where it was not written, as it has no criterion.
         replaced: Where the one that was in force before is kept; None if there was none.
     """
+    without = uncovered_components(baseline)
     plain: dict[str, Any] = to_plain(
         {
             "hardware_class": baseline.hardware_class,
@@ -60,12 +61,14 @@ def class_answer(baseline: Baseline, path: Path | None, replaced: Path | None) -
                     "group": one.group,
                     "scope": one.scope,
                     "finds": one.shown_loss,
+                    "coarse": one.coarse,
                 }
                 for one in baseline.criteria
             ],
             "unjudged": baseline.unjudged,
             "undecided": baseline.undecided,
-            "without_criterion": tuple(uncovered_components(baseline)),
+            "without_criterion": [one.component for one in without if not one.coarse],
+            "coarse_components": {one.component: one.shown_loss for one in without if one.coarse},
             "findings": baseline.findings,
         }
     )
