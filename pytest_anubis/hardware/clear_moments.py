@@ -1,9 +1,11 @@
 """Clear moments: those in which nobody else slows the host down.
 
-A shared host has modes. Another guest on the other hyperthread, a lower clock or a neighbour process makes
-everything slower for some milliseconds or a minute, and the kernel shows only a part of it. So every round of
-a measurement stands between two readings of a probe: the same short calculation on all cores at once. A round
-is clear where both readings are near the best ones and the kernel saw nobody else on the cores meanwhile.
+A round of a measurement is clear where the kernel saw nobody else on the cores meanwhile. On a virtual
+machine, or in a container, the kernel shows only a part of the others: another guest on the other hyperthread
+makes everything slower for a second or a minute, and no counter moves. So there every round also stands between
+two readings of a probe, the same short calculation on all cores at once, and both have to be near the best.
+On hardware of one's own nobody can hide: a slow core or a low clock is the machine's, and its values count.
+
 Values are chosen by this and never corrected: what is slow in a clear moment is the hardware's.
 """
 
@@ -40,9 +42,8 @@ NEAR = 1.10
 1.6; what ran just before moves readings by a few percent."""
 
 FAR = 1.25
-"""On a virtual machine a reading this far from the best one is not clear, whatever the rest of its
-measurement shows. What a benchmark leaves behind (a lower clock after wide vectors or long waits for memory)
-moves it by up to .19. On hardware of one's own no other guest can be the cause: a lower clock is its own."""
+"""A reading this far from the host's best one is not clear, whatever the rest of its measurement shows. What
+a benchmark leaves behind (a lower clock after wide vectors or long waits for memory) moves it by up to .19."""
 
 OTHERS = 0.03
 """CPUs' worth of time that other processes may use during a clear round. Daemons of a quiet host use .01."""
@@ -197,11 +198,10 @@ class Host:
         allowed: Names of commands, as shell patterns, that are part of a quiet machine.
         probe: Reads the moment.
         account: Reads the kernel's counts.
-        shared: The host is a virtual machine, beside which others may run.
+        shared: Others may run on this hardware that the kernel does not show; None looks.
 
     Attributes:
-        best: The best reading so far: what a core of this host does when nobody else is there.
-        shared: Whether the host is a virtual machine.
+        best: The best reading so far: what a core does when nobody else is there; 0 where nothing is hidden.
     """
 
     def __init__(
@@ -214,14 +214,16 @@ class Host:
         account: Account | None = None,
         shared: bool | None = None,
     ) -> None:
-        self.shared = is_virtual() if shared is None else shared
-        self._probe = probe or Probe().read
+        hidden = others_may_hide() if shared is None else shared
+        self._probe = (probe or Probe().read) if hidden else None
         self._account = account or Account(own, allowed)
-        self.best = best
+        self.best = best if hidden else 0.0
         self._last, self._when = 0.0, -STALE
 
     def read(self) -> float:
-        """Take one reading."""
+        """Take one reading; 0 where nothing is hidden."""
+        if self._probe is None:
+            return 0.0
         self._last = self._probe()
         self._when = time.monotonic()
         self.best = min(self.best or self._last, self._last)
@@ -273,9 +275,7 @@ class Rounds:
             return []
         probe = _quantile([one.probe for one in self._moments], 0.1)
         waited = _quantile([one.waited for one in self._moments], 0.25)
-        most = NEAR * probe
-        if self._host.shared:
-            most = min(most, FAR * self._host.best)
+        most = min(NEAR * probe, FAR * self._host.best)
         return [
             one.probe <= most
             and one.others <= OTHERS
@@ -291,9 +291,15 @@ class Rounds:
         return _quantile(readings, 0.1) / self._host.best if readings and self._host.best else 1.0
 
 
-def is_virtual(files: Files | None = None) -> bool:
-    """Return whether this is a virtual machine, as far as processor, hypervisor or firmware tell."""
+def others_may_hide(files: Files | None = None) -> bool:
+    """Return whether others may run on this hardware that the kernel does not show.
+
+    They may beside a virtual machine, as far as processor, hypervisor or firmware tell, and beside a
+    container, which sees no threads of the kernel.
+    """
     files = files or Files()
+    if files.quick("/proc/2/comm").strip() != "kthreadd":
+        return True
     flags = (line for line in files.quick("/proc/cpuinfo").splitlines() if line.startswith("flags"))
     if "hypervisor" in next(flags, "").split() or files.quick("/sys/hypervisor/type"):
         return True

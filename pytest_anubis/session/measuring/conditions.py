@@ -216,7 +216,7 @@ class Surroundings:
 
     def close(self) -> None:
         """Stop sampling, and keep the host's best reading for the next run."""
-        if self._host is not None:
+        if self._host is not None and self._host.best:
             from pytest_anubis.store.best_probe import keep_best
 
             context = self._context

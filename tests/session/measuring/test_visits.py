@@ -28,7 +28,7 @@ class Probe:
         return float(pathlib.Path("probe").read_text())
 
 clear_moments.Account, clear_moments.Probe = Account, Probe
-clear_moments.is_virtual = lambda *_: True
+clear_moments.others_may_hide = lambda *_: True
 
 def rounds(self, own=Surroundings.rounds):
     return own(self)
