@@ -17,6 +17,9 @@ NOT_INSTALLED = "not installed: "
 LOOKS_SPENT = "the further looks that this run may take are used up"
 """Said as a disturbance of a measurement whose call was close and which could not be looked at to the end."""
 
+ONE_VISIT = "it was seen in one visit of two only"
+"""Said as a disturbance of a measurement whose loss did not come again later in the run."""
+
 MISTAKE = "the benchmark is written wrongly: "
 """How a result's `environment` begins where what kept a test from its work is its own code."""
 

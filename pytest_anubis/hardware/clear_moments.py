@@ -2,8 +2,9 @@
 
 A round of a measurement is clear where the kernel saw nobody else on the cores meanwhile. On a virtual
 machine, or in a container, the kernel shows only a part of the others: another guest on the other hyperthread
-makes everything slower for a second or a minute, and no counter moves. So there every round also stands between
-two readings of a probe, the same short calculation on all cores at once, and both have to be near the best.
+makes everything slower for a second or a minute, and no counter moves. So there every round also stands
+between two readings of a probe, the same short calculation on all cores at once, and both have to be near the
+best.
 On hardware of one's own nobody can hide: a slow core or a low clock is the machine's, and its values count.
 
 Values are chosen by this and never corrected: what is slow in a clear moment is the hardware's.
@@ -43,7 +44,7 @@ NEAR = 1.10
 
 FAR = 1.25
 """A reading this far from the host's best one is not clear, whatever the rest of its measurement shows. What
-a benchmark leaves behind (a lower clock after wide vectors or long waits for memory) moves it by up to .19."""
+a benchmark leaves behind (a low clock after wide vectors or long waits for memory) moves it by up to .19."""
 
 OTHERS = 0.03
 """CPUs' worth of time that other processes may use during a clear round. Daemons of a quiet host use .01."""

@@ -121,7 +121,7 @@ def look_closer(
     criterion: Criterion,
     plan: RoundPlan,
     take: Take,
-    first: Look,
+    looks: list[Look],
     surroundings: Surroundings,
     patience: Patience,
     *,
@@ -138,7 +138,7 @@ def look_closer(
         criterion: What the values are held against.
         plan: How the first look was measured.
         take: Measures by a plan.
-        first: The measurement so far.
+        looks: The measurement so far.
         surroundings: Watches meanwhile.
         patience: Says whether there is time for another look; without it what there is decides.
         host: What others do to the host disturbs what is measured.
@@ -151,9 +151,9 @@ def look_closer(
     from pytest_anubis.validator import closer_look
     from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, fails, sure_loss
 
-    looks, empty = [first], 0
+    looks, empty = [*looks], 0
     surroundings.looks.measured()
-    seconds = first.seconds
+    seconds = looks[-1].seconds
     while True:
         values = [one.values for one in looks]
         # What passes needs more values only; what fails may be something that passes by itself.
@@ -167,7 +167,7 @@ def look_closer(
             break
         time.sleep(pause)
         further = look(
-            plan.look(), take, surroundings, host=host, choose=choose, earlier=len(first.values)
+            plan.look(), take, surroundings, host=host, choose=choose, earlier=len(values[0])
         )
         seconds = further.seconds
         if further.values and not further.seen.disturbance:

@@ -100,7 +100,7 @@ class Judge:
             if recorder is not None:
                 recorder.body_ended()
         recorder = item.stash.get(recorder_key, None)  # a body may ask for the fixture by itself
-        if not self._context.judging:
+        if not self._context.judging or (recorder is not None and recorder.put_off):
             return result
         verdicts = self._judge(item, recorder) if recorder is not None else self._unasked(item)
         for verdict in verdicts:

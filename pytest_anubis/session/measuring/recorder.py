@@ -3,25 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.core.measurement import ONE_VISIT
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
 from pytest_anubis.session.measuring.attempts import (
     ENOUGH_CLEAR,
+    Look,
     Patience,
     Take,
     look,
     look_closer,
 )
-from pytest_anubis.session.measuring.conditions import Surroundings, joined
+from pytest_anubis.session.measuring.conditions import Seen, Surroundings, joined
 from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
     checked_clock,
@@ -41,8 +43,40 @@ if TYPE_CHECKING:
     from pytest_anubis.hardware.timing import Clock
 
 
-ClearValues = dict[tuple[str, str], tuple[list[float], int]]
-"""By metric and unit, clear values in time order and how many others there were."""
+HURRY = 4
+"""A visit in a hurry measures for this part of the time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visited:
+    """What earlier visits of a test found of one metric.
+
+    Attributes:
+        values: The clear ones, in time order.
+        unclear: How many others there were.
+        slow: One of these visits would have failed.
+    """
+
+    values: tuple[float, ...] = ()
+    unclear: int = 0
+    slow: bool = False
+
+
+Found = dict[tuple[str, str], Visited]
+"""By metric and unit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Which visit of a test this is.
+
+    Attributes:
+        last: The test is judged in this one, whatever it meets.
+        hurry: Time is over: measure for a moment only.
+    """
+
+    last: bool = True
+    hurry: bool = False
 
 
 class Recorder:
@@ -53,8 +87,8 @@ class Recorder:
         busy: Seconds for which what is measured was running, warm-ups included.
         conclusions: What the test itself found, judged already.
         excuses: By unit, who else is to blame if it is slow.
-        lacking: A metric has too few values of clear moments.
-        clear_values: By metric and unit, the clear values of all visits and how many others there were.
+        put_off: A metric has too few values of clear moments, or would fail, and there is another visit.
+        found: By metric and unit, what all visits found so far.
     """
 
     def __init__(
@@ -69,7 +103,8 @@ class Recorder:
         ambient: Ambient | None = None,
         surroundings: Surroundings | None = None,
         patience: Patience | None = None,
-        earlier: ClearValues | None = None,
+        earlier: Found | None = None,
+        visit: Visit | None = None,
     ) -> None:
         self._test = test
         self._benchmark = benchmark
@@ -89,8 +124,9 @@ class Recorder:
         self.conclusions: list[MetricVerdict] = []
         self.excuses: dict[str, str] = {}
         self._earlier = earlier or {}
-        self.lacking = False
-        self.clear_values: ClearValues = {}
+        self._visit = visit or Visit()
+        self.put_off = False
+        self.found: Found = {}
 
     def of(self, unit: str) -> Recorder:
         """Return it for another unit than the test's own, such as a link between nodes; lists are shared."""
@@ -286,7 +322,7 @@ class Recorder:
         """Keep values that were taken in the rounds of another metric."""
         __tracebackhide__ = True
         key = metric.name, self._device_name
-        earlier = self._earlier.get(key, ([], 0))[0]
+        earlier = self._earlier.get(key, Visited()).values
         found = [m for m in self.measurements if m.metric.name == rounds_of]
         count = len(found[-1].values) - len(earlier) if found else 0
         if not found or count != len(values):
@@ -297,7 +333,7 @@ class Recorder:
             )
         other = found[-1]
         whole = [*earlier, *values]
-        self.clear_values[key] = ([] if other.disturbance else whole, other.unclear)
+        self.found[key] = Visited(() if other.disturbance else tuple(whole), other.unclear)
         self._keep(
             replace(
                 self._measurement(metric, group, whole, disturbance=other.disturbance),
@@ -352,27 +388,36 @@ class Recorder:
             self._set_aside(self._measurement(metric, group, take(lead, None)))
         exact = metric.better == "equal"
         how = {"host": host, "choose": choose and not exact}
-        earlier, unclear_before = self._earlier.get(
-            (name := metric.name, self._device_name), ([], 0)
-        )
+        key = metric.name, self._device_name
+        before, now = self._earlier.get(key, Visited()), self._visit
         first = shortened(plan, window)
-        looks = [look(first, take, self._surroundings, **how, earlier=len(earlier))]
-        if criterion is not None and not exact and not looks[0].seen.disturbance:
+        if now.hurry:
+            first = replace(first, budget_seconds=first.budget_seconds / HURRY)
+        looks = [look(first, take, self._surroundings, **how, earlier=len(before.values))]
+        if before.values:
+            looks.insert(0, Look(list(before.values), Seen()))
+        chosen, settled = looks[-1].clear is not None, False
+        slow = chosen and _slow(looks, criterion)
+        if slow and not now.last and not before.slow:
+            self.put_off = True  # what passes by itself is gone at the next visit
+        elif criterion is not None and not exact and not looks[-1].seen.disturbance:
             looks = look_closer(
-                criterion, plan, take, looks[0], self._surroundings, self._patience, **how
+                criterion, plan, take, looks, self._surroundings, self._patience, **how
             )
-        fresh = [value for one in looks for value in one.values]
-        unclear = [value for one in looks for value in one.unclear]
-        chosen = [value for one in looks for value in one.clear or ()]
-        self.clear_values[name, self._device_name] = (
-            [*earlier, *chosen],
-            unclear_before + len(unclear),
-        )
-        if looks[0].clear is not None and len(earlier) + len(chosen) < min(
-            ENOUGH_CLEAR, first.rounds
+            settled = bool(before.values)
+        if (
+            settled
+            and _slow(looks, criterion)
+            and not (before.slow and _slow(looks[1:], criterion))
         ):
-            self.lacking = True
-        values = [*earlier, *fresh]
+            looks[-1].seen.disturbance = (ONE_VISIT,)
+        values = [value for one in looks for value in one.values]
+        unclear = [value for one in looks for value in one.unclear]
+        clear = [*before.values, *(value for one in looks for value in one.clear or ())]
+        count = before.unclear + len(unclear)
+        self.found[key] = Visited(tuple(clear), count, before.slow or slow)
+        if chosen and len(clear) < min(ENOUGH_CLEAR, first.rounds) and not now.last:
+            self.put_off = True
         if unclear:
             self._set_aside(self._measurement(metric, group, unclear))
         measurement = replace(
@@ -381,10 +426,10 @@ class Recorder:
             evidence=tuple(dict.fromkeys(line for one in looks for line in one.seen.evidence)),
             looks=len(looks),
             seconds=time.perf_counter() - begin,
-            unclear=unclear_before + len(unclear),
+            unclear=count,
         )
         self._keep(measurement)
-        return tuple(fresh)
+        return tuple(values[len(before.values) :])
 
     def _metric(
         self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
@@ -454,5 +499,15 @@ class Recorder:
         self._sink(Attempted(measurement=measurement))
 
 
+def _slow(looks: Sequence[Look], criterion: Criterion | None) -> bool:
+    """Return whether the values of some looks together would fail."""
+    if criterion is None or looks[-1].seen.disturbance or not any(one.values for one in looks):
+        return False
+    from pytest_anubis.validator.judging.sequential_test import fails
+
+    return fails([one.values for one in looks], criterion)
+
+
 recorder_key = pytest.StashKey[Recorder]()
-earlier_key = pytest.StashKey[ClearValues]()
+earlier_key = pytest.StashKey[Found]()
+visit_key = pytest.StashKey[Visit]()

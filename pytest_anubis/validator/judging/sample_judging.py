@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.measurement import LOOKS_SPENT
+from pytest_anubis.core.measurement import LOOKS_SPENT, ONE_VISIT
 from pytest_anubis.core.metric import (
     Direction,
     Metric,
@@ -373,5 +373,5 @@ def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: i
 def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:
     if said.reason is not Reason.DISTURBED:
         return text
-    by, spent = "; ".join(base.disturbance), LOOKS_SPENT in base.disturbance
-    return f"{text}; but {by if spent else f'the machine was disturbed ({by})'}: measure again"
+    by, own = "; ".join(base.disturbance), {LOOKS_SPENT, ONE_VISIT} & {*base.disturbance}
+    return f"{text}; but {by if own else f'the machine was disturbed ({by})'}: measure again"

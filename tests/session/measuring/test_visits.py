@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.core.measurement import ONE_VISIT
+from tests.session.conftest import Learn
+
 # The probe of these runs reads what the tests say: the state of a host that everybody can see.
 CONFTEST = """
 import pathlib
@@ -54,11 +57,11 @@ def test_first(anubis_metric):
     visited("first")
     anubis_metric.collect("time", lambda: time.sleep(0.001) or 1.0, unit="ms", better="lower")
 
-@pytest.mark.anubis(component="cpu.compute", scope="node")
-def test_second(anubis_metric):
+@pytest.mark.anubis(component="cpu.compute", scope="device")
+def test_second(anubis_metric, anubis_device):
     visit = visited("second")
     host(SLOW if visit < LAST else 0.001)
-    rate = lambda: time.sleep(0.001) or 5.0 + visit
+    rate = lambda: time.sleep(0.001) or (VALUES)
     kept = anubis_metric.collect("rate", rate, unit="GB/s", better="higher", rounds=12)
     anubis_metric.record("beside", [10 * one for one in kept], unit="1", better="higher", rounds_of="rate")
     host(0.001)
@@ -66,13 +69,18 @@ def test_second(anubis_metric):
 
 
 def run(
-    pytester: pytest.Pytester, *options: str, slow: float = 0.002, last: int = 2
+    pytester: pytest.Pytester,
+    *options: str,
+    slow: float = 0.002,
+    last: int = 2,
+    values: str = "5.0 + visit",
+    mode: str = "measure",
 ) -> tuple[pytest.RunResult, list[dict[str, Any]]]:
     pytester.makeconftest(CONFTEST)
-    suite = SUITE.replace("SLOW", str(slow)).replace("LAST", str(last))
+    suite = SUITE.replace("SLOW", str(slow)).replace("LAST", str(last)).replace("VALUES", values)
     pytester.makepyfile(test_suite=suite)
     (pytester.path / "probe").write_text("0.001")
-    result = pytester.runpytest_subprocess("--anubis", "--anubis-mode=measure", *options)
+    result = pytester.runpytest_subprocess("--anubis", f"--anubis-mode={mode}", *options)
     (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
     return result, [json.loads(line) for line in journal.read_text().splitlines()]
 
@@ -91,11 +99,11 @@ def test_clear_moment_at_the_end_of_the_run(pytester: pytest.Pytester) -> None:
     result.assert_outcomes(passed=2)
     assert visits(pytester) == ["first", "second", "second"]
     assert [e["test"] for e in events if e["event"] == "test_put_off"] == [
-        "test_suite.py::test_second"
+        "test_suite.py::test_second[cpu]"
     ]
     assert [e["test"] for e in events if e["event"] == "test_finished"] == [
         "test_suite.py::test_first",
-        "test_suite.py::test_second",
+        "test_suite.py::test_second[cpu]",
     ]
     rate, beside = last_measured(events, "rate"), last_measured(events, "beside")
     assert set(rate["values"]) == {7.0}
@@ -114,7 +122,9 @@ def test_visits_in_a_worker(pytester: pytest.Pytester) -> None:
 def test_no_clear_moment_in_the_whole_run(pytester: pytest.Pytester) -> None:
     result, events = run(pytester, last=99)
     result.assert_outcomes(passed=2)
-    assert visits(pytester).count("second") == 3  # two turns without a clear value end the visits
+    assert (
+        visits(pytester).count("second") == 2
+    )  # half of the tests have no clear value: others have the host
     rate = last_measured(events, "rate")
     assert "2 times as slow" in rate["disturbance"][0]
     assert "disturbance" in last_measured(events, "beside")
@@ -123,7 +133,7 @@ def test_no_clear_moment_in_the_whole_run(pytester: pytest.Pytester) -> None:
 def test_clear_values_of_several_visits_are_one_sample(pytester: pytest.Pytester) -> None:
     pytester.makeconftest(CONFTEST)
     half = SUITE.replace("host(SLOW if visit < LAST else 0.001)", "host(0.001)").replace(
-        "5.0 + visit", "turn(visit)"
+        "VALUES", "turn(visit)"
     )
     half += """
 count = 0
@@ -147,6 +157,24 @@ def turn(visit):
     assert set(rate["values"][6:]) == {7.0}
     assert rate["unclear"] >= 1
     assert len(last_measured(events, "beside")["values"]) == len(rate["values"])
+
+
+def test_a_loss_of_one_visit_only_rejects_nothing(pytester: pytest.Pytester, learn: Learn) -> None:
+    learn({"rate": ("GB/s", "higher")}, benchmark="test_suite.py::test_second")
+    result, events = run(pytester, mode="judge", slow=0.001, values="50.0 if visit == 1 else 100.0")
+    result.assert_outcomes(skipped=2)  # the first test has no criterion
+    assert visits(pytester) == ["first", "second", "second"]
+    verdicts = [e for e in events if e["event"] == "verdict" and e["metric"] == "rate"]
+    assert [(one["outcome"], one["disturbance"]) for one in verdicts] == [
+        ("INCONCLUSIVE", [ONE_VISIT])
+    ]
+
+
+def test_a_loss_of_both_visits_rejects(pytester: pytest.Pytester, learn: Learn) -> None:
+    learn({"rate": ("GB/s", "higher")}, benchmark="test_suite.py::test_second")
+    result, _ = run(pytester, mode="judge", slow=0.001, values="50.0 + visit")
+    result.assert_outcomes(failed=1, skipped=1)
+    assert visits(pytester) == ["first", "second", "second"]
 
 
 def test_setup_that_is_only_shown_is_not_visited(pytester: pytest.Pytester) -> None:
