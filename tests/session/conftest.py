@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
-from pytest_anubis.hardware import round_plans
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+from pytest_anubis.hardware.round_plans import lengths_version
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.validator import learn_baseline
 from tests.quiet import OPTIONS
@@ -47,13 +46,6 @@ def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def in_workers() -> None:
     """Run as users do: in a worker, or as many as the test asks for."""
-
-
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let in-process runs measure without the pauses between bursts."""
-    plans = {name: replace(plan, pause_seconds=0.0) for name, plan in round_plans.PLANS.items()}
-    monkeypatch.setattr(round_plans, "PLANS", plans)
 
 
 @pytest.fixture
@@ -89,7 +81,9 @@ def learned(
                 [centre + 0.02 * node + 0.1 * (i % 21 - 10) for i in range(42)]
                 for node in range(-6, 6)
             ],
-            metric=Metric(name=name, unit=unit, better=better),
+            metric=Metric(
+                name=name, unit=unit, better=better, version=lengths_version("smoke", "cpu")
+            ),
             benchmark=benchmark,
             devices=["cpu"] * 12,
             runs=[f"r{i}" for i in range(12)],
