@@ -83,7 +83,7 @@ class MetricFixture(Protocol):
     ) -> tuple[float, ...]:
         """Record one value or several that the test measured itself.
 
-        `rounds_of` names a metric that `measure` or `collect` has taken in the same rounds, with one value for
+        `rounds_of` names a metric that `measure` or `collect` took in the same rounds, with one value for
         each that it returned: what disturbed these, disturbed both.
         """
         ...
