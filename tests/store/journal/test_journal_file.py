@@ -244,7 +244,9 @@ def test_an_older_journal_whose_measurements_waited_and_were_repeated_is_whole(
     tmp_path: Path,
 ) -> None:
     """Its events of waiting, and what it counted of them, say nothing any more; nothing of it is damage."""
-    plain = [event_to_plain(e) for e in (TestStarted(test="t"), Measured(measurement=SAMPLE))]
+    plain = [
+        event_to_plain(e) for e in (TestStarted(test=RESULT.test), Measured(measurement=SAMPLE))
+    ]
     waits = {"event": "waiting", "test": "t", "what": ["12 % steal"], "most": 10.0}
     ended = event_to_plain(TestFinished(result=RESULT)) | {"waited": 3.0}
     lines = [started_to_plain(head()), *plain[:1], waits, waits | {"seconds": 3.0, "quiet": True}]
