@@ -57,6 +57,7 @@ from pytest_anubis.session.context import (
 )
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.measuring.call_phase import Judge
+from pytest_anubis.session.measuring.visits import Visits
 from pytest_anubis.session.measuring.watching import watch_tests
 from pytest_anubis.session.running.gate_plugin import Gate, golden_of
 from pytest_anubis.session.running.hardware_watch import HardwareWatch
@@ -120,6 +121,7 @@ def start(config: pytest.Config, settings: Settings) -> None:
     workers = in_workers(config, settings, context.devices)
     add_part(config, LiveProgress(config, run, workers=workers), "anubis-progress")
     add_part(config, Judge(config, context), "anubis-judge")
+    add_part(config, Visits(config, context), "anubis-visits")
     if config.pluginmanager.has_plugin("html") and config.getoption("htmlpath", None):
         add_part(config, HtmlReport(run), "anubis-html")
     if gate is not None and gate.stops:  # nobody will run a test: no worker is started for it

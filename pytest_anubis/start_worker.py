@@ -16,6 +16,7 @@ from pytest_anubis.distributed.workers import worker
 from pytest_anubis.distributed.workers.process_cores import bind_early
 from pytest_anubis.session.context import RunContext, add_part, context_key, sink_key
 from pytest_anubis.session.measuring.call_phase import Judge
+from pytest_anubis.session.measuring.visits import Visits
 from pytest_anubis.session.measuring.watching import watch_tests
 from pytest_anubis.session.running.resume import SkipDone
 from pytest_anubis.session.selecting.pruning import Pruning
@@ -42,6 +43,7 @@ def start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
 
     config.stash[sink_key] = worker.register(config, context, worker_input)
     add_part(config, Judge(config, context), "anubis-judge")
+    add_part(config, Visits(config, context), "anubis-visits")
     watch_tests(config, worker=True)
     if context.settings.select:
         add_part(config, Pruning(worker.asking(config)), "anubis-pruning")

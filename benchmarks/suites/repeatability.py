@@ -22,7 +22,7 @@ from statistics import fmean, median
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
-from benchmarks.validator.pace import populations_of
+from benchmarks.validator.measured_runs import populations_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import learn_criterion

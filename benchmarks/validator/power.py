@@ -31,7 +31,7 @@ from benchmarks.validator.dirty import Fleet
 from benchmarks.validator.machine import METRICS as MACHINE_METRICS
 from benchmarks.validator.machine import Machine, judge
 from benchmarks.validator.machine import learn as learn_machine
-from benchmarks.validator.pace import read
+from benchmarks.validator.measured_runs import read
 from benchmarks.validator.recorded_tables import recorded
 from benchmarks.validator.thresholds import (
     FAIL,
@@ -156,7 +156,7 @@ def on_runs(folder: Path, runs: int, splits: int) -> Iterator[tuple[str, Found]]
         splits: How often they are drawn.
     """
     populations = {
-        (p.benchmark, p.metric.name, p.group): replace(p, given=True, paces={})
+        (p.benchmark, p.metric.name, p.group): replace(p, given=True)
         for p in read(folder)
         if p.metric.better != "equal"
     }

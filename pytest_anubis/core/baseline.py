@@ -19,9 +19,6 @@ ERROR_RATE = 0.01
 support 1 % (`tails.nodes_needed`), 0.1 % would take a thousand."""
 MOST_MEDIANS = 101
 """Most healthy medians that a criterion keeps: percentiles to one percent."""
-
-HOST_PACE = "host-pace"
-"""Benchmark of the pace itself: what its probes say of a whole run, one metric for each kind."""
 LEAST_SIMILAR = 0.02
 """Lowest threshold of a criterion: a unit at a hundredth of what is normal is .01 alike, and must fail."""
 LEAST_CENTRE = 1e-12
@@ -30,44 +27,6 @@ MOST_CENTRE = 1e30
 """Largest centre of what should be low: no duration, size or count in any unit comes near."""
 MOST_NEEDED = 1_000_000
 """Most values that a criterion may ask a sample for: what is learned asks for five."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PaceSlope:
-    """How a metric follows one kind of probe.
-
-    Attributes:
-        kind: Kind of the probe (`hardware.host_pace`).
-        reference: Its seconds at the reference pace.
-        slope: By how many per cent the metric is worse where the probe takes one per cent longer.
-        least: Smallest ratio of a probe's seconds to the reference for which that was learned.
-        most: Largest such ratio.
-    """
-
-    kind: str
-    reference: Annotated[float, Range(above=0)]
-    slope: Annotated[float, Range(above=0, most=5)]
-    least: Annotated[float, Range(above=0)]
-    most: Annotated[float, Range(above=0)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PacedForm:
-    """What is normal once the values are those of the host's reference pace; fields as in `Criterion`.
-
-    Attributes:
-        slopes: How the metric follows the host's pace.
-        gain: Spread between runs beside that of the raw values, each run predicted from the others.
-    """
-
-    slopes: tuple[PaceSlope, ...]
-    gain: Share
-    centre: tuple[NotNegative, ...]
-    learned: Share | None = None
-    unconfirmed: Share | None = None
-    spread: NotNegative = 0.0
-    detectable: NotNegative | None = None
-    medians: tuple[NotNegative, ...] = ()
 
 
 SEPARATES = " separates them"
@@ -131,8 +90,6 @@ class Criterion:
         change_rate: Chance, per value in time order, that a healthy unit changes for the worse within a run;
             None in older baselines, and where no sample was long enough to tell.
         notes: Sentences for people, e.g. how many nodes a learned threshold would need.
-        paced: What is normal at the host's reference pace, judged beside the rest; None where that is no
-            tighter.
     """
 
     benchmark: str
@@ -157,7 +114,6 @@ class Criterion:
     second: SecondPopulation | None = None
     change_rate: Annotated[float, Range(above=0, most=0.5)] | None = None
     notes: tuple[str, ...] = ()
-    paced: PacedForm | None = None
 
     @property
     def typical(self) -> float:

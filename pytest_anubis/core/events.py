@@ -119,6 +119,20 @@ class TestFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TestPutOff:
+    """A test met too few clear moments: it is visited again at the end of the run.
+
+    Attributes:
+        test: Node id.
+    """
+
+    __test__ = False
+
+    kind: ClassVar[str] = "test_put_off"
+    test: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TestRepeated:
     """An attempt of a test failed and another plugin repeats it: the last attempt counts.
 
@@ -376,6 +390,7 @@ Event = (
     | PhaseFailed
     | TestFinished
     | TestRepeated
+    | TestPutOff
     | BlockerFound
     | WorkerDied
     | LeftBehind

@@ -105,14 +105,6 @@ class _Stream:
         return shelf.taken(self.name)
 
 
-@dataclass(slots=True)
-class _Paces:
-    """What one probe took beside the values of some rows."""
-
-    seconds: _Stream
-    rows: array[int] = field(default_factory=lambda: array("q"))
-
-
 @dataclass(slots=True, kw_only=True)
 class _Rows:
     """The samples of one key, as they come."""
@@ -125,7 +117,6 @@ class _Rows:
     variants: list[Variant] = field(default_factory=list)
     problems: dict[int, Problem] = field(default_factory=dict)
     looks: dict[int, int] = field(default_factory=dict)
-    paces: dict[str, _Paces] = field(default_factory=dict)
     given: bool = False
     metrics: Counter[Metric] = field(default_factory=Counter)
     components: Counter[str] = field(default_factory=Counter)
@@ -162,7 +153,6 @@ class Gather:
         values: Sequence[float],
         problem: Problem | None = None,
         looks: int = 1,
-        pace: Iterable[tuple[str, Sequence[float]]] = (),
         given: bool = False,
     ) -> None:
         """Add one sample: all values of one metric from one unit in one run, in time order."""
@@ -172,8 +162,6 @@ class Gather:
         rows.given |= given
         if looks > 1:
             rows.looks[len(rows.nodes)] = looks
-        for kind, found in dict(pace).items():
-            self._beside(rows, kind, len(rows.nodes), _seconds(found, len(values)))
         rows.nodes.append(node)
         rows.devices.append(device)
         rows.runs.append(run)
@@ -191,9 +179,7 @@ class Gather:
         elif self._shelf is None:
             self._whole[key] = population
         else:  # all of it, as it is
-            paces = {kind: self._shelf.keep([found]) for kind, found in population.paces.items()}
-            values = self._shelf.keep([population.values])
-            self._whole[key] = replace(population, values=values, paces=paces)
+            self._whole[key] = replace(population, values=self._shelf.keep([population.values]))
 
     def keys(self) -> list[tuple[Key, Metric, str]]:
         """Return every key so far with its most frequent metric and component."""
@@ -226,9 +212,6 @@ class Gather:
         rows.problems.update((first + row, p) for row, p in population.problems.items())
         rows.looks.update((first + row, count) for row, count in population.looks.items())
         rows.given |= population.given
-        for row in range(count) if population.paces else ():
-            for kind, seconds in population.pace(row).items():
-                self._beside(rows, kind, first + row, seconds)
         rows.nodes.extend(population.nodes)
         rows.devices.extend(population.devices)
         rows.runs.extend(population.runs)
@@ -238,12 +221,6 @@ class Gather:
         rows.metrics[population.metric] += count
         rows.components[population.component] += count
 
-    def _beside(self, rows: _Rows, kind: str, row: int, seconds: FloatArray) -> None:
-        if kind not in rows.paces:
-            rows.paces[kind] = _Paces(_Stream(f"{rows.values.name}.{len(rows.paces)}"))
-        rows.paces[kind].rows.append(row)
-        self._take(rows.paces[kind].seconds, seconds)
-
     def _take(self, stream: _Stream, values: FloatArray) -> None:
         stream.add(values)
         if self._shelf is None:
@@ -251,8 +228,7 @@ class Gather:
         self._pending += values.nbytes + OBJECT
         if self._pending > PENDING:
             for rows in self._rows.values():
-                for one in (rows.values, *(paces.seconds for paces in rows.paces.values())):
-                    one.put_away(self._shelf)
+                rows.values.put_away(self._shelf)
             self._pending = 0
 
 
@@ -296,7 +272,6 @@ def _build(key: Key, rows: _Rows, shelf: Shelf | None) -> Population:
         offsets=offsets,
         problems=problems,
         looks={row: rows.looks[i] for row, i in enumerate(order) if i in rows.looks},
-        paces=_paces(rows, order, offsets, shelf),
         given=rows.given,
     )
     more = invalid_rows(population.values, offsets, problems)
@@ -309,26 +284,6 @@ def _said(rows: _Rows, row: int, usual: tuple[str, str]) -> bool:
     return rows.variants[row][:2] == usual and known is not None and known.kind in _STANDING
 
 
-def _seconds(found: Sequence[float], count: int) -> FloatArray:
-    """Return the probe's seconds beside each value; NaN where they do not belong to these values."""
-    return np.asarray(found, dtype=np.float64) if len(found) == count else np.full(count, np.nan)
-
-
-def _paces(
-    rows: _Rows, order: Sequence[int], offsets: IntArray, shelf: Shelf | None
-) -> dict[str, FloatArray]:
-    """Return what the probes took beside all values, in the order of the population's rows."""
-    found = {}
-    for kind in sorted(rows.paces):
-        paces = rows.paces[kind]
-        begins = np.full(len(rows.sizes), -1, dtype=np.int64)
-        place = np.array(paces.rows, dtype=np.int64)
-        size = np.array(rows.sizes, dtype=np.int64)[place]
-        begins[place] = np.concatenate([[0], np.cumsum(size)[:-1]])
-        found[kind] = _reordered(paces.seconds.all(shelf), begins[order], offsets, shelf)
-    return found
-
-
 def _reordered(
     flat: FloatArray, begins: IntArray, offsets: IntArray, shelf: Shelf | None
 ) -> FloatArray:
@@ -336,7 +291,7 @@ def _reordered(
 
     Args:
         flat: Shape (any,), all values.
-        begins: Shape (n,), where each row's values begin in it; -1 for a row that has none there: NaN.
+        begins: Shape (n,), where each row's values begin in it.
         offsets: Shape (n + 1,), where they are to begin.
         shelf: Where the result is to lie; None: in memory.
     """
@@ -357,13 +312,7 @@ def _parts(
         # Value k of the result lies as far behind its row's old begin as behind its new one.
         where = np.arange(offsets[first], offsets[last])
         where += np.repeat(begins[first:last] - offsets[first:last], size)
-        missing = np.repeat(begins[first:last] < 0, size)
-        if missing.any():
-            part = np.full(len(where), np.nan)
-            part[~missing] = flat[where[~missing]]
-            yield part
-        else:
-            yield np.asarray(flat[where])
+        yield np.asarray(flat[where])
         first = last
 
 

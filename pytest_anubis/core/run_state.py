@@ -22,6 +22,7 @@ from pytest_anubis.core.events import (
     RunFinished,
     RunStarted,
     TestFinished,
+    TestPutOff,
     TestRepeated,
     TestsPlanned,
     TestStarted,
@@ -109,6 +110,8 @@ class RunState:
             case Judged(verdict=verdict):
                 self._judged.setdefault(verdict.test, []).append(verdict)
                 self._verdicts.append(verdict)
+            case TestPutOff():
+                self._running.pop(event.test, None)
             case PhaseFailed():
                 self._failing[event.test] = event.text
             case TestFinished(result=result):

@@ -79,7 +79,6 @@ class Population:
         problems: Row -> why that unit has no usable sample (failed test, missing, disturbed, ...).
             Such a row takes no part in learning; judging gives it a verdict of its own.
         looks: Row -> how many looks its values come from, of the rows with more than one.
-        paces: Kind of a probe -> its seconds beside every value, shape (total,), NaN where it was not read.
         given: Its values, or some, are as somebody recorded them: no closer look can confirm what they show.
     """
 
@@ -95,7 +94,6 @@ class Population:
     offsets: IntArray
     problems: Mapping[int, Problem] = field(default_factory=dict)
     looks: Mapping[int, int] = field(default_factory=dict)
-    paces: Mapping[str, FloatArray] = field(default_factory=dict)
     given: bool = False
 
     def __len__(self) -> int:
@@ -104,11 +102,6 @@ class Population:
     def sample(self, row: int) -> FloatArray:
         """Return the values of one unit, shape (n_row,), in time order."""
         return self.values[self.offsets[row] : self.offsets[row + 1]]
-
-    def pace(self, row: int) -> dict[str, FloatArray]:
-        """Return what the probes took beside the values of one unit, each shape (n_row,)."""
-        part = slice(self.offsets[row], self.offsets[row + 1])
-        return {kind: seconds[part] for kind, seconds in self.paces.items()}
 
     def only(self, rows: Sequence[int]) -> Population:
         """Return the population of some of its units, in the order in which they are named."""
@@ -126,7 +119,6 @@ class Population:
             offsets=offsets,
             problems={i: self.problems[row] for i, row in enumerate(rows) if row in self.problems},
             looks={i: self.looks[row] for i, row in enumerate(rows) if row in self.looks},
-            paces={kind: seconds[where] for kind, seconds in self.paces.items()},
         )
 
 
@@ -158,7 +150,6 @@ def population_of(
     component: str = "",
     group: str = "",
     problems: Mapping[int, Problem] | None = None,
-    paces: Mapping[str, FloatArray] | None = None,
 ) -> Population:
     """Build a population from one sequence of values per unit (nodes default to ``n0``, ``n1``, ...)."""
     sizes = [len(sample) for sample in samples]
@@ -180,5 +171,4 @@ def population_of(
         values=flat,
         offsets=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
         problems=dict(problems or {}),
-        paces=dict(paces or {}),
     )

@@ -157,8 +157,7 @@ class MetricVerdict:
         group: Label of the units that it was compared with; empty if there is none.
         scope: ``unit`` (the device on its own) or ``node`` (all of the node's values pooled).
         count: How many values were judged.
-        value: Median of the values, None when there are none; where `measured` is not None, of those at the
-            host's reference pace, as `expected` and `limit` are.
+        value: Median of the values, None when there are none.
         expected: Median of the criterion's centre.
         limit: The median at which a uniformly worse unit would just cross the threshold, in its unit.
         similarity: One-sided similarity to the criterion.
@@ -176,7 +175,6 @@ class MetricVerdict:
         evidence: Telemetry and change points found in the measurement, in words.
         action: Next step when the metric is bad.
         waiver: Who answers for its failure, or did until it expired; None if nobody does.
-        measured: Median as it was measured, where those at the host's reference pace decided; else None.
         part: Which part of the values is far off, in words, where only a part is; else empty.
         run: The collected run that it is about, whose waivers it was held against; empty while a run goes on.
         run_words: That run with its time, as `text` ends with it, where its node has several; else empty.
@@ -213,7 +211,6 @@ class MetricVerdict:
     action: str = ""
     test: str = ""
     waiver: Waiver | None = None
-    measured: AnyFloat | None = None
     part: str = ""
     run: str = ""
     run_words: str = ""

@@ -9,6 +9,7 @@ Values are chosen by this and never corrected: what is slow in a clear moment is
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import threading
@@ -16,35 +17,38 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pytest_anubis.hardware.load.process_load import KERNEL_THREAD, is_allowed
 from pytest_anubis.hardware.text_files import Files
 
 Take = Callable[[], list[float]]
 
 ITERATIONS = 600
-"""Rounds of HMAC-SHA-512 in one chunk of the probe: .3 ms on a core of 2023. The hash stays in the core's first
-cache, keeps several of its units busy (a neighbour on the other hyperthread shows) and runs without Python's
-lock."""
+"""Rounds of HMAC-SHA-512 in one chunk of the probe: .3 ms on a core of 2023. The hash stays in the core's
+first cache, keeps several of its units busy (a neighbour on the other hyperthread shows) and runs without
+Python's lock."""
 
 LEAD, CHUNKS = 2, 6
 """Chunks of a reading that do not count, and those that do. Threads of the round before spin for some tenths
 of a millisecond, and the probe's own threads have to wake up."""
 
-MOST_THREADS = 64
-"""Cores that are probed at most: starting more threads takes longer than the probe itself."""
+MOST_THREADS = 16
+"""Cores that are probed at most, spread over all: more threads would wait for Python's lock between
+chunks."""
 
 NEAR = 1.10
 """A reading is near the best ones of its own measurement up to this ratio. Modes of a shared host are 1.3 to
 1.6; what ran just before moves readings by a few percent."""
 
 FAR = 1.25
-"""A reading this far from the host's best is not clear, whatever the rest of its measurement shows. What a
-benchmark leaves behind (a lower clock after wide vectors or long waits for memory) moves it by up to .19."""
+"""On a virtual machine a reading this far from the best one is not clear, whatever the rest of its
+measurement shows. What a benchmark leaves behind (a lower clock after wide vectors or long waits for memory)
+moves it by up to .19. On hardware of one's own no other guest can be the cause: a lower clock is its own."""
 
 OTHERS = 0.03
 """CPUs' worth of time that other processes may use during a clear round. Daemons of a quiet host use .01."""
 
 EXCUSED_WAIT = 0.05
-"""Part of a clear round for which its threads may wait for a CPU longer than they do in its quickest quarter."""
+"""Part of a clear round for which its threads may wait for a CPU longer than in the quickest quarter."""
 
 RESCAN = 0.25
 """Seconds after which the list of processes is read again. Our own waiting shows who started in between."""
@@ -83,10 +87,10 @@ class Probe:
         return max(self._seconds)
 
     def _work(self, place: int) -> None:
-        try:
+        with contextlib.suppress(
+            OSError
+        ):  # a core that was taken away: the thread runs where it may
             os.sched_setaffinity(0, {self._cpus[place]})
-        except OSError:  # the core was taken away meanwhile: the thread runs where it may
-            pass
         while True:
             self._start[place].acquire()
             took = []
@@ -102,13 +106,19 @@ class Account:
     """What the kernel counts of this run's own waiting, of other processes and of stolen time.
 
     Args:
-        root: Process whose tree is this run's own load.
-        own: Returns the ids of that tree.
+        own: Returns the ids of the processes of this run.
+        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
         files: Where /proc lies.
     """
 
-    def __init__(self, own: Callable[[], Sequence[str]], files: Files | None = None) -> None:
+    def __init__(
+        self,
+        own: Callable[[], Sequence[str]],
+        allowed: Sequence[str] = (),
+        files: Files | None = None,
+    ) -> None:
         self._own = own
+        self._allowed = allowed
         self._files = files or Files()
         self._kernel: set[int] = set()
         self._others: list[int] = []
@@ -141,10 +151,11 @@ class Account:
         for pid in (int(name) for name in self._files.entries("/proc") if name.isdigit()):
             if pid in own or pid in self._kernel:
                 continue
-            fields = self._files.quick(f"/proc/{pid}/stat").rpartition(")")[2].split()
-            if len(fields) > 6 and int(fields[6]) & _KERNEL_THREAD:
+            head, _, rest = self._files.quick(f"/proc/{pid}/stat").rpartition(")")
+            fields = rest.split()
+            if len(fields) > 6 and int(fields[6]) & KERNEL_THREAD:
                 self._kernel.add(pid)
-            else:
+            elif not is_allowed(head.partition("(")[2], self._allowed):
                 found.append(pid)
         self._others = found
         self._threads = [
@@ -153,10 +164,6 @@ class Account:
             for thread in self._files.names(f"/proc/{pid}/task")
         ]
         self._scanned = time.monotonic()
-
-
-_KERNEL_THREAD = 0x00200000
-"""Bit of a process's flags that marks a thread of the kernel (PF_KTHREAD of linux/sched.h)."""
 
 
 def _clock_of(pid: int) -> int:
@@ -187,23 +194,29 @@ class Host:
     Args:
         own: Returns the ids of the processes of this run.
         best: The best reading that is known from before; 0 if none is.
+        allowed: Names of commands, as shell patterns, that are part of a quiet machine.
         probe: Reads the moment.
         account: Reads the kernel's counts.
+        shared: The host is a virtual machine, beside which others may run.
 
     Attributes:
         best: The best reading so far: what a core of this host does when nobody else is there.
+        shared: Whether the host is a virtual machine.
     """
 
     def __init__(
         self,
         own: Callable[[], Sequence[str]],
         best: float = 0.0,
+        allowed: Sequence[str] = (),
         *,
         probe: Callable[[], float] | None = None,
         account: Account | None = None,
+        shared: bool | None = None,
     ) -> None:
+        self.shared = is_virtual() if shared is None else shared
         self._probe = probe or Probe().read
-        self._account = account or Account(own)
+        self._account = account or Account(own, allowed)
         self.best = best
         self._last, self._when = 0.0, -STALE
 
@@ -260,7 +273,9 @@ class Rounds:
             return []
         probe = _quantile([one.probe for one in self._moments], 0.1)
         waited = _quantile([one.waited for one in self._moments], 0.25)
-        most = min(NEAR * probe, FAR * self._host.best)
+        most = NEAR * probe
+        if self._host.shared:
+            most = min(most, FAR * self._host.best)
         return [
             one.probe <= most
             and one.others <= OTHERS
@@ -268,6 +283,33 @@ class Rounds:
             and one.stolen <= 0
             for one in self._moments
         ]
+
+    @property
+    def slowdown(self) -> float:
+        """By which factor the quickest readings of this measurement are slower than the host's best."""
+        readings = [one.probe for one in self._moments]
+        return _quantile(readings, 0.1) / self._host.best if readings and self._host.best else 1.0
+
+
+def is_virtual(files: Files | None = None) -> bool:
+    """Return whether this is a virtual machine, as far as processor, hypervisor or firmware tell."""
+    files = files or Files()
+    flags = (line for line in files.quick("/proc/cpuinfo").splitlines() if line.startswith("flags"))
+    if "hypervisor" in next(flags, "").split() or files.quick("/sys/hypervisor/type"):
+        return True
+    return files.quick("/sys/class/dmi/id/sys_vendor").strip() in _CLOUDS
+
+
+_CLOUDS = (
+    "Amazon EC2",
+    "QEMU",
+    "Google",
+    "Google Compute Engine",
+    "Xen",
+    "Alibaba Cloud",
+    "OpenStack",
+)
+"""Makers by the firmware of virtual machines, for processors without a flag that says so."""
 
 
 def _quantile(numbers: Sequence[float], share: float) -> float:

@@ -131,13 +131,10 @@ LENGTHS: dict[str, int] = {"standard": 2}
 """Version of the lengths above on accelerators, by profile, where it is not the first: a card that works for
 less long is less hot, and its values are no more those of before. Counts up with every change of them."""
 
-HOST_LENGTHS = 2
-"""The same on hosts. From the second one on values are those of clear moments."""
-
 
 def lengths_version(profile: str, kind: str) -> int:
     """Return the version of a profile's lengths on a kind of device: ``cpu``, or any other."""
-    return HOST_LENGTHS if kind == "cpu" else LENGTHS.get(profile, 1)
+    return 1 if kind == "cpu" else LENGTHS.get(profile, 1)
 
 
 PROFILE_FACTOR: dict[str, dict[str, float]] = {

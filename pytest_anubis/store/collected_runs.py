@@ -236,7 +236,6 @@ class RunReader:
                 values=measurement.values,
                 problem=_problem(measurement, broken, waived, excused),
                 looks=measurement.looks,
-
                 given=measurement.given,
             )
         known = self.runs[record.run, record.node, record.hardware_class]

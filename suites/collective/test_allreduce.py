@@ -37,7 +37,7 @@ def test_all_reduce(
     if ranks.on_accelerators:
         size, times = ranks.fitting(anubis_node.pick(**BYTES)), 10
     else:
-        size, times = anubis_node.pick(smoke=16 * MIB, standard=64 * MIB, soak=64 * MIB), 6
+        size, times = anubis_node.pick(smoke=16 * MIB, standard=64 * MIB, soak=64 * MIB), 3
     ranks.prepare(size)
     for _ in range(3):
         rate = ranks.bus_bandwidth(size, times)

@@ -11,16 +11,15 @@ from contextlib import ExitStack
 
 import pytest
 
-from pytest_anubis import MetricFixture
+from pytest_anubis import MetricFixture, NodeFixture
 from suites.memory import chase, native, numa
 from suites.memory.caches import memory_size, read_caches
 
 STEPS = {"l2": 5_000_000, "llc": 1_500_000, "dram": 250_000}
 """Loads a round: a few tens of milliseconds each."""
 
-LOADS = {"l2": 15_000_000, "llc": 3_000_000, "dram": 750_000}
-"""Loads of a round of one level alone: some sixty milliseconds and more, so that ten rounds last longer than
-the pauses between them."""
+LOADS = {"l2": 4_000_000, "llc": 600_000, "dram": 100_000}
+"""Loads of a round of one level alone: some twenty milliseconds."""
 
 WARM = 4
 """Rounds whose loads bring the lines where they belong; memory's own lines have no such place."""
@@ -61,12 +60,13 @@ def right(chain: chase.Chase, where: str) -> None:
     "healthy node; look for neighbours on the same socket",
 )
 @pytest.mark.parametrize("level", ["l2", "llc", "dram"])
-def test_load_latency(anubis_metric: MetricFixture, level: str) -> None:
+def test_load_latency(anubis_metric: MetricFixture, anubis_node: NodeFixture, level: str) -> None:
     """Loads come back in time and right, and every line of the chain holds what was written."""
     caches = read_caches()
     if level == "llc" and caches.last <= caches.level2:
         pytest.skip("not applicable: no cache behind the second level")
-    size = min(chase.footprint(level, caches), memory_size() // 8)
+    most = anubis_node.pick(smoke=768 << 20, standard=memory_size() // 8, soak=memory_size() // 8)
+    size = min(chase.footprint(level, caches), memory_size() // 8, most)
     steps = LOADS[level]
     with chase.Chase(compiled(), size) as chain:
         chain.run(min(chain.lines, WARM * steps))

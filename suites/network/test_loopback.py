@@ -42,7 +42,7 @@ def link() -> Iterator[Loopback]:
 )
 def test_tcp_rate(anubis_metric: MetricFixture, anubis_node: NodeFixture, link: Loopback) -> None:
     """One connection carries its rate, and what arrives is what was sent."""
-    size = anubis_node.pick(smoke=192 * MIB, standard=512 * MIB, soak=2048 * MIB)
+    size = anubis_node.pick(smoke=96 * MIB, standard=512 * MIB, soak=2048 * MIB)
     link.rate(size)  # opens the windows
     anubis_metric.collect("tcp_rate", lambda: link.rate(size) / 1e9, unit="GB/s", better="higher")
     assert link.intact(64 * MIB), "the bytes that arrived are not the bytes that were sent"

@@ -31,7 +31,7 @@ def test_metrics_of_one_name_are_told_apart_by_their_parameters() -> None:
         "burn_rate",
     ]
     many = [(f"{latency}[{kib}]", "load_latency") for kib in range(9)]
-    assert metric_names([*many, ("host", "pace")]) == ["9 of load_latency", "pace"]
+    assert metric_names([*many, ("host", "rate")]) == ["9 of load_latency", "rate"]
 
 
 @pytest.mark.parametrize(

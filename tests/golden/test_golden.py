@@ -192,7 +192,7 @@ NOT_OF_OLD = {
         "devices",
         "cause",
     ),
-    *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest", "pace"),
+    *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest"),
     *("quiet_limits", "allowed_processes", "waivers"),
     *("junit", "other_machine", "split", "require", "absent", "part", "exposing", "tools"),
     "baseline_pin",

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
@@ -76,8 +77,9 @@ class Scene:
     def rest(self, seconds: float) -> None:
         self._now += seconds
 
-    def host(self, best: float = 0.0) -> Host:
-        return Host(list, best, probe=self.probe, account=cast(Account, self))
+    def host(self, best: float = 0.0, *, shared: bool = True) -> Host:
+        account = cast(Account, self)
+        return Host(list, best, probe=self.probe, account=account, shared=shared)
 
 
 def taken(
@@ -85,11 +87,13 @@ def taken(
     readings: Sequence[float] = (1.0,),
     seen: Sequence[tuple[float, float, float]] = (QUIET,) * 8,
     best: float = 0.0,
+    *,
+    shared: bool = True,
 ) -> list[bool]:
     """Take rounds; return which are clear."""
     scene = Scene(*readings)
     monkeypatch.setattr(clear_moments, "time", scene.clock)
-    rounds = Rounds(scene.host(best))
+    rounds = Rounds(scene.host(best, shared=shared))
     for one in seen:
         rounds.take(scene.round(*one))
     return rounds.clear()
@@ -136,6 +140,46 @@ def test_what_is_slow_all_the_time_has_no_clear_moment(monkeypatch: pytest.Monke
     assert taken(monkeypatch, (1.5,), best=1.0) == [False] * 8
     assert taken(monkeypatch, (0.99 * FAR,), best=1.0) == [True] * 8
     assert taken(monkeypatch, (1.5,)) == [True] * 8  # nothing better is known
+
+
+def test_a_host_of_its_own_may_be_slow_as_nobody_else_makes_it_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A lower clock there is a finding about the hardware."""
+    assert taken(monkeypatch, (1.5,), best=1.0, shared=False) == [True] * 8
+    readings = (1.0, 1.0, 1.5, 1.0)
+    assert unclear(taken(monkeypatch, readings, [QUIET] * 3, shared=False)) == [1, 2]
+
+
+def test_a_measurement_knows_how_much_slower_than_the_hosts_best_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(1.5)
+    monkeypatch.setattr(clear_moments, "time", scene.clock)
+    rounds = Rounds(scene.host(1.0))
+    assert rounds.slowdown == 1.0
+    rounds.take(scene.round())
+    assert rounds.slowdown == 1.5
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "virtual"),
+    [
+        ("proc/cpuinfo", "processor : 0\nflags : fpu hypervisor sse\n", True),
+        ("proc/cpuinfo", "processor : 0\nflags : fpu sse\n", False),
+        ("proc/cpuinfo", "processor : 0\nFeatures : fp asimd\n", False),
+        ("sys/hypervisor/type", "xen\n", True),
+        ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n", True),
+        ("sys/class/dmi/id/sys_vendor", "Dell Inc.\n", False),
+    ],
+)
+def test_a_virtual_machine_is_known_by_processor_hypervisor_or_firmware(
+    tmp_path: Path, path: str, text: str, virtual: bool
+) -> None:
+    file = tmp_path / path
+    file.parent.mkdir(parents=True)
+    file.write_text(text)
+    assert clear_moments.is_virtual(Files(tmp_path)) is virtual
 
 
 def test_a_host_keeps_its_best_reading_for_later_measurements(
@@ -240,14 +284,23 @@ def used_within(account: Account, least: float, patience: float) -> float:
 
 def test_the_account_counts_what_another_process_burns() -> None:
     with burning() as pid:
-        account = Account(lambda: [str(os.getpid())], Ours(os.getpid(), pid))
+        account = Account(lambda: [str(os.getpid())], files=Ours(os.getpid(), pid))
         account.renew()
         assert used_within(account, 0.05, 30.0) >= 0.05
 
 
 def test_the_account_never_counts_what_this_processs_own_child_burns() -> None:
     with burning() as pid:
-        account = Account(LoadReader(root=os.getpid()).tree, Ours(os.getpid(), pid))
+        account = Account(LoadReader(root=os.getpid()).tree, files=Ours(os.getpid(), pid))
+        account.renew()
+        assert used_within(account, 0.05, 0.3) == 0
+
+
+def test_the_account_leaves_out_what_belongs_to_a_quiet_machine() -> None:
+    with burning() as pid:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+        own = [str(os.getpid())]
+        account = Account(lambda: own, [f"{name[:4]}*"], Ours(os.getpid(), pid))
         account.renew()
         assert used_within(account, 0.05, 0.3) == 0
 
@@ -256,7 +309,7 @@ def test_the_account_reads_the_list_of_processes_again_after_a_while(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = Ours(os.getpid())
-    account = Account(lambda: [str(os.getpid())], files)
+    account = Account(lambda: [str(os.getpid())], files=files)
     account.renew()
     with burning() as pid:
         files._processes.append(str(pid))

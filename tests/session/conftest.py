@@ -15,7 +15,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.hardware.inventory.hardware_classes import hardware_class as class_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
-from pytest_anubis.hardware.round_plans import lengths_version
+from pytest_anubis.session.measuring import attempts
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.validator import learn_baseline
 from tests.quiet import OPTIONS
@@ -46,6 +46,12 @@ def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 @pytest.fixture
 def in_workers() -> None:
     """Run as users do: in a worker, or as many as the test asks for."""
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let in-process runs look closer without pauses."""
+    monkeypatch.setattr(attempts, "LOOK_PAUSE", 0.0)
 
 
 @pytest.fixture
@@ -81,9 +87,7 @@ def learned(
                 [centre + 0.02 * node + 0.1 * (i % 21 - 10) for i in range(42)]
                 for node in range(-6, 6)
             ],
-            metric=Metric(
-                name=name, unit=unit, better=better, version=lengths_version("smoke", "cpu")
-            ),
+            metric=Metric(name=name, unit=unit, better=better),
             benchmark=benchmark,
             devices=["cpu"] * 12,
             runs=[f"r{i}" for i in range(12)],

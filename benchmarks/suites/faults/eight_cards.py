@@ -300,7 +300,7 @@ def learned(draw: random.Random, runs: int = RUNS) -> Baseline:
                     gather.add(
                         hardware_class="here", benchmark=benchmark, component="cards", group="",
                         node=f"n{run}", device="" if benchmark == BURN else where, run=f"r{run}",
-                        metric=metric, values=values, pace=(),
+                        metric=metric, values=values,
                     )  # fmt: skip
     created = "2026-01-01T00:00:00Z"
     return learn_baseline(gather.populations(), hardware_class="here", created=created)

@@ -320,6 +320,5 @@ def gathered(
                 run=f"{label}-{number}",
                 metric=Metric(name=kernel.quantity, unit=kernel.unit, better=kernel.better),
                 values=list(values),
-                pace=(),
             )
     return list(gather.populations())

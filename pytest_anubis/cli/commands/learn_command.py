@@ -61,6 +61,7 @@ from pytest_anubis.report.text.power_text import next_lines, power_lines
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, seal
 from pytest_anubis.store.baselines.kept_files import put_in_force
+from pytest_anubis.store.best_probe import forget_best
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.validator.deciding.ledger import uncovered_components
 from pytest_anubis.validator.deciding.plain_checks import plain_checks
@@ -211,6 +212,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _measure(options: argparse.Namespace, rounds: Rounds) -> list[Path]:
     """Run the tests on this machine, each round a run with its own journal."""
+    forget_best(rounds.store)
     if options.rounds is not None and options.time is not None:
         raise CommandError("--rounds and --for exclude each other: give a number or a time")
     if options.rounds is None and options.time is None and options.profile == "smoke":

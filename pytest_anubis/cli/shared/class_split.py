@@ -127,7 +127,6 @@ def _parts(population: Population, keys: dict[tuple[str, str, str], str]) -> lis
                 offsets=np.concatenate([[0], np.cumsum(np.diff(offsets)[rows])]).astype(np.int64),
                 problems={place[r]: one for r, one in population.problems.items() if r in place},
                 looks={place[r]: one for r, one in population.looks.items() if r in place},
-                paces={kind: seconds[values] for kind, seconds in population.paces.items()},
             )
         )
     return found

@@ -294,7 +294,7 @@ class NodeRuns:
         if columns.outcome[place] != PASS or columns.reason[place] != _WITHIN:
             return None
         population, alike = columns.population, float(columns.similarity[place])
-        special = (columns.changes, columns.current, columns.waived, columns.beside, columns.paced)
+        special = (columns.changes, columns.current, columns.waived, columns.beside)
         near = not 1 - alike < _FAR * (1 - columns.threshold[place])
         if near or columns.reference is not Reference.FLEET or any(place in one for one in special):
             return None

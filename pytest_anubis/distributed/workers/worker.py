@@ -34,6 +34,7 @@ from pytest_anubis.session.collecting.benchmark_mark import (
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, Sink, add_part
 from pytest_anubis.session.measuring.conditions import surroundings_of
+from pytest_anubis.session.measuring.recorder import earlier_key
 from pytest_anubis.session.running.parent_death import die_with_parent
 from pytest_anubis.store.journal.journal_events import event_to_plain
 
@@ -61,7 +62,7 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
         context: The facts of the run.
         worker_input: What the controller sent.
     """
-    worker = Worker(worker_input[CHANNEL])
+    worker = Worker(worker_input[CHANNEL], interactor_of(config))
     add_part(config, worker, "anubis-worker")
     if worker_input.get(IDLE):
         add_part(config, Idle(), "anubis-idle")
@@ -93,9 +94,11 @@ class Worker:
 
     Args:
         channel: Our channel to the controller.
+        interactor: xdist's plugin in this worker; None if there is none that we know.
     """
 
-    def __init__(self, channel: Any) -> None:
+    def __init__(self, channel: Any, interactor: Any = None) -> None:
+        self._interactor = interactor
         self._outgoing = Outgoing(channel.send, self.trouble)
         self._troubled = Outgoing(channel.send, lambda _: None)  # nothing is left to say it with
         self._released: int | None = None
@@ -174,7 +177,8 @@ class Worker:
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
         """Refuse a test that is started only because the run ends."""
-        if nextitem is None and self._released != self._items.get(item.nodeid):
+        refused = self._released != self._items.get(item.nodeid) and earlier_key not in item.stash
+        if nextitem is None and refused:
             return True
         self.send("doing", ["test", item.nodeid])
         return None
@@ -183,6 +187,10 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Tell that the test has failed or ended, while its deadline still holds."""
+        if self._interactor is not None and report.nodeid in self._items:
+            # xdist sends a report with the number of the test that it started, which a visit at the end
+            # of the run is none of.
+            self._interactor.item_index = self._items[report.nodeid]
         if report.when == "teardown" or report.failed:
             self.send("over", [report.nodeid, report.failed])
 

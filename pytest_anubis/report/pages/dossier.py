@@ -47,11 +47,7 @@ _EXIT = {
     20: "neither accepted nor rejected",
 }
 _HELP = (
-    (
-        "value",
-        "the median of the measured values; (paced): of what they are at the host's reference pace, as "
-        "expected and limit of the row are; the sentence below has the measured one, too",
-    ),
+    ("value", "the median of the measured values"),
     ("expected", "the median of what healthy units of this hardware class deliver"),
     (
         "limit",

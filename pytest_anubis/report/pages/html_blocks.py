@@ -26,7 +26,6 @@ from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     lost_text,
-    middle_text,
     similarity_text,
     value_text,
 )
@@ -83,7 +82,7 @@ def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
         name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
         cells = [
             f"<td>{html.escape(name)}</td><td>{triaged_badge(verdict)}</td>",
-            number(middle_text(verdict, verdict.unit)),
+            number(value_text(verdict.value, verdict.unit)),
             number(value_text(verdict.expected, verdict.unit)),
             number(value_text(verdict.limit, verdict.unit)),
             number(lost_text(verdict.loss, verdict.better)),

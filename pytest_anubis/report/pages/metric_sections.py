@@ -16,7 +16,6 @@ from pytest_anubis.report.text.numbers import (
     count_text,
     duration_text,
     lost_text,
-    middle_text,
     value_text,
 )
 
@@ -116,7 +115,7 @@ def _row(case: Case, link: str) -> str:
 
 def _verdict_row(verdict: MetricVerdict, link: str = "") -> str:
     cells = (
-        middle_text(verdict, verdict.unit),
+        value_text(verdict.value, verdict.unit),
         value_text(verdict.expected),
         value_text(verdict.limit),
         lost_text(verdict.loss, verdict.better),
@@ -167,7 +166,7 @@ def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]
     parts.append(blocks.telemetry(measurement))
     inner = "".join(parts)
     if verdict is not None and verdict.outcome is Outcome.PASS:
-        value = f"<span class='faint'> {html.escape(middle_text(verdict, metric.unit))}</span>"
+        value = f"<span class='faint'> {html.escape(value_text(verdict.value, metric.unit))}</span>"
         return f"<details class='case' id='c{number}'><summary>{title}{value}</summary>{inner}</details>"
     return f"<section class='case' id='c{number}'>{title}{inner}</section>"
 

@@ -12,7 +12,6 @@ from pytest_anubis.report.text.numbers import (
     certainty_text,
     comparison_text,
     lost_text,
-    middle_text,
     similarity_text,
     value_text,
 )
@@ -263,7 +262,7 @@ def _row(
         *([f"{verdict.benchmark} {verdict.device}".strip()] if benchmark else []),
         f"{name} {verdict.device}".strip() if units else name,
         verdict.unit or "-",
-        middle_text(verdict),
+        value_text(verdict.value),
         value_text(verdict.expected),
         value_text(verdict.limit),
         lost_text(verdict.loss, verdict.better),

@@ -99,7 +99,6 @@ def learned_lines(
     excluded = f", {left_out} left out" if baseline.exclusions else ""
     count, runs = count_text(len(shown), "criterion"), count_text(len(baseline.runs), "run")
     lines.append(f"{count} from {nodes}, {runs}{excluded}")
-    lines += _paced(shown)
     names = ", ".join(check.test.rpartition("/")[2] for check in baseline.checks)
     if names:
         lines.append(
@@ -201,21 +200,6 @@ def _findings(findings: Sequence[Finding], verbose: bool) -> list[str]:
     return lines + [
         f"finding: {count} more of this kind: {kind.replace('-', ' ')}"
         for kind, count in more.items()
-    ]
-
-
-def _paced(criteria: list[Criterion]) -> list[str]:
-    """Return a line on what the host's pace makes tighter, if it does so anywhere."""
-    gains = sorted(criterion.paced.gain for criterion in criteria if criterion.paced is not None)
-    if not gains:
-        return []
-    middle, most = gains[len(gains) // 2], gains[-1]
-    verbs, their = (
-        ("follow it and are", "their") if len(gains) > 1 else ("follows it and is", "its")
-    )
-    return [
-        f"pace of the host: {count_text(len(gains), 'metric')} {verbs} judged at its reference "
-        f"pace too, where {their} runs spread {middle:.2f} times as far (median; at most {most:.2f})"
     ]
 
 

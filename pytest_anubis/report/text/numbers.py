@@ -12,7 +12,6 @@ from typing import Any
 from pytest_anubis.core.metric import percent_text, size_text
 from pytest_anubis.core.metric import similarity_text as similarity_text
 from pytest_anubis.core.metric import value_text as value_text
-from pytest_anubis.core.verdict import MetricVerdict
 
 _BYTES = frozenset({"memory", "memory_free", "total", "limit", "swap", "size"})
 _UNITS = {
@@ -51,12 +50,6 @@ def certainty_text(probability: float | None) -> str:
     if whole in (0, 100):
         return "100 %" if probability == 1 else ">99 %" if whole else "<1 %"
     return f"{whole} %"
-
-
-def middle_text(verdict: MetricVerdict, unit: str = "") -> str:
-    """Return a verdict's value for a table, and where it is the one at the host's reference pace."""
-    paced = " (paced)" if verdict.measured is not None else ""
-    return value_text(verdict.value, unit) + paced
 
 
 def lost_text(loss: float | None, better: str) -> str:

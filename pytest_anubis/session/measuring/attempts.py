@@ -21,11 +21,18 @@ LOOK_PAUSE = 1.2
 RESERVE = 1.5
 """A repetition is begun only where it could take this many times as long as the one before."""
 
-FEWEST_CLEAR = 5
-"""Clear values with which a measurement can be judged: their median is no single value's."""
+FEWEST_CLEAR, ENOUGH_CLEAR = 5, 10
+"""Clear values with which a measurement can be judged (their median is no single value's), and those with
+which it need not be visited again."""
 
-NO_CLEAR_MOMENT = "no clear moment: another guest of this host, or a lower clock"
+MOST_EMPTY = 3
+"""A closer look ends with this many looks that met no clear moment."""
+
+NO_CLEAR_MOMENT = "no clear moment"
 """What disturbed a measurement that had too few clear values, where the kernel saw nobody."""
+
+SLOWER = 1.05
+"""From this factor on it is said how much slower the cores were than they have been."""
 
 Take = Callable[["RoundPlan", "Rounds | None"], list[float]]
 
@@ -51,21 +58,27 @@ class Look:
 
     Attributes:
         values: Those that count, in time order: the clear ones, if there are enough.
+        clear: The clear ones among them, however few; None where moments are not chosen.
         unclear: Those that do not count.
         seen: Disturbances, telemetry and evidence.
         seconds: How long it took.
-        clear: There were enough clear values, or the device has a clock of its own.
     """
 
     values: list[float]
     seen: Seen
     seconds: float = 0.0
+    clear: list[float] | None = None
     unclear: list[float] = field(default_factory=list)
-    clear: bool = True
 
 
 def look(
-    plan: RoundPlan, take: Take, surroundings: Surroundings, *, host: bool, choose: bool
+    plan: RoundPlan,
+    take: Take,
+    surroundings: Surroundings,
+    *,
+    host: bool,
+    choose: bool,
+    earlier: int = 0,
 ) -> Look:
     """Measure once.
 
@@ -75,6 +88,7 @@ def look(
         surroundings: Watches meanwhile.
         host: What others do to the host disturbs what is measured.
         choose: Count the values of clear moments only.
+        earlier: How many clear values there are already.
     """
     __tracebackhide__ = True
     begin = time.monotonic()
@@ -83,15 +97,24 @@ def look(
         values = take(plan, moments)
     seconds = time.monotonic() - begin
     if moments is None:
-        return Look(values, seen, seconds, clear=not seen.disturbance)
-    clear = moments.clear()
-    kept = [value for value, ok in zip(values, clear, strict=True) if ok]
-    if len(kept) >= min(FEWEST_CLEAR, plan.rounds):
-        unclear = [value for value, ok in zip(values, clear, strict=True) if not ok]
+        return Look(values, seen, seconds)
+    pairs = list(zip(values, moments.clear(), strict=True))
+    clear = [value for value, ok in pairs if ok]
+    if earlier + len(clear) >= min(FEWEST_CLEAR, plan.rounds):
         seen.disturbance = ()
-        return Look(kept, seen, seconds, unclear)
-    seen.disturbance = seen.disturbance or (NO_CLEAR_MOMENT,)
-    return Look(values, seen, seconds, clear=False)
+        return Look(clear, seen, seconds, clear, [value for value, ok in pairs if not ok])
+    seen.disturbance = seen.disturbance or (_unclear(moments.slowdown),)
+    return Look(values, seen, seconds, clear)
+
+
+def _unclear(slowdown: float) -> str:
+    """Say why there was no clear moment where the kernel saw nobody."""
+    if slowdown < SLOWER:
+        return NO_CLEAR_MOMENT
+    return (
+        f"{NO_CLEAR_MOMENT}: the cores were {slowdown:.2g} times as slow as they have been, "
+        "as beside another guest of the host or at a lower clock"
+    )
 
 
 def look_closer(
@@ -107,7 +130,7 @@ def look_closer(
 ) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
-    Each further look comes after a pause. All measurements of a process share `Looks`, of which some are kept
+    All measurements of a process share `Looks`, of which some are kept
     for losses that are sure. A measurement that finds none left says so as a disturbance: it rejects nothing,
     and it passes nothing that might have been rejected.
 
@@ -122,17 +145,19 @@ def look_closer(
         choose: Count the values of clear moments only.
 
     Returns:
-        All looks, the first one included. The last one is disturbed when it met no clear moment, or no look
-        was left, which ends the test.
+        All looks that met a clear moment, the first one included. The last one says as a disturbance why
+        there are no more of them, where the call was still close.
     """
     from pytest_anubis.validator import closer_look
-    from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, sure_loss
+    from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, fails, sure_loss
 
-    looks = [first]
+    looks, empty = [first], 0
     surroundings.looks.measured()
-    pause, seconds = (LOOK_PAUSE, first.seconds / 5) if host else (0.0, first.seconds)
+    seconds = first.seconds
     while True:
         values = [one.values for one in looks]
+        # What passes needs more values only; what fails may be something that passes by itself.
+        pause = LOOK_PAUSE if host and fails(values, criterion) else 0.0
         if closer_look(values, criterion) != "more" or not patience.allows(pause + seconds):
             break
         if not surroundings.looks.take(sure=sure_loss(values, criterion)) and len(looks) > 1:
@@ -141,8 +166,15 @@ def look_closer(
                 looks[-1].seen.disturbance = (LOOKS_SPENT,)
             break
         time.sleep(pause)
-        looks.append(look(plan.look(), take, surroundings, host=host, choose=choose))
-        seconds = looks[-1].seconds
-        if looks[-1].seen.disturbance:
+        further = look(
+            plan.look(), take, surroundings, host=host, choose=choose, earlier=len(first.values)
+        )
+        seconds = further.seconds
+        if further.values and not further.seen.disturbance:
+            looks.append(further)
+            continue
+        empty += 1
+        if empty == MOST_EMPTY:
+            looks[-1].seen.disturbance = further.seen.disturbance or (NO_CLEAR_MOMENT,)
             break
     return looks

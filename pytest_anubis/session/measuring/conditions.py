@@ -1,4 +1,4 @@
-"""What happens around a measurement: the host's clear moments, its load, and the telemetry as one envelope."""
+"""What happens around a measurement: the host's clear moments, its load, and the telemetry."""
 
 from __future__ import annotations
 
@@ -196,17 +196,31 @@ class Surroundings:
                 )
             )
 
-    def rounds(self) -> Rounds:
-        """Return what takes the rounds of one measurement on the host, each with its moment."""
+    def rounds(self) -> Rounds | None:
+        """Return what takes the rounds of one measurement on the host, each with its moment.
+
+        None where the operator says that others may have all cores: then all values count.
+        """
+        if self._context.settings.quiet_limits.get("others", 0.0) >= 1:
+            return None
         from pytest_anubis.hardware.clear_moments import Host, Rounds
         from pytest_anubis.hardware.load.host_load import LoadReader
+        from pytest_anubis.store.best_probe import known_best
 
         if self._host is None:
-            self._host = Host(LoadReader(root=self._context.root_pid).tree)
+            context = self._context
+            best = known_best(context.settings.store, context.hardware_class, context.node)
+            allowed = context.settings.allowed_processes
+            self._host = Host(LoadReader(root=context.root_pid).tree, best, allowed)
         return Rounds(self._host)
 
     def close(self) -> None:
-        """Stop sampling."""
+        """Stop sampling, and keep the host's best reading for the next run."""
+        if self._host is not None:
+            from pytest_anubis.store.best_probe import keep_best
+
+            context = self._context
+            keep_best(context.settings.store, context.hardware_class, context.node, self._host.best)
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
             self._telemetry = None

@@ -24,7 +24,7 @@ from pytest_anubis.session.collecting.device_parameters import (
 from pytest_anubis.session.context import context_key, discard, sink_key
 from pytest_anubis.session.measuring.attempts import Patience
 from pytest_anubis.session.measuring.conditions import surroundings_of
-from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
+from pytest_anubis.session.measuring.recorder import Recorder, earlier_key, recorder_key
 from pytest_anubis.store.scratch_folders import ScratchFolder
 
 if TYPE_CHECKING:
@@ -169,6 +169,7 @@ def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
         ambient=_ambient(config),
         surroundings=surroundings_of(config),
         patience=_patience(config.stash[context_key].settings.timeout, item),
+        earlier=item.stash.get(earlier_key, None),
     )
     item.stash[recorder_key] = recorder
     return recorder

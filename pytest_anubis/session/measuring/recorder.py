@@ -14,7 +14,13 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.measuring.attempts import Patience, Take, look, look_closer
+from pytest_anubis.session.measuring.attempts import (
+    ENOUGH_CLEAR,
+    Patience,
+    Take,
+    look,
+    look_closer,
+)
 from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
@@ -35,6 +41,10 @@ if TYPE_CHECKING:
     from pytest_anubis.hardware.timing import Clock
 
 
+ClearValues = dict[tuple[str, str], tuple[list[float], int]]
+"""By metric and unit, clear values in time order and how many others there were."""
+
+
 class Recorder:
     """Records the metrics of one attempt of one test.
 
@@ -43,6 +53,8 @@ class Recorder:
         busy: Seconds for which what is measured was running, warm-ups included.
         conclusions: What the test itself found, judged already.
         excuses: By unit, who else is to blame if it is slow.
+        lacking: A metric has too few values of clear moments.
+        clear_values: By metric and unit, the clear values of all visits and how many others there were.
     """
 
     def __init__(
@@ -57,6 +69,7 @@ class Recorder:
         ambient: Ambient | None = None,
         surroundings: Surroundings | None = None,
         patience: Patience | None = None,
+        earlier: ClearValues | None = None,
     ) -> None:
         self._test = test
         self._benchmark = benchmark
@@ -75,6 +88,9 @@ class Recorder:
         self.busy = 0.0
         self.conclusions: list[MetricVerdict] = []
         self.excuses: dict[str, str] = {}
+        self._earlier = earlier or {}
+        self.lacking = False
+        self.clear_values: ClearValues = {}
 
     def of(self, unit: str) -> Recorder:
         """Return it for another unit than the test's own, such as a link between nodes; lists are shared."""
@@ -269,17 +285,22 @@ class Recorder:
     ) -> tuple[float, ...]:
         """Keep values that were taken in the rounds of another metric."""
         __tracebackhide__ = True
+        key = metric.name, self._device_name
+        earlier = self._earlier.get(key, ([], 0))[0]
         found = [m for m in self.measurements if m.metric.name == rounds_of]
-        if not found or len(found[-1].values) != len(values):
-            known = f"{len(found[-1].values)} values" if found else "no such metric"
+        count = len(found[-1].values) - len(earlier) if found else 0
+        if not found or count != len(values):
+            known = f"{count} values" if found else "no such metric"
             raise MetricUsageError(
                 f"metric {metric.name!r}: rounds_of={rounds_of!r} has {known}, and {len(values)} are "
                 "recorded; record one for each value that measure or collect has returned"
             )
         other = found[-1]
+        whole = [*earlier, *values]
+        self.clear_values[key] = ([] if other.disturbance else whole, other.unclear)
         self._keep(
             replace(
-                self._measurement(metric, group, values, disturbance=other.disturbance),
+                self._measurement(metric, group, whole, disturbance=other.disturbance),
                 telemetry=other.telemetry,
                 evidence=other.evidence,
                 unclear=other.unclear,
@@ -331,13 +352,27 @@ class Recorder:
             self._set_aside(self._measurement(metric, group, take(lead, None)))
         exact = metric.better == "equal"
         how = {"host": host, "choose": choose and not exact}
-        looks = [look(shortened(plan, window), take, self._surroundings, **how)]
+        earlier, unclear_before = self._earlier.get(
+            (name := metric.name, self._device_name), ([], 0)
+        )
+        first = shortened(plan, window)
+        looks = [look(first, take, self._surroundings, **how, earlier=len(earlier))]
         if criterion is not None and not exact and not looks[0].seen.disturbance:
             looks = look_closer(
                 criterion, plan, take, looks[0], self._surroundings, self._patience, **how
             )
-        values = [value for one in looks for value in one.values]
+        fresh = [value for one in looks for value in one.values]
         unclear = [value for one in looks for value in one.unclear]
+        chosen = [value for one in looks for value in one.clear or ()]
+        self.clear_values[name, self._device_name] = (
+            [*earlier, *chosen],
+            unclear_before + len(unclear),
+        )
+        if looks[0].clear is not None and len(earlier) + len(chosen) < min(
+            ENOUGH_CLEAR, first.rounds
+        ):
+            self.lacking = True
+        values = [*earlier, *fresh]
         if unclear:
             self._set_aside(self._measurement(metric, group, unclear))
         measurement = replace(
@@ -346,10 +381,10 @@ class Recorder:
             evidence=tuple(dict.fromkeys(line for one in looks for line in one.seen.evidence)),
             looks=len(looks),
             seconds=time.perf_counter() - begin,
-            unclear=len(unclear),
+            unclear=unclear_before + len(unclear),
         )
         self._keep(measurement)
-        return tuple(values)
+        return tuple(fresh)
 
     def _metric(
         self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
@@ -420,3 +455,4 @@ class Recorder:
 
 
 recorder_key = pytest.StashKey[Recorder]()
+earlier_key = pytest.StashKey[ClearValues]()

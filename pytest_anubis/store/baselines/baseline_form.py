@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any
 
 from pytest_anubis.codec import CodecError, found, from_plain, to_plain
-from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm, cannot_fail
+from pytest_anubis.core.baseline import Baseline, Criterion, cannot_fail
 from pytest_anubis.core.metric import Metric
 
 FORMAT = "anubis-baseline"
@@ -20,6 +20,8 @@ SCHEMA = 1
 _ROUND = "%.8g"  # significant digits; far below what any benchmark repeats to
 _MEDIANS = 101
 _DEPTH = 32
+_GONE = "paced"
+"""Key of a criterion whose limits an earlier version learned and judged otherwise."""
 
 
 class BaselineError(ValueError):
@@ -39,7 +41,7 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
         raise BaselineError(f"{error}; no baseline can hold that") from None
     for criterion in plain["criteria"]:
         # So that the digest of an older baseline stays what it is.
-        for name in ("devices", "second", "change_rate", "paced"):
+        for name in ("devices", "second", "change_rate"):
             if not criterion[name]:
                 del criterion[name]
         if criterion["version"] == 1:
@@ -79,6 +81,7 @@ def baseline_from_plain(data: object) -> Baseline:
             f"schema: version {found(schema)}, this version of pytest-anubis reads {SCHEMA}; "
             "learn the baseline again or use the version that wrote it"
         )
+    _check_age(data.get("criteria"))
     try:
         fields = {name: item for name, item in data.items() if name not in ("format", "schema")}
         baseline = from_plain(Baseline, fields)
@@ -119,6 +122,16 @@ def _rounded(value: Any, depth: int) -> Any:
     return [_rounded(item, depth - 1) for item in value]
 
 
+def _check_age(criteria: object) -> None:
+    """Refuse criteria of an earlier version: without what judged beside them they would find less."""
+    for i, criterion in enumerate(criteria if isinstance(criteria, list) else ()):
+        if isinstance(criterion, dict) and _GONE in criterion:
+            raise BaselineError(
+                f"criteria[{i}].{_GONE}: an earlier version of pytest-anubis learned this, and this one "
+                "cannot judge by it; learn the baseline anew with `anubis learn`"
+            )
+
+
 def _check(baseline: Baseline) -> None:
     """Check what no field can say of itself."""
     _check_name("hardware_class", baseline.hardware_class)
@@ -138,8 +151,6 @@ def _check(baseline: Baseline) -> None:
         _check_name(f"{place}.benchmark", criterion.benchmark)
         _check_ascending(f"{place}.centre", criterion.centre)
         _check_ascending(f"{place}.medians", criterion.medians)
-        if criterion.paced is not None:
-            _check_paced(f"{place}.paced", criterion.paced)
         if not criterion.centre:
             raise BaselineError(f"{place}.centre: is empty; a criterion needs at least one value")
         if len(criterion.medians) > _MEDIANS:
@@ -165,20 +176,6 @@ def _check(baseline: Baseline) -> None:
             raise BaselineError(
                 f"{place}.unit: {here} here, {there} in another criterion of the same metric; "
                 "one metric has one unit, one direction and one version"
-            )
-
-
-def _check_paced(place: str, form: PacedForm) -> None:
-    _check_ascending(f"{place}.centre", form.centre)
-    _check_ascending(f"{place}.medians", form.medians)
-    kinds = [one.kind for one in form.slopes]
-    if not form.centre or not kinds:
-        raise BaselineError(f"{place}: needs at least one value in its centre and one slope")
-    for i, one in enumerate(form.slopes):
-        _check_name(f"{place}.slopes[{i}].kind", one.kind)
-        if kinds.index(one.kind) < i or not one.least <= 1 <= one.most:
-            raise BaselineError(
-                f"{place}.slopes[{i}]: each kind once, and least and most on both sides of 1, are allowed"
             )
 
 

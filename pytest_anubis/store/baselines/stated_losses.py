@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from pytest_anubis.core.baseline import LEAST_SIMILAR, Baseline, Criterion, PacedForm
+from pytest_anubis.core.baseline import LEAST_SIMILAR, Baseline, Criterion
 
 SAME = 1 - 1e-6
 """Losses of a file have eight significant digits: less than this part of another is another one."""
@@ -24,16 +24,8 @@ def with_true_losses(baseline: Baseline) -> Baseline:
 
 
 def _true(criterion: Criterion) -> Criterion:
-    form = criterion.paced
-    least = _least(criterion, criterion)
-    if form is not None:
-        # Either form rejects, so the keener one tells what is found.
-        of_form = _least(criterion, form)
-        least = min(least, of_form, key=lambda pair: pair[0])
-        form = dataclasses.replace(form, detectable=_larger(form.detectable, *of_form))
-    return dataclasses.replace(
-        criterion, paced=form, detectable=_larger(criterion.detectable, *least)
-    )
+    least = _least(criterion)
+    return dataclasses.replace(criterion, detectable=_larger(criterion.detectable, *least))
 
 
 def _larger(stated: float | None, bound: float, likely: float) -> float | None:
@@ -41,7 +33,7 @@ def _larger(stated: float | None, bound: float, likely: float) -> float | None:
     return likely if stated is not None and stated < SAME * bound else stated
 
 
-def _least(criterion: Criterion, form: Criterion | PacedForm) -> tuple[float, float]:
+def _least(criterion: Criterion) -> tuple[float, float]:
     """Return the loss at which a typical unit fails, and that where one better than nineteen in twenty does.
 
     A unit that is better than typical by a share b and then loses x is ``(1 + b) (1 - x)`` as good as typical
@@ -49,14 +41,13 @@ def _least(criterion: Criterion, form: Criterion | PacedForm) -> tuple[float, fl
     knew of it stands in no file.
     """
     lower = criterion.metric.better == "lower"
-    learned = 1.0 if form.learned is None else form.learned
-    threshold = max(min(criterion.alpha, learned), LEAST_SIMILAR)  # an edited form may say 0
-    if not form.centre:
+    learned = 1.0 if criterion.learned is None else criterion.learned
+    threshold = max(min(criterion.alpha, learned), LEAST_SIMILAR)  # an edited file may say 0
+    if not criterion.centre:
         return 0.0, 0.0
-    last = len(form.centre) - 1
-    typical = (form.centre[last // 2] + form.centre[(last + 1) // 2]) / 2
-    place = round((ONE_IN_TWENTY if lower else 1 - ONE_IN_TWENTY) * (len(form.medians) - 1))
-    best = form.medians[place] if form.medians else typical
+    typical = criterion.typical
+    place = round((ONE_IN_TWENTY if lower else 1 - ONE_IN_TWENTY) * (len(criterion.medians) - 1))
+    best = criterion.medians[place] if criterion.medians else typical
     better, worse = (typical, best) if lower else (best, typical)
     lucky = max(better / worse - 1, 0.0) if worse > 0 else 0.0
     return _loss(threshold, lower), _loss(threshold / (1 + lucky), lower)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck, Unjudged
+from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck, Unjudged
 from pytest_anubis.core.metric import metric_name, metric_names
 from pytest_anubis.core.verdict import UNCOVERED, MetricVerdict, Outcome, Reason, Reference
 
@@ -80,13 +80,12 @@ def uncovered_components(baseline: Baseline) -> dict[str, list[Unjudged]]:
     """Return what was measured in learning of each component that has no criterion left, by component.
 
     That results are right says nothing of how quick a component is: a criterion of exact values covers no
-    component whose rates have none. The pace of the host is no test of a component: where it says nothing,
-    nothing is missing.
+    component whose rates have none.
     """
     covered = {one.component for one in baseline.criteria if one.metric.better != "equal"}
     without: dict[str, list[Unjudged]] = {}
     for item in baseline.unjudged:
-        if item.component not in ("", *covered) and item.benchmark != HOST_PACE:
+        if item.component not in ("", *covered):
             without.setdefault(item.component, []).append(item)
     return dict(sorted(without.items()))
 

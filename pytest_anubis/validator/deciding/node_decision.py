@@ -8,7 +8,7 @@ from functools import partial
 from typing import Literal
 
 from pytest_anubis.core.asking.silent_tests import NEVER_REACHED
-from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
+from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -173,7 +173,7 @@ def judge_node(
             evidence,
             unneeded=unneeded,
             absent=() if broken_off else short,  # a run that goes on runs them
-            never=sorted(never - {HOST_PACE}),
+            never=sorted(never),
             uncovered=uncovered_text(baseline, blocking) if baseline is not None else "",
             devices={device for devices in (answers or {}).values() for device in devices},
         ),

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
-from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PlainCheck
+from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.completeness import LEFT_OUT
 
@@ -124,8 +124,6 @@ def ran_anywhere(
 ) -> set[str]:
     """Return the benchmarks that ran on any device, or were to and nothing says why they did not.
 
-    The pace of the host is none: which of its probes are read depends on what else runs.
-
     Args:
         verdicts: All metric verdicts of the node.
         planned: Benchmark and device of all tests of the run.
@@ -139,7 +137,7 @@ def ran_anywhere(
         elif not verdict.metric:
             skipped.add((verdict.benchmark, verdict.device))
     ran.update(place[0] for place in planned if place not in skipped)
-    return ran - {HOST_PACE}
+    return ran
 
 
 def _did_not_run(verdict: MetricVerdict) -> bool:
@@ -171,7 +169,7 @@ def absent_benchmarks(
             and verdict.metric
         )
     }
-    every = {criterion.benchmark for criterion in criteria} - {HOST_PACE}
+    every = {criterion.benchmark for criterion in criteria}
     return tuple(sorted(every.difference(met, planned)))
 
 
@@ -191,7 +189,7 @@ def absence_line(
         criteria: What the baseline expects.
         collected: Runs are judged together; else one run, beside which no other one counts.
     """
-    every = {criterion.benchmark for criterion in criteria} - {HOST_PACE}
+    every = {criterion.benchmark for criterion in criteria}
     parts = list(
         dict.fromkeys(c.component or c.benchmark for c in criteria if c.benchmark in absent)
     )

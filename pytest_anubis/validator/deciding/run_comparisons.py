@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, PacedForm
+from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
@@ -17,7 +17,6 @@ from pytest_anubis.validator.judging.column_judging import judge_columns
 from pytest_anubis.validator.judging.device_split import beside_devices
 from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
-from pytest_anubis.validator.similarity.pacing import pace_name, pace_populations, paced_forms_of
 
 History = Callable[[], Sequence[Population]]
 """Gives what the node measured in earlier runs; called only where needed, since reading takes time."""
@@ -32,10 +31,10 @@ _CONCLUSIVE = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> list[MetricVerdict]:
     """Judge what the tests could not judge one by one.
 
-    The node's pooled values are held against the baseline's criteria for whole nodes, and the pace of the
-    host against those for it. A metric without a criterion is compared with the other devices of this node,
-    or else with its own earlier runs; a change within its run is told in any case. None of these can accept
-    a node. What passes only since the limit is wide is compared with the node's other devices, too.
+    The node's pooled values are held against the baseline's criteria for whole nodes. A metric without a
+    criterion is compared with the other devices of this node, or else with its own earlier runs; a change
+    within its run is told in any case. None of these can accept a node. What passes only since the limit is
+    wide is compared with the node's other devices, too.
 
     Args:
         run: The run, all tests reported.
@@ -50,9 +49,8 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     }
     criteria = baseline.criteria if baseline else ()
     whole = [c for c in criteria if c.scope == "node"]
-    forms = paced_forms_of(criteria)
     hidden = {(v.benchmark, v.metric) for v in run.verdicts if v.reason is Reason.UNDETECTABLE}
-    if not open_ones and not whole and not forms and not hidden:
+    if not open_ones and not whole and not hidden:
         return []
     broken = _failed_by_themselves(run)
     latest = {
@@ -60,7 +58,6 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     }
     found = list(_pooled(run, baseline, whole, list(latest.values())))
     found += _beside(run, baseline, hidden, list(latest.values()))
-
     lonely = {key: latest[key] for key in open_ones if key in latest}
     compared = _compared(run, lonely, open_ones, history)
     return found + [replace(compared[key], test=lonely[key].test) for key in compared]
@@ -118,39 +115,6 @@ def _beside(
             for row in judged.beside:
                 found = judged.verdict(row, baseline)
                 yield replace(found, test=tests[found.device])
-
-
-def _pace(
-    run: RunRecord,
-    baseline: Baseline | None,
-    measurements: Sequence[Measurement],
-    forms: Mapping[tuple[str, str, str], PacedForm],
-) -> Iterator[MetricVerdict]:
-    """Judge the pace of the host: what was slower throughout is not excused by being slow together."""
-    if baseline is None or not forms:
-        return
-    found = pace_populations(_populations(run, measurements), forms)
-    paces = {population.metric.name: population for population in found}
-    planned = {plan.benchmark for plan in run.planned}
-    measured = {one.benchmark for one in run.measurements}
-    for criterion in (one for one in baseline.criteria if one.benchmark == HOST_PACE):
-        name = criterion.metric.name
-        follow = {key[0] for key, form in forms.items() if name in map(pace_name, form.slopes)}
-        if name in paces:
-            yield from judge_columns(paces[name], criterion, baseline=baseline).verdicts(baseline)
-        elif not follow & measured:  # else the ledger says that nothing was judged
-            # What was to be measured and was not says so itself, with its reason.
-            why = "was measured" if follow & planned else "is part of this run"
-            yield MetricVerdict(
-                outcome=Outcome.NOT_TESTED,
-                reason=Reason.PRUNED,
-                text=f"nothing that follows {name} {why}",
-                benchmark=HOST_PACE,
-                metric=name,
-                component=criterion.component,
-                node=run.node,
-                device="node",
-            )
 
 
 def _compared(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from pytest_anubis.core.asking.silent_tests import kept_silent
-from pytest_anubis.core.baseline import HOST_PACE, Baseline
+from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
@@ -153,7 +153,6 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         # What pooled or measured values were found to be is judged again from the values.
         # And an attempt that was repeated is told below.
         if verdict.scope == "unit"
-        and verdict.benchmark != HOST_PACE
         and (verdict.reason is not Reason.REPEATED or verdict.metric)
         and (
             (verdict.benchmark, verdict.metric, verdict.device) not in measured

@@ -35,11 +35,6 @@ from pytest_anubis.validator.judging.verdict_table import (
     problem_verdict,
     thresholds_of,
 )
-from pytest_anubis.validator.similarity.pacing import (
-    pace_populations,
-    paced_forms_of,
-    paced_values,
-)
 from pytest_anubis.validator.similarity.partial_loss import part_of
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.usable_rows import Rows, rows_of
@@ -60,7 +55,6 @@ class JudgedColumns:
         shift: The finding that the whole class has moved, if it has (see `population_shift.settle_shift`).
         changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
         unsearched: How many samples looked as if they had changed, but were not searched.
-        paced: Rows that were judged at the host's reference pace as well.
         current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
         waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
         beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
@@ -78,7 +72,6 @@ class JudgedColumns:
     shift: Finding | None = None
     changes: Mapping[int, Segments] = field(default_factory=dict)
     unsearched: int = 0
-    paced: frozenset[int] = frozenset()
     current: Mapping[int, MetricVerdict] = field(default_factory=dict)
     waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
     beside: Mapping[int, str] = field(default_factory=dict)
@@ -120,8 +113,6 @@ class JudgedColumns:
             if problem is None or problem.kind == "disturbed":
                 return plain
             return _problem(plain, outcome, reason, f"{population.metric.name}: {problem.text}")
-        if row in self.paced and reason is not Reason.CLASS_SHIFT:
-            return judge_row(population, row, criterion, baseline)
         sizes = population.offsets[row + 1] - population.offsets[row]
         metric = population.metric
         base = Subject(
@@ -230,7 +221,6 @@ def judge_columns(
         if few.any():
             outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
             similarity[few] = threshold[few] = np.nan
-    paced = _paced(population, rows, criterion, baseline, (similarity, outcome, reason, threshold))
     _problems(population, rows, criterion, baseline, outcome, reason)
     return JudgedColumns(
         population=population,
@@ -240,7 +230,6 @@ def judge_columns(
         outcome=outcome,
         reason=reason,
         threshold=threshold,
-        paced=paced,
     )
 
 
@@ -252,32 +241,6 @@ def _similarities(rows: Rows, criterion: Criterion) -> FloatArray:
         return out
     centre = np.asarray(criterion.centre)
     return np.maximum(0.0, 1 - rows.losses(centre, criterion.metric.better))
-
-
-def _paced(
-    population: Population,
-    rows: Rows,
-    criterion: Criterion | None,
-    baseline: Baseline | None,
-    columns: tuple[FloatArray, Codes, Codes, FloatArray],
-) -> frozenset[int]:
-    """Judge what has a pace beside it in both forms, and fill in the stricter verdict; return these rows.
-
-    Those among them that have none and would pass only since the raw form cannot show the loss.
-    """
-    if criterion is None or criterion.paced is None:
-        return frozenset()
-    similarity, outcome, reason, threshold = columns
-    found = []
-    for row in np.flatnonzero(rows.usable & ~np.isnan(similarity)).tolist():
-        paced = paced_values(population.sample(row), population.pace(row), criterion)
-        if paced is None and reason[row] != REASONS.index(Reason.UNDETECTABLE):
-            continue
-        found.append(row)
-        verdict = judge_row(population, row, criterion, baseline)
-        outcome[row], reason[row] = OUTCOMES.index(verdict.outcome), REASONS.index(verdict.reason)
-        similarity[row], threshold[row] = verdict.similarity, verdict.threshold
-    return frozenset(found)
 
 
 def _problems(
@@ -311,13 +274,10 @@ def judge_populations(
         baseline: All criteria of the class; looked up once, not once per population.
 
     Yields:
-        For every population its units' verdicts, then the nodes' where there is such a criterion; then
-        those on the hosts' pace.
+        For every population its units' verdicts, then the nodes' where there is such a criterion.
     """
     known = {(c.benchmark, c.metric.name, c.group, c.scope): c for c in baseline.criteria}
-    forms = paced_forms_of(baseline.criteria)
-    mine = [p for p in populations if p.hardware_class in ("", baseline.hardware_class)]
-    for population in (*populations, *(pace_populations(mine, forms) if forms else ())):
+    for population in populations:
         if population.hardware_class not in ("", baseline.hardware_class):
             yield judge_columns(population, None)
             continue

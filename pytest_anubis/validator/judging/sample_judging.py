@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -26,9 +25,8 @@ from pytest_anubis.core.metric import (
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import UNKNOWN, Certainty, certainty_of
-from pytest_anubis.validator.judging.verdict_table import criterion_for, decide, of_group, stricter
+from pytest_anubis.validator.judging.verdict_table import criterion_for, decide, of_group
 from pytest_anubis.validator.similarity.distance import one_sided, trouble, uniformly_worse
-from pytest_anubis.validator.similarity.pacing import paced_criterion, paced_values
 from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_of
 
 EQUAL = 0.995
@@ -85,7 +83,6 @@ def judge_sample(
     looks: int = 1,
     reference: Reference = Reference.FLEET,
     population: str = "",
-    pace: Mapping[str, npt.ArrayLike] = MappingProxyType({}),
 ) -> MetricVerdict:
     """Judge all values of one metric from one unit under test.
 
@@ -106,8 +103,6 @@ def judge_sample(
         looks: How many looks the values come from (`closer_look`).
         reference: What the criterion stands for.
         population: What the criterion was learned from, in words; made from the criterion if empty.
-        pace: Kind of a probe -> its seconds beside each value. Where the criterion has a paced form the
-            values at the reference pace are judged as well, and the stricter verdict counts.
 
     Returns:
         The verdict with every field that explains it; never an exception for bad samples.
@@ -151,24 +146,7 @@ def judge_sample(
     held = criterion_for(alike, criterion, looks, disturbance)
     sure = certainty_of(array, alike, held, looks)
     part = part_of(array, alike, held)
-    verdict = conclude(base, alike, held, baseline, reference, population, sure, part)
-    paced = paced_values(array, pace, criterion)
-    if paced is None:
-        return verdict if criterion.paced is None else _without_pace(verdict)
-    criterion = paced_criterion(criterion)
-    alike = one_sided(paced, criterion.centre, better)
-    held = criterion_for(alike, criterion, looks, disturbance)
-    sure = certainty_of(paced, alike, held, looks)
-    usual = replace(base, value=_middle(paced))
-    return stricter(verdict, conclude(usual, alike, held, baseline, reference, population, sure))
-
-
-def _without_pace(verdict: MetricVerdict) -> MetricVerdict:
-    """Return what holds where the paced form cannot be judged: nothing passes by the raw one alone."""
-    if verdict.reason is not Reason.UNDETECTABLE:
-        return verdict
-    text = f"{verdict.text}; at the host's reference pace it shows, which could not be told: measure again"
-    return replace(verdict, outcome=Outcome.INCONCLUSIVE, text=text)
+    return conclude(base, alike, held, baseline, reference, population, sure, part)
 
 
 def judge_row(
@@ -206,7 +184,6 @@ def judge_row(
         looks=population.looks.get(row, 1),
         reference=reference,
         population=learned_from,
-        pace=population.pace(row),
     )
 
 

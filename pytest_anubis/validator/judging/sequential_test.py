@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
@@ -12,7 +12,6 @@ import numpy.typing as npt
 from pytest_anubis.core.baseline import ERROR_RATE, Criterion
 from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.validator.similarity.distance import one_sided, trouble
-from pytest_anubis.validator.similarity.pacing import paced_criterion, paced_values
 
 MOST_LOOKS = 16
 """Most looks, the first one included: it is a whole measurement and each of the others a fifth, so four times
@@ -34,7 +33,6 @@ def closer_look(
     *,
     error: float = ERROR_RATE,
     most: int = MOST_LOOKS,
-    paces: Sequence[Iterable[tuple[str, Sequence[float]]]] = (),
 ) -> Literal["enough", "more"]:
     """Say whether a measurement should be taken again.
 
@@ -49,29 +47,33 @@ def closer_look(
         criterion: What they are compared with.
         error: Chance that an early stop decides otherwise than endless measurement would.
         most: Largest number of looks.
-        paces: The pace beside the values of each look, if it was read. Where the criterion has a paced form
-            there is another look until neither form is close.
 
     Returns:
         ``enough``: judge what there is; ``more``: take another look.
     """
-    forms = _forms(looks, criterion, paces)
-    return "more" if any(_closer(*form, error, most) for form in forms) else "enough"
+    from scipy.special import stdtrit
 
-
-def _forms(
-    looks: Sequence[npt.ArrayLike],
-    criterion: Criterion,
-    paces: Sequence[Iterable[tuple[str, Sequence[float]]]],
-) -> Iterator[tuple[Sequence[npt.ArrayLike], Criterion]]:
-    """Yield the values at the reference pace with their criterion, where known, and those as measured."""
-    if len(paces) == len(looks) and criterion.paced is not None:
-        pairs = zip(looks, paces, strict=True)
-        paced = [paced_values(np.asarray(v, float), dict(p), criterion) for v, p in pairs]
-        known = [one for one in paced if one is not None]
-        if len(known) == len(looks):
-            yield known, paced_criterion(criterion)
-    yield looks, criterion
+    if criterion.metric.better == "equal" or len(looks) >= most:
+        return "enough"
+    parts = [np.asarray(look, dtype=np.float64) for look in looks]
+    values = np.concatenate(parts) if parts else np.empty(0)
+    if trouble(values) is not None:
+        return "enough"
+    loss = 1 - one_sided(values, criterion.centre, criterion.metric.better)
+    threshold = fail_loss(criterion)
+    middle = float(np.mean(criterion.centre))
+    if middle <= 0:
+        return "enough"
+    deviation, degrees = standard_error(parts)
+    if degrees < 1:
+        return "more" if loss > threshold else "enough"
+    half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
+    if loss <= threshold:
+        return "more" if loss + half > threshold else "enough"
+    clear = max(CLEAR * threshold, 1 - (criterion.unconfirmed or 1.0))
+    if len(parts) >= CLEAR_LOOKS and loss - half > clear:
+        return "enough"
+    return "more" if len(parts) < CONFIRMING_LOOKS or loss - half < threshold else "enough"
 
 
 def sure_loss(
@@ -80,17 +82,12 @@ def sure_loss(
     *,
     error: float = ERROR_RATE,
     most: int = MOST_LOOKS,
-    paces: Sequence[Iterable[tuple[str, Sequence[float]]]] = (),
 ) -> bool:
     """Say whether a loss is surely beyond the one that fails, so that only its confirmation may be lacking.
 
-    Args and the interval are those of `closer_look`; with a paced form, either form tells. It decides which
-    looks are spent (`session.measuring.conditions.Looks`), never a verdict.
+    Args and the interval are those of `closer_look`. It decides which looks are spent
+    (`session.measuring.conditions.Looks`), never a verdict.
     """
-    return any(_sure(*form, error, most) for form in _forms(looks, criterion, paces))
-
-
-def _sure(looks: Sequence[npt.ArrayLike], criterion: Criterion, error: float, most: int) -> bool:
     from scipy.special import stdtrit
 
     parts = [np.asarray(look, dtype=np.float64) for look in looks]
@@ -107,30 +104,13 @@ def _sure(looks: Sequence[npt.ArrayLike], criterion: Criterion, error: float, mo
     )
 
 
-def _closer(looks: Sequence[npt.ArrayLike], criterion: Criterion, error: float, most: int) -> bool:
-    from scipy.special import stdtrit
-
-    if criterion.metric.better == "equal" or len(looks) >= most:
-        return False
-    parts = [np.asarray(look, dtype=np.float64) for look in looks]
-    values = np.concatenate(parts) if parts else np.empty(0)
+def fails(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
+    """Say whether all values together would fail as they are."""
+    values = np.concatenate([np.asarray(look, dtype=np.float64) for look in looks])
     if trouble(values) is not None:
         return False
     loss = 1 - one_sided(values, criterion.centre, criterion.metric.better)
-    threshold = fail_loss(criterion)
-    middle = float(np.mean(criterion.centre))
-    if middle <= 0:
-        return False
-    deviation, degrees = standard_error(parts)
-    if degrees < 1:
-        return loss > threshold
-    half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
-    if loss <= threshold:
-        return loss + half > threshold
-    clear = max(CLEAR * threshold, 1 - (criterion.unconfirmed or 1.0))
-    if len(parts) >= CLEAR_LOOKS and loss - half > clear:
-        return False
-    return len(parts) < CONFIRMING_LOOKS or loss - half < threshold
+    return loss > fail_loss(criterion)
 
 
 def fail_loss(criterion: Criterion) -> float:

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.sample import FloatArray, Problem
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 
 OUTCOMES = (
@@ -150,22 +150,6 @@ def learned_for(
 def problem_verdict(problem: Problem) -> tuple[Outcome, Reason]:
     """Return what a unit without a usable sample gets: a failed or missing test is never "slow"."""
     return _OF_PROBLEM.get(problem.kind, (Outcome.INCONCLUSIVE, Reason.INVALID))
-
-
-def stricter(raw: MetricVerdict, paced: MetricVerdict) -> MetricVerdict:
-    """Return the worse one of the verdicts on both forms of a metric, and say which one decided.
-
-    Of two that are as good, that on the values at the reference pace, which would have found more.
-    """
-    order = (Outcome.PASS, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.FAIL)
-    if order.index(raw.outcome) > order.index(paced.outcome):
-        value = value_text(paced.value, paced.unit)
-        return replace(raw, text=f"{raw.text}; raw form; {value} at the host's reference pace")
-    measured = (
-        f"measured {value_text(raw.value, raw.unit)}" if raw.value is not None else "measured"
-    )
-    text = f"{paced.text}; at the host's reference pace, {measured}"
-    return replace(paced, text=text, measured=raw.value)
 
 
 def of_group(criterion: Criterion, similarity: float) -> str:

@@ -34,10 +34,8 @@ from pytest_anubis.validator.learning.learning_findings import learning_findings
 from pytest_anubis.validator.learning.learning_steps import learned_of, tasks_of
 from pytest_anubis.validator.learning.machine_thresholds import (
     LASTING,
-    MachineThreshold,
     machine_thresholds,
 )
-from pytest_anubis.validator.learning.pace_learning import paced_forms, paces_of, with_paced
 from pytest_anubis.validator.learning.self_check import failed_nodes, movement_findings, self_check
 from pytest_anubis.validator.learning.undecided_groups import decide_clusters, explained
 from pytest_anubis.validator.limits.power import detectable
@@ -49,10 +47,6 @@ from pytest_anubis.validator.similarity.centre import Method
 Progress = Callable[[int, int], None]
 ONE_IN_TWENTY = 1.645
 """Standard deviations beyond which one normal value in twenty lies, on one side."""
-PACE_SHARE = 1 / 3
-"""Least share of the error rate for the host's pace: two or three criteria beside dozens of metrics, and the
-only tight ones that see what slows all alike (`benchmarks/validator/pace_simulated.py` shows what that is
-worth)."""
 
 
 def learn_baseline(
@@ -118,13 +112,7 @@ def learn_baseline(
     if not single:
         results = [explained(item, node_attributes) for item in decide_clusters(results)]
     found = [item for item in results if item.criterion is not None]
-    forms = paced_forms(found, alpha, method, single, shelf)
-    paces = list(learn([(one, "unit") for one in paces_of(populations, forms)]))  # judged as well
-    results += paces
-    paces = [item for item in paces if item.criterion is not None]
-    every = [*found, *paces, *(one.learned for one in forms)]
-    kinds = (found, paces, every[len(found) + len(paces) :])
-    limits = _machine(kinds, error_rate) if single else _fleet(every, error_rate, executor)
+    limits = _machine(found, error_rate) if single else _fleet(found, error_rate, executor)
     criteria, tightened = with_promises(limits.criteria, limits.lucky, limits.tails, promises or {})
     criteria = tuple(_with_decision(one, decide) for one in criteria)
     nodes = tuple(sorted({node for p in populations for node in set(p.nodes)}))
@@ -133,7 +121,7 @@ def learn_baseline(
     if not single:
         check, seen = self_check(
             criteria,
-            every,
+            found,
             limits.healthy,
             limits.factor,
             error_rate,
@@ -142,9 +130,7 @@ def learn_baseline(
             {**(failed or {}), **failed_nodes(populations)},
         )
         seen += movement_findings(found)
-    criteria = _with_change_rates(criteria, every)
-    raw = len(every) - len(forms)
-    criteria = with_paced(criteria[:raw], forms, criteria[raw:])
+    criteria = _with_change_rates(criteria, found)
     criteria, useless = that_can_fail(criteria)
     return Baseline(
         hardware_class=hardware_class,
@@ -277,20 +263,13 @@ def _one_machine(populations: Sequence[Population]) -> bool:
     return len(nodes) == 1 and len(runs) > 1
 
 
-def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | None) -> Limits:
-    """Return the limits of metrics, of the host's pace and of paced forms, one after the other.
-
-    Any may reject, so each kind has its share of the error rate by how many they are, the pace a third at
-    least; the spread of the ones tells nothing of that of the others.
-    """
+def _machine(found: Sequence[LearnedCriterion], error_rate: float | None) -> Limits:
     rate = ERROR_RATE if error_rate is None else error_rate
-    spreads = [{id(i): i.spread for i in found if i.spread is not None} for found in kinds]
-    by_item: dict[int, MachineThreshold] = {}
-    for noisy, share in zip(spreads, _shares([len(noisy) for noisy in spreads]), strict=True):
-        thresholds = machine_thresholds(list(noisy.values()), error_rate=rate * share)
-        by_item.update(zip(noisy, thresholds, strict=True))
+    noisy = {id(item): item.spread for item in found if item.spread is not None}
+    thresholds = machine_thresholds(list(noisy.values()), error_rate=rate)
+    by_item = dict(zip(noisy, thresholds, strict=True))
     out, lucky = [], []
-    for item in (one for found in kinds for one in found):
+    for item in found:
         criterion = item.criterion
         if criterion is None:
             continue
@@ -317,15 +296,6 @@ def _machine(kinds: Sequence[Sequence[LearnedCriterion]], error_rate: float | No
         out.append(criterion)
         lucky.append(own)
     return Limits(criteria=tuple(out), lucky=tuple(lucky), tails=(None,) * len(out))
-
-
-def _shares(counts: Sequence[int]) -> list[float]:
-    """Return the shares of the error rate of metrics, pace and paced forms, by their counts."""
-    raw, pace, paced = counts
-    whole = max(raw + pace + paced, 1)
-    mine = max(pace / whole, PACE_SHARE) if pace else 0.0
-    others = max(raw + paced, 1)
-    return [(1 - mine) * raw / others, mine, (1 - mine) * paced / others]
 
 
 def _with_change_rates(

@@ -64,7 +64,6 @@ class LearnedCriterion:
             offsets=np.zeros(1, dtype=np.int64),
             problems={},
             looks={},
-            paces={},
         )
         rows = replace(self.rows.released(), population=nothing, shelf=None)
         return replace(self, population=nothing, rows=rows)

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.report.pages.html_blocks import verdict_rows
 from pytest_anubis.report.text.failure_text import (
     failure_rows,
     failure_text,
@@ -70,13 +69,6 @@ def test_a_metric_where_less_is_better_is_above() -> None:
     slow = replace(SLOW, metric="latency", unit="us", better="lower", value=12.0, expected=10.0)
     slow = replace(slow, similarity=10 / 12)
     assert summary_sentence(slow).startswith("latency 20 % longer: 12 us, expected 10 (")
-
-
-def test_a_table_says_which_values_are_those_of_the_reference_pace() -> None:
-    paced = replace(SLOW, measured=5.0)
-    assert "6.1 (paced)" in failure_text([paced])
-    assert "6.1 TFLOP/s (paced)" in verdict_rows([paced])
-    assert "paced" not in failure_text([SLOW]) + verdict_rows([SLOW])
 
 
 def test_a_bad_tail_is_not_told_by_the_medians() -> None:

@@ -8,13 +8,10 @@ import pytest
 
 from pytest_anubis.core.baseline import (
     Baseline,
-    Criterion,
     Exclusion,
-    PacedForm,
     SelfCheck,
     UnlikeNode,
 )
-from pytest_anubis.core.metric import Metric
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
     SICK,
@@ -139,29 +136,9 @@ def test_one_node_is_not_judged_without_itself() -> None:
 
 
 @pytest.mark.parametrize(
-    ("count", "check", "pace"),
-    [
-        (
-            1,
-            "1 of its 96 nodes is rejected",
-            "1 metric follows it and is judged at its reference pace",
-        ),
-        (
-            2,
-            "2 of its 96 nodes are rejected",
-            "2 metrics follow it and are judged at its reference pace",
-        ),
-    ],
+    ("count", "check"),
+    [(1, "1 of its 96 nodes is rejected"), (2, "2 of its 96 nodes are rejected")],
 )
-def test_verbs_agree_with_their_counts(count: int, check: str, pace: str) -> None:
-    form = PacedForm(slopes=(), gain=0.22, centre=(1.0,))
-    rate = Criterion(
-        benchmark="b",
-        metric=Metric(name="rate", unit="GB/s", better="higher"),
-        centre=(1.0,),
-        paced=form,
-    )
+def test_the_verb_agrees_with_the_count(count: int, check: str) -> None:
     alike = SelfCheck(nodes=96, rejected=count, sick=0, rate=0.0, upper=0.04, holds=True)
-    lines = "\n".join(told(criteria=(rate,) * count, self_check=alike))
-    assert f"judged each without itself, {check}" in lines
-    assert f"pace of the host: {pace}" in lines
+    assert f"judged each without itself, {check}" in "\n".join(told(self_check=alike))

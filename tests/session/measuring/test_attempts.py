@@ -16,9 +16,11 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.hardware.clear_moments import Rounds
 from pytest_anubis.hardware.round_plans import RoundPlan
+from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring.attempts import (
     FEWEST_CLEAR,
     LOOK_PAUSE,
+    MOST_EMPTY,
     NO_CLEAR_MOMENT,
     Look,
     Patience,
@@ -41,10 +43,10 @@ CLOSE = [99.0, 100.0, 101.0] * 3
 
 
 class Chosen:
-    """Rounds of which it is given which are clear."""
+    """Rounds of which it is given which are clear, and how slow the cores were."""
 
-    def __init__(self, clear: list[bool]) -> None:
-        self._clear = clear
+    def __init__(self, clear: list[bool], slowdown: float) -> None:
+        self._clear, self.slowdown = clear, slowdown
 
     def clear(self) -> list[bool]:
         return self._clear
@@ -56,10 +58,13 @@ class Around:
     Args:
         disturbance: What the watch sees each time.
         clear: Which values are clear.
+        slowdown: How slow the cores were.
     """
 
-    def __init__(self, *disturbance: str, clear: list[bool] | None = None) -> None:
-        self._disturbance, self._clear = disturbance, clear or []
+    def __init__(
+        self, *disturbance: str, clear: list[bool] | None = None, slowdown: float = 1.0
+    ) -> None:
+        self._disturbance, self._clear, self._slowdown = disturbance, clear or [], slowdown
         self.looks = Looks()
 
     @contextlib.contextmanager
@@ -69,17 +74,20 @@ class Around:
         seen.disturbance = self._disturbance if host else ()
 
     def rounds(self) -> Rounds:
-        return cast(Rounds, Chosen(self._clear))
+        return cast(Rounds, Chosen(self._clear, self._slowdown))
 
 
-def surroundings(*disturbance: str, clear: list[bool] | None = None) -> Surroundings:
-    return cast(Surroundings, Around(*disturbance, clear=clear))
+def surroundings(
+    *disturbance: str, clear: list[bool] | None = None, slowdown: float = 1.0
+) -> Surroundings:
+    return cast(Surroundings, Around(*disturbance, clear=clear, slowdown=slowdown))
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that only sleeping moves."""
     now = [0.0]
+    monkeypatch.setattr(attempts, "LOOK_PAUSE", LOOK_PAUSE)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
 
@@ -121,8 +129,8 @@ def test_values_of_clear_moments_count_and_the_others_are_set_aside(seen: tuple[
     found = look(PLAN, counted, surroundings(*seen, clear=clear), host=True, choose=True)
     assert found.values == [0.0, 2.0, 4.0, 6.0, 8.0]
     assert len(found.values) == FEWEST_CLEAR
+    assert found.clear == found.values
     assert found.unclear == [1.0, 3.0, 5.0, 7.0, 9.0]
-    assert found.clear
     assert not found.seen.disturbance  # whoever disturbed the others did not disturb these
 
 
@@ -134,22 +142,38 @@ def test_too_few_clear_values_are_a_disturbance_and_nothing_is_set_aside(
     found = look(PLAN, counted, surroundings(*seen, clear=clear), host=True, choose=True)
     assert found.values == counted(PLAN, None)
     assert found.unclear == []
-    assert not found.clear
+    assert found.clear == [0.0, 1.0, 2.0, 3.0]  # more of them may come with another visit
     assert found.seen.disturbance == (seen or (NO_CLEAR_MOMENT,))
 
 
 def test_a_plan_of_fewer_rounds_needs_no_more_clear_values_than_these() -> None:
     plan = replace(PLAN, rounds=2)
     found = look(plan, counted, surroundings(clear=[True, True]), host=True, choose=True)
-    assert (found.values, found.clear) == ([0.0, 1.0], True)
+    assert found.values == found.clear == [0.0, 1.0]
+    assert not found.seen.disturbance
+
+
+def test_clear_values_of_earlier_visits_count_as_well() -> None:
+    clear = [number < 2 for number in range(PLAN.rounds)]
+    where = surroundings("12 % steal", clear=clear)
+    found = look(PLAN, counted, where, host=True, choose=True, earlier=FEWEST_CLEAR - 2)
+    assert found.values == found.clear == [0.0, 1.0]
+    assert not found.seen.disturbance
+
+
+def test_it_is_said_how_slow_the_cores_were_where_nobody_was_seen() -> None:
+    where = surroundings(clear=[False] * PLAN.rounds, slowdown=1.5)
+    (said,) = look(PLAN, counted, where, host=True, choose=True).seen.disturbance
+    assert said.startswith(f"{NO_CLEAR_MOMENT}: the cores were 1.5 times as slow as they have been")
 
 
 @pytest.mark.parametrize("host", [True, False])
 def test_where_nothing_is_chosen_the_watch_alone_says_what_disturbed(host: bool) -> None:
     found = look(PLAN, counted, surroundings("load"), host=host, choose=False)
     assert found.values == counted(PLAN, None)
+    assert found.clear is None
     # A device's own clock does not see what others do to the host.
-    assert (found.seen.disturbance, found.clear) == ((("load",), False) if host else ((), True))
+    assert found.seen.disturbance == (("load",) if host else ())
 
 
 @pytest.mark.usefixtures("clock")
@@ -167,7 +191,7 @@ def test_a_close_call_is_looked_at_again_while_there_is_time(deadline: float | N
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_further_look_comes_after_a_pause_in_which_what_passes_by_itself_may_pass() -> None:
+def test_a_further_look_at_a_loss_comes_after_a_pause_in_which_it_may_pass_by_itself() -> None:
     began: list[float] = []
 
     def take(plan: RoundPlan, moments: Rounds | None) -> list[float]:
@@ -180,9 +204,17 @@ def test_a_further_look_comes_after_a_pause_in_which_what_passes_by_itself_may_p
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_further_look_without_a_clear_moment_ends_looking_and_says_so() -> None:
-    looks = closer(measure, surroundings(clear=[False, False]), choose=True)
-    assert [one.seen.disturbance for one in looks] == [(), (NO_CLEAR_MOMENT,)]
+def test_a_further_look_at_what_passes_so_far_needs_no_pause() -> None:
+    closer(lambda *_: [102.0, 103.0], surroundings(), first=[102.0, 103.0, 104.0] * 3)
+    assert time.monotonic() == 0.0
+
+
+@pytest.mark.usefixtures("clock")
+def test_looks_without_a_clear_moment_end_looking_and_the_last_one_says_why() -> None:
+    (first,) = closer(measure, surroundings(clear=[False, False]), choose=True)
+    assert first.values == CLOSE
+    assert first.seen.disturbance == (NO_CLEAR_MOMENT,)
+    assert time.monotonic() == pytest.approx(MOST_EMPTY * (LOOK_PAUSE + 0.2))
 
 
 @pytest.mark.usefixtures("clock")

@@ -13,7 +13,6 @@ import pytest
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import SEARCHED
-from pytest_anubis.hardware.round_plans import lengths_version
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import learn_baseline
@@ -49,9 +48,7 @@ def learn(
     rng = np.random.default_rng(0)
     population = population_of(
         [100 * np.exp(rng.normal(0, 0.001, 60)) for _ in range(12)],
-        metric=Metric(
-            name="speed", unit="GFLOP/s", better="higher", version=lengths_version("smoke", "cpu")
-        ),
+        metric=Metric(name="speed", unit="GFLOP/s", better="higher"),
         benchmark="test_suite.py::test_speed",
         nodes=[f"n{i % nodes}" for i in range(12)],
         devices=["cpu"] * 12,

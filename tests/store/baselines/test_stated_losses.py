@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.core.baseline import Baseline, Criterion, PacedForm, PaceSlope
+from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.baselines.stated_losses import with_true_losses
@@ -60,16 +60,6 @@ def test_a_weakened_criterion_states_no_smaller_loss_than_it_lets_pass(
     assert found.detectable == (None if finds is None else pytest.approx(finds, rel=1e-6))
 
 
-def test_the_keener_form_tells_what_is_found(tmp_path: Path) -> None:
-    made = baseline("higher", 0.06, ())
-    slope = PaceSlope(kind="cpu", reference=1.0, slope=1.0, least=0.5, most=2.0)
-    form = PacedForm(slopes=(slope,), gain=0.5, centre=(100.0,), learned=0.85, detectable=0.05)
-    one = replace(made.criteria[0], learned=0.7, paced=form)
-    found = edited(replace(made, criteria=(one,)), tmp_path, 0.9)
-    assert found.paced is not None
-    assert (found.detectable, found.paced.detectable) == pytest.approx((0.15, 0.15))
-
-
 def test_the_seal_is_of_what_the_file_holds(tmp_path: Path) -> None:
     made = baseline("higher", 0.01, ())  # learned so by an older version, or promoted so
     path = save_baseline(made, tmp_path)
@@ -79,10 +69,10 @@ def test_the_seal_is_of_what_the_file_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("centre", "learned"), [((100.0,), 0.0), ((), 0.9)])
-def test_a_form_that_makes_no_sense_is_no_crash(centre: tuple[float, ...], learned: float) -> None:
+def test_a_criterion_that_makes_no_sense_is_no_crash(
+    centre: tuple[float, ...], learned: float
+) -> None:
     made = baseline("lower", 0.067, ())
-    form = PacedForm(slopes=(), gain=0.5, centre=centre, learned=learned, detectable=0.067)
-    one = replace(made.criteria[0], paced=form)
+    one = replace(made.criteria[0], centre=centre, learned=learned)
     (found,) = with_true_losses(replace(made, criteria=(one,))).criteria
-    assert found.paced is not None
-    assert found.paced.centre == centre
+    assert found.centre == centre

@@ -261,6 +261,12 @@ def test_an_older_journal_whose_measurements_waited_and_were_repeated_is_whole(
     assert [event.data["event"] for event in unknown(record)] == ["waiting"] * 2
 
 
+def test_what_another_version_wrote_beside_the_values_is_left_out() -> None:
+    plain = event_to_plain(Measured(measurement=SAMPLE))
+    read = event_from_plain({**plain, "pace": [["compute", [0.001, 0.001]]]})
+    assert repr(read) == repr(Measured(measurement=SAMPLE))  # a NaN equals nothing
+
+
 @given(st.lists(st.floats(), max_size=20))
 def test_every_float_survives_strict_json(values: list[float]) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pytest_anubis.core.baseline import HOST_PACE, Baseline, Criterion, SelfCheck, Unjudged
+from pytest_anubis.core.baseline import Baseline, Criterion, SelfCheck, Unjudged
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.deciding.ledger import uncovered
@@ -72,9 +72,6 @@ def test_a_component_without_a_criterion_blocks_and_a_metric_is_told() -> None:
     said = judge_node(run, baseline=learned(unjudged=(noisy,))).headline
     assert said.count("could not be judged") == 1  # the same gap once
     assert "1 metric has no criterion and could not be judged" in said
-    pace = Unjudged(benchmark=HOST_PACE, metric="memory_pace", component="host.memory", reason="")
-    decision, _, _ = decided(learned(unjudged=(pace,)), "quiet", "usual", "noisy")
-    assert decision is Decision.ACCEPTED  # it is no test of a component
     alone = Unjudged(benchmark="b", metric="disk", component="storage.disk", reason="too noisy")
     decision, _, blocking = decided(learned(unjudged=(alone,)), "quiet", "usual", "noisy")
     assert decision is Decision.UNDECIDED

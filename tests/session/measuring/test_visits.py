@@ -1,0 +1,155 @@
+"""A test that met too few clear moments is visited again, and reported once."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+# The probe of these runs reads what the tests say: the state of a host that everybody can see.
+CONFTEST = """
+import pathlib
+from pytest_anubis.hardware import clear_moments
+from pytest_anubis.session.measuring.conditions import Surroundings
+
+class Account:
+    def __init__(self, *_):
+        pass
+    def renew(self):
+        pass
+    def read(self):
+        return 0.0, 0.0, 0.0
+
+class Probe:
+    def __init__(self, *_):
+        pass
+    def read(self):
+        return float(pathlib.Path("probe").read_text())
+
+clear_moments.Account, clear_moments.Probe = Account, Probe
+clear_moments.is_virtual = lambda *_: True
+
+def rounds(self, own=Surroundings.rounds):
+    return own(self)
+
+rounds.__name__ = "ours"
+Surroundings.rounds = rounds
+"""
+
+SUITE = """
+import pathlib, time, pytest
+
+def visited(name):
+    with open("visits", "a") as file:
+        print(name, file=file)
+    return pathlib.Path("visits").read_text().split().count(name)
+
+def host(seconds):
+    pathlib.Path("probe").write_text(str(seconds))
+
+@pytest.mark.anubis(component="cpu.compute", scope="node")
+def test_first(anubis_metric):
+    host(0.001)
+    visited("first")
+    anubis_metric.collect("time", lambda: time.sleep(0.001) or 1.0, unit="ms", better="lower")
+
+@pytest.mark.anubis(component="cpu.compute", scope="node")
+def test_second(anubis_metric):
+    visit = visited("second")
+    host(SLOW if visit < LAST else 0.001)
+    rate = lambda: time.sleep(0.001) or 5.0 + visit
+    kept = anubis_metric.collect("rate", rate, unit="GB/s", better="higher", rounds=12)
+    anubis_metric.record("beside", [10 * one for one in kept], unit="1", better="higher", rounds_of="rate")
+    host(0.001)
+"""
+
+
+def run(
+    pytester: pytest.Pytester, *options: str, slow: float = 0.002, last: int = 2
+) -> tuple[pytest.RunResult, list[dict[str, Any]]]:
+    pytester.makeconftest(CONFTEST)
+    suite = SUITE.replace("SLOW", str(slow)).replace("LAST", str(last))
+    pytester.makepyfile(test_suite=suite)
+    (pytester.path / "probe").write_text("0.001")
+    result = pytester.runpytest_subprocess("--anubis", "--anubis-mode=measure", *options)
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    return result, [json.loads(line) for line in journal.read_text().splitlines()]
+
+
+def visits(pytester: pytest.Pytester) -> list[str]:
+    return (pytester.path / "visits").read_text().split()
+
+
+def last_measured(events: list[dict[str, Any]], metric: str) -> dict[str, Any]:
+    found = [e for e in events if e["event"] == "measurement" and e["metric"]["name"] == metric]
+    return found[-1]
+
+
+def test_clear_moment_at_the_end_of_the_run(pytester: pytest.Pytester) -> None:
+    result, events = run(pytester)
+    result.assert_outcomes(passed=2)
+    assert visits(pytester) == ["first", "second", "second"]
+    assert [e["test"] for e in events if e["event"] == "test_put_off"] == [
+        "test_suite.py::test_second"
+    ]
+    assert [e["test"] for e in events if e["event"] == "test_finished"] == [
+        "test_suite.py::test_first",
+        "test_suite.py::test_second",
+    ]
+    rate, beside = last_measured(events, "rate"), last_measured(events, "beside")
+    assert set(rate["values"]) == {7.0}
+    assert set(beside["values"]) == {70.0}
+    assert "disturbance" not in rate
+
+
+@pytest.mark.usefixtures("in_workers")
+def test_visits_in_a_worker(pytester: pytest.Pytester) -> None:
+    result, events = run(pytester, "-v")
+    result.assert_outcomes(passed=2)
+    assert visits(pytester) == ["first", "second", "second"]
+    assert set(last_measured(events, "rate")["values"]) == {7.0}
+
+
+def test_no_clear_moment_in_the_whole_run(pytester: pytest.Pytester) -> None:
+    result, events = run(pytester, last=99)
+    result.assert_outcomes(passed=2)
+    assert visits(pytester).count("second") == 3  # two turns without a clear value end the visits
+    rate = last_measured(events, "rate")
+    assert "2 times as slow" in rate["disturbance"][0]
+    assert "disturbance" in last_measured(events, "beside")
+
+
+def test_clear_values_of_several_visits_are_one_sample(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    half = SUITE.replace("host(SLOW if visit < LAST else 0.001)", "host(0.001)").replace(
+        "5.0 + visit", "turn(visit)"
+    )
+    half += """
+count = 0
+def turn(visit):
+    global count
+    count += 1
+    if visit == 1 and count > 6:
+        host(0.002)
+    return 5.0 + visit
+"""
+    pytester.makepyfile(test_suite=half)
+    (pytester.path / "probe").write_text("0.001")
+    result = pytester.runpytest_subprocess("--anubis", "--anubis-mode=measure")
+    result.assert_outcomes(passed=2)
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    events = [json.loads(line) for line in journal.read_text().splitlines()]
+    rate = last_measured(events, "rate")
+    assert (
+        rate["values"][:6] == [6.0] * 6
+    )  # the sixth still stood between two readings that were good
+    assert set(rate["values"][6:]) == {7.0}
+    assert rate["unclear"] >= 1
+    assert len(last_measured(events, "beside")["values"]) == len(rate["values"])
+
+
+def test_setup_that_is_only_shown_is_not_visited(pytester: pytest.Pytester) -> None:
+    result, _ = run(pytester, "--setup-show")
+    result.assert_outcomes(passed=2)
+    assert visits(pytester) == ["first", "second"]
