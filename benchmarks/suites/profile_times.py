@@ -93,8 +93,8 @@ def show(record: RunRecord) -> int:
     print(f"profile {record.profile}, node {record.node}, class {record.hardware_class}")
     print(f"{'test':{NAME}}{'planned':>9}{'took':>9}{'times':>7}{'duty':>6}")
     unclear = Counter[str]()
-    for one in record.measurements:
-        unclear[one.test] += one.unclear
+    for measurement in record.measurements:
+        unclear[measurement.test] += measurement.unclear
     over = 0
     measured = [one for one in record.results if one.metrics]
     for one in measured:

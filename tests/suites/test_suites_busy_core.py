@@ -335,7 +335,7 @@ def few_loads(b: Bench) -> None:
 
 def load_latency(b: Bench) -> None:
     few_loads(b)
-    test_latency.test_load_latency(b.metric, "llc")
+    test_latency.test_load_latency(b.metric, b.node, "llc")
 
 
 def by_footprint(b: Bench) -> None:
