@@ -32,6 +32,7 @@ from pytest_anubis.core.events import (
     RunStarted,
     RunTimed,
     TestFinished,
+    TestPutOff,
     TestRan,
     TestRepeated,
     TestsPlanned,
@@ -119,6 +120,7 @@ any_event: st.SearchStrategy[Event] = st.one_of(
             st.builds(Waiver, owner=texts, reason=texts, expires=texts, test=texts), max_size=2
         ).map(tuple),
     ),
+    st.builds(TestPutOff, test=tests),
     st.builds(Judged, verdict=st.builds(verdict, tests | st.just(""), st.sampled_from(Outcome))),
     st.builds(
         TestFinished,
@@ -183,7 +185,7 @@ def test_every_type_of_event_is_tried() -> None:
     tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
     tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
     tried |= {LeftBehind, DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided}
-    tried |= {RunFinished, PhaseFailed, HardwareFound, LanesPlaced, WaiversRead}
+    tried |= {RunFinished, PhaseFailed, HardwareFound, LanesPlaced, WaiversRead, TestPutOff}
     assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
 
 
