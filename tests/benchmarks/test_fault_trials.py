@@ -17,6 +17,7 @@ import pytest
 from benchmarks.suites.faults import speed, table
 from benchmarks.suites.faults.kernels import Kernel
 from benchmarks.suites.faults.not_possible import NotPossible
+from pytest_anubis.session.measuring.attempts import LOOK_PAUSE
 
 DRAW = random.Random("trials")
 
@@ -176,7 +177,7 @@ def test_further_looks_share_their_pauses_and_metrics_without_a_criterion_are_na
         speed.SLOWDOWNS, "busy", speed.Slowdown(all_slow, ("gemm", "link", "disk"), ())
     )
     _, said = told(capsys, "--trials", "1", "--learn", "8", "--only", "busy")
-    looks = [pause for pause in pauses if pause == speed.PAUSE]
+    looks = [pause for pause in pauses if pause == LOOK_PAUSE]
     assert "busy gemm 1, link 1, disk - 1/1" in said
     assert len(looks) == 4, (
         "a clear loss has five looks, with four pauses for both kernels together"

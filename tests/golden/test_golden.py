@@ -183,7 +183,6 @@ FLEETING = {
 NOT_OF_OLD = {
     *(
         "around",
-        "waited",
         "telemetry",
         "misuse",
         "busy",
@@ -194,8 +193,8 @@ NOT_OF_OLD = {
         "cause",
     ),
     *("file", "found_anew", "loss", "certainty", "retest", "triage", "lowest"),
-    *("quiet_limits", "quiet_wait", "allowed_processes", "waivers"),
-    *("brief", "junit", "other_machine", "split", "require", "absent", "part", "exposing", "tools"),
+    *("quiet_limits", "allowed_processes", "waivers"),
+    *("junit", "other_machine", "split", "require", "absent", "part", "exposing", "tools"),
     "baseline_pin",
     "questions",  # of tests that stated none then
 }

@@ -22,6 +22,7 @@ from pytest_anubis.benchmarking.hosts.pair_group import PairRates
 from pytest_anubis.core.events import Measured
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.hardware import round_plans
+from pytest_anubis.hardware.clear_moments import Rounds
 from pytest_anubis.hardware.round_plans import RoundPlan, Settle
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device
@@ -125,12 +126,12 @@ def taken(
 ) -> Iterator[tuple[Callable[[Device | None], Recorder], list[Measurement]]]:
     """Make recorders on a machine one core of which is busy, and keep what they record."""
     monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch", Watch)
+    monkeypatch.setattr(Rounds, "clear", lambda rounds: [False] * len(rounds.values))
     monkeypatch.setattr(Surroundings, "_sources", lambda _: [])
     monkeypatch.setitem(round_plans.PLANS, "smoke", BRIEF)
     monkeypatch.setitem(round_plans.SETTLE, "smoke", Settle(least=0.0, most=0.0, wake=0.0))
     context = RunContext(settings=Settings(active=True, profile="smoke"))
     surroundings = Surroundings(context)
-    surroundings.attempts = 1  # it is not quiet the second time either
     kept: list[Measurement] = []
 
     def keep(event: object) -> None:
@@ -334,7 +335,7 @@ def few_loads(b: Bench) -> None:
 
 def load_latency(b: Bench) -> None:
     few_loads(b)
-    test_latency.test_load_latency(b.metric, "llc")
+    test_latency.test_load_latency(b.metric, b.node, "llc")
 
 
 def by_footprint(b: Bench) -> None:

@@ -1,6 +1,6 @@
 """Which injected fault does which benchmark find, and which does it leave alone?
 
-Two tables. Of speed: a baseline of this machine is learned once, from brief runs of the suites' own
+Two tables. Of speed: a baseline of this machine is learned once, from runs of the suites' own
 kernels; then, in turns, each fault is put in and the benchmarks of its row judged as the plugin judges them
 (it looks again where it is close; only whether the machine is quiet nobody asks, as these faults are what
 would be named): nothing, a busy core, one at half its quota, a neighbour that streams memory, a disk

@@ -15,8 +15,8 @@ from pytest_anubis.benchmarking.shaped_link import ShapedLink
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.hardware.timing import HostClock, rounds, warm_up
 
-PLAN = PLANS["smoke"].brief()
-"""How each is measured: as in a brief run of learning."""
+PLAN = PLANS["smoke"]
+"""How each is measured."""
 
 TRANSFER = 64 << 20  # bytes of a TCP transfer: some tens of milliseconds over loopback
 TRANSFERS, TRANSFERS_AGAIN = 8, 2

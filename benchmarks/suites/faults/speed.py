@@ -1,9 +1,10 @@
 """Faults that take time: what is measured under each, and trials in turns that can be gone on with later.
 
 The baseline is learned once for all rows. In each round every row has one trial, that without a fault too, so
-that all of them see the same hours of the machine. A trial measures the kernels of its row as a brief run of
-the plugin does, and looks again, in bursts with the plugin's pauses, where a call is close. What has no
-criterion is held against its own past, the learned runs: a pass says nothing there, a loss rejects.
+that all of them see the same hours of the machine. A trial measures the kernels of its row as long as
+the plugin does in `smoke`, and looks again, with the plugin's pauses, where a call is close. What has no
+criterion is held against its own past, the learned runs: a pass says nothing there, a loss
+rejects.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.suites.faults import slowdowns
-from benchmarks.suites.faults.kernels import PLAN, Kernel, kernels
+from benchmarks.suites.faults.kernels import Kernel, kernels
 from benchmarks.suites.faults.not_possible import NotPossible
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.gather import Gather
@@ -31,9 +32,6 @@ from pytest_anubis.session.measuring.attempts import LOOK_PAUSE
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
 from pytest_anubis.validator import closer_look, judge_by_history, judge_sample, learn_baseline
 from pytest_anubis.validator.similarity.centre import FEWEST
-
-PAUSE = PLAN.pause_seconds * LOOK_PAUSE
-"""Seconds before the further looks of a trial; those of all its kernels share them."""
 
 BETWEEN_RUNS = (
     1.0  # seconds between two runs of learning: what makes a host noisy lasts about so long
@@ -250,7 +248,7 @@ class Judge:
         looks = {name: [self.measured[name].take()] for name in names}
         held = {name: one for name, one in self._criteria.items() if name in looks}
         while close := [n for n, one in held.items() if closer_look(looks[n], one) == "more"]:
-            time.sleep(PAUSE)
+            time.sleep(LOOK_PAUSE)  # those of all kernels share it
             for name in close:
                 looks[name].append(self.measured[name].again())
         failed = {

@@ -44,7 +44,7 @@ ENOUGH_FOR_TREND = 12
 """Fewest metrics through which a line is drawn from the noise within runs to that between them: two
 parameters from fewer would follow chance."""
 BATCHES = 5
-"""Parts of a run whose means tell the noise within it: as many as a measurement has bursts on a host."""
+"""Parts of a run whose means tell the noise within it."""
 LARGEST = 0.9
 """Largest loss that a threshold may allow: a value so far down is no noise, however few the runs."""
 LASTING = 0.5
