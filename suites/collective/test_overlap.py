@@ -16,8 +16,8 @@ ON_ACCELERATORS = {"size": 1536 * MIB, "products": 4, "order": 8192}
 """Six milliseconds of each on eight H100: what a shorter all-reduce loses is hidden behind the products."""
 
 STEPS = 3
-"""Steps a round on a host: single ones vary with who wakes whom, and more of them would last too long to stand
-between two readings of the host's state."""
+"""Steps a round on a host: single ones vary with who wakes whom, and more of them would last too long to
+stand between two readings of the host's state."""
 
 
 @pytest.mark.anubis(
