@@ -66,7 +66,7 @@ from suites.workload import (
     test_inference,
     test_training_steps,
 )
-from tests.suites.stand_in_card import stand_in
+from tests.suites.stand_in_card import right_eight_bits, stand_in
 from tests.suites.test_suites_on_a_card import Node
 from tests.suites.test_suites_workload import tiny
 
@@ -266,6 +266,7 @@ def shapes(b: Bench) -> None:
 def short_types(b: Bench) -> None:
     b.patch.setattr(test_shapes, "HOST_SIZES", {"smoke": 32})
     b.patch.setattr("pytest_anubis.benchmarking.applicability.require", lambda *_: None)
+    right_eight_bits(b.patch)
     test_shapes.test_short_types_on_the_host(b.metric, b.node, "int8")
 
 
