@@ -29,8 +29,8 @@ counts as: between links that repeat to .1 % and shared hosts whose runs differ 
 judgement, with little weight."""
 DRIFT = 1.3
 """The next runs come later than the learned ones came after each other, so their spread is wider by this
-factor. On twelve cloud machines measured for months the spread around five runs was 1.2 to 1.4 times as wide as among
-them; with it healthy runs are rejected at the stated rate (`benchmarks/validator/machine.py`)."""
+factor. On twelve cloud machines measured for months the spread around five runs was 1.2 to 1.4 times as wide
+as among them (`benchmarks/validator/machine.py`)."""
 MOST_DEGREES = 8.0
 """Strongest pull towards the common variance, in degrees of freedom (runs, less one): metrics of one machine
 do differ in noise."""
