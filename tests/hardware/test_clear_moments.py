@@ -142,15 +142,6 @@ def test_what_is_slow_all_the_time_has_no_clear_moment(monkeypatch: pytest.Monke
     assert taken(monkeypatch, (1.5,)) == [True] * 8  # nothing better is known
 
 
-def test_a_host_of_its_own_may_be_slow_as_nobody_else_makes_it_so(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A lower clock there is a finding about the hardware."""
-    assert taken(monkeypatch, (1.5,), best=1.0, shared=False) == [True] * 8
-    readings = (1.0, 1.0, 1.5, 1.0)
-    assert unclear(taken(monkeypatch, readings, [QUIET] * 3, shared=False)) == [1, 2]
-
-
 def test_a_measurement_knows_how_much_slower_than_the_hosts_best_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -179,7 +170,18 @@ def test_a_virtual_machine_is_known_by_processor_hypervisor_or_firmware(
     file = tmp_path / path
     file.parent.mkdir(parents=True)
     file.write_text(text)
-    assert clear_moments.is_virtual(Files(tmp_path)) is virtual
+    kernel = tmp_path / "proc/2/comm"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text("kthreadd\n")
+    assert clear_moments.others_may_hide(Files(tmp_path)) is virtual
+    kernel.unlink()  # a container, which shows nobody outside
+    assert clear_moments.others_may_hide(Files(tmp_path))
+
+
+def test_on_hardware_of_its_own_a_slow_core_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert taken(monkeypatch, (1.0, 2.0), shared=False) == [True] * 8
+    beside = (2 * OTHERS, 0.0, 0.0)
+    assert unclear(taken(monkeypatch, seen=(QUIET, beside, QUIET), shared=False)) == [1]
 
 
 def test_a_host_keeps_its_best_reading_for_later_measurements(
