@@ -115,7 +115,7 @@ def closer(
         criterion,
         PLAN,
         take,  # type: ignore[arg-type]
-        Look(first, Seen(), 1.0),
+        [Look(first, Seen(), 1.0)],
         where,
         Patience(deadline),
         host=True,

@@ -65,7 +65,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
         def clear(rounds: Rounds) -> list[bool]:
             return [first is not None and n >= first for n in range(len(rounds.values))]
 
-        host = Host(list, probe=lambda: 1.0, account=cast(Account, Idle()))
+        host = Host(list, probe=lambda: 1.0, account=cast(Account, Idle()), shared=True)
         monkeypatch.setattr(HostWatch, "disturbance", seen)
         monkeypatch.setattr(Rounds, "clear", clear)
         monkeypatch.setattr(Surroundings, "rounds", lambda _: Rounds(host))
