@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytest_anubis.hardware.round_plans import RoundPlan
 
 if TYPE_CHECKING:
-    from pytest_anubis.hardware.clear_moments import Rounds
+    from pytest_anubis.hardware.load.clear_moments import Rounds
 
 Work = Callable[[], object]
 Probe = Callable[[], tuple[float, ...] | None]

@@ -21,7 +21,6 @@ from pytest_anubis.hardware.clear_moments import (
     FAR,
     NEAR,
     OTHERS,
-    STALE,
     Account,
     Host,
     Probe,
@@ -142,6 +141,17 @@ def test_what_is_slow_all_the_time_has_no_clear_moment(monkeypatch: pytest.Monke
     assert taken(monkeypatch, (1.5,)) == [True] * 8  # nothing better is known
 
 
+def test_on_hardware_of_ones_own_nobody_can_hide_so_it_is_not_probed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A low clock there is a finding; whom the kernel shows disturbs as elsewhere."""
+    seen = [QUIET, (2 * OTHERS, 0.0, 0.0), QUIET]
+    assert taken(monkeypatch, (1.0, 1.5, 1.0), seen, best=1.0, shared=False) == [True, False, True]
+    scene = Scene(1.0)
+    scene.host(shared=False).around(scene.round())
+    assert scene.asked == 0
+
+
 def test_a_measurement_knows_how_much_slower_than_the_hosts_best_it_was(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -154,7 +164,7 @@ def test_a_measurement_knows_how_much_slower_than_the_hosts_best_it_was(
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "virtual"),
+    ("path", "text", "hide"),
     [
         ("proc/cpuinfo", "processor : 0\nflags : fpu hypervisor sse\n", True),
         ("proc/cpuinfo", "processor : 0\nflags : fpu sse\n", False),
@@ -162,67 +172,18 @@ def test_a_measurement_knows_how_much_slower_than_the_hosts_best_it_was(
         ("sys/hypervisor/type", "xen\n", True),
         ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n", True),
         ("sys/class/dmi/id/sys_vendor", "Dell Inc.\n", False),
+        ("proc/2/comm", "bash\n", True),
     ],
 )
-def test_a_virtual_machine_is_known_by_processor_hypervisor_or_firmware(
-    tmp_path: Path, path: str, text: str, virtual: bool
+def test_others_may_hide_beside_a_virtual_machine_or_a_container(
+    tmp_path: Path, path: str, text: str, hide: bool
 ) -> None:
-    file = tmp_path / path
-    file.parent.mkdir(parents=True)
-    file.write_text(text)
-    kernel = tmp_path / "proc/2/comm"
-    kernel.parent.mkdir(parents=True)
-    kernel.write_text("kthreadd\n")
-    assert clear_moments.others_may_hide(Files(tmp_path)) is virtual
-    kernel.unlink()  # a container, which shows nobody outside
-    assert clear_moments.others_may_hide(Files(tmp_path))
-
-
-def test_on_hardware_of_its_own_a_slow_core_is_the_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert taken(monkeypatch, (1.0, 2.0), shared=False) == [True] * 8
-    beside = (2 * OTHERS, 0.0, 0.0)
-    assert unclear(taken(monkeypatch, seen=(QUIET, beside, QUIET), shared=False)) == [1]
-
-
-def test_a_host_keeps_its_best_reading_for_later_measurements(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scene = Scene(*[1.0] * 3, 1.5)
-    monkeypatch.setattr(clear_moments, "time", scene.clock)
-    host = scene.host()
-    first, second = Rounds(host), Rounds(host)
-    for rounds in (first, second):
-        for _ in range(2):
-            rounds.take(scene.round())
-    assert host.best == 1.0
-    assert first.clear() == [True, True]
-    assert second.clear() == [False, False]
-
-
-def test_a_reading_serves_the_round_before_and_the_one_after_unless_it_is_stale(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    scene = Scene(1.0)
-    monkeypatch.setattr(clear_moments, "time", scene.clock)
-    rounds = Rounds(scene.host())
-    for _ in range(3):
-        rounds.take(scene.round())
-    assert (scene.asked, scene.renewed) == (4, 3)
-    scene.rest(2 * STALE)
-    rounds.take(scene.round())
-    assert scene.asked == 6
-
-
-def test_all_values_of_a_round_share_its_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    scene = Scene(1.0, 1.0, 1.0, 2.0)
-    monkeypatch.setattr(clear_moments, "time", scene.clock)
-    rounds = Rounds(scene.host())
-    assert rounds.clear() == []
-    for value in (1.0, 2.0, 3.0):
-        take = scene.round()
-        rounds.take(lambda value=value, take=take: [*take(), value])  # type: ignore[misc]
-    assert rounds.values == [1.0, 1.0, 1.0, 2.0, 1.0, 3.0]
-    assert rounds.clear() == [True, True, True, True, False, False]
+    """A processor, a hypervisor or firmware tells of the one; the other sees no threads of the kernel."""
+    for name, words in {"proc/2/comm": "kthreadd\n", path: text}.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(words)
+    assert clear_moments.others_may_hide(Files(tmp_path)) is hide
 
 
 def probing() -> set[int | None]:

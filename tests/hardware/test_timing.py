@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.hardware.clear_moments import Rounds
+from pytest_anubis.hardware.load.clear_moments import Rounds
 from pytest_anubis.hardware.rate_units import in_unit
 from pytest_anubis.hardware.round_plans import (
     PLANS,

@@ -22,7 +22,7 @@ from pytest_anubis.benchmarking.hosts.pair_group import PairRates
 from pytest_anubis.core.events import Measured
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.hardware import round_plans
-from pytest_anubis.hardware.clear_moments import Rounds
+from pytest_anubis.hardware.load.clear_moments import Rounds
 from pytest_anubis.hardware.round_plans import RoundPlan, Settle
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device

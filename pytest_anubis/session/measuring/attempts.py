@@ -12,7 +12,7 @@ from pytest_anubis.session.measuring.conditions import Seen, Surroundings
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
-    from pytest_anubis.hardware.clear_moments import Rounds
+    from pytest_anubis.hardware.load.clear_moments import Rounds
     from pytest_anubis.hardware.round_plans import RoundPlan
 
 LOOK_PAUSE = 1.2

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.verdict import MetricVerdict
-    from pytest_anubis.hardware.clear_moments import Rounds
     from pytest_anubis.hardware.load.ambient_load import Ambient
+    from pytest_anubis.hardware.load.clear_moments import Rounds
     from pytest_anubis.hardware.round_plans import RoundPlan
     from pytest_anubis.hardware.timing import Clock
 

@@ -14,7 +14,7 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import LOOKS_SPENT
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.hardware.clear_moments import Rounds
+from pytest_anubis.hardware.load.clear_moments import Rounds
 from pytest_anubis.hardware.round_plans import RoundPlan
 from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring.attempts import (

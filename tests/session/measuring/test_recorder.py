@@ -9,7 +9,7 @@ from typing import Any, Protocol, cast
 import pytest
 
 from pytest_anubis.core.verdict import SEARCHED
-from pytest_anubis.hardware.clear_moments import Account, Host, Rounds
+from pytest_anubis.hardware.load.clear_moments import Account, Host, Rounds
 from pytest_anubis.hardware.load.disturbance import HostWatch
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
@@ -65,7 +65,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
         def clear(rounds: Rounds) -> list[bool]:
             return [first is not None and n >= first for n in range(len(rounds.values))]
 
-        host = Host(list, probe=lambda: 1.0, account=cast(Account, Idle()))
+        host = Host(list, probe=lambda: 1.0, account=cast(Account, Idle()), shared=True)
         monkeypatch.setattr(HostWatch, "disturbance", seen)
         monkeypatch.setattr(Rounds, "clear", clear)
         monkeypatch.setattr(Surroundings, "rounds", lambda _: Rounds(host))
