@@ -55,6 +55,9 @@ EXCUSED_WAIT = 0.05
 RESCAN = 0.25
 """Seconds after which the list of processes is read again. Our own waiting shows who started in between."""
 
+SELDOM = 20
+"""Of so many values it takes one more until they are counted anew."""
+
 STALE = 0.05
 """Seconds after which a reading no longer stands for the moment before a round."""
 
@@ -261,6 +264,7 @@ class Rounds:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._moments: list[Moment] = []
+        self._due = self._clear = 0
         self.values: list[float] = []
 
     def take(self, round_: Take) -> list[float]:
@@ -269,6 +273,13 @@ class Rounds:
         self.values += values
         self._moments += [moment] * len(values)
         return values
+
+    def enough(self, wanted: int) -> bool:
+        """Return whether so many values are clear; of many values that is not worked out after every round."""
+        count = len(self.values)
+        if count >= max(wanted, self._due):
+            self._due, self._clear = count + count // SELDOM, sum(self.clear())
+        return self._clear >= wanted
 
     def clear(self) -> list[bool]:
         """Return which values are clear, by all that is known now."""

@@ -17,9 +17,9 @@ from _pytest.runner import call_and_report  # the phases of one test; pytest has
 
 from pytest_anubis.core.events import TestPutOff
 from pytest_anubis.session.context import RunContext, emit
+from pytest_anubis.session.measuring.attempts import Visit
 from pytest_anubis.session.measuring.recorder import (
     Recorder,
-    Visit,
     earlier_key,
     recorder_key,
     visit_key,
@@ -66,6 +66,10 @@ class Visits:
         if not self._possible or "anubis_metric" not in getattr(item, "fixturenames", ()):
             return None
         hook = item.ihook
+        for one in _others(hook.pytest_runtest_protocol, self):
+            arguments = {"item": item, "nextitem": nextitem}
+            if one.function(**{name: arguments[name] for name in one.argnames}) is not None:
+                return True  # as plugins do that repeat tests
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         self._run(item, nextitem)
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -122,6 +126,17 @@ class Visits:
             return False
         item.stash[earlier_key] = recorder.found
         return True
+
+
+def _others(caller: Any, own: object) -> list[Any]:
+    """Return how other plugins run a test, in the order in which they are asked; pytest's own way is last.
+
+    pytest asks them after this plugin, since it was registered later.
+    """
+    every = caller.get_hookimpls()
+    mine = next(place for place, one in enumerate(every) if one.plugin is own)
+    asked = [one for one in every[:mine] if not (one.wrapper or one.hookwrapper)]
+    return [one for one in reversed(asked) if one.plugin_name != "runner"]
 
 
 def _clear_values(item: pytest.Item) -> int:

@@ -15,8 +15,8 @@ from typing import cast
 
 import pytest
 
-from pytest_anubis.hardware import clear_moments
-from pytest_anubis.hardware.clear_moments import (
+from pytest_anubis.hardware.load import clear_moments
+from pytest_anubis.hardware.load.clear_moments import (
     EXCUSED_WAIT,
     FAR,
     NEAR,
