@@ -234,8 +234,8 @@ class Chosen:
         self._count += len(found)
         return found
 
-    def clear(self) -> list[bool]:
-        return [number % self._every == 0 for number in range(self._count)]
+    def enough(self, wanted: int) -> bool:
+        return -(-self._count // self._every) >= wanted
 
 
 @pytest.mark.parametrize("every", [1, 3])

@@ -142,8 +142,8 @@ def take_all(
 ) -> Taken:
     """Measure, and look closer where the call is close.
 
-    A loss that was seen in one visit waits for another one. If it does not come again it rejects nothing: what
-    passes by itself is no property of the hardware.
+    A loss that was seen in one visit waits for another one. If it does not come again it rejects nothing:
+    what passes by itself is no property of the hardware.
 
     Args:
         metric: What is measured; exact values are right or wrong in all moments.

@@ -95,19 +95,19 @@ class Visits:
         return result
 
     def _run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Run setup, call and teardown; report each as it ends, or none of them yet."""
+        """Run setup, call and teardown; report each as it ends, but no call of a visit that is not the last."""
         if hasattr(item, "_request") and not item._request:
             item._initrequest()  # type: ignore[attr-defined]  # as pytest does before each run
         visits = self._visits[item.nodeid] = self._visits.get(item.nodeid, 0) + 1
         last = self._last or visits >= MOST_VISITS
         item.stash[visit_key] = Visit(last=last, hurry=self._last)
         try:
-            reports = [call_and_report(item, "setup", log=False)]
-            if reports[0].passed:
-                reports.append(call_and_report(item, "call", log=False))
-            again = self._put_off(item, reports[-1])
-            if not again:
-                for report in reports:
+            report = call_and_report(item, "setup", log=True)
+            again = False
+            if report.passed:
+                report = call_and_report(item, "call", log=False)
+                again = self._put_off(item, report)
+                if not again:
                     item.ihook.pytest_runtest_logreport(report=report)
             ending = item.session.shouldfail or item.session.shouldstop
             after = None if ending else nextitem
@@ -122,7 +122,7 @@ class Visits:
     def _put_off(self, item: pytest.Item, report: pytest.TestReport) -> bool:
         """Return whether a test is to be visited again, and hand its clear values on if so."""
         recorder: Recorder | None = item.stash.get(recorder_key, None)
-        if report.when != "call" or not report.passed or recorder is None or not recorder.put_off:
+        if not report.passed or recorder is None or not recorder.put_off:
             return False
         item.stash[earlier_key] = recorder.found
         return True
