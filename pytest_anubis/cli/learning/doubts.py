@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,9 @@ from pytest_anubis.validator.deciding.ledger import uncovered_components
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.sample import Population
+
+NAMED = 8
+"""Components that are named without ``-v``."""
 
 
 def is_doubtful(
@@ -55,11 +57,12 @@ def is_doubtful(
         say(f"{count_text(len(lost), 'metric')} lost to disturbances: {names}; {again}")
         doubt = True
     if bare := uncovered_components(baseline):
-        why = Counter(one.reason.partition(" (")[0] for found in bare.values() for one in found)
-        say(
-            f"nothing is accepted while a component has no criterion: {', '.join(bare)} (mostly: "
-            f"{why.most_common(1)[0][0]}); learn from more runs, or from quieter ones"
-        )
+        say("nothing is accepted while these components have no criterion:")
+        told = list(bare)[: None if options.verbose else NAMED]
+        for component in told:
+            say(f"  {component}: {bare[component][0].reason}")
+        if len(bare) > len(told):
+            say(f"  ... and {len(bare) - len(told)} more (-v shows all)")
     return doubt or bool(bare)
 
 
