@@ -36,7 +36,7 @@ ACCEPTED_UNLIKE = (
 """What it means that learning names a node and judging accepts it, in the words of both."""
 _COUNTED = ("no-criterion", "not-repeatable")
 """Kinds of findings that are not told one by one without ``-v``: what a baseline lacks is counted."""
-LONGEST = 160
+LONGEST = 400
 """Characters of a finding without ``-v``."""
 
 RESTS = (

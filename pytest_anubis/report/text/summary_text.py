@@ -20,6 +20,7 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
+    without_absent,
 )
 from pytest_anubis.report.text.failure_text import verdict_table, worst_text
 from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision, questions_lines
@@ -72,7 +73,7 @@ def summary_lines(
     """
     verbose = verbosity > 0
     columns = width if wrapped else None
-    told = verdict_text(node) if verbosity == 0 else plain_line(after_decision(node))
+    told = verdict_text(node, verdicts) if verbosity == 0 else plain_line(after_decision(node))
     lines = wrapped_lines([(f"{node.decision.value}: {told}", _STYLE[node.decision])], columns)
     if verbosity < 0:
         return [(printable(text), style) for text, style in lines]
@@ -106,13 +107,14 @@ def summary_lines(
         texts = [*rest, coverage_text(node)]
     else:
         skipped = [v for v in verdicts if v.reason is Reason.NOT_RUN and not v.metric]
-        reasons = [v.text for v in skipped if not_for_this_machine(v.text)]
+        blocking = node.blocking  # stands there with its reason
+        reasons = [v.text for v in skipped if without_absent(blocking, [v.benchmark]) == blocking]
         texts = [f"not run here: {untested_text(reasons)}"] if reasons else []
     lines += wrapped_lines([(text, "") for text in texts if text], columns)
     return [(printable(text), style) for text, style in lines]
 
 
-def verdict_text(node: NodeVerdict) -> str:
+def verdict_text(node: NodeVerdict, verdicts: Sequence[MetricVerdict]) -> str:
     """Return the decision in one sentence, to stand above the lists and behind the decision's own word.
 
     Of what is accepted it is the whole headline, which says how much that is worth.
@@ -123,13 +125,15 @@ def verdict_text(node: NodeVerdict) -> str:
     counts = dict(node.counts)
     whole = count_text(sum(counts.get(word, 0) for word in _ANSWERED), "result")
     failed = counts.get(Outcome.FAIL.value, 0)
+    waived = sum(verdict.reason is Reason.WAIVED for verdict in verdicts)
+    also = f", {waived} waived" if waived else ""
     if node.decision is Decision.UNDECIDED:
-        return f"{name}: {whole} judged, {failed or 'none'} failed"
+        return f"{name}: {whole} judged, {failed or 'none'} failed{also}"
     word = "failed" if failed else "MARGINAL"
     parts = [plain_line(one) for one in node.components]
     more = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
     number = failed or counts.get(Outcome.MARGINAL.value, 0)
-    return f"{name}: {', '.join(parts[:NAMED])}{more} ({number} of {whole} {word})"
+    return f"{name}: {', '.join(parts[:NAMED])}{more} ({number} of {whole} {word}{also})"
 
 
 def in_the_way(node: NodeVerdict) -> list[str]:
@@ -149,11 +153,16 @@ def untested_text(reasons: Sequence[str]) -> str:
     """Return how many tests did not run, and the most frequent reasons; empty of none."""
     if not reasons:
         return ""
-    counted = Counter(map(_kind_of_skip, reasons)).most_common()
-    named = ", ".join(f"{plain_line(why)} {count}" for why, count in counted[:REASONS])
+    tools = _tools(reasons)
+    named = ", ".join(tools[:NAMED]) + (", ..." if len(tools) > NAMED else "")
+    counted = Counter(
+        NOT_INSTALLED + named if reason.startswith(NOT_INSTALLED) else _why_apart(reason)
+        for reason in reasons
+    ).most_common()
+    told = [f"{count} {plain_line(why)}" for why, count in counted[:REASONS]]
     more = len(counted) - REASONS
-    others = f"; {count_text(more, 'other reason')}" if more > 0 else ""
-    return f"{count_text(len(reasons), 'test')} ({named}{others}; -v names them)"
+    told += [count_text(more, "other reason")] if more > 0 else []
+    return f"{count_text(len(reasons), 'test')} ({'; '.join(told)}; -v names them)"
 
 
 def not_for_this_machine(reason: str) -> bool:
@@ -161,10 +170,8 @@ def not_for_this_machine(reason: str) -> bool:
     return inapplicable(reason) or reason.startswith(NOT_INSTALLED)
 
 
-def _kind_of_skip(reason: str) -> str:
-    if inapplicable(reason):
-        return clip(why_inapplicable(reason), REASON)
-    return "tool not installed" if reason.startswith(NOT_INSTALLED) else clip(reason, REASON)
+def _why_apart(reason: str) -> str:
+    return clip(why_inapplicable(reason) if inapplicable(reason) else reason, REASON)
 
 
 def wrapped_lines(lines: Sequence[Line], width: int | None) -> list[Line]:
@@ -257,11 +264,13 @@ def grouped(texts: Sequence[str]) -> list[str]:
 
 def tools_missing(reasons: Sequence[str]) -> str:
     """Return one reason for all tests whose tools are not installed; empty if that is one tool at most."""
+    tools = _tools(reasons)
+    return f"tools not installed: {', '.join(tools)} (-v says how to get them)" if tools[1:] else ""
+
+
+def _tools(reasons: Sequence[str]) -> list[str]:
     told = [reason for reason in reasons if reason.startswith(NOT_INSTALLED)]
-    names = dict.fromkeys(reason[len(NOT_INSTALLED) :].partition(" (")[0] for reason in told)
-    if len(names) < 2:
-        return ""
-    return f"tools not installed: {', '.join(names)} (-v says how to get them)"
+    return list(dict.fromkeys(one[len(NOT_INSTALLED) :].partition(" (")[0] for one in told))
 
 
 def without_folders(text: str) -> str:
@@ -294,10 +303,13 @@ def _steps(bad: Sequence[MetricVerdict], columns: int | None, *, verbose: bool) 
     """Return what to do about what failed, or else about what is to be looked at, each step once."""
     steps = [
         (
-            f"next step for {', '.join(dict.fromkeys(v.component or v.metric for v in those))}: "
-            f"{plain_line(step)}",
+            f"next step for {', '.join(dict.fromkeys(map(_part, those)))}: {plain_line(step)}",
             "bold",
         )
         for step, those in next_steps(bad).items()
     ]
     return wrapped_lines(steps[: None if verbose else STEPS], columns)
+
+
+def _part(verdict: MetricVerdict) -> str:
+    return verdict.component or verdict.metric or without_folders(verdict.benchmark)

@@ -230,7 +230,9 @@ class Terminal:
         if verdict is None:
             if run.record_path and run.context.settings.mode == "measure":
                 terminalreporter.write_line("anubis: measured, not judged: nothing is accepted")
-            for line in self._beside():
+            # Where nothing is left of the profile, this says why.
+            others = elsewhere_lines(run.state.elsewhere, run.context.settings.profile)[:1]
+            for line in self._beside() or (others if verbosity >= 0 else ()):
                 terminalreporter.write_line(f"anubis: {line}")
             if run.record_path and (verbosity >= 0 or run.incomplete or run.broken):
                 terminalreporter.write_line(f"anubis: {_recorded(run)}")

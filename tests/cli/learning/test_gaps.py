@@ -42,7 +42,7 @@ def test_what_was_not_measured_is_said_and_is_no_success_where_no_run_can_be_acc
     result = anubis("learn", "test_parts.py", *given)
     assert result.returncode == 20, result.stdout + result.stderr
     lines = result.stdout.splitlines()
-    skipped = "skipped in every run: 1 test (fio not found 1; -v names them)"
+    skipped = "skipped in every run: 1 test (1 fio not found; -v names them)"
     first = lines.index(skipped)
     assert lines[first + 1 : first + 3] == [
         "not applicable here: 1 test",
@@ -74,7 +74,7 @@ def test_a_test_that_ran_once_is_no_gap_and_tools_are_folded() -> None:
     ]
     gaps = gaps_of(RunSet(runs=tuple(runs)), "c")
     assert gaps.lines() == [
-        "skipped in every run: 2 tests (tool not installed 2; -v names them)",
+        "skipped in every run: 2 tests (2 not installed: fio, iperf3; -v names them)",
     ]
     assert gaps.lines(verbose=True)[1:] == [
         f"  NOT_TESTED t.py::b: {fio}",

@@ -110,6 +110,13 @@ def test_nothing_is_said_twice() -> None:
     assert open_one[0] == ("UNDECIDED: node node7: 3 results judged, none failed")
 
 
+def test_what_is_waived_is_counted_beside_the_decision() -> None:
+    waived = verdict(1, Outcome.NOT_TESTED, reason=Reason.WAIVED)
+    node = replace(NODE, decision=Decision.UNDECIDED, counts=(("PASS", 3), ("NOT_TESTED", 1)))
+    first = summary_lines(node, [waived])[0][0]
+    assert first == "UNDECIDED: node node7: 3 results judged, none failed, 1 waived"
+
+
 def test_the_end_fits_a_screen_whatever_is_wrong() -> None:
     many = [verdict(i, outcome) for i in range(40) for outcome in (Outcome.FAIL, Outcome.MARGINAL)]
     many += [verdict(i, Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text="why") for i in range(9)]
@@ -187,14 +194,14 @@ def test_what_did_not_run_is_one_line_with_its_reasons() -> None:
         "not installed: xhpl (build it)",
         "needs root",
     ]
-    line = "6 tests (no accelerator 3, tool not installed 2; 1 other reason; -v names them)"
+    line = "6 tests (3 no accelerator; 2 not installed: fio, xhpl; 1 other reason; -v names them)"
     assert untested_text(reasons) == line
     skipped = [
         verdict(i, Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text=text, metric="")
         for i, text in enumerate(reasons)
     ]
     told = [text for text, _ in summary_lines(NODE, skipped)][-1]
-    assert told == "not run here: 5 tests (no accelerator 3, tool not installed 2; -v names them)"
+    assert told == f"not run here: {line}"
     assert untested_text(["a", "b", "c", "d", "e"]).endswith("; 3 other reasons; -v names them)")
     assert untested_text([]) == ""
 
