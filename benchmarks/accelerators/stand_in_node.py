@@ -286,7 +286,7 @@ def attempt(name: str, number: int, template: Path, library: Path) -> tuple[str,
     lines = () if wanted.either and later else wanted.at_start
     node.set(dict(line.split(" ", 1) for line in lines))
     more = {**wanted.environment, **({"FAULT": wanted.in_run} if later else {})}
-    command = [sys.executable, "-m", "pytest", "--anubis", *options(workers), "test_node.py"]
+    command = [sys.executable, "-m", "pytest", "--anubis", "-v", *options(workers), "test_node.py"]
     try:
         done = subprocess.run(
             command, cwd=folder, env=environment(node, more), stdin=subprocess.DEVNULL,

@@ -88,10 +88,10 @@ SCREENS = (
     Screen(
         title="Rejected",
         told={"cuda:5": 0.8},
-        next="Next: do what the headline's next step says, at the slot that it names, and run again: exit "
-        "code 1 says that the node takes no work until then. `anubis report latest --html dossier.html` is "
-        "what goes to whoever repairs it, with the card's serial number. If the card is known and answered "
-        "for: [waivers](waivers.md).",
+        next="Next: do what the next step says, at the slot that the line above it names, and run again: "
+        "exit code 1 says that the node takes no work until then. `anubis report latest --html dossier.html` "
+        "is what goes to whoever repairs it, with the card's serial number. If the card is known and "
+        "answered for: [waivers](waivers.md).",
     ),
     Screen(
         title="Undecided",

@@ -380,7 +380,13 @@ def test_run_on_a_card_tells_its_duty(
     monkeypatch.setattr(round_plans, "SETTLE", dict.fromkeys(round_plans.SETTLE, quick))
     node = ROOT / "tests/data/recorded_8gpu.json"
     result = pytester.runpytest(
-        *("--anubis", "--anubis-in-process", "--anubis-gate=off", f"--anubis-inventory={node}"),
+        *(
+            "--anubis",
+            "--anubis-in-process",
+            "--anubis-gate=off",
+            f"--anubis-inventory={node}",
+            "-v",
+        ),
         *("-p", "tests.suites.stand_in_plugin", "-k", "cuda:0", f"--rootdir={ROOT}"),
         *(
             f"{ROOT}/suites/compute/test_dispatch.py::{name}"

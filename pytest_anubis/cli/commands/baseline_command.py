@@ -31,6 +31,7 @@ from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import to_plain
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import (
+    criteria_lines,
     details_lines,
     learned_lines,
     population_lines,
@@ -207,7 +208,8 @@ def _show(options: argparse.Namespace) -> None:
     say(baseline_line(baseline))
     for name, value in sorted(baseline.attributes.items()):
         say(f"  {name}: {value}")
-    say(*learned_lines(baseline, verbose=options.verbose, width=edge()))
+    say(*learned_lines(baseline, verbose=options.verbose))
+    say(*criteria_lines(baseline, whole=options.verbose, width=edge()))
     if options.verbose:
         say(*details_lines(baseline))
     say(f"runs: {', '.join(baseline.runs) or 'none named'}")

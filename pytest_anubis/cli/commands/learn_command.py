@@ -50,14 +50,14 @@ from pytest_anubis.cli.shared.class_split import class_lines, split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
-from pytest_anubis.cli.shared.printing import edge, say, write_file, write_json
+from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
 from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.passwords import shown_place
-from pytest_anubis.report.text.learned_text import learned_lines
+from pytest_anubis.report.text.learned_text import criteria_lines, learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
-from pytest_anubis.report.text.power_text import next_lines, power_lines
+from pytest_anubis.report.text.power_text import next_line, power_lines
 from pytest_anubis.report.text.text_table import clip
 from pytest_anubis.store.baselines.baseline_files import BaselineError, seal
 from pytest_anubis.store.baselines.kept_files import put_in_force
@@ -145,7 +145,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
     add_json(parser, "what was learned")
     parser.add_argument(
-        "-v", "--verbose", action="store_true", help="name every sample that was left out"
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="every criterion, finding and sample that was left out has its line",
     )
     add_split(parser)
     add_pytest_args(parser)
@@ -284,10 +287,12 @@ def _learn_from(
         raise nothing_measured(gaps, refused=bool(runs.refused))
     without, doubtful = [], 0
     for key, populations in sorted(by_class.items()):
-        see = () if measured else see_commands(options)
+        see = None if measured else see_commands(options)
         learn = partial(learned_class, options, key, populations, runs, engine=engine, shelf=shelf)
         several = len(by_class) > 1
-        baseline = _learn_class(options, key, populations, runs, learn, several=several, see=see)
+        baseline, written = _learn_class(
+            options, key, populations, runs, learn, several=several, see=see
+        )
         if not baseline.criteria:
             without.append(key)
             continue
@@ -295,14 +300,16 @@ def _learn_from(
         doubt = is_doubtful(baseline, populations, options) or bool(gaps.unset)
         doubtful += doubt
         options.learned[-1] |= gaps_answer(gaps, doubtful=doubt)
-        say(*gaps.lines(verbose=options.verbose))
+        say(*gaps.lines(verbose=options.verbose), *written)
         if measured:
-            for line in power_lines(baseline, options.detect):
-                say(line)
-            commands = {"judge": judge_command(options), "learn": longer_command(options)}
-            bare = bool(uncovered_components(baseline))
-            mend = bool(gaps.unset)
-            say(*next_lines(baseline, options.detect, bare=bare, mend=mend, **commands))
+            say(
+                next_line(
+                    judge=judge_command(options),
+                    learn=longer_command(options),
+                    bare=bool(uncovered_components(baseline)),
+                    mend=bool(gaps.unset),
+                )
+            )
     if without:
         more = f"; to measure longer: {shlex.join(longer_command(options))}" if measured else ""
         raise CommandError(
@@ -319,9 +326,22 @@ def _learn_class(
     learn: Callable[..., Baseline],
     *,
     several: bool,
-    see: Sequence[Sequence[str]] = (),
-) -> Baseline:
-    """Learn and write the baseline of one class; one without criteria is not written."""
+    see: Sequence[Sequence[str]] | None,
+) -> tuple[Baseline, list[str]]:
+    """Learn and write the baseline of one class, and tell of it; one without criteria is not written.
+
+    Args:
+        options: Those of the command.
+        key: The class.
+        populations: What there is of it.
+        runs: Where it comes from.
+        learn: Learns it.
+        several: There are other classes, too.
+        see: Commands that show nodes that are named; None where the rounds of this machine are learned from.
+
+    Returns:
+        The baseline, and lines that tell where it was written.
+    """
     from pytest_anubis.cli.learning.kept_decisions import with_kept_decisions
     from pytest_anubis.validator import LearnError
 
@@ -348,16 +368,20 @@ def _learn_class(
     except (OSError, BaselineError) as error:
         raise of_file(error, done="written") from error
     options.learned.append(class_answer(baseline, path, before))
-    told = learned_lines(baseline, verbose=options.verbose, see=see, width=edge())
-    say(*told, *kept, *cost_lines(of_class))
+    say(*learned_lines(baseline, verbose=options.verbose, see=see or ()))
+    if options.verbose:
+        say(*criteria_lines(baseline, whole=True))
+    if see is None:
+        say(*power_lines(baseline, options.detect, verbose=options.verbose))
+    say(*kept, *(cost_lines(of_class) if options.verbose else ()))
     if path is None:
-        return baseline
-    say(f"written: {path}")
+        return baseline, []
+    written = [f"written: {path}"]
     if before is not None:
-        say(f"the one that was in force before is kept: {before}")
+        written.append(f"the one that was in force before is kept: {before}")
     if baseline.undecided:
         metrics = count_text(len(baseline.undecided), "metric")
-        say(
+        written.append(
             f"somebody must decide about slower groups of nodes in {metrics} "
             f"({clip(', '.join(baseline.undecided), NAMED)}): anubis baseline populations {path}"
         )
@@ -368,7 +392,7 @@ def _learn_class(
             baseline,
             populations,
         )
-    return baseline
+    return baseline, written
 
 
 def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:

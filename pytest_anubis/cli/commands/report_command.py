@@ -366,14 +366,15 @@ def _show(record: RunRecord, verbosity: int) -> None:
         record.node_verdict,
         record.told,
         questions=asked_questions(record.planned, record.told, record.results),
+        cards=record.cards,
         verbosity=verbosity,
         width=shutil.get_terminal_size().columns,
         wrapped=edge() is not None,
     )
     for text, _ in lines:
         say(text)
-    for line in duty_lines(record.results, record.planned, verbosity=verbosity):
-        say(line)
+    if verbosity > 0:
+        say(*duty_lines(record.results, record.planned))
     if step := next_of(record):
         say(step)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +17,9 @@ from pytest_anubis.validator.deciding.ledger import uncovered_components
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.sample import Population
+
+NAMED = 8
+"""Components that are named without ``-v``."""
 
 
 def is_doubtful(
@@ -55,12 +57,13 @@ def is_doubtful(
         say(f"{count_text(len(lost), 'metric')} lost to disturbances: {names}; {again}")
         doubt = True
     if bare := uncovered_components(baseline):
-        why = Counter(item.reason for one in bare if not one.coarse for item in one.unjudged)
-        mostly = f"; no criterion mostly: {why.most_common(1)[0][0]}" if why else ""
         say(
-            "nothing is accepted while a component has no metric that shows a loss of a half: "
-            f"{', '.join(one.told for one in bare)}{mostly}; learn from more runs, or from quieter ones"
+            "nothing is accepted while these components have no metric that shows a loss of a half:"
         )
+        told = bare if options.verbose else bare[:NAMED]
+        say(*(f"  {one.component}: {one.why}" for one in told))
+        if len(bare) > len(told):
+            say(f"  ... and {len(bare) - len(told)} more (-v shows all)")
     return doubt or bool(bare)
 
 

@@ -36,13 +36,6 @@ class Standing(StrEnum):
 
 
 _CLOSED = (Standing.ANSWERED, Standing.APART, Standing.NO_PART)
-_TELLING = {
-    Standing.NO_CRITERION,
-    Standing.NOT_RUN,
-    Standing.LEFT_OUT,
-    Standing.APART,
-    Standing.ANSWERED,
-}
 _OF_REASON = {
     Reason.NOT_REPORTED: Standing.BROKEN,
     Reason.ENVIRONMENT: Standing.BROKEN,
@@ -92,12 +85,9 @@ class AskedQuestions:
 
     Attributes:
         every: One entry a question, in the order of the tests.
-        told: Benchmark ids of which a question's class and reason say all that a list would: what a failure
-            hides behind, as a waiver, stays in its list.
     """
 
     every: Sequence[AskedQuestion] = ()
-    told: frozenset[str] = frozenset()
 
     @property
     def answered(self) -> int:
@@ -164,18 +154,15 @@ def asked_questions(
         of_place.setdefault((verdict.benchmark, verdict.device), []).append(verdict)
     ended = {result.test: result for result in results}
     found: dict[str, list[AskedQuestion]] = {}
-    stands: dict[str, set[Standing]] = {}
     for plan in planned:
         if plan.question:
             standing, why = _standing(plan, of_place.get(plan.place, ()), ended.get(plan.test))
-            stands.setdefault(plan.place[0], set()).add(standing)
             one = AskedQuestion(question=plan.question, standing=standing, why=why)
             found.setdefault(plan.question, []).append(one)
     for question in no_part:
         one = AskedQuestion(question=question, standing=Standing.NO_PART)
         found.setdefault(question, [one])
-    told = (benchmark for benchmark, of in stands.items() if of <= _TELLING)
-    return AskedQuestions(tuple(map(_first, found.values())), frozenset(told))
+    return AskedQuestions(tuple(map(_first, found.values())))
 
 
 def most_frequent_why(questions: Sequence[AskedQuestion]) -> tuple[str, int]:

@@ -16,23 +16,15 @@ LEAST = 1 / 3
 WORTH = 1.0
 """Seconds below which nothing is worth mending: starting a child takes as long."""
 
-MOST = 3
-"""Names in the line that counts them; ``-v`` shows all."""
 
-
-def duty_lines(
-    results: Sequence[TestResult], planned: Sequence[PlannedTest], *, verbosity: int = 0
-) -> list[str]:
-    """Return one line about the tests of accelerators, one that names what hardly measures.
-
-    From verbosity 1 there is a line for every test besides.
+def duty_lines(results: Sequence[TestResult], planned: Sequence[PlannedTest]) -> list[str]:
+    """Return a line about the tests of accelerators, one about what hardly measures, one for every test.
 
     A card that mostly waits for the host is never hot, and what only shows under heat is not found.
 
     Args:
         results: How the tests ended.
         planned: Knows which of them ran on accelerators.
-        verbosity: pytest's.
     """
     device = {plan.test: plan.device for plan in planned}
     known = [(one.duty, one) for one in results if one.duty is not None]
@@ -48,13 +40,11 @@ def duty_lines(
         )
     low = sorted((duty, one.test) for duty, one in known if duty < LEAST and one.seconds >= WORTH)
     if low:
-        named = ", ".join(f"{test} {percent(duty)}" for duty, test in low[:MOST])
-        more = f" and {len(low) - MOST} more" if len(low) > MOST else ""
+        named = ", ".join(f"{test} {percent(duty)}" for duty, test in low)
         tests = f"{len(low)} tests" if len(low) > 1 else "one test"
         lines.append(
-            f"duty below a third of {tests} ({named}{more}): most of the time measures nothing; "
+            f"duty below a third of {tests} ({named}): most of the time measures nothing; "
             "prepare and check less, or measure longer"
         )
-    if verbosity > 0:
-        lines += [f"duty {percent(duty)}: {one.test}" for duty, one in known]
+    lines += [f"duty {percent(duty)}: {one.test}" for duty, one in known]
     return list(map(printable, lines))

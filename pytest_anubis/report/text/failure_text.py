@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_anubis.core.asking.next_step import next_steps
-from pytest_anubis.core.metric import exact_text, loss_text, told_by_medians
+from pytest_anubis.core.metric import exact_text, loss_text, metric_name, told_by_medians
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reference
 from pytest_anubis.report.text.numbers import (
     certainty_text,
@@ -145,42 +145,22 @@ def inconclusive_text(verdicts: Sequence[MetricVerdict]) -> str:
     return f"{word or Outcome.NOT_TESTED}: {'; '.join(texts)}"
 
 
-def verdict_table(
-    verdicts: Sequence[MetricVerdict],
-    *,
-    benchmark: bool = False,
-    baseline: bool = True,
-    similarities: bool = True,
-    width: int | None = None,
-) -> str:
-    """Return one row a verdict: what was measured, what is expected, and what came of it.
-
-    Args:
-        verdicts: In the order of the rows.
-        benchmark: Name the benchmark and the device in a first column.
-        baseline: Name the baseline in every row.
-        similarities: Show similarity and threshold; loss and limit say the same in the metric's own unit.
-        width: Columns of the terminal, if the first column should be cut, and less telling columns left
-            out, to fit.
-    """
-    rows = _rows(verdicts, benchmark=benchmark, baseline=baseline)
-    rows = rows if similarities else without_columns(rows, "similarity", "threshold")
-    return table(rows) if width is None else _fitted(rows, width)
+def verdict_table(verdicts: Sequence[MetricVerdict]) -> str:
+    """Return one row a verdict, in their order: what was measured, what is expected, and what came of it."""
+    return table(_rows(verdicts, benchmark=True))
 
 
-def _rows(
-    verdicts: Sequence[MetricVerdict], *, benchmark: bool = False, baseline: bool = True
-) -> list[list[str]]:
+def _rows(verdicts: Sequence[MetricVerdict], *, benchmark: bool = False) -> list[list[str]]:
     header = [
         *(["benchmark"] if benchmark else []),
         *(*_COLUMNS, "fleet percentile" if not benchmark else "percentile"),
-        *(["baseline"] if baseline else []),
+        *([] if benchmark else ["baseline"]),
         *("triage", "verdict"),
     ]
     units = not benchmark and len({verdict.device for verdict in verdicts}) > 1
     return [
         header,
-        *(_row(one, benchmark=benchmark, baseline=baseline, units=units) for one in verdicts),
+        *(_row(one, benchmark=benchmark, units=units) for one in verdicts),
     ]
 
 
@@ -196,6 +176,36 @@ def summary_sentence(verdict: MetricVerdict) -> str:
     """
     text, compared, _ = _sentence(verdict)
     return text + compared + (f": {verdict.component}" if verdict.component else "")
+
+
+def worst_text(verdict: MetricVerdict, cards: Mapping[str, str], among: str = "") -> str:
+    """Return a bad verdict in one sentence: metric, device with slot, loss, values, component.
+
+    Args:
+        verdict: The verdict.
+        cards: Device -> slot and serial number of its card in words.
+        among: The devices that fail alike, in words, of which this is the worst; empty if there is one.
+    """
+    name = metric_name(verdict.benchmark.rpartition("::")[2], verdict.metric)
+    name += " of all devices" if verdict.scope == "node" else ""
+    where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
+    where = f" on {among}, the worst {where.removeprefix(' on ')}:" if among else where
+    blame = f" [{verdict.component}]" if verdict.component else ""
+    run = f"; {verdict.run_words}" if verdict.run_words else ""
+    alike, limit = verdict.similarity, verdict.threshold
+    if alike is None or limit is None or alike >= limit or verdict.better == "equal":
+        text = plain_line(verdict.text).removesuffix(run).removeprefix(f"{verdict.metric} ")
+        text = text.removeprefix(f"{verdict.metric}: ")
+        text = text.removeprefix(f"{verdict.device}: ")
+        return f"{name}{where.removesuffix(':')}: {text}{blame}{run}"
+    told = summary_sentence(verdict)
+    shape = " in its distribution" if " is distributed " in told else ""
+    lost = loss_text(alike, verdict.better, verdict.unit, shape=bool(shape))
+    values = f"{verdict.part}; median " if verdict.part else ""
+    values += f"{value_text(verdict.value, verdict.unit)}, expected {value_text(verdict.expected)}"
+    near = verdict.reference in (Reference.PEERS, Reference.SELF) and verdict.population
+    by = f" by {verdict.population}" if near else ""
+    return f"{name}{where} {lost}{shape}: {values}{by}{blame}{run}"
 
 
 def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:
@@ -254,9 +264,7 @@ def _why(verdict: MetricVerdict) -> str:
     return text if text.startswith(name) else f"{name}: {text}"
 
 
-def _row(
-    verdict: MetricVerdict, *, benchmark: bool, baseline: bool, units: bool = False
-) -> list[str]:
+def _row(verdict: MetricVerdict, *, benchmark: bool, units: bool) -> list[str]:
     name = verdict.metric or "(none)"
     return [
         *([f"{verdict.benchmark} {verdict.device}".strip()] if benchmark else []),
@@ -270,7 +278,7 @@ def _row(
         similarity_text(verdict.similarity),
         similarity_text(verdict.threshold),
         "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",
-        *([verdict.baseline or "-"] if baseline else []),
+        *([] if benchmark else [verdict.baseline or "-"]),
         verdict.triage.value or "-",
         verdict.counted_as + _NEAR.get(verdict.reference, ""),
     ]

@@ -1,8 +1,7 @@
-"""What was learned, as lines for the terminal: one row a criterion, then findings and exclusions."""
+"""What was learned, as lines for the terminal: how much, what is to be known of it, and all of it with -v."""
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,6 @@ from pytest_anubis.core.baseline import (
     SEPARATES,
     Baseline,
     Criterion,
-    Exclusion,
     Finding,
     UnlikeNode,
 )
@@ -28,7 +26,7 @@ from pytest_anubis.report.text.text_table import clip, fitted_table, table
 MOST = 60
 """Rows shown; a wide baseline is read in its file."""
 
-SICK = 20
+SICK = 8
 """Nodes named without ``-v``: the worst of them, on one screen."""
 UNLIKE = "sick or unlike the others"
 ACCEPTED_UNLIKE = (
@@ -36,13 +34,10 @@ ACCEPTED_UNLIKE = (
     "accepts; to be looked at first when jobs fail there"
 )
 """What it means that learning names a node and judging accepts it, in the words of both."""
-FEW = 3
-"""Nodes that a folded line still names."""
-_NUMBER = re.compile(r"[\d.]+")
-_BEYOND = ", beyond the limit of "
-
-ALIKE = 4
-"""Findings of one kind that are printed: what they say of a fifth metric is what they said of four."""
+_COUNTED = ("no-criterion", "not-repeatable")
+"""Kinds of findings that are not told one by one without ``-v``: what a baseline lacks is counted."""
+LONGEST = 400
+"""Characters of a finding without ``-v``."""
 
 RESTS = (
     "what each criterion rests on: healthy nodes, the lowest and highest value of the expected distribution, "
@@ -52,63 +47,77 @@ _SPARE = ("repeatability", "units", "threshold")
 """Columns that a narrow terminal does without, in this order, before names are cut."""
 _NAME = 24
 """Columns that a name keeps as long as there are others to do without: file and test are mostly shorter."""
-WORST = 5
+WORST = 3
 """Metrics that reject most, as lines."""
-CHECKS = 200
-"""Characters for the names of the checks without a metric: two lines."""
 
 
 def learned_lines(
-    baseline: Baseline,
-    *,
-    verbose: bool = False,
-    see: Sequence[Sequence[str]] = (),
-    width: int | None = None,
+    baseline: Baseline, *, verbose: bool = False, see: Sequence[Sequence[str]] = ()
 ) -> list[str]:
     """Return the summary of a baseline that was just learned.
 
     Args:
         baseline: As learned.
-        verbose: Every criterion, every node and every sample that was left out has its line.
+        verbose: Every node, finding and sample that was left out has its line.
         see: Command lines that show the nodes that are named; ``NODE`` in them is the worst node's name.
-        width: Columns of the terminal that the table is to fit, unless it is verbose; None: it is as wide as
-            it is.
     """
-    lines = [f"hardware class {baseline.hardware_class}"]
-    shown = sorted(baseline.criteria, key=lambda c: (c.benchmark, c.metric.name, c.group, c.scope))
-    most = None if verbose else MOST
-    if shown:
-        header = [
-            *("benchmark", "metric", "centre", "unit", "units", "repeatability"),
-            *("threshold", "smallest detectable loss"),
-        ]
-        rows = [header, *(_row(criterion) for criterion in shown[:most])]
-        fits = (
-            table(rows)
-            if width is None or verbose
-            else fitted_table(rows, width, _SPARE, least=_NAME)
-        )
-        lines += fits.splitlines()
-    if most is not None and len(shown) > most:
-        more = count_text(len(shown) - most, "more criterion")
-        lines.append(f"... and {more}, all in the file (-v shows them)")
     nodes = (
         count_text(len(baseline.nodes), "node") if not baseline.one_machine else "one machine alone"
     )
     left_out = count_text(len(baseline.exclusions), "sample")
+    why = "" if verbose else " (-v says why)"
     excluded = f", {left_out} left out" if baseline.exclusions else ""
-    count, runs = count_text(len(shown), "criterion"), count_text(len(baseline.runs), "run")
-    lines.append(f"{count} from {nodes}, {runs}{excluded}")
-    lines += coarse_lines(shown, most)
-    names = ", ".join(check.test.rpartition("/")[2] for check in baseline.checks)
-    if names:
+    count = count_text(len(baseline.criteria), "criterion")
+    runs = count_text(len(baseline.runs), "run")
+    lines = [f"hardware class {baseline.hardware_class}"]
+    blind = len(baseline.unjudged)
+    none = f"; {count_text(blind, 'metric')} without one" if blind else ""
+    more = why if blind or baseline.exclusions else ""
+    lines.append(f"{count} from {nodes}, {runs}{excluded}{none}{more}")
+    lines += coarse_lines(baseline.criteria, named=verbose)
+    if baseline.checks:
+        names = ", ".join(check.test.rpartition("/")[2] for check in baseline.checks)
         lines.append(
-            f"{count_text(len(baseline.checks), 'check')} without a metric that every node must pass too: "
-            + (names if verbose else clip(names, CHECKS))
+            f"{count_text(len(baseline.checks), 'check')} without a metric that every node must pass too"
+            + (f": {names}" if verbose else "")
         )
-    lines += _left_out(baseline.exclusions, verbose)
+    if verbose:
+        lines += [
+            f"left out: {one.node} {one.device} {metric_name(one.benchmark, one.metric)}: {one.reason}"
+            for one in baseline.exclusions
+        ]
     lines += _self_check(baseline, verbose, see)
-    return lines + _findings(baseline.findings, verbose)
+    # Without any criterion they are all that there is to say; else the counts say it.
+    told = not baseline.criteria or verbose
+    findings = [one for one in baseline.findings if told or one.kind not in _COUNTED]
+    return lines + _findings(findings, verbose)
+
+
+def criteria_lines(baseline: Baseline, *, whole: bool, width: int | None = None) -> list[str]:
+    """Return the table of all criteria.
+
+    Args:
+        baseline: As learned.
+        whole: However many there are, and however wide they are.
+        width: Columns of the terminal that the table is to fit otherwise; None: it is as wide as it is.
+    """
+    shown = sorted(baseline.criteria, key=_order)
+    if not shown:
+        return []
+    header = [
+        *("benchmark", "metric", "centre", "unit", "units", "repeatability"),
+        *("threshold", "smallest detectable loss"),
+    ]
+    most = len(shown) if whole else MOST
+    rows = [header, *(_row(criterion) for criterion in shown[:most])]
+    if width is None or whole:
+        lines = table(rows).splitlines()
+    else:
+        lines = fitted_table(rows, width, _SPARE, least=_NAME).splitlines()
+    if len(shown) > most:
+        more = count_text(len(shown) - most, "more criterion")
+        lines.append(f"... and {more}, all in the file (-v shows them)")
+    return lines
 
 
 def details_lines(baseline: Baseline) -> list[str]:
@@ -117,7 +126,7 @@ def details_lines(baseline: Baseline) -> list[str]:
         ["metric", "component", "nodes", "lowest", "highest", "unit", "values needed", "benchmark"]
     ]
     notes = []
-    for one in sorted(baseline.criteria, key=lambda c: (c.benchmark, c.metric.name, c.group)):
+    for one in sorted(baseline.criteria, key=_order):
         rows.append(
             [
                 one.metric.name,
@@ -153,74 +162,42 @@ def details_lines(baseline: Baseline) -> list[str]:
     return [*lines, f"nodes: {', '.join(baseline.nodes) or 'none named'}"]
 
 
-def _left_out(exclusions: Sequence[Exclusion], verbose: bool) -> list[str]:
-    """Return a line a reason with its count and an example; if verbose, a line a sample."""
-    groups: dict[str, list[Exclusion]] = {}
-    for number, exclusion in enumerate(exclusions):
-        key = str(number) if verbose else _kind(exclusion.reason)
-        groups.setdefault(key, []).append(exclusion)
-    lines = []
-    for found in groups.values():
-        first = found[0]
-        example = f"{first.node} {first.device} {metric_name(first.benchmark, first.metric)}: {first.reason}"
-        if len(found) == 1:
-            lines.append(f"left out: {example}")
-            continue
-        nodes = dict.fromkeys(exclusion.node for exclusion in found)
-        metrics = {(exclusion.benchmark, exclusion.metric) for exclusion in found}
-        of = ", ".join(nodes) if len(nodes) <= FEW else f"{len(nodes)} nodes"
-        same = len({exclusion.reason for exclusion in found}) == 1
-        lines.append(
-            f"left out: {len(found)} samples of {of} in {count_text(len(metrics), 'metric')}"
-            + (f": {first.reason}" if same else f", such as {example}")
-        )
-    hidden = len(exclusions) - len(groups)
-    return [*lines, "(-v names every sample that was left out)"] if hidden else lines
-
-
-def _kind(reason: str) -> str:
-    """Return what reasons have in common that differ in their numbers only."""
-    for kind in (_BEYOND, "disturbed: "):
-        if kind in reason:
-            return kind
-    return _NUMBER.sub("", reason)
-
-
 def _findings(findings: Sequence[Finding], verbose: bool) -> list[str]:
-    """Return a line a finding; of many of one kind the first ones and a count; if verbose, all."""
+    """Return a line a kind of finding, its first one and how many more; if verbose, a line each."""
     if verbose:
         return [f"finding: {_place(finding)}{finding.text}" for finding in findings]
-    lines, told = [], Counter[str]()
-    for finding in findings:
-        told[finding.kind] += 1
-        if told[finding.kind] <= ALIKE:
-            lines.append(f"finding: {_place(finding)}{finding.text}")
-    more = {kind: count - ALIKE for kind, count in told.items() if count > ALIKE}
-    return lines + [
-        f"finding: {count} more of this kind: {kind.replace('-', ' ')}"
-        for kind, count in more.items()
-    ]
+    counts = Counter(finding.kind for finding in findings)
+    lines = []
+    for kind, count in counts.items():
+        first = next(finding for finding in findings if finding.kind == kind)
+        more = f" (and {count - 1} more of this kind, see -v)" if count > 1 else ""
+        lines.append(clip(f"finding: {_place(first)}{first.text}", LONGEST) + more)
+    return lines
 
 
-def coarse_lines(criteria: Sequence[Criterion], most: int | None = MOST) -> list[str]:
-    """Return a line that names the criteria which are coarse with what each shows, if any is.
+def coarse_lines(criteria: Sequence[Criterion], *, named: bool = True) -> list[str]:
+    """Return one line on the criteria that are coarse, if any is.
 
     Args:
         criteria: Those of a baseline.
-        most: How many are named at the most; None: all.
+        named: Name each with what it shows, and do not only count them.
     """
     coarse = [criterion for criterion in criteria if criterion.coarse]
     if not coarse:
         return []
-    named = [
+    told = [
         f"{_labelled(one)} from {found_from(one.detectable, one.metric.better)} on"
-        for one in coarse[:most]
+        for one in sorted(coarse, key=_order)
     ]
-    more = f" and {len(coarse) - len(named)} more" if len(coarse) > len(named) else ""
+    each = f", and show losses of {', '.join(told)}" if named else " (-v names them)"
     return [
-        "coarse, as noise hides here that performance has halved: they can fail a node and carry no "
-        f"acceptance, and show losses of {', '.join(named)}{more}"
+        f"{len(coarse)} coarse, as noise hides here that performance has halved: they can fail a node and "
+        f"carry no acceptance{each}"
     ]
+
+
+def _order(one: Criterion) -> tuple[str, ...]:
+    return one.benchmark, one.metric.name, one.group, one.scope
 
 
 def _labelled(criterion: Criterion) -> str:

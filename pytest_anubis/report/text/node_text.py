@@ -8,22 +8,19 @@ from dataclasses import dataclass, field
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
-from pytest_anubis.core.metric import loss_text, metric_name
 from pytest_anubis.core.verdict import (
-    HOST,
     Decision,
     MetricVerdict,
     NodeVerdict,
     Outcome,
     Reason,
-    Reference,
     Triage,
     Trouble,
     without_absent,
 )
-from pytest_anubis.report.text.failure_text import place_text, summary_sentence
+from pytest_anubis.report.text.failure_text import worst_text
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.numbers import count_text, value_text
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line, wrap
 
@@ -145,36 +142,6 @@ class NodeRow:
         if self.verdict.decision is Decision.UNDECIDED and self.verdict.blocking:
             return without_folders(plain_line(self.verdict.blocking[0]))
         return plain_line(after_name(self.verdict))
-
-
-def worst_text(verdict: MetricVerdict, cards: Mapping[str, str], among: str = "") -> str:
-    """Return a bad verdict in one sentence: metric, device with slot, loss, values, component.
-
-    Args:
-        verdict: The verdict.
-        cards: Device -> slot and serial number of its card in words.
-        among: The devices that fail alike, in words, of which this is the worst; empty if there is one.
-    """
-    name = metric_name(verdict.benchmark.rpartition("::")[2], verdict.metric)
-    name += " of all devices" if verdict.scope == "node" else ""
-    where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
-    where = f" on {among}, the worst {where.removeprefix(' on ')}:" if among else where
-    blame = f" [{verdict.component}]" if verdict.component else ""
-    run = f"; {verdict.run_words}" if verdict.run_words else ""
-    alike, limit = verdict.similarity, verdict.threshold
-    if alike is None or limit is None or alike >= limit or verdict.better == "equal":
-        text = plain_line(verdict.text).removesuffix(run).removeprefix(f"{verdict.metric} ")
-        text = text.removeprefix(f"{verdict.metric}: ")
-        text = text.removeprefix(f"{verdict.device}: ")
-        return f"{name}{where.removesuffix(':')}: {text}{blame}{run}"
-    told = summary_sentence(verdict)
-    shape = " in its distribution" if " is distributed " in told else ""
-    lost = loss_text(alike, verdict.better, verdict.unit, shape=bool(shape))
-    values = f"{verdict.part}; median " if verdict.part else ""
-    values += f"{value_text(verdict.value, verdict.unit)}, expected {value_text(verdict.expected)}"
-    near = verdict.reference in (Reference.PEERS, Reference.SELF) and verdict.population
-    by = f" by {verdict.population}" if near else ""
-    return f"{name}{where} {lost}{shape}: {values}{by}{blame}{run}"
 
 
 def fleet_lines(

@@ -12,16 +12,14 @@ from pytest_anubis.report.text.numbers import count_text
 LOSSES = (0.25, 0.5)
 """Larger losses whose power is told beside the wanted one: one that nobody should miss, and a half."""
 
-NAMED = 4
-"""Metrics with too little power that are named, the weakest first; the table above has all."""
 
-
-def power_lines(baseline: Baseline, detect: float) -> list[str]:
-    """Return what losses the criteria find with 95 % probability, and which metrics lack power.
+def power_lines(baseline: Baseline, detect: float, *, verbose: bool = False) -> list[str]:
+    """Return what losses the criteria find with 95 % probability.
 
     Args:
         baseline: As learned.
         detect: Loss that every metric is wanted to find, relative.
+        verbose: Name the metrics that lack power, too, and those that have none.
     """
     finds = [(loss, c) for c in baseline.criteria if (loss := c.shown_loss) is not None]
     if not finds:
@@ -36,9 +34,10 @@ def power_lines(baseline: Baseline, detect: float) -> list[str]:
         f"this baseline finds a loss of {percent_text(detect)} in {enough} of "
         f"{count_text(whole, 'metric')}{larger}"
     ]
-    weak = [one for one in finds if one[0] > detect and not one[1].coarse]  # those are told above
-    weak.sort(key=lambda one: -one[0])
-    lines += _named(weak)
+    if not verbose:
+        return lines
+    weak = [one for one in finds if one[0] > detect and not one[1].coarse]  # those have their line
+    lines += _named(sorted(weak, key=lambda one: -one[0]))
     if baseline.unjudged:
         names = ", ".join(
             metric_name(_short(one.benchmark), one.metric) for one in baseline.unjudged
@@ -47,43 +46,27 @@ def power_lines(baseline: Baseline, detect: float) -> list[str]:
     return lines
 
 
-def next_lines(
-    baseline: Baseline,
-    detect: float,
-    *,
-    judge: Sequence[str],
-    learn: Sequence[str],
-    bare: bool = False,
-    mend: bool = False,
-) -> list[str]:
-    """Return what to type next on the machine that was measured: only what can bring it nearer to acceptance.
+def next_line(
+    *, judge: Sequence[str], learn: Sequence[str], bare: bool = False, mend: bool = False
+) -> str:
+    """Return what to type next on the machine that was measured: what can bring it nearer to acceptance.
 
     Args:
-        baseline: As learned.
-        detect: Loss that every metric is wanted to find.
         judge: Command line that judges by this baseline.
         learn: One that measures longer.
         bare: No metric of a component shows a loss of a half, so that no run is accepted by this baseline.
         mend: Neither is any before a mark is mended that declares what is never recorded.
     """
     if bare:
-        return [f"next, when nothing else runs here: {shlex.join(learn)}"]
-    lines = []
-    if baseline.unjudged or any((c.shown_loss or 0.0) > detect for c in baseline.criteria):
-        lines.append(f"for more power: stop what else runs here, and {shlex.join(learn)}")
-    first = ", once the marks are mended" if mend else ""
-    return [*lines, f"next{first}: {shlex.join(judge)}"]
+        return f"next, when nothing else runs here: {shlex.join(learn)}"
+    return f"next{', once the marks are mended' if mend else ''}: {shlex.join(judge)}"
 
 
 def _named(weak: Sequence[tuple[float, Criterion]]) -> list[str]:
-    if not weak:
-        return []
     named = [
-        f"{metric_name(_short(c.benchmark), c.metric.name)} {_least(loss, c)}"
-        for loss, c in weak[:NAMED]
+        f"{metric_name(_short(c.benchmark), c.metric.name)} {_least(loss, c)}" for loss, c in weak
     ]
-    more = f" and {len(weak) - NAMED} more" if len(weak) > NAMED else ""
-    return [f"weakest, with the smallest loss that each finds: {', '.join(named)}{more}"]
+    return [f"weakest, with the smallest loss that each finds: {', '.join(named)}"] if weak else []
 
 
 def _least(loss: float, criterion: Criterion) -> str:

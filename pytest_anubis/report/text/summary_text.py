@@ -1,15 +1,14 @@
-"""The end of a run on the terminal: the verdict, what explains it, and what was not judged."""
+"""The end of a run on the terminal, at most a screen: the verdict, what explains it, what is in its way."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from pytest_anubis.core.asking.next_step import next_steps
-from pytest_anubis.core.asking.open_questions import AskedQuestions
-from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
+from pytest_anubis.core.asking.open_questions import AskedQuestions, inapplicable, why_inapplicable
 from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.verdict import (
@@ -21,36 +20,33 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
-    Reference,
     without_absent,
 )
-from pytest_anubis.report.text.failure_text import verdict_table
-from pytest_anubis.report.text.headlines import (
-    COMPARED_ONLY,
-    OPEN_SHOWN,
-    after_decision,
-    questions_lines,
-)
+from pytest_anubis.report.text.failure_text import verdict_table, worst_text
+from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision, questions_lines
 from pytest_anubis.report.text.numbers import count_text, percent
-from pytest_anubis.report.text.text_table import clip_but_end, plain_line, printable, wrap
+from pytest_anubis.report.text.text_table import clip, clip_but_end, plain_line, printable, wrap
 
 Line = tuple[str, str]
 """Text and style: ``red``, ``green``, ``yellow``, ``bold`` or empty."""
 
 _STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECIDED: "yellow"}
-_NEAR = (Reference.PEERS, Reference.SELF)
-_BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_FOLDERS = re.compile(r"(?<![^\s(])(?<!--anubis )(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
-LONGEST = 400
+_ANSWERED = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
+LONGEST = 280
 """Characters of one entry of a list shown without ``-v``: the cause is in them, and what is to be done;
 a trace need not be."""
-FOLDED = 3
-"""Components without a metric that shows a loss of a half from which on they are told together."""
-_WITHOUT = re.compile(r" \(it shows losses from [^)]*\)")
-_FROM = re.compile(r"\(it shows losses from ([\d.]+ (?:%|times)) on\)")
-_FEW = re.compile(r"^\d+ usable units?, at least \d+ needed for a criterion$")
-MOST = 12
-"""Lines of one list, and rows of the table, shown without ``-v``."""
+_FOLDERS = re.compile(r"(?<![^\s(])(?<!--anubis )(?:[^\s/:(]+/)+(?=[^\s/:]+\.py::)")
+ROOM = 13
+"""Lines of a terminal that all lists together take without ``-v``: a screen has 24."""
+OTHERS = 4
+"""Lines of them that a list leaves to those behind it."""
+STEPS = 2
+"""Next steps told without ``-v``."""
+NAMED = 3
+"""Names in a line that counts them."""
+REASONS = 2
+"""Reasons in such a line, and the characters of each."""
+REASON = 40
 
 
 def summary_lines(
@@ -58,55 +54,124 @@ def summary_lines(
     verdicts: Sequence[MetricVerdict],
     *,
     questions: AskedQuestions | None = None,
+    cards: Mapping[str, str] = MappingProxyType({}),
     verbosity: int = 0,
     width: int = 80,
     wrapped: bool = False,
 ) -> list[Line]:
-    """Return the lines of the summary.
-
-    What is not judged and stands with its question is not listed once more, without ``-v``.
+    """Return the lines of the summary: the verdict, what failed, what is to be looked at, what is in the way.
 
     Args:
         node: The decision.
         verdicts: All metric verdicts of the run.
-        questions: What the run was asked; None where nobody knows.
+        questions: What the run was asked; None where nobody knows. It is told with ``-v`` only.
+        cards: Device -> slot and serial number of its card in words, as far as they are known.
         verbosity: pytest's: below 0 the decision only, from 1 every metric and every line.
-        width: Columns of the terminal; without verbosity long names and lists are cut to it.
+        width: Columns of the terminal.
         wrapped: What is longer goes on below at a blank, as a terminal would break words; else a line is one
             line, so that what is searched for stays whole.
     """
+    verbose = verbosity > 0
     columns = width if wrapped else None
-    headline = plain_line(node.headline)
-    said = plain_line(after_decision(node))
-    decision: list[Line] = [(f"{node.decision.value}: {said}", _STYLE[node.decision])]
+    told = verdict_text(node, verdicts) if verbosity == 0 else plain_line(after_decision(node))
+    lines = wrapped_lines([(f"{node.decision.value}: {told}", _STYLE[node.decision])], columns)
     if verbosity < 0:
-        return wrapped_lines(decision, columns)
-    rows = _table(verdicts, verbosity, width)
-    lines = _list("why", _whys(verdicts, headline), verbosity)
-    lines += _steps(verdicts, headline)
-    # The headline of what is undecided says its first blocker.
-    blocking = [
-        text
-        for text in node.blocking
-        if verbosity > 0 or plain_line(text).partition(AFTER_DEATH)[0] not in headline
+        return [(printable(text), style) for text, style in lines]
+    worst_first = sorted(verdicts, key=lambda verdict: verdict.severity)
+    failed = [v for v in worst_first if v.outcome is Outcome.FAIL]
+    # What was repeated, or the hardware reported, stands in the headline of what is accepted.
+    named = (Reason.REPEATED, Reason.HARDWARE) if node.decision is Decision.ACCEPTED else ()
+    looks = [v for v in worst_first if v.worth_a_look and v.reason not in named]
+    lists = [
+        ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in failed], "red"),
+        ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in looks], "yellow"),
+        ("in the way of acceptance", node.blocking if verbose else in_the_way(node), ""),
     ]
-    lines += _list("in the way of acceptance", blocking, verbosity, folded=verbosity <= 0)
-    questions = questions or AskedQuestions()
-    told = questions.told if verbosity <= 0 else ()
-    listed = without_absent(node.listed, told)
-    lines += _list("not judged, does not block", listed, verbosity)
-    lines += _list("seen, does not block", node.noted, verbosity)
-    unsearched = unsearched_text(verdicts)
-    if unsearched:
-        lines.append((unsearched, ""))
-    head, *classes = questions_lines(
-        questions, len(questions.every) if verbosity > 0 else OPEN_SHOWN
-    ) or [""]
-    lines += [(head, "bold")] if head else []
-    lines += [(f"  {text}", "") for text in classes]
-    lines.append((coverage_text(node), ""))
-    whole = [*wrapped_lines(decision, columns), *rows, *wrapped_lines(lines, columns)]
-    return [(printable(text), style) for text, style in whole]
+    if verbose:
+        lists.append(("not judged, does not block", node.listed, ""))
+        lists.append(("seen, does not block", node.noted, ""))
+    room = ROOM
+    for number, (title, texts, style) in enumerate(lists):
+        behind = sum(bool(texts) for _, texts, _ in lists[number + 1 :])
+        own = _listed(title, texts, style, columns, None if verbose else room - OTHERS * behind)
+        room -= len(own)
+        lines += own
+        if number == 1:
+            lines += _steps([*failed, *looks], columns, verbose=verbose)
+    if verbose:
+        rows = [verdict for verdict in worst_first if verdict.metric]
+        lines += [(row, "") for row in (verdict_table(rows).splitlines() if rows else ())]
+        questions = questions or AskedQuestions()
+        head, *classes = questions_lines(questions, len(questions.every)) or [""]
+        rest = [unsearched_text(verdicts), head, *(f"  {text}" for text in classes)]
+        texts = [*rest, coverage_text(node)]
+    else:
+        skipped = [v for v in verdicts if v.reason is Reason.NOT_RUN and not v.metric]
+        blocking = node.blocking  # stands there with its reason
+        reasons = [v.text for v in skipped if without_absent(blocking, [v.benchmark]) == blocking]
+        texts = [f"not run here: {untested_text(reasons)}"] if reasons else []
+    lines += wrapped_lines([(text, "") for text in texts if text], columns)
+    return [(printable(text), style) for text, style in lines]
+
+
+def verdict_text(node: NodeVerdict, verdicts: Sequence[MetricVerdict]) -> str:
+    """Return the decision in one sentence, to stand above the lists and behind the decision's own word.
+
+    Of what is accepted it is the whole headline, which says how much that is worth.
+    """
+    if node.decision is Decision.ACCEPTED:
+        return plain_line(after_decision(node))
+    name = plain_line(f"node {node.node}" if node.node else "the node")
+    counts = dict(node.counts)
+    whole = count_text(sum(counts.get(word, 0) for word in _ANSWERED), "result")
+    failed = counts.get(Outcome.FAIL.value, 0)
+    waived = sum(verdict.reason is Reason.WAIVED for verdict in verdicts)
+    also = f", {waived} waived" if waived else ""
+    if node.decision is Decision.UNDECIDED:
+        return f"{name}: {whole} judged, {failed or 'none'} failed{also}"
+    word = "failed" if failed else "MARGINAL"
+    parts = [plain_line(one) for one in node.components]
+    more = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""
+    number = failed or counts.get(Outcome.MARGINAL.value, 0)
+    return f"{name}: {', '.join(parts[:NAMED])}{more} ({number} of {whole} {word}{also})"
+
+
+def in_the_way(node: NodeVerdict) -> list[str]:
+    """Return what stands in the way of acceptance, in few lines: what has one reason is one of them."""
+    mark = f": {UNCOVERED}: "
+    bare = [text.partition(mark)[0].partition(" ")[2] for text in node.blocking if mark in text]
+    texts = grouped([text for text in node.hindrances if mark not in text])
+    if bare:
+        named = ", ".join(bare[: 2 * NAMED])
+        more = f" and {len(bare) - 2 * NAMED} more" if len(bare) > 2 * NAMED else ""
+        what = f"{count_text(len(bare), 'component')} without a metric that shows a loss of a half"
+        texts.append(f"NOT_TESTED {what}: {named}{more} (-v says why)")
+    return [clip_but_end(without_folders(text), LONGEST) for text in texts]
+
+
+def untested_text(reasons: Sequence[str]) -> str:
+    """Return how many tests did not run, and the most frequent reasons; empty of none."""
+    if not reasons:
+        return ""
+    tools = _tools(reasons)
+    named = ", ".join(tools[:NAMED]) + (", ..." if len(tools) > NAMED else "")
+    counted = Counter(
+        NOT_INSTALLED + named if reason.startswith(NOT_INSTALLED) else _why_apart(reason)
+        for reason in reasons
+    ).most_common()
+    told = [f"{count} {plain_line(why)}" for why, count in counted[:REASONS]]
+    more = len(counted) - REASONS
+    told += [count_text(more, "other reason")] if more > 0 else []
+    return f"{count_text(len(reasons), 'test')} ({'; '.join(told)}; -v names them)"
+
+
+def not_for_this_machine(reason: str) -> bool:
+    """Return whether a test did not run for what the machine has not, and not for what is wrong."""
+    return inapplicable(reason) or reason.startswith(NOT_INSTALLED)
+
+
+def _why_apart(reason: str) -> str:
+    return clip(why_inapplicable(reason) if inapplicable(reason) else reason, REASON)
 
 
 def wrapped_lines(lines: Sequence[Line], width: int | None) -> list[Line]:
@@ -141,13 +206,12 @@ def coverage_text(node: NodeVerdict) -> str:
     return text
 
 
-def elsewhere_lines(benchmarks: Sequence[str], profile: str, *, verbosity: int = 0) -> list[str]:
-    """Return one line that counts the benchmarks of other profiles; with ``-v`` their names as well."""
-    if not benchmarks or verbosity < 0:
+def elsewhere_lines(benchmarks: Sequence[str], profile: str) -> list[str]:
+    """Return one line that counts the benchmarks of other profiles, and their names."""
+    if not benchmarks:
         return []
     line = f"not part of {profile}, does not block: {count_text(len(benchmarks), 'benchmark')}"
-    names = [f"  {name}" for name in benchmarks]
-    return [f"{line} of other profiles (--anubis-profile)", *(names if verbosity > 0 else ())]
+    return [f"{line} of other profiles (--anubis-profile)", *(f"  {name}" for name in benchmarks)]
 
 
 def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
@@ -200,11 +264,13 @@ def grouped(texts: Sequence[str]) -> list[str]:
 
 def tools_missing(reasons: Sequence[str]) -> str:
     """Return one reason for all tests whose tools are not installed; empty if that is one tool at most."""
+    tools = _tools(reasons)
+    return f"tools not installed: {', '.join(tools)} (-v says how to get them)" if tools[1:] else ""
+
+
+def _tools(reasons: Sequence[str]) -> list[str]:
     told = [reason for reason in reasons if reason.startswith(NOT_INSTALLED)]
-    names = dict.fromkeys(reason[len(NOT_INSTALLED) :].partition(" (")[0] for reason in told)
-    if len(names) < 2:
-        return ""
-    return f"tools not installed: {', '.join(names)} (-v says how to get them)"
+    return list(dict.fromkeys(one[len(NOT_INSTALLED) :].partition(" (")[0] for one in told))
 
 
 def without_folders(text: str) -> str:
@@ -215,119 +281,35 @@ def without_folders(text: str) -> str:
     return _FOLDERS.sub("", text)
 
 
-def _table(verdicts: Sequence[MetricVerdict], verbosity: int, width: int) -> list[Line]:
-    shown = [
-        verdict for verdict in verdicts if verdict.metric and (verbosity > 0 or _telling(verdict))
-    ]
-    if not shown:
-        return []
-    worst_first = sorted(shown, key=lambda v: v.severity)
-    rows = worst_first if verbosity > 0 else worst_first[:MOST]
-    if verbosity <= 0:
-        rows = [replace(verdict, benchmark=without_folders(verdict.benchmark)) for verdict in rows]
-    text = verdict_table(
-        rows,
-        benchmark=True,
-        baseline=False,
-        similarities=verbosity > 0,
-        width=None if verbosity > 0 else max(width, 60),
-    )
-    lines: list[Line] = [(row, "") for row in text.splitlines()]
-    if len(rows) < len(shown):
-        lines.append(
-            (f"... and {count_text(len(shown) - len(rows), 'more metric')} (-v shows all)", "")
-        )
-    return lines
-
-
-def _telling(verdict: MetricVerdict) -> bool:
-    """Is it bad, or was it compared and could still not be judged?"""
-    return verdict.outcome in _BAD or (
-        verdict.outcome is Outcome.INCONCLUSIVE and verdict.similarity is not None
-    )
-
-
-def _whys(verdicts: Sequence[MetricVerdict], headline: str) -> list[str]:
-    """Return what the table cannot show: failures without a metric, changes within a run, comparisons."""
-    return [
-        f"{verdict.benchmark} {verdict.device}: {plain_line(verdict.text)}"
-        for verdict in sorted(verdicts, key=lambda v: v.severity)
-        if verdict.outcome in _BAD
-        and (
-            not verdict.metric
-            or verdict.reason is Reason.CHANGE_POINT
-            or verdict.reference in _NEAR
-        )
-        and plain_line(verdict.text) not in headline
-    ]
-
-
-def _steps(verdicts: Sequence[MetricVerdict], headline: str) -> list[Line]:
-    """Return what to do about everything bad; what the headline says already is not repeated."""
-    bad = [verdict for verdict in verdicts if verdict.outcome in _BAD]
-    steps = next_steps(sorted(bad, key=lambda verdict: verdict.severity))
-    return [
-        (f"next step for {', '.join(dict.fromkeys(parts))}: {plain_line(step)}", "")
-        for step, those in steps.items()
-        if (parts := [v.component or v.metric for v in those]) and plain_line(step) not in headline
-    ]
-
-
-def uncovered_folded(texts: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Put the components that nothing covers into one line a reason, where there are several of them.
-
-    Args:
-        texts: What is in the way of acceptance.
-
-    Returns:
-        The lines that say it of all of them, and the rest of the texts.
-    """
-    mark = f": {UNCOVERED}: "
-    bare = [text for text in texts if mark in text]
-    if len(bare) < FOLDED:
-        return [], list(texts)
-    by_reason: dict[str, list[str]] = {}
-    remedies = []
-    for text in bare:
-        head, _, rest = text.partition(mark)
-        *metrics, remedy = rest.split("; ")
-        remedies.append(remedy)
-        for reason in dict.fromkeys(_WITHOUT.sub("", each.partition(": ")[2]) for each in metrics):
-            shown = _FEW.sub("fewer usable units than a criterion needs", reason)
-            shown = shown.removeprefix("it is ")
-            losses = [found for each in metrics if reason in each for found in _FROM.findall(each)]
-            least = f" ({min(losses, key=_loss_size)})" if losses else ""
-            by_reason.setdefault(shown, []).append(f"{head.partition(' ')[2]}{least}")
-    lines = [
-        f"NOT_TESTED {len(bare)} components without a metric that shows a loss of a half: "
-        f"{max(remedies, key=len)} (-v says it of each metric)"
-    ]
-    for reason, names in by_reason.items():
-        least = (
-            " (the least loss that is shown)" if any(name.endswith(")") for name in names) else ""
-        )
-        lines.append(f"  {reason}{least}: {', '.join(dict.fromkeys(names))}")
-    return lines, [text for text in texts if text not in bare]
-
-
-def _loss_size(text: str) -> tuple[bool, float]:
-    """Order ``51 %`` before ``2.3 times``."""
-    number, _, unit = text.partition(" ")
-    return unit != "%", float(number)
-
-
-def _list(title: str, texts: Sequence[str], verbosity: int, *, folded: bool = False) -> list[Line]:
+def _listed(
+    title: str, texts: Sequence[str], style: str, columns: int | None, room: int | None
+) -> list[Line]:
+    """Return a list's lines, one entry at least, as many as there is room for; None: all of them."""
     if not texts:
         return []
-    lines: list[Line] = [(f"{title}:", "bold")]
-    if folded:
-        bare, texts = uncovered_folded(texts)
-        lines += [(f"  {text}", "") for text in bare]
-    shown = grouped(texts) if verbosity <= 0 else [plain_line(text) for text in texts]
-    most = len(shown) if verbosity > 0 else MOST
-    for text in shown[:most]:
-        told = text if verbosity > 0 else clip_but_end(without_folders(text), LONGEST)
-        lines.append((f"  {told}", ""))
-    if len(shown) > most:
-        lines.append((f"  ... and {len(shown) - most} more (-v shows all)", ""))
+    lines: list[Line] = [(f"{title}:", "bold")] if title else []
+    indent = "  " if title else ""
+    first = len(lines)
+    for number, text in enumerate(texts):
+        own = wrapped_lines([(indent + plain_line(text), style)], columns)
+        if room is not None and len(lines) > first and len(lines) + len(own) >= room:
+            lines.append((f"{indent}... and {len(texts) - number} more (-v shows all)", ""))
+            break
+        lines += own
     return lines
+
+
+def _steps(bad: Sequence[MetricVerdict], columns: int | None, *, verbose: bool) -> list[Line]:
+    """Return what to do about what failed, or else about what is to be looked at, each step once."""
+    steps = [
+        (
+            f"next step for {', '.join(dict.fromkeys(map(_part, those)))}: {plain_line(step)}",
+            "bold",
+        )
+        for step, those in next_steps(bad).items()
+    ]
+    return wrapped_lines(steps[: None if verbose else STEPS], columns)
+
+
+def _part(verdict: MetricVerdict) -> str:
+    return verdict.component or verdict.metric or without_folders(verdict.benchmark)

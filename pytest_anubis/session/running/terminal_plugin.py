@@ -13,7 +13,6 @@ import pytest
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.identity.machine_marks import identity_marks
-from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.failure_text import fitted_failure
 from pytest_anubis.report.text.headlines import (
@@ -26,13 +25,15 @@ from pytest_anubis.report.text.moment_text import death_line
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import (
     elsewhere_lines,
+    not_for_this_machine,
     summary_lines,
-    tools_missing,
+    untested_text,
     without_folders,
     wrapped_lines,
 )
 from pytest_anubis.report.text.text_table import clip, printable, width_of, wrap
 from pytest_anubis.session.running.live_run import Run
+from pytest_anubis.session.running.report_outcomes import first_line
 from pytest_anubis.session.selecting.pruning import stands_down
 from pytest_anubis.validator.deciding.machine_identity import strange_to
 
@@ -120,24 +121,28 @@ class Terminal:
         return self._as_wide_as_the_terminal(lines)
 
     def _fold_skips(self, reporter: pytest.TerminalReporter) -> None:
-        """Let pytest's list of skips (``-ra``) say once why many tests could not be judged."""
-        skipped = reporter.stats.get("skipped", [])
-        ours: dict[str, list[pytest.TestReport]] = {}
-        told = [(report, report.longrepr) for report in skipped]
-        reasons = [ended[2].removeprefix(_SKIPPED) for _, ended in told if isinstance(ended, tuple)]
-        absent = tools_missing(reasons)
-        for report, ended in told:
-            if not isinstance(ended, tuple):
+        """Let pytest list (``-ra``) what is not for this machine in one line, and what is open in another.
+
+        Every other reader of the reports has had the reason of each.
+        """
+        apart: list[pytest.TestReport] = []
+        undecided: list[pytest.TestReport] = []
+        for report in reporter.stats.get("skipped", []):
+            if not isinstance(report.longrepr, tuple):
                 continue
-            if absent and ended[2].startswith(_SKIPPED + NOT_INSTALLED):
-                report.longrepr = (ended[0], ended[1], _SKIPPED + absent)
-            elif getattr(report, "anubis", {}).get("undecided"):
-                ours.setdefault(ended[2], []).append(report)
-        for reason, reports in ours.items():
-            if len(reports) > 1:
-                folder = os.path.commonpath([str(report.longrepr[0]) for report in reports])  # type: ignore[index]
-                for report in reports:  # every other reader of the reports has had them
-                    report.longrepr = (folder, None, reason)  # type: ignore[assignment]  # pytest's own form of it
+            if getattr(report, "anubis", {}).get("undecided"):
+                undecided.append(report)
+            elif not_for_this_machine(first_line(report)):
+                apart.append(report)
+        for reports, why in (
+            (apart, f"not run here: {untested_text([first_line(report) for report in apart])}"),
+            (undecided, "measured, not judged (-v says why of each)"),
+        ):
+            if len(reports) < 2:
+                continue
+            folder = os.path.commonpath([str(report.longrepr[0]) for report in reports])  # type: ignore[index]
+            for report in reports:
+                report.longrepr = (folder, None, _SKIPPED + why)  # type: ignore[assignment]  # pytest's own form of it
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -215,19 +220,13 @@ class Terminal:
             text = f"anubis: {run.internal_error}; everything measured is in {run.record_path}"
             terminalreporter.write_line(printable(text), red=True)
         verdict = run.state.node_verdict
-        profile = run.context.settings.profile
-        elsewhere = elsewhere_lines(run.state.elsewhere, profile, verbosity=verbosity)
-        duties = duty_lines(
-            tuple(run.state.results.values()),
-            tuple(run.state.planned.values()),
-            verbosity=verbosity,
-        )
         if verdict is None:
             if run.record_path and run.context.settings.mode == "measure":
                 terminalreporter.write_line("anubis: measured, not judged: nothing is accepted")
-            if verbosity >= 0:
-                for line in (*elsewhere, *duties):
-                    terminalreporter.write_line(f"anubis: {line}")
+            # Where nothing is left of the profile, this says why.
+            others = elsewhere_lines(run.state.elsewhere, run.context.settings.profile)[:1]
+            for line in self._beside() or (others if verbosity >= 0 else ()):
+                terminalreporter.write_line(f"anubis: {line}")
             if run.record_path and (verbosity >= 0 or run.incomplete or run.broken):
                 terminalreporter.write_line(f"anubis: {_recorded(run)}")
                 self._write_way_on(terminalreporter)
@@ -239,20 +238,29 @@ class Terminal:
             verdict,
             record.told,
             questions=asked_questions(record.planned, record.told, record.results),
+            cards=record.cards,
             verbosity=verbosity,
             width=shutil.get_terminal_size().columns,
             wrapped=_edge(terminalreporter) is not None,
         )
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
-        beside = [(line, "") for line in (*elsewhere, *duties)] if verbosity >= 0 else []
+        beside = [(line, "") for line in self._beside()]
         beside += [(f"benchmark written wrongly: {line}", "yellow") for line in run.usage_errors()]
         for text, style in wrapped_lines(beside, _edge(terminalreporter)):
             terminalreporter.write_line(printable(text), **{style: True} if style else {})
-        terminalreporter.write_line(_recorded(run))
-        if verbosity >= 0 and (step := next_of(record)):
+        if verbosity >= 0 and not record.cut_short and (step := next_of(record)):
             terminalreporter.write_line(printable(step), bold=True)
         self._write_way_on(terminalreporter)
+        terminalreporter.write_line(_recorded(run))
+
+    def _beside(self) -> list[str]:
+        """Return what ``-v`` has besides: the benchmarks of other profiles, how much was measuring."""
+        state, profile = self._run.state, self._run.context.settings.profile
+        if self._config.get_verbosity() <= 0:
+            return []
+        duties = duty_lines(tuple(state.results.values()), tuple(state.planned.values()))
+        return [*elsewhere_lines(state.elsewhere, profile), *duties]
 
     def _write_way_on(self, reporter: pytest.TerminalReporter) -> None:
         """Say how to go on with a run that was broken off."""

@@ -35,8 +35,9 @@ UNCOLLECTED = " cannot be collected: "
 """Between a file and why: how a line begins that stands in the way of acceptance."""
 GROUPS = 3
 """Metrics with slower groups that are named: it stands in a headline."""
-LOSSES = (0.05, 0.1, 0.25)
-"""Losses whose power is told: the practical one, twice it, and one that nobody should miss."""
+LOSSES = (0.1, 0.25, 0.5)
+"""Losses whose power is told: what a job that waits for its slowest node notices, one that nobody should
+miss, and a half."""
 
 
 def headline(
@@ -195,9 +196,13 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
     least, count = shown[0]
     steps = itertools.pairwise(shown)
     every = len(smallest)
-    more = "".join(f", of {loss} in {now}" for (_, then), (loss, now) in steps if then < every)
+    more = "".join(
+        f", of {loss} in {'all' if now == every else now}"
+        for (_, then), (loss, now) in steps
+        if then < every
+    )
     metrics = f"{every} metric{'s' if every > 1 else ''}"
-    return f"; a loss of {least} would have shown in {count} of {metrics}{more}{blind}"
+    return f"; it would have shown a loss of {least} in {count} of {metrics}{more}{blind}"
 
 
 def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
@@ -206,7 +211,8 @@ def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
     if strange_to(baseline, name, *evidence.machines):
         return f" (learned on one other machine, {', '.join(baseline.nodes)})"
     if baseline.one_machine:
-        return " (learned on this one machine)"
+        runs = len(baseline.runs)
+        return f" ({runs} run{'s' if runs != 1 else ''} of this machine alone)"
     doubt, open_ones = doubt_of(baseline), groups_of(baseline)
     count = len(baseline.nodes)
     more = (f", whose {doubt}" if doubt else "") + (f"; {open_ones}" if open_ones else "")

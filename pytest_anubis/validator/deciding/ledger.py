@@ -103,13 +103,11 @@ class Uncovered:
         return self.coarse[0].shown_loss if self.coarse else None
 
     @property
-    def told(self) -> str:
-        """Its name and what its best metric shows, in the metric's own terms."""
-        return (
-            f"{self.component} (shows losses {_from(self.coarse[0])})"
-            if self.coarse
-            else self.component
-        )
+    def why(self) -> str:
+        """Why none of its metrics shows that, in a phrase: of several the best one tells."""
+        if self.coarse:
+            return f"noise hides it here, losses show {_from(self.coarse[0])}"
+        return self.unjudged[0].reason
 
 
 def uncovered_components(baseline: Baseline) -> list[Uncovered]:

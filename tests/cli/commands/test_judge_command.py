@@ -464,7 +464,7 @@ def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
     assert f"id='{card[1:]}'" in page
     done = anubis("report", "new.csv", "--node", "n04", "--html", "n04.html", "--json", "n04.json")
     assert done.returncode == 0, done.stderr
-    assert "REJECTED: node n04: copy. cuda:1: rate" in done.stdout
+    assert "REJECTED: node n04: copy (2 of " in done.stdout
     page = (here / "n04.html").read_text()
     assert "<h2>What is wrong</h2>" in page
     assert "<svg" in page

@@ -71,6 +71,6 @@ def test_learn_and_doctor_say_it(
     told = [line for line in capfd.readouterr().out.splitlines() if line.startswith("cost:")]
     assert len(told) == 1
     assert told[0].startswith(wanted)
-    main(["learn", ".anubis/runs", "-o", "learned"])
+    main(["learn", ".anubis/runs", "-o", "learned", "-v"])
     assert sum(line.startswith(wanted) for line in capfd.readouterr().out.splitlines()) == 1
     assert Path("learned").is_dir()

@@ -13,7 +13,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.export.run_json import SCHEMA, run_json
 from pytest_anubis.report.text.headlines import baseline_line
-from pytest_anubis.report.text.learned_text import MOST, learned_lines
+from pytest_anubis.report.text.learned_text import MOST, criteria_lines, learned_lines
 
 METRIC = Metric(name="rate", unit="GB/s", better="higher")
 CRITERION = Criterion(
@@ -72,7 +72,7 @@ def test_a_run_is_strict_json_with_all_values() -> None:
 
 
 def test_a_criterion_is_one_row_with_centre_limit_and_smallest_loss() -> None:
-    header, row = learned_lines(BASELINE)[1:3]
+    header, row = criteria_lines(BASELINE, whole=False)
     assert header.split()[:3] == ["benchmark", "metric", "centre"]
     assert row.split() == [
         "t.py::test_rate",
@@ -89,14 +89,14 @@ def test_a_criterion_is_one_row_with_centre_limit_and_smallest_loss() -> None:
 
 def test_group_and_pooled_criteria_are_told_apart() -> None:
     pooled = replace(CRITERION, scope="node", group="slot 1", learned=None, detectable=None)
-    row = learned_lines(replace(BASELINE, criteria=(pooled,)))[2]
+    row = criteria_lines(replace(BASELINE, criteria=(pooled,)), whole=True)[1]
     assert "t.py::test_rate (slot 1) [node]" in row
     assert row.split()[-2:] == ["0.9500", "-"]  # without a learned threshold alpha decides
 
 
 def test_a_wide_baseline_is_cut_and_says_so() -> None:
     many = tuple(replace(CRITERION, benchmark=f"t.py::test_{i}") for i in range(MOST + 5))
-    lines = learned_lines(replace(BASELINE, criteria=many))
+    lines = criteria_lines(replace(BASELINE, criteria=many), whole=False)
     assert "... and 5 more criteria, all in the file (-v shows them)" in lines
     assert sum(line.startswith("t.py::") for line in lines) == MOST
 
@@ -112,7 +112,8 @@ def test_findings_and_exclusions_name_their_place() -> None:
                 Finding(kind="x", text="two firmwares", benchmark="suites/t.py::test_rate"),
                 Finding(kind="y", text="few nodes"),
             ),
-        )
+        ),
+        verbose=True,
     )
     assert lines[-3:] == [
         "left out: n d b m: 12 % worse",

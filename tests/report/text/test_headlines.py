@@ -59,7 +59,7 @@ def test_what_stands_behind_a_decision_does_not_say_it_again(
 ) -> None:
     verdict = NodeVerdict(decision=decision, headline=headline, node="n1")
     assert after_decision(verdict) == said
-    assert summary_lines(verdict, [])[0][0] == f"{decision.value}: {said}"
+    assert summary_lines(verdict, [], verbosity=-1)[0][0] == f"{decision.value}: {said}"
 
 
 BARE = "NOT_TESTED disk: none of its metrics shows a loss of a half: m: too noisy; learn again"

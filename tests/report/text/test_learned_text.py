@@ -1,4 +1,4 @@
-"""Learning names who is sick and folds what was left out."""
+"""Learning names who is sick, counts what was left out, and has the rest with -v."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from pytest_anubis.core.baseline import (
     Baseline,
     Exclusion,
+    Finding,
     SelfCheck,
     UnlikeNode,
 )
@@ -16,6 +17,7 @@ from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
     SICK,
     accepted_unlike,
+    criteria_lines,
     learned_lines,
     unlike_text,
 )
@@ -49,13 +51,12 @@ def sick(name: str, device: str = "2", similarity: float = 0.85, **more: object)
 @pytest.mark.parametrize("width", [70, 80, 200])
 def test_the_table_fits_the_terminal_and_keeps_what_is_found(width: int) -> None:
     some = sample_run.baseline(5)
-    lines = learned_lines(some, width=width)
-    (head,) = [number for number, line in enumerate(lines) if line.startswith("benchmark ")]
-    rows = lines[head : head + 1 + len(some.criteria)]
+    rows = criteria_lines(some, whole=False, width=width)
+    assert len(rows) == 1 + len(some.criteria)
     assert max(map(len, rows)) <= width
     assert rows[0].endswith("smallest detectable loss")
     assert ("repeatability" in rows[0]) is (width == 200)
-    assert learned_lines(some, width=width, verbose=True) == learned_lines(some, verbose=True)
+    assert criteria_lines(some, width=width, whole=True) == criteria_lines(some, whole=True)
 
 
 def test_sick_nodes_are_named_with_metric_device_loss_and_what_to_type() -> None:
@@ -97,36 +98,29 @@ def test_of_many_sick_nodes_the_worst_are_named_and_all_if_verbose() -> None:
     assert sum(line.startswith("  n") for line in told(*many, verbose=True)) == SICK + 3
 
 
-def test_what_was_left_out_is_one_line_a_reason() -> None:
-    missing = [
-        Exclusion(
-            node=f"n{i}", device="node", benchmark="b", metric=f"m{i}", reason="missing: gone"
-        )
+def test_what_was_left_out_is_counted_and_told_if_verbose() -> None:
+    given = [
+        Exclusion(node=f"n{i}", device="node", benchmark="b", metric="m", reason="missing: gone")
         for i in range(30)
     ]
-    far = [
-        Exclusion(
-            node="n1",
-            device=str(i),
-            benchmark="b",
-            metric="m",
-            reason=f"{i + 6} % slower than the centre, beyond the limit of 5.0 %",
-        )
-        for i in range(4)
-    ]
-    one = Exclusion(
-        node="n2", device="0", benchmark="b", metric="m", reason="failed: return code 3"
+    assert "0 criteria from 0 nodes, 0 runs, 30 samples left out (-v says why)" in told(
+        exclusions=given
     )
-    given = (*missing, *far, one)
-    lines = [line for line in told(exclusions=given) if line.startswith("left out")]
-    assert lines == [
-        "left out: 30 samples of 30 nodes in 30 metrics: missing: gone",
-        "left out: 4 samples of n1 in 1 metric, such as n1 0 b m: 6 % slower than the centre, beyond the "
-        "limit of 5.0 %",
-        "left out: n2 0 b m: failed: return code 3",
-    ]
     every = told(exclusions=given, verbose=True)
+    assert "left out: n3 node b m: missing: gone" in every
     assert sum(line.startswith("left out") for line in every) == len(given)
+
+
+def test_of_one_kind_the_first_finding_is_told_and_all_if_verbose() -> None:
+    some = [Finding(kind="promise", text=f"text {i}", benchmark="s/t.py::test_x") for i in range(3)]
+    blind = Finding(kind="no-criterion", text="too few")
+    rate = sample_run.baseline(5).criteria[:1]
+    lines = told(findings=(*some, blind), criteria=rate)
+    assert [line for line in lines if line.startswith("finding")] == [
+        "finding: t.py::test_x: text 0 (and 2 more of this kind, see -v)"
+    ]
+    assert "finding: too few" in told(findings=(blind,))  # why there is no criterion at all
+    assert sum(line.startswith("finding") for line in told(findings=some, verbose=True)) == 3
 
 
 def test_one_node_is_not_judged_without_itself() -> None:

@@ -12,7 +12,7 @@ from pytest_anubis.cli.commands import learn_command
 from pytest_anubis.cli.learning.telling.next_commands import judge_command, longer_command
 from pytest_anubis.core.baseline import Baseline, Criterion, Unjudged
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.report.text.power_text import next_lines, power_lines
+from pytest_anubis.report.text.power_text import next_line, power_lines
 
 RATE = Criterion(
     benchmark="s.py::test_gemm",
@@ -32,12 +32,10 @@ COMMANDS: dict[str, Any] = {"judge": ["pytest", "a b.py"], "learn": ["anubis", "
 
 def test_losses_are_counted_on_one_scale_and_the_weakest_metrics_named() -> None:
     noisy = Unjudged(benchmark="s.py::test_disk", metric="rate", reason="too noisy")
-    coarse = replace(
-        TIME, benchmark="s.py::test_seek", detectable=2.0
-    )  # has its line in the summary
-    first, weakest, without = power_lines(
-        replace(BASELINE, criteria=(RATE, TIME, coarse), unjudged=(noisy,)), 0.1
-    )
+    coarse = replace(TIME, benchmark="s.py::test_seek", detectable=2.0)  # has its own line
+    many = replace(BASELINE, criteria=(RATE, TIME, coarse), unjudged=(noisy,))
+    first, weakest, without = power_lines(many, 0.1, verbose=True)
+    assert power_lines(many, 0.1) == [first]
     assert (
         first == "this baseline finds a loss of 10 % in 1 of 4 metrics, of 25 % in 1, of 50 % in 2"
     )
@@ -46,24 +44,20 @@ def test_losses_are_counted_on_one_scale_and_the_weakest_metrics_named() -> None
         == "weakest, with the smallest loss that each finds: test_ping time 50 % (2 times as long)"
     )
     longer = replace(BASELINE, criteria=(replace(TIME, detectable=0.73),))
-    assert power_lines(longer, 0.1)[1].endswith(": test_ping time 42 % (73 % longer)")
+    assert power_lines(longer, 0.1, verbose=True)[1].endswith(": test_ping time 42 % (73 % longer)")
     assert without == "it has no criterion for these, and does not judge them: test_disk rate"
 
 
-def test_what_is_enough_asks_for_no_more() -> None:
-    strong = replace(BASELINE, criteria=(RATE,))
-    assert next_lines(strong, 0.1, **COMMANDS) == ["next: pytest 'a b.py'"]
-    assert next_lines(BASELINE, 0.1, **COMMANDS) == [
-        "for more power: stop what else runs here, and anubis learn 'a b.py'",
-        "next: pytest 'a b.py'",
-    ]
+def test_what_is_judged_next_is_one_command() -> None:
+    assert next_line(**COMMANDS) == "next: pytest 'a b.py'"
+    assert next_line(mend=True, **COMMANDS) == "next, once the marks are mended: pytest 'a b.py'"
     assert power_lines(replace(BASELINE, criteria=()), 0.1) == []
 
 
 def test_what_can_never_be_accepted_is_not_proposed() -> None:
-    assert next_lines(BASELINE, 0.1, bare=True, **COMMANDS) == [
+    assert next_line(bare=True, **COMMANDS) == (
         "next, when nothing else runs here: anubis learn 'a b.py'"
-    ]
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,20 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_anubis.core.asking.open_questions import AskedQuestion, AskedQuestions, Standing
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import (
+    UNCOVERED,
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+)
 from pytest_anubis.report.text.summary_text import (
     coverage_text,
     grouped,
     summary_lines,
     unsearched_names,
+    untested_text,
     without_folders,
 )
 from pytest_anubis.report.text.text_table import width_of
@@ -72,43 +80,81 @@ def test_quiet_shows_the_decision_only() -> None:
     assert len(texts(-1)) == 1
 
 
-def test_the_worst_metrics_come_first_and_good_ones_only_with_v() -> None:
-    rows = [line.split()[2] for line in texts() if "rate" in line]
-    assert rows == ["rate3", "rate2", "rate4"]
-    assert [line.split()[2] for line in texts(1) if "rate" in line] == [
-        *("rate3", "rate2", "rate4", "rate5", "rate1"),
-    ]
+def test_what_failed_comes_first_and_every_metric_only_with_v() -> None:
+    rows = [line.split()[2] for line in texts() if line.startswith(("FAIL", "MARGINAL"))]
+    assert rows == ["rate3", "rate2"]
+    assert not any("rate1" in line or line.startswith("benchmark") for line in texts())
+    every = texts(1)
+    head = next(number for number, line in enumerate(every) if line.startswith("benchmark "))
+    table = every[head + 1 : head + 6]
+    assert [line.split()[2] for line in table] == ["rate3", "rate2", "rate4", "rate5", "rate1"]
+    assert any("suites/a_long_folder_name/test_something.py" in line for line in every)
 
 
-def test_a_narrow_terminal_is_not_overrun_except_with_v() -> None:
-    for width in (80, 100, 160):
-        lines = texts(width=width)
-        assert max(map(width_of, lines[1:-1])) <= width  # sentences are wrapped by the terminal
-        assert "limit" in lines[1] or width < 100
-        assert [word for word in ("value", "expected", "loss") if word not in lines[1]] == []
-    assert any("suites/a_long_folder_name/test_something.py" in line for line in texts(1))
+def test_a_failure_has_benchmark_device_metric_values_loss_and_component() -> None:
+    slow = verdict(1, Outcome.FAIL, value=2398.0, expected=3001.0, similarity=0.8)
+    cards = {"cuda:0": "slot ab:00.0"}
+    (line,) = [t for t, _ in summary_lines(NODE, [slow], cards=cards) if t.startswith("FAIL")]
+    assert line == (
+        "FAIL test_benchmark_1[float32] rate1 on cuda:0 (slot ab:00.0) 20 % slower: 2398 GB/s, "
+        "expected 3001 [disk]"
+    )
+
+
+def test_nothing_is_said_twice() -> None:
+    first, *rest = texts()
+    assert first == "REJECTED: node node7: disk (1 of 4 results failed)"
+    assert len(rest) == len(set(rest))
+    assert texts(-1) == texts(1)[:1] == ["REJECTED: node node7: disk. Next step: replace the disk"]
+    open_one = texts(decision=Decision.UNDECIDED, counts=(("PASS", 3), ("NOT_TESTED", 1)))
+    assert open_one[0] == ("UNDECIDED: node node7: 3 results judged, none failed")
+
+
+def test_what_is_waived_is_counted_beside_the_decision() -> None:
+    waived = verdict(1, Outcome.NOT_TESTED, reason=Reason.WAIVED)
+    node = replace(NODE, decision=Decision.UNDECIDED, counts=(("PASS", 3), ("NOT_TESTED", 1)))
+    first = summary_lines(node, [waived])[0][0]
+    assert first == "UNDECIDED: node node7: 3 results judged, none failed, 1 waived"
+
+
+def test_the_end_fits_a_screen_whatever_is_wrong() -> None:
+    many = [verdict(i, outcome) for i in range(40) for outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+    many += [verdict(i, Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text="why") for i in range(9)]
+    blocking = tuple(f"obstacle {i}: {'reason ' * i}" for i in range(30))
+    node = replace(NODE, blocking=blocking)
+    for width in (80, 100):
+        lines = [text for text, _ in summary_lines(node, many, width=width, wrapped=True)]
+        assert len(lines) <= 18  # and the journal, the next command, pytest's own
+        assert max(map(width_of, lines)) <= width
+        words = [line.split()[0] for line in lines]
+        assert (
+            words.index("FAIL") < words.index("MARGINAL") < lines.index("in the way of acceptance:")
+        )
+        assert sum(line.endswith("more (-v shows all)") for line in lines) == 3
 
 
 def test_a_terminal_breaks_no_word_of_headline_and_lists() -> None:
     """It did where its edge was; into a file a line stays one line."""
-    headline = (
-        "node node7 rejected: disk. Next step: replace the disk and the cable that leads to it"
-    )
-    node = replace(NODE, headline=headline, listed=(f"NOT_TESTED t::c: {'fio not found ' * 9}",))
+    headline = f"node node7 accepted: {'some metrics ' * 9}"
+    blocking = (f"NOT_TESTED t::c: {'fio not found ' * 9}",)
+    node = replace(NODE, decision=Decision.ACCEPTED, headline=headline, blocking=blocking)
     for width in (60, 80, 100):
-        whole = summary_lines(node, VERDICTS, width=width)
-        parts = summary_lines(node, VERDICTS, width=width, wrapped=True)
+        whole = summary_lines(node, [], width=width)
+        parts = summary_lines(node, [], width=width, wrapped=True)
         assert (
             max(width_of(text) for text, _ in parts) <= width < max(width_of(t) for t, _ in whole)
         )
         assert " ".join(text for text, _ in parts).split() == " ".join(t for t, _ in whole).split()
-        assert {style for text, style in parts if text.strip() in headline} <= {"red"}
-        assert parts[1][0].startswith("  ") or width > 90
+        assert parts[1] == (parts[1][0], "green")
+        assert parts[1][0].startswith("  ")
 
 
 def test_next_steps_are_told_once() -> None:
     steps = [line for line in texts() if line.startswith("next step")]
-    assert steps == ["next step for disk: look at the cable"]  # the other is in the headline
+    assert steps == [
+        "next step for disk: replace the disk",
+        "next step for disk: look at the cable",
+    ]
 
 
 def test_lines_with_one_reason_become_one() -> None:
@@ -117,49 +163,47 @@ def test_lines_with_one_reason_become_one() -> None:
     assert grouped(["a: x", "b", "c: y"]) == ["a: x", "b", "c: y"]
 
 
-def bare(component: str, *metrics: str) -> str:
-    """Return what is said of a component without a criterion."""
-    remedy = "learn again with more or longer rounds, or on a quieter machine"
-    told = "; ".join((*metrics, remedy))
-    return f"NOT_TESTED {component}: none of its metrics shows a loss of a half: {told}"
-
-
-def test_components_without_a_criterion_are_one_line_a_reason() -> None:
-    noisy = "it is too noisy here to show that performance has halved (it shows losses from {} on)"
-    few = "{} usable unit, at least 3 needed for a criterion"
-    blocking = [
-        bare("compute.matrix", f"gemm: {noisy.format('56 %')}", f"other: {noisy.format('51 %')}"),
-        bare("memory.latency", f"latency[l2], latency[llc]: {noisy.format('2.3 times')}"),
-        bare("storage.disk", f"read: {few.format(1)}", f"write: {few.format(2)}"),
-        "INCONCLUSIVE test_x: disturbed",
-    ]
-    lines = [
-        text for text, _ in summary_lines(replace(NODE, blocking=tuple(blocking)), [], width=80)
-    ]
+def test_components_that_nothing_covers_are_one_line() -> None:
+    blocking = tuple(
+        f"NOT_TESTED part{i}: {UNCOVERED}: rate: too noisy; learn again" for i in range(8)
+    )
+    lines = texts(blocking=(*blocking, "INCONCLUSIVE test_x: disturbed"))
     at = lines.index("in the way of acceptance:")
-    assert lines[at + 1 : at + 5] == [
-        "  NOT_TESTED 3 components without a metric that shows a loss of a half: learn again with more or "
-        "longer rounds, or on a quieter machine (-v says it of each metric)",
-        "    too noisy here to show that performance has halved (the least loss that is shown): "
-        "compute.matrix (51 %), memory.latency (2.3 times)",
-        "    fewer usable units than a criterion needs: storage.disk",
+    assert lines[at + 1 :] == [
         "  INCONCLUSIVE test_x: disturbed",
+        "  NOT_TESTED 8 components without a metric that shows a loss of a half: part0, part1, part2, part3, "
+        "part4, part5 and 2 more (-v says why)",
     ]
-    every = [
-        text for text, _ in summary_lines(replace(NODE, blocking=tuple(blocking)), [], verbosity=1)
-    ]
+    every = texts(1, blocking=blocking)
     at = every.index("in the way of acceptance:")
-    assert [f"  {text}" for text in blocking] == every[at + 1 : at + 5]
-    two = replace(NODE, blocking=tuple(blocking[1:]))
-    assert f"  {blocking[1]}" in [text for text, _ in summary_lines(two, [], width=80)]
+    assert [f"  {text}" for text in blocking] == every[at + 1 : at + 9]
 
 
 def test_long_lists_are_cut_with_a_hint() -> None:
     blocking = tuple(f"obstacle {i}: reason {i}" for i in range(30))
     lines = texts(blocking=blocking)
-    assert "  ... and 18 more (-v shows all)" in lines
-    assert sum("obstacle" in line for line in lines) == 12
+    told = sum("obstacle" in line for line in lines)
+    assert f"  ... and {30 - told} more (-v shows all)" in lines
     assert sum("obstacle" in line for line in texts(1, blocking=blocking)) == 30
+
+
+def test_what_did_not_run_is_one_line_with_its_reasons() -> None:
+    reasons = ["not applicable: no accelerator"] * 3
+    reasons += [
+        "not installed: fio (apt install fio)",
+        "not installed: xhpl (build it)",
+        "needs root",
+    ]
+    line = "6 tests (3 no accelerator; 2 not installed: fio, xhpl; 1 other reason; -v names them)"
+    assert untested_text(reasons) == line
+    skipped = [
+        verdict(i, Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text=text, metric="")
+        for i, text in enumerate(reasons)
+    ]
+    told = [text for text, _ in summary_lines(NODE, skipped)][-1]
+    assert told == f"not run here: {line}"
+    assert untested_text(["a", "b", "c", "d", "e"]).endswith("; 3 other reasons; -v names them)")
+    assert untested_text([]) == ""
 
 
 def test_a_long_entry_is_cut_before_what_is_to_be_done() -> None:
@@ -173,33 +217,20 @@ def test_a_long_entry_is_cut_before_what_is_to_be_done() -> None:
     told = next(line for line in lines if "NOT_TESTED memory" in line)
     assert told.startswith("  NOT_TESTED memory: metric_0: too noisy")
     assert told.endswith(f"…; {step}")
-    assert all(len(line) <= 2 + 400 for line in lines)
+    assert all(len(line) <= 2 + 280 for line in lines)
     assert next(line for line in lines if "NOT_TESTED link" in line).endswith("yyy…")
 
 
-def test_many_bad_metrics_are_cut_with_a_hint() -> None:
-    many = [verdict(i, Outcome.FAIL) for i in range(40)]
-    lines = [text for text, _ in summary_lines(NODE, many)]
-    assert "... and 28 more metrics (-v shows all)" in lines
-
-
-def test_what_stands_with_its_question_is_not_listed_once_more() -> None:
-    listed = (
-        "NOT_TESTED a.py::test_gemm rate node: no criterion",
-        "NOT_TESTED b.py::test_own: none",
-    )
-    node = replace(NODE, listed=listed)
+def test_questions_and_what_does_not_block_are_told_with_v() -> None:
     questions = AskedQuestions(
-        [AskedQuestion(question="is it fast?", standing=Standing.NO_CRITERION, why="no criterion")],
-        frozenset({"a.py::test_gemm"}),
+        [AskedQuestion(question="is it fast?", standing=Standing.NO_CRITERION, why="no criterion")]
     )
-    lines = [text for text, _ in summary_lines(node, [], questions=questions)]
-    at = lines.index("0 of 1 questions answered; 1 not:")
-    assert lines[at + 1] == "  1 without a criterion (no criterion): is it fast?"
-    assert not any("test_gemm" in line for line in lines)
-    assert any("test_own" in line for line in lines)
-    every = [text for text, _ in summary_lines(node, [], questions=questions, verbosity=1)]
-    assert any("a.py::test_gemm" in line for line in every)
+    lines = [text for text, _ in summary_lines(NODE, [], questions=questions)]
+    every = [text for text, _ in summary_lines(NODE, [], questions=questions, verbosity=1)]
+    at = every.index("0 of 1 questions answered; 1 not:")
+    assert every[at + 1] == "  1 without a criterion (no criterion): is it fast?"
+    assert "not judged, does not block:" in every
+    assert not {every[at], every[at + 1], "not judged, does not block:", every[-1]} & set(lines)
 
 
 def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
@@ -209,7 +240,7 @@ def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
     )
     bounded = replace(NODE, residual_risk=0.004, residual_interval=(0.001, 0.02))
     assert coverage_text(bounded).endswith(": 0.40 % (95 % within 0.10 % to 2.0 %)")
-    assert texts()[-1] == coverage_text(NODE)
+    assert texts(1)[-1] == coverage_text(NODE)
     bare = NodeVerdict(node="n", decision=Decision.UNDECIDED, headline="")
     assert coverage_text(bare) == "judged: nothing"
 
@@ -241,7 +272,7 @@ def test_what_is_too_short_to_be_searched_is_one_line_counted_by_component() -> 
     short += [replace(short[0], device="cuda:1"), replace(short[2], component="net", metric="x")]
     long = [verdict(6, Outcome.PASS, count=24), verdict(7, Outcome.INCONCLUSIVE, count=1)]
     exact = verdict(8, Outcome.PASS, count=1, better="equal")
-    lines = [text for text, _ in summary_lines(NODE, [*short, *long, exact])]
+    lines = [text for text, _ in summary_lines(NODE, [*short, *long, exact], verbosity=1)]
     (line,) = [text for text in lines if "not searched" in text]
     assert line == (
         "not searched for changes within the run (fewer than 24 values): 4 of 7 metrics (disk 3, net 1)"

@@ -187,7 +187,7 @@ def test_one_host_alone_has_no_pairs(
     text = SUITE.replace("def anubis_hosts", "def other")
     monkeypatch.delenv("WORLD_SIZE", raising=False)
     result = run(pytester, None, text)
-    result.stdout.fnmatch_lines(["*not applicable: one host*"])
+    result.stdout.fnmatch_lines(["not run here: 1 test (1 one host*"])
     monkeypatch.setenv("WORLD_SIZE", "eight")
     result = run(pytester, None, text)
     result.stdout.fnmatch_lines(["*WORLD_SIZE is no number: 'eight'*"])

@@ -83,8 +83,9 @@ def test_one_slow_gpu_of_eight_is_named_and_the_node_rejected_without_a_baseline
     assert junit(eight) == ("REJECTED", 1, ["acceptance"])
     result.stdout.fnmatch_lines(
         [
-            "*REJECTED*accelerator.memory*rate is 8* by 7 other devices of this node: *swap the card*",
-            "*cuda:5*FAIL (peers)*",
+            "REJECTED: node *: accelerator.memory (1 of 1 result failed)",
+            "FAIL test_copy rate on cuda:5 * by 7 other devices of this node [[]accelerator.memory[]]",
+            "next step for accelerator.memory: swap the card",
             "*no baseline*",
         ]
     )
@@ -101,7 +102,7 @@ def test_a_node_whose_devices_agree_is_not_accepted_without_a_baseline(
     result = run(eight, "--junitxml=out.xml")
     assert result.ret == 20
     assert junit(eight) == ("UNDECIDED", 1, ["acceptance"])
-    result.stdout.fnmatch_lines(["UNDECIDED*no baseline*"])
+    result.stdout.fnmatch_lines(["UNDECIDED*", "in the way of acceptance:", "*no baseline*"])
     assert {v["outcome"] for v in verdicts(eight) if v.get("reference") == "peers"} == {"PASS"}
 
 
@@ -146,7 +147,7 @@ def test_decay_is_found_in_the_own_history(project: pytest.Pytester) -> None:
     result = project.runpytest("--anubis")
     assert result.ret == 1
     result.stdout.fnmatch_lines(
-        ["*REJECTED*speed is 8* by 5 earlier runs of this device: *", "*FAIL (self)*"]
+        ["REJECTED*", "FAIL test_speed speed * by 5 earlier runs of this device *"]
     )
     set_speed(project, (100 * np.exp(rng.normal(0, 0.003, 20))).tolist())
     assert project.runpytest("--anubis").ret == 20
@@ -192,9 +193,7 @@ def test_throttling_from_half_way_makes_a_test_marginal_and_names_the_onset(
     result = project.runpytest("--anubis", "--html=r.html", "--self-contained-html")
     assert result.ret == 0  # MARGINAL does not reject
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(
-        ["* 6.0 % * investigate  MARGINAL", "*became 12 % slower from value 22 of 42*probability*"]
-    )
+    result.stdout.fnmatch_lines(["MARGINAL *became 12 % slower from value 22 of 42*probability*"])
     (found,) = verdicts(project)
     assert (found["outcome"], found["reason"]) == ("MARGINAL", "change-point")
     assert "from value 22 of 42" in found["text"]
@@ -217,4 +216,4 @@ def test_a_change_is_told_without_any_reference(project: pytest.Pytester) -> Non
     found = verdicts(project)[-1]
     assert (found["outcome"], found["reference"]) == ("MARGINAL", "self")
     assert "from value 22 of 42" in found["text"]
-    result.stdout.fnmatch_lines(["*MARGINAL (self)*"])
+    result.stdout.fnmatch_lines(["MARGINAL test_speed speed: became 12 % slower *"])

@@ -160,7 +160,7 @@ def test_files_that_cannot_be_collected_for_one_cause_are_one(project: pytest.Py
     project.makepyfile(**{f"test_{number}": "import helper" for number in range(3)})
     result = project.runpytest("--anubis", "--continue-on-collection-errors")
     result.stdout.fnmatch_lines(
-        ["UNDECIDED: *test_0.py and 2 other files cannot be collected: ImportError: no driver*"]
+        ["UNDECIDED: *", "*3 times: ImportError: no driver (test_0.py cannot be collected, ...)"]
     )
 
 
@@ -272,7 +272,9 @@ def test_the_last_attempt_decides_and_the_failure_before_is_told(
         "MARGINAL test_suite.py::test_speed cpu: an attempt failed and was repeated: "
     )
     assert "speed" in line.partition("repeated: ")[2]
-    result.stdout.fnmatch_lines(["*seen, does not block*", "*an attempt failed*"])
+    result.stdout.fnmatch_lines(
+        ["ACCEPTED: *; failed at first and passed when repeated: test_suite.py::test_speed cpu"]
+    )
     properties = ET.parse(project.path / "out.xml").findall(".//property")  # noqa: S314
     names = [one.get("name") for one in properties]
     assert len(names) == len(set(names))
@@ -364,8 +366,8 @@ def test_the_report_of_a_run_that_was_cut_short_says_so_and_not_that_it_had_no_b
         if baseline == "another":
             learn(centre=50.0)
         said = anubis("report").stdout
-        short = r"^UNDECIDED: .*nothing is decided: the run never finished"
-        assert re.search(short, said, re.MULTILINE), baseline
+        assert re.search(r"^UNDECIDED: ", said, re.MULTILINE), baseline
+        assert re.search(r"^  nothing is decided: the run never finished", said, re.M), baseline
         assert "no baseline" not in said, baseline
 
 

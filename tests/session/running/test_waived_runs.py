@@ -141,7 +141,7 @@ def test_a_failure_of_the_test_itself_must_be_named(
     (slow.path / "test_plain.py").write_text("def test_sum():\n    assert 3 == 0\n")
     waiver = WAIVER.replace("test_suite", "test_plain").format(expires="2999-01-01")
     (slow.path / "waivers.toml").write_text(waiver + metric)
-    result = slow.runpytest("--anubis", "--anubis-waivers=waivers.toml")
+    result = slow.runpytest("--anubis", "--anubis-waivers=waivers.toml", "-v")
     assert result.ret == code
     if code:
         result.stdout.fnmatch_lines(

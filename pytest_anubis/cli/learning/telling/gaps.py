@@ -10,10 +10,13 @@ from pytest_anubis.core.asking.open_questions import inapplicable
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.report.text.summary_text import MOST, grouped
+from pytest_anubis.report.text.summary_text import untested_text
 
 if TYPE_CHECKING:
     from pytest_anubis.store.run_set import RunSet
+
+NAMED = 6
+"""Metrics that are named without ``-v``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +35,19 @@ class Gaps:
     unset: tuple[tuple[str, str], ...] = ()
 
     def lines(self, *, verbose: bool = False) -> list[str]:
-        """Return what is to be said of them; tests with one reason are one line, unless it is verbose."""
+        """Return what is to be said of them; each test has a line of its own if it is verbose."""
         lines = []
         if self.skipped:
-            texts = [f"NOT_TESTED {test}: {reason}" for test, reason in self.skipped]
-            shown = texts if verbose else grouped(texts)
-            most = len(shown) if verbose else MOST
-            what = count_text(len(self.skipped), "test")
-            lines.append(f"skipped in every run, so that nothing is known of it: {what}")
-            lines += [f"  {text}" for text in shown[:most]]
-            if len(shown) > most:
-                lines.append(f"  ... and {len(shown) - most} more (-v shows all)")
+            reasons = [reason for _, reason in self.skipped]
+            lines.append(f"skipped in every run: {untested_text(reasons)}")
+            if verbose:
+                lines += [f"  NOT_TESTED {test}: {reason}" for test, reason in self.skipped]
         if self.apart:
             lines.append(f"not applicable here: {count_text(self.apart, 'test')}")
         if self.unset:
             named = [metric_name(test.rpartition("::")[2], name) for test, name in self.unset]
-            more = f" and {len(named) - MOST} more" if len(named) > MOST and not verbose else ""
-            first = ", ".join(named if verbose else named[:MOST])
+            more = f" and {len(named) - NAMED} more" if len(named) > NAMED and not verbose else ""
+            first = ", ".join(named if verbose else named[:NAMED])
             lines.append(
                 f"nothing is accepted while {count_text(len(named), 'declared metric')} "
                 f"{'is' if len(named) == 1 else 'are'} recorded in no run: {first}{more}; record what a mark "
@@ -108,7 +107,7 @@ def nothing_measured(gaps: Gaps, *, refused: bool) -> CommandError:
             "the lines above say why (if others disturbed this machine: stop them, and learn again)"
         )
     elif gaps.skipped:
-        why = "the tests that the lines above name were skipped; mend why, and learn again"
+        why = "the tests were skipped, as said above; mend why, and learn again"
     elif gaps.apart:
         why = "no test applies here; name others"
     else:
