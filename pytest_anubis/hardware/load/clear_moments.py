@@ -275,7 +275,7 @@ class Rounds:
         return values
 
     def enough(self, wanted: int) -> bool:
-        """Return whether so many values are clear; of many values that is worked out after some rounds only."""
+        """Return whether so many values are clear; with many of them it is worked out now and then."""
         count = len(self.values)
         if count >= max(wanted, self._due):
             self._due, self._clear = count + count // SELDOM, sum(self.clear())
