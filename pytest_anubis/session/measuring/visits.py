@@ -95,7 +95,7 @@ class Visits:
         return result
 
     def _run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Run setup, call and teardown; report each as it ends, but no call of a visit that is not the last."""
+        """Run setup, call and teardown; report the call of the last visit only."""
         if hasattr(item, "_request") and not item._request:
             item._initrequest()  # type: ignore[attr-defined]  # as pytest does before each run
         visits = self._visits[item.nodeid] = self._visits.get(item.nodeid, 0) + 1
