@@ -7,10 +7,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.test_arrows import A_DOZEN
 from tests.places import ROOT
 
 SHELVES = ROOT / "benchmarks"
+A_DOZEN = 12
 GUARD = '\nif __name__ == "__main__":\n'
 FOUND_BY = re.compile(r"^sys\.path.*$", re.MULTILINE)
 NAMED = re.compile(r"(python )?(?<![\w/.-])(benchmarks(?:/\w+)+(?:\.\w+)?)")

@@ -104,9 +104,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         "that a mark declares, or somebody must decide about a slower group of nodes (anubis baseline "
         "populations FILE). "
         "What was measured while others disturbed the machine teaches nothing. Stop them, or allow what is "
-        "always there: --pytest-args='--anubis-quiet-limit=others=20%,steal=5%' raises limits (see pytest "
-        "--help), --pytest-args='--anubis-allow-process=NAME' allows a process; a round that was disturbed "
-        "wholly names the values that it takes.",
+        "always there: --pytest-args='--anubis-allow-process=NAME'. Of values that are not chosen by clear "
+        "moments, as those of disks, --pytest-args='--anubis-quiet-limit=steal=9%' raises limits (see pytest "
+        "--help).",
     )
     parser.add_argument(
         "sources",

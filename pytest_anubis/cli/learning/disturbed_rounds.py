@@ -1,18 +1,20 @@
-"""What is said of rounds in which others disturbed every measurement: by what, and which options allow it."""
+"""What is said of rounds in which others disturbed every measurement: by what, and what helps."""
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Sequence
 
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.hardware.load.allowing import limits_allowing, option_text, processes_named
+from pytest_anubis.hardware.load.disturbance import processes_named
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip
 
 SEEN = 200
 """Characters for what was seen: some kinds of disturbance with who it was."""
+_NUMBER = re.compile(r"[\d.]+")
 
 
 def _of_speed(record: RunRecord) -> list[Measurement]:
@@ -48,7 +50,7 @@ def disturbed_end(records: Sequence[RunRecord]) -> str:
 def what_helps(
     records: Sequence[RunRecord], metrics: Collection[tuple[str, str]] | None = None
 ) -> str:
-    """Say what disturbed, and the options that allow exactly that, the user's own limits included.
+    """Say what disturbed, and what helps: stopping it, or allowing processes that are always there.
 
     Args:
         records: The rounds.
@@ -66,23 +68,15 @@ def what_helps(
     ]
     if not phrases:
         return ""
-    kinds: dict[str, tuple[int, str]] = {}
-    for phrase in phrases:  # of each kind the worst
-        (name, percent), *_ = (*limits_allowing([phrase]).items(), (phrase, 0))
-        kinds[name] = max(kinds.get(name, (-1, "")), (percent, phrase))
-    seen = clip("; ".join(phrase for _, phrase in kinds.values()), SEEN)
-    needed = limits_allowing(phrases)
-    if not needed:
-        return f"{seen}; stop what disturbs, and learn again"
-    own = records[-1].settings.get("quiet_limits")
-    limits: dict[str, float] = {n: 100 * s for n, s in own.items()} if isinstance(own, dict) else {}
-    limits.update({name: max(limits.get(name, 0), value) for name, value in needed.items()})
+    kinds: dict[str, str] = {}
+    for phrase in phrases:
+        kinds.setdefault(_NUMBER.sub("", phrase.partition(":")[0]), phrase)
+    seen = clip("; ".join(kinds.values()), SEEN)
     names = processes_named(phrases)
-    allowed = shlex.quote(f"--anubis-allow-process={','.join(names)}")
-    alone = (
-        f" (where they belong to a quiet machine, in place of others=: --pytest-args={allowed})"
-        if "others" in needed and names
-        else ""
+    if not names:
+        return f"{seen}; stop what disturbs"
+    option = shlex.quote(f"--anubis-allow-process={','.join(names)}")
+    return (
+        f"{seen}; stop {', '.join(names)}, or allow what belongs to a quiet machine with "
+        f"--pytest-args={option}"
     )
-    typed = shlex.quote(option_text(limits))
-    return f"{seen}; stop it, or allow exactly this with --pytest-args={typed}{alone}"

@@ -51,7 +51,6 @@ def is_doubtful(
     keys = ((item.benchmark, item.metric) for item in baseline.unjudged)
     if lost := [key for key in keys if key in disturbed]:
         names = ", ".join(metric_names(lost))
-        # A virtual disk's own requests may cost its guest steal: such a machine is never quiet.
         told = options.helps(lost) if options.helps else ""
         again = f"learn again when this machine is quiet: {told}" if told else "measure again"
         say(f"{count_text(len(lost), 'metric')} lost to disturbances: {names}; {again}")

@@ -239,7 +239,7 @@ class Rounds:
         return disturbed_end(self._records)
 
     def what_helps(self, metrics: Collection[Key]) -> str:
-        """Say what disturbed some metrics, and which options would have let them count."""
+        """Say what disturbed some metrics, and what helps."""
         return what_helps(self._records, metrics)
 
     def _each(self) -> float:

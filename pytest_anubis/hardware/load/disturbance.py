@@ -8,8 +8,9 @@ oversubscribes the CPUs.
 from __future__ import annotations
 
 import os
+import re
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -30,6 +31,8 @@ is counted at the end of a period of 0.1 s, which may lie behind the end of a me
 
 INTERVAL = 0.2
 """Seconds between two readings of the run queue while something is measured."""
+_NAME = re.compile(r"(?:: |, )([^,]+?) \(pid \d+\) \d")
+_UNTYPABLE = re.compile(r"[^\w.:/@+-]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,6 +159,12 @@ def disturbances(found: Quietness, limits: Mapping[str, float] = LIMITS) -> tupl
             f"{_percent(found.others_traffic or 0.0)} of the disk traffic from others"
         )
     return tuple(phrases)
+
+
+def processes_named(phrases: Iterable[str]) -> tuple[str, ...]:
+    """Return the commands that such phrases name, as patterns that can be typed, each once."""
+    names = (name.strip() for phrase in phrases for name in _NAME.findall(phrase))
+    return tuple(dict.fromkeys(_UNTYPABLE.sub("?", name) for name in names))
 
 
 class HostWatch:

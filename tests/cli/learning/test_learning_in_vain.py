@@ -32,7 +32,7 @@ def stand_in(
             disturbance=disturbance,
         )
         ended = SimpleNamespace(test="t", seconds=1.0)
-        return SimpleNamespace(run=run_id, results=[ended], measurements=[one], settings={})
+        return SimpleNamespace(run=run_id, results=[ended], measurements=[one])
 
     monkeypatch.setattr(rounds, "run_round", run_round)
     monkeypatch.setattr("pytest_anubis.cli.commands.learn_command.spoiled", lambda *_: ())
@@ -63,7 +63,7 @@ def test_an_interrupted_learning_says_what_is_kept_and_how_to_use_it(
         assert line.count(f"{store}/runs/learn-") == 3
 
 
-def test_a_learning_that_was_disturbed_throughout_names_the_options(
+def test_a_learning_that_was_disturbed_throughout_says_what_helps(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen = ("12 % steal", "other processes used 0.8 of 2 cores: ptxas (pid 9) 0.8")
@@ -73,15 +73,17 @@ def test_a_learning_that_was_disturbed_throughout_names_the_options(
     result = anubis("learn", str(suite), "--store", str(tmp_path), "--rounds", "3")
     assert result.returncode == 20
     assert "others disturbed every measurement of all 2 rounds" in result.stderr
-    assert "--pytest-args=--anubis-quiet-limit=steal=13%,others=43%" in result.stderr
-    assert "--pytest-args=--anubis-allow-process=ptxas)" in result.stderr
+    helps = (
+        "12 % steal; other processes used 0.8 of 2 cores: ptxas (pid 9) 0.8; stop ptxas, or allow what "
+        "belongs to a quiet machine with --pytest-args=--anubis-allow-process=ptxas"
+    )
+    assert helps in result.stderr
     (second,) = [
         line for line in (result.stderr + result.stdout).splitlines() if "round 2: " in line
     ]
-    assert "--pytest-args=--anubis-quiet-limit=steal=13%,others=43%" in second
+    assert helps in second
     monkeypatch.setenv("COLUMNS", "2000")  # argparse breaks lines at hyphens too
     told = " ".join(anubis("learn", "--help").stdout.split())
-    assert "--anubis-quiet-limit" in told
     assert "--anubis-allow-process" in told
 
 

@@ -19,6 +19,7 @@ from pytest_anubis.hardware.load.disturbance import (
     Quietness,
     compare,
     disturbances,
+    processes_named,
 )
 from pytest_anubis.hardware.load.host_load import TICK, Load, LoadReader
 from pytest_anubis.hardware.load.process_load import ProcessTime, Snapshot
@@ -130,6 +131,14 @@ def test_disturbances_name_processes_and_those_that_are_allowed_are_none(
     begin = with_processes(BEGIN, 0.0, kubelet=3.0, burn=5.0)
     end = with_processes(after(2.0, busy=2.62), 2.0, kubelet=3.8, burn=6.8)
     assert disturbances(compare(begin, end, cpus=2, allowed=allowed), limits) == expected
+
+
+def test_processes_that_phrases_name_can_be_typed() -> None:
+    told = [
+        "12 % steal",
+        "other processes used 0.9 of 2 cores: a b (pid 7) 0.5, stress (pid 8) 0.4",
+    ]
+    assert processes_named([*told, "CPU pressure 23 %: stress (pid 9) 0.4"]) == ("a?b", "stress")
 
 
 def test_the_limits_that_can_be_set_are_those_that_there_are() -> None:
