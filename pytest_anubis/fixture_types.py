@@ -79,8 +79,13 @@ class MetricFixture(Protocol):
         question: str = "",
         action: str = "",
         group: str = "",
+        rounds_of: str = "",
     ) -> tuple[float, ...]:
-        """Record one value or several that the test measured itself."""
+        """Record one value or several that the test measured itself.
+
+        `rounds_of` names a metric that `measure` or `collect` took in the same rounds, with one value for
+        each that it returned: what disturbed these, disturbed both.
+        """
         ...
 
 

@@ -64,12 +64,6 @@ OPTIONS: tuple[Option, ...] = (
         help="Judge against the baseline, or only measure and record",
     ),
     Option(
-        flag="--anubis-brief",
-        switch=True,
-        ini=False,
-        help="Measure for a third of the time: one of many short runs to learn from",
-    ),
-    Option(
         flag="--anubis-profile",
         choices=PROFILES,
         env=ENV_PROFILE,
@@ -167,13 +161,6 @@ OPTIONS: tuple[Option, ...] = (
         help="Shares that others may take before a measurement counts as disturbed: steal, others (of the "
         "CPUs), cpu, memory, io (pressure), e.g. others=0.2",
         default="steal=0.03,others=0.1,cpu=0.1,memory=0.05,io=0.1",
-    ),
-    Option(
-        flag="--anubis-quiet-wait",
-        metavar="TIME",
-        default="10s",
-        help="How long a measurement that was disturbed waits for a quiet machine before it is taken again, "
-        "at most",
     ),
     Option(
         flag="--anubis-allow-process",

@@ -54,7 +54,6 @@ class Settings:
     Attributes:
         active: ``--anubis`` was given.
         mode: ``judge`` compares with a baseline and decides; ``measure`` only records.
-        brief: Measure for a moment only: one of many short runs to learn from.
         profile: Sizes and durations of the benchmarks.
         baselines: Folder of baseline files, or one baseline file.
         baseline_pin: Digest that they must have; empty for any.
@@ -77,7 +76,6 @@ class Settings:
         duration: Seconds to soak, cycling the set; None runs it once.
         scratch: Folder on the disk to be tested; None is pytest's temporary folder.
         quiet_limits: Shares above which others disturb a measurement, by name.
-        quiet_wait: Seconds for which a disturbed measurement waits for a quiet machine, at most.
         split: Names of facts about the node that split its hardware class.
         allowed_processes: Names of commands, as shell patterns, that disturb nothing.
         waivers: File of the failures that somebody answers for; None if there is none.
@@ -93,7 +91,6 @@ class Settings:
 
     active: bool = False
     mode: Literal["judge", "measure"] = "judge"
-    brief: bool = False
     profile: Profile = "smoke"
     baselines: Path = Path("baselines")
     baseline_pin: str = ""
@@ -116,7 +113,6 @@ class Settings:
     resume: str = ""
     duration: float | None = None
     quiet_limits: Mapping[str, float] = field(default_factory=dict)
-    quiet_wait: float = 10.0
     split: tuple[str, ...] = ()
     allowed_processes: tuple[str, ...] = ()
     waivers: Path | None = None
@@ -162,7 +158,6 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
     return Settings(
         active=bool(raw["anubis"]),
         mode=raw["anubis_mode"],
-        brief=raw["anubis_brief"],
         profile=raw["anubis_profile"],
         baselines=base / place,
         baseline_pin=pin,
@@ -185,7 +180,6 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         timeout=_optional(raw["anubis_timeout"], _time("--anubis-timeout")),
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
         quiet_limits=_quiet_limits(raw["anubis_quiet_limit"]),
-        quiet_wait=_time("--anubis-quiet-wait", positive=False)(raw["anubis_quiet_wait"]),
         split=_names(raw["anubis_split"]),
         allowed_processes=tuple(filter(None, re.split(r"[,\s]+", raw["anubis_allow_process"]))),
         waivers=_optional(raw["anubis_waivers"], lambda text: base / text),

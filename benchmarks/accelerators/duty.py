@@ -74,7 +74,7 @@ def run(cards: int, only: str, place: Path) -> Iterator[tuple[str, Seconds]]:
         if result.outcome not in ("passed", "skipped"):
             raise SystemExit(f"{result.test} {result.outcome}: {result.text}")
         if result.outcome == "passed":
-            yield result.test, (setups.get(result.test, 0.0), result.at_work, result.busy)
+            yield result.test, (setups.get(result.test, 0.0), result.seconds, result.busy)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -21,7 +21,7 @@ HEALTHY, SLOW = 100.0, 50.0
 NODES = 12
 """Healthy nodes that the baseline is learned from: from five on there are limits."""
 
-QUIET = "[pytest]\nanubis_quiet_limit = steal=1, others=1, cpu=1, memory=1, io=1\nanubis_quiet_wait = 0s\n"
+QUIET = "[pytest]\nanubis_quiet_limit = steal=1, others=1, cpu=1, memory=1, io=1\n"
 """Several nodes share this machine: what one does is no disturbance of the other here."""
 
 _SUITE = """

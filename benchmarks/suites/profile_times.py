@@ -1,7 +1,7 @@
 """How long does a profile take on this node, test by test, beside what was planned?
 
 Runs the set once in a profile, disturbed or not, and prints for each test what its mark plans for that
-profile, what it took (waiting for a quiet machine left out), how many times as long that is, and its duty;
+profile, what it took, how many times as long that is, and its duty;
 then all of them together, and the run from its first test to its last where it was distributed. What does
 not apply here is planned and takes nothing; it is counted apart.
 
@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -90,41 +91,39 @@ def show(record: RunRecord) -> int:
     """Print what a run says; return 1 if a test took more than `OVERDRAWN` times what was planned."""
     planned = {plan.test: plan.cost for plan in record.planned}
     print(f"profile {record.profile}, node {record.node}, class {record.hardware_class}")
-    print(f"{'test':{NAME}}{'planned':>9}{'took':>9}{'times':>7}{'waited':>8}{'duty':>6}")
-    again = {one.test: one.attempts for one in record.measurements if one.attempts > 1}
+    print(f"{'test':{NAME}}{'planned':>9}{'took':>9}{'times':>7}{'duty':>6}")
+    unclear = Counter[str]()
+    for measurement in record.measurements:
+        unclear[measurement.test] += measurement.unclear
     over = 0
     measured = [one for one in record.results if one.metrics]
     for one in measured:
         said, times = planned.get(one.test), float("nan")
         if said:
-            times = one.at_work / said
+            times = one.seconds / said
         over += times > OVERDRAWN
         words = ["more than twice as long"] if times > OVERDRAWN else []
-        words += (
-            [f"measured {again[one.test]} times, as others disturbed it"]
-            if one.test in again
-            else []
-        )
+        if unclear[one.test]:
+            words.append(f"{unclear[one.test]} more values in moments that were not clear")
         words += ["mostly preparation"] if one.duty is not None and one.duty < IDLE else []
         print(
-            f"{one.test.removeprefix('suites/'):{NAME}}{said or float('nan'):9.1f}{one.at_work:9.1f}"
-            f"{times:7.2f}{one.waited:8.1f}{'-' if one.duty is None else f'{one.duty:.0%}':>6}"
+            f"{one.test.removeprefix('suites/'):{NAME}}{said or float('nan'):9.1f}{one.seconds:9.1f}"
+            f"{times:7.2f}{'-' if one.duty is None else f'{one.duty:.0%}':>6}"
             f"  {', '.join(words)}".rstrip()
         )
     ids = {one.test for one in measured}
     others = [one for one in record.results if one.test not in ids and one.outcome != UNDONE]
     done = ids | {one.test for one in others}
     for name, some, took in (
-        ("measured", ids, sum(one.at_work for one in measured)),
-        ("measured nothing here", done - ids, sum(one.at_work for one in others)),
+        ("measured", ids, sum(one.seconds for one in measured)),
+        ("measured nothing here", done - ids, sum(one.seconds for one in others)),
         ("not run yet", planned.keys() - done, 0.0),
     ):
         plan = sum(planned.get(test) or 0.0 for test in some)
         ratio = took / plan if plan else float("nan")
         print(f"{f'{len(some)} tests: {name}':{NAME}}{plan:9.1f}{took:9.1f}{ratio:7.2f}")
     around = sum(one.around for one in record.results)
-    waited = sum(one.waited for one in record.results)
-    print(f"besides: {around:.1f} s in setups and teardowns, {waited:.1f} s waited for quiet")
+    print(f"besides: {around:.1f} s in setups and teardowns")
     timed = [event for event in record.events if isinstance(event, RunTimed)]
     if len(timed) == 1 and not planned.keys() - done:  # of parts nobody has planned what each takes
         print(

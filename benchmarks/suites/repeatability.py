@@ -114,9 +114,10 @@ def _metrics(records: list[RunRecord]) -> None:
 def _tests(records: list[RunRecord]) -> None:
     seconds, duty = defaultdict[str, list[float]](list), defaultdict[str, list[float]](list)
     declared: dict[str, float | None] = {}
-    again = Counter[str]()  # others disturbed the first attempt, and the time is that of all
+    unclear = Counter[str]()
     for record in records:
-        again.update({one.test for one in record.measurements if one.attempts > 1})
+        for measurement in record.measurements:
+            unclear[measurement.test] += measurement.unclear
         declared |= {plan.test: plan.cost for plan in record.planned}
         for one in record.results:
             seconds[one.test].append(one.seconds)
@@ -134,7 +135,8 @@ def _tests(records: list[RunRecord]) -> None:
             else []
         )
         words += ["mostly preparation"] if share < IDLE else []
-        words += [f"measured again in {again[test]} of {len(found)} runs"] if again[test] else []
+        if unclear[test]:
+            words.append(f"{unclear[test]} more values in moments that were not clear")
         print(
             f"{test.rpartition('/')[2]:72}{took:9.1f}{said if said is not None else float('nan'):9.1f}"
             f"{share:>7.0%}  {', '.join(words)}"

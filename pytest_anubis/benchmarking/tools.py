@@ -345,6 +345,7 @@ class RunningTool:
             for stream in kept:
                 selector.register(stream, selectors.EVENT_READ, kept[stream])
             while selector.get_map():
+                ended = self.ended  # before the look: what it printed last is there to be seen
                 ready = selector.select(max(0.0, min(until - time.monotonic(), GRACE)))
                 for key, _ in ready:
                     block = os.read(key.fd, _BLOCK)
@@ -354,9 +355,10 @@ class RunningTool:
                         selector.unregister(key.fileobj)
                 if sum(map(len, kept.values())) > MOST_OUTPUT:
                     return False
-                if not ready and self.ended:
+                if not ready and ended:
                     break  # a child outlives the program and holds its output open
-                if time.monotonic() > until:
+                # A machine that stood still in between has not made it late.
+                if time.monotonic() > until and not self.ended:
                     return False
         try:
             self._process.wait(max(0.0, until - time.monotonic()))

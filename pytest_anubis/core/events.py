@@ -16,7 +16,6 @@ from pytest_anubis.core.measurement import (
     Measurement,
     PlannedTest,
     Purpose,
-    QuietWait,
     Slot,
     TestResult,
 )
@@ -95,7 +94,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempted:
-    """Values that were disturbed and measured again, or a lead-in: nothing is concluded from them."""
+    """Values of moments that were not clear, or a lead-in: nothing is concluded from them."""
 
     kind: ClassVar[str] = "attempt"
     measurement: Annotated[Measurement, Flat()]
@@ -386,7 +385,6 @@ Event = (
     | TestStarted
     | Measured
     | Attempted
-    | QuietWait
     | WaiversRead
     | Judged
     | PhaseFailed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal, get_args
+from typing import Literal, get_args
 
 from pytest_anubis.core.field_types import AnyFloat, Count, NotNegative, compact
 from pytest_anubis.core.metric import Metric
@@ -138,7 +138,6 @@ class TestResult:
         seconds: Duration of its call.
         metrics: How many metrics it recorded.
         around: Duration of its setup and teardown, with the fixtures that it was the first to use.
-        waited: Seconds of all this for which it waited for a quiet machine, which is its neighbours' time.
         busy: Seconds of its call for which what it measures was running, warm-ups included.
         misuse: What is written wrongly in the benchmark itself, which says nothing about the hardware; empty
             if nothing is.
@@ -160,7 +159,6 @@ class TestResult:
     text: str = ""
     seconds: NotNegative = 0.0
     around: NotNegative = 0.0
-    waited: NotNegative = 0.0
     metrics: Count = 0
     busy: NotNegative = 0.0
     misuse: str = ""
@@ -171,13 +169,8 @@ class TestResult:
 
     @property
     def duty(self) -> float | None:
-        """Share of its call, waits left out, for which what it measures was running; None where unknown."""
-        return min(1.0, self.busy / self.at_work) if self.busy and self.at_work else None
-
-    @property
-    def at_work(self) -> float:
-        """Seconds of its call for which it did not wait, for a quiet machine or before another look."""
-        return max(0.0, self.seconds - self.waited)
+        """Share of its call for which what it measures was running; None where unknown."""
+        return min(1.0, self.busy / self.seconds) if self.busy and self.seconds else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,23 +202,3 @@ class LaneCores:
     numa_node: int | None = None
     near: bool = True
     own: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class QuietWait:
-    """An event: a measurement that was disturbed waits for the machine to calm down, or has waited.
-
-    Attributes:
-        test: Node id.
-        what: What it waits for to end, one phrase each.
-        most: Seconds that it waits at most; 0 of a short pause that is over before anything need be said.
-        seconds: How long it has waited; None while it does.
-        quiet: The machine did calm down.
-    """
-
-    kind: ClassVar[str] = "waiting"
-    test: str
-    what: tuple[str, ...] = ()
-    most: float = 0.0
-    seconds: float | None = None
-    quiet: bool = False

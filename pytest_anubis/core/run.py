@@ -215,8 +215,6 @@ class RunRecord:
             found.append("the gate (the inventory was not compared)")
         if any(part.get("inventory") for part in parts):
             found.append("reading this machine's inventory (a recorded one was used)")
-        if any(part.get("brief") for part in parts):
-            found.append("measuring at full length (--anubis-brief)")
         return tuple(found)
 
     @property

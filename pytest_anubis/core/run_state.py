@@ -28,7 +28,7 @@ from pytest_anubis.core.events import (
     TestStarted,
     WorkerDied,
 )
-from pytest_anubis.core.measurement import Measurement, PlannedTest, QuietWait, TestResult
+from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, run_of
 from pytest_anubis.core.verdict import (
     Decision,
@@ -53,7 +53,6 @@ class RunState:
         elsewhere: Benchmarks that are no part of the run's profile.
         node_verdict: What was decided; None until then.
         expected: Where and when the tests were expected to run; None where nobody said so.
-        waits: Running test -> what it waits for at the moment.
         warnings: What was wrong with the journal that the events came from.
     """
 
@@ -63,8 +62,6 @@ class RunState:
         self.elsewhere: tuple[str, ...] = ()
         self.node_verdict: NodeVerdict | None = None
         self.expected: PlanPredicted | None = None
-        self.waits: dict[str, QuietWait] = {}
-        self._waited: dict[str, float] = {}  # running test -> seconds
         self.warnings: list[str] = []
         self._head: RunStarted | None = None
         self._running: dict[str, None] = {}
@@ -119,8 +116,6 @@ class RunState:
                 self._failing[event.test] = event.text
             case TestFinished(result=result):
                 self._running.pop(result.test, None)
-                self.waits.pop(result.test, None)
-                self._waited.pop(result.test, None)
                 self._failing.pop(result.test, None)
                 self._attempts.pop(result.test, None)
                 self.results[result.test] = result
@@ -139,8 +134,6 @@ class RunState:
         if test in self._running and test not in self._cut:  # whoever repeats it has hidden why
             self._failed_before.setdefault(test, "its end was never reported")
         self._cut.discard(test)
-        self.waits.pop(test, None)
-        self._waited.pop(test, None)
         self._running[test] = None
         self._attempts.pop(test, None)
         # Of a test that is repeated the last attempt counts; what the others measured is kept.
@@ -179,12 +172,6 @@ class RunState:
             self._waivers = event.waivers
         elif isinstance(event, PlanPredicted):
             self.expected = event
-        elif isinstance(event, QuietWait):
-            self.waits.pop(event.test, None)
-            if event.seconds is None:
-                self.waits[event.test] = event
-            else:
-                self._waited[event.test] = self.waited(event.test) + event.seconds
         elif isinstance(event, Attempted):
             self._attempts.setdefault(event.measurement.test, []).append(event.measurement)
         elif isinstance(event, Resumed):
@@ -226,10 +213,6 @@ class RunState:
     def measured(self, test: str) -> list[Measurement]:
         """Return what the last attempt of a test has measured so far."""
         return list(self._latest.get(test, ()))
-
-    def waited(self, test: str) -> float:
-        """Return for how many seconds the last attempt of a running test has waited for a quiet machine."""
-        return self._waited.get(test, 0.0)
 
     def attempts(self, test: str) -> list[Measurement]:
         """Return what a running test has measured so far that did not count."""

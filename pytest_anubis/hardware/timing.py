@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pytest_anubis.hardware.round_plans import RoundPlan
 
 if TYPE_CHECKING:
-    from pytest_anubis.hardware.clear_moments import Rounds
+    from pytest_anubis.hardware.load.clear_moments import Rounds
 
 Work = Callable[[], object]
 Probe = Callable[[], tuple[float, ...] | None]
@@ -237,9 +237,9 @@ def repeats(
         begin = time.perf_counter()
         budget = left / (plan.bursts + 1 - burst)
         while True:
-            enough = len(values) if moments is None else sum(moments.clear())
+            enough = len(values) >= wanted if moments is None else moments.enough(wanted)
             late = time.perf_counter() - begin >= budget
-            if enough >= wanted or (late and len(values) >= least):
+            if enough or (late and len(values) >= least):
                 break
             fresh = take() if moments is None else moments.take(take)
             if not fresh:

@@ -10,8 +10,7 @@ from pytest_anubis.benchmarking.ranks import START, NodeRanks
 MODULE = "suites.collective.rank"
 
 LOADED = 0.3
-"""Seconds of load in a round on accelerators, at least: ten of them last twice as long as the pauses between
-their bursts in `smoke`, so that the cards work for most of the time."""
+"""Seconds of load in a round on accelerators, at least, so that the cards work for most of the time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,8 +16,8 @@ ON_ACCELERATORS = {"size": 1536 * MIB, "products": 4, "order": 8192}
 """Six milliseconds of each on eight H100: what a shorter all-reduce loses is hidden behind the products."""
 
 STEPS = 3
-"""Steps a round on a host: single ones vary with who wakes whom, and more of them would last too long to stand
-between two readings of the host's state."""
+"""Steps a round on a host: single ones vary with who wakes whom, and more of them would last too long to
+stand between two readings of the host's state."""
 
 
 @pytest.mark.anubis(
@@ -52,9 +52,12 @@ def test_overlap(anubis_metric: MetricFixture, ranks: RankGroup) -> None:
         return parts.stretch
 
     kept = anubis_metric.collect("overlap_stretch", stretch, unit="1", better="lower")
-    # Of the same rounds, as each times all parts; not of those that were disturbed and taken again.
     anubis_metric.record(
-        "overlapped_step", [together[value] for value in kept], unit="ms", better="lower"
+        "overlapped_step",
+        [together[value] for value in kept],  # of the same rounds, as each times all parts
+        unit="ms",
+        better="lower",
+        rounds_of="overlap_stretch",
     )
     wrong = ranks.wrong_elements()
     assert wrong == 0, f"{wrong} elements of the overlapped sum and products are wrong"

@@ -252,7 +252,7 @@ class Permutation:
         """Return what the other ways reached.
 
         Args:
-            kept: The rates of the first way that count: rounds that were disturbed and taken again do not.
+            kept: The rates of the first way that count: those of a lead-in do not.
             wrong: `PeerCopies.wrong_words`.
         """
         rounds = [self._rounds[rate] for rate in kept]

@@ -19,8 +19,8 @@ LONGER = ("scale", "add")
 """Operations for the longer profiles only: they move over the same channels as copy and triad do."""
 
 CACHE = {"smoke": 192 << 20, "standard": 1 << 40, "soak": 1 << 40}
-"""Bytes of last-level cache that a host's arrays are made for, at most. Some virtual machines report that of the
-whole processor, of which they have a part; ``smoke`` would fill arrays for most of its time."""
+"""Bytes of last-level cache that a host's arrays are made for, at most. Some virtual machines report the
+cache of the whole processor, of which they have a part; ``smoke`` would fill arrays for most of its time."""
 
 BYTES = {"smoke": 1 << 30, "standard": 2 << 30, "soak": 4 << 30}
 """Bytes of one of the arrays on an accelerator: far larger than caches of tens of megabytes."""

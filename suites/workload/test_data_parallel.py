@@ -96,9 +96,14 @@ def measure(
         return reached
 
     kept = anubis_metric.collect("training_rate", rate, unit=workload.unit, better="higher")
-    # Of the same rounds, as each makes steps of both forms; not of those that were disturbed.
     anubis_metric.record(
-        "exchange_stretch", [stretches[value] for value in kept], unit="1", better="lower"
+        "exchange_stretch",
+        [
+            stretches[value] for value in kept
+        ],  # of the same rounds, as each makes steps of both forms
+        unit="1",
+        better="lower",
+        rounds_of="training_rate",
     )
     same_weights(ranks)
 

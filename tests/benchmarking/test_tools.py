@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import os
 import re
+import selectors
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_anubis.benchmarking import tools, trusted_paths
 from pytest_anubis.benchmarking.tools import (
+    RunningTool,
     ToolFailed,
     UnreadableOutput,
     find_tool,
@@ -158,6 +161,28 @@ def test_deadline_ends_the_tool_and_what_it_started(tmp_path: Path) -> None:
             break
         time.sleep(0.05)
     assert ended()
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["in time", "past its time"])
+def test_what_a_tool_printed_while_nobody_looked_is_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, late: bool
+) -> None:
+    go, look = tmp_path / "go", selectors.DefaultSelector.select
+    tool = script(tmp_path, f"until [ -e {go} ]; do sleep 0.02; done; echo bank 3")
+
+    def stand_still(selector: selectors.DefaultSelector, timeout: float | None = None) -> Any:
+        if go.exists():
+            return look(selector, timeout)
+        go.touch()
+        assert running._process.wait(60) == 0
+        if late:
+            now = time.monotonic()
+            monkeypatch.setattr(time, "monotonic", lambda: now + 1000)
+        return []
+
+    monkeypatch.setattr(selectors.DefaultSelector, "select", stand_still)
+    with RunningTool([tool]) as running:
+        assert running.wait(100).lines == ["bank 3"]
 
 
 def test_endless_output_decides_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ import pytest
 from benchmarks.suites.faults import speed, table
 from benchmarks.suites.faults.kernels import Kernel
 from benchmarks.suites.faults.not_possible import NotPossible
-from pytest_anubis.hardware.clear_moments import Account, Host
+from pytest_anubis.hardware.load.clear_moments import Account, Host
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring.recorder import Recorder

@@ -6,6 +6,7 @@ import json
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,9 +19,9 @@ DISK = Metric("suites/disk", "rate", "storage.disk")
 SLOW = Loss("compute.matrix", 0.1)
 
 
-def run(time_: int, host: str, loss: Loss | None = None, **more: object) -> Run:
-    given = {"exit": 0, "seconds": 40.0, "ended": 1e9, "metrics": (GEMM, DISK)}
-    return Run(time=time_, host=host, loss=loss, **given | more)  # type: ignore[arg-type]
+def run(time_: int, host: str, loss: Loss | None = None, **more: Any) -> Run:
+    given: dict[str, Any] = {"exit": 0, "seconds": 40.0, "ended": 1e9, "metrics": (GEMM, DISK)}
+    return Run(time=time_, host=host, loss=loss, **given | more)
 
 
 class Toy(Player):
@@ -103,7 +104,11 @@ def test_losses_are_told_by_whether_the_baseline_says_that_it_finds_them(
     failed = replace(GEMM, outcome="FAIL", clear=30, unclear=10)
     spells = Loss("compute.matrix", 0.15, spells=True)  # .05 of all of it: that is not stated
     disk = Loss("storage.disk", 0.1)
-    rejected = {"decision": "REJECTED", "blamed": ("compute.matrix",), "metrics": (failed, DISK)}
+    rejected: dict[str, Any] = {
+        "decision": "REJECTED",
+        "blamed": ("compute.matrix",),
+        "metrics": (failed, DISK),
+    }
     report(
         [
             run(1, LEARN, seconds=200.0),

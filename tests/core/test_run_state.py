@@ -32,6 +32,7 @@ from pytest_anubis.core.events import (
     RunStarted,
     RunTimed,
     TestFinished,
+    TestPutOff,
     TestRan,
     TestRepeated,
     TestsPlanned,
@@ -43,7 +44,6 @@ from pytest_anubis.core.measurement import (
     LaneCores,
     Measurement,
     PlannedTest,
-    QuietWait,
     Slot,
     TestResult,
 )
@@ -120,7 +120,7 @@ any_event: st.SearchStrategy[Event] = st.one_of(
             st.builds(Waiver, owner=texts, reason=texts, expires=texts, test=texts), max_size=2
         ).map(tuple),
     ),
-    st.builds(QuietWait, test=tests, what=st.tuples(texts), seconds=st.none() | costs),
+    st.builds(TestPutOff, test=tests),
     st.builds(Judged, verdict=st.builds(verdict, tests | st.just(""), st.sampled_from(Outcome))),
     st.builds(
         TestFinished,
@@ -185,7 +185,7 @@ def test_every_type_of_event_is_tried() -> None:
     tried = {TestsPlanned, TestStarted, Measured, Attempted, Judged, TestFinished, TestRepeated}
     tried |= {BlockerFound, WorkerDied, LaneGivenUp, PlanPredicted, TestRan, RunTimed, Resumed}
     tried |= {LeftBehind, DamageFound, InternalErrorFound, BenchmarksChosen, NodeDecided}
-    tried |= {RunFinished, PhaseFailed, HardwareFound, LanesPlaced, QuietWait, WaiversRead}
+    tried |= {RunFinished, PhaseFailed, HardwareFound, LanesPlaced, WaiversRead, TestPutOff}
     assert tried | {RunStarted, UnknownEvent} == set(events.Event.__args__)
 
 
@@ -405,17 +405,6 @@ def test_a_body_that_failed_is_remembered_though_its_teardown_was_cut_short() ->
     assert (repeat.test, repeat.text) == ("t", "assert 0")
     whole = started(*begun, TestFinished(result=result("t", "failed"))).record()
     assert whole.repeats == ()
-
-
-def test_waits_add_up_until_a_test_begins_again() -> None:
-    def waits(seconds: float) -> tuple[QuietWait, QuietWait]:
-        return QuietWait(test="t", most=10.0), QuietWait(test="t", most=10.0, seconds=seconds)
-
-    state = started(TestStarted(test="t"), *waits(3.0), *waits(4.0))
-    assert state.waited("t") == 7.0
-    for event in (TestStarted(test="t"), *waits(2.0)):
-        state.apply(event)
-    assert state.waited("t") == 2.0
 
 
 def test_a_planned_test_that_never_ended_is_not_reported() -> None:

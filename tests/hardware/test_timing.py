@@ -6,11 +6,13 @@ import gc
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.hardware.load.clear_moments import Rounds
 from pytest_anubis.hardware.rate_units import in_unit
 from pytest_anubis.hardware.round_plans import (
     PLANS,
@@ -114,10 +116,10 @@ def test_device_that_rested_is_woken_before_the_first_round() -> None:
     assert values == [0.02] * PLAN.rounds
 
 
-def test_plan_for_an_accelerator_has_no_pauses_and_settles() -> None:
+def test_plan_for_an_accelerator_has_no_rests_and_settles() -> None:
     for profile, plan in PLANS.items():
         card = plan.on_accelerator(profile)
-        assert (card.bursts, card.pause_seconds, card.rounds) == (1, 0.0, plan.rounds)
+        assert (card.bursts, card.rest_seconds) == (1, 0.0)
         assert card.warmup_seconds > card.settle_seconds > 0 < card.wake_seconds
     assert SETTLE["standard"].least >= 3
 
@@ -128,8 +130,7 @@ def test_length_of_a_profile_is_what_its_plans_take() -> None:
         if kind != "cpu":
             plan = plan.on_accelerator(profile)
             return plan.settle_seconds + plan.wake_seconds + plan.rounds * plan.round_seconds
-        pauses = (plan.bursts - 1) * plan.pause_seconds
-        return plan.warmup_seconds / 2 + plan.rounds * plan.round_seconds + pauses
+        return plan.warmup_seconds / 2 + plan.rounds * plan.round_seconds
 
     for kind, factors in PROFILE_FACTOR.items():
         ratio = least("standard", kind) / least("smoke", kind)
@@ -137,9 +138,9 @@ def test_length_of_a_profile_is_what_its_plans_take() -> None:
 
 
 LENGTHS = {
-    ("cpu", "smoke"): (1, (30, 0.02, 2.0, 0.5, 0.0, 0.0)),
-    ("cpu", "standard"): (1, (60, 0.2, 30.0, 5.0, 0.0, 0.0)),
-    ("cpu", "soak"): (1, (600, 1.0, 3600.0, 30.0, 0.0, 0.0)),
+    ("cpu", "smoke"): (1, (24, 0.02, 2.0, 0.5, 0.0, 0.0)),
+    ("cpu", "standard"): (1, (200, 0.02, 30.0, 5.0, 0.0, 0.0)),
+    ("cpu", "soak"): (1, (6000, 0.02, 3600.0, 30.0, 0.0, 0.0)),
     ("cuda", "smoke"): (1, (30, 0.02, 2.0, 4.0, 1.0, 0.3)),
     ("cuda", "standard"): (2, (60, 0.1, 8.0, 8.0, 3.0, 0.5)),
     ("cuda", "soak"): (1, (600, 1.0, 3600.0, 60.0, 10.0, 1.0)),
@@ -162,7 +163,7 @@ def test_short_load_rests_and_is_over_before_anything_settles() -> None:
     calls = warm_up(nothing, clock, plan)
     assert calls == 20
     assert clock.done <= 3 * calls
-    assert plan.rounds * plan.round_seconds / plan.bursts < 0.1 < plan.pause_seconds
+    assert plan.rounds * plan.round_seconds / plan.bursts < 0.1 < plan.rest_seconds
 
 
 def test_busy_clock_adds_up_what_the_device_was_given() -> None:
@@ -220,6 +221,50 @@ def test_repeats_collects_what_rounds_return() -> None:
 
 def test_repeats_ends_when_nothing_comes() -> None:
     assert repeats(list, PLAN) == []
+
+
+class Chosen:
+    """Rounds of which every so many-th is clear."""
+
+    def __init__(self, every: int) -> None:
+        self._every, self._count = every, 0
+
+    def take(self, take: Callable[[], list[float]]) -> list[float]:
+        found = take()
+        self._count += len(found)
+        return found
+
+    def enough(self, wanted: int) -> bool:
+        return -(-self._count // self._every) >= wanted
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_rounds_go_on_until_so_many_are_clear_and_the_others_are_returned_too(every: int) -> None:
+    moments = cast(Rounds, Chosen(every))
+    values = rounds(nothing, FakeClock(lambda n: float(n)), PLAN, 1, moments)
+    assert values == [float(n) for n in range((PLAN.rounds - 1) * every + 1)]
+
+
+def test_the_budget_ends_rounds_of_which_none_is_clear() -> None:
+    plan = replace(PLAN, budget_seconds=0.0)
+    assert len(repeats(lambda: [1.0], plan, cast(Rounds, Chosen(10**9)))) == plan.least
+
+
+def test_bursts_have_equal_shares_and_the_device_is_woken_after_each_rest() -> None:
+    order = ""
+
+    def take() -> list[float]:
+        nonlocal order
+        order += "t"
+        return [1.0]
+
+    def wake() -> None:
+        nonlocal order
+        order += "w"
+
+    plan = replace(PLAN, rounds=6, bursts=3, rest_seconds=0.001)
+    assert len(repeats(take, plan, wake=wake)) == 6
+    assert order == "ttwttwtt"
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def test_the_readmes_benchmark_works(pytester: pytest.Pytester) -> None:
 
 def test_the_readmes_ranks_work(pytester: pytest.Pytester, request: pytest.FixtureRequest) -> None:
     pytester.makepyfile(test_own_ranks=CODE[1])
-    options = ("--anubis", "--anubis-mode=measure", "--anubis-in-process", "--anubis-brief")
+    options = ("--anubis", "--anubis-mode=measure", "--anubis-in-process")
     pytester.runpytest(*options, "-k", "test_sum").assert_outcomes(passed=1, deselected=1)
     request.getfixturevalue("quick_processes")  # once they are started as users do
     done = pytester.runpytest(*options, "-k", "not test_sum").parseoutcomes()

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.house.test_arrows import A_DOZEN
 from tests.places import ROOT
 
+A_DOZEN = 12
 SHELVES = ROOT / "benchmarks"
 GUARD = '\nif __name__ == "__main__":\n'
 FOUND_BY = re.compile(r"^sys\.path.*$", re.MULTILINE)

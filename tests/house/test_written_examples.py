@@ -12,7 +12,7 @@ from tests.places import RECORDED, ROOT
 
 TEXT = (ROOT / "docs" / "writing-benchmarks.md").read_text(encoding="utf-8")
 assert torch.__version__
-MEASURE = ("--anubis", "--anubis-mode=measure", "--anubis-in-process", "--anubis-brief")
+MEASURE = ("--anubis", "--anubis-mode=measure", "--anubis-in-process")
 TOOL = """#!/bin/sh
 [ "$1" = --version ] && { echo "nvbandwidth Version: v0.8"; exit; }
 echo "$CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES" > asked

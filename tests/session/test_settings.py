@@ -149,7 +149,6 @@ def test_limits_of_quietness_and_allowed_processes_are_set_by_name(
     found = resolve(pytester.parseconfig())
     assert found.quiet_limits == {"others": pytest.approx(0.2), "steal": 0.05}
     assert found.allowed_processes == ("dcgm-exporter", "kube*")
-    assert found.quiet_wait == 10.0
 
 
 @pytest.mark.parametrize("wrong", ["others", "cpu=much", "cpu=120%", "io=-1", "load=0.1", "io=nan"])

@@ -6,11 +6,13 @@ import os
 import sys
 from pathlib import Path
 
+import pytest
 import torch
 
 from pytest_anubis.benchmarking.verification import flip_bit
 from suites.burn import card_rank
 from suites.compute.exact import Multiply
+from tests.suites.stand_in_card import right_eight_bits
 
 FAULT = "ANUBIS_TEST_FAULT"
 
@@ -30,4 +32,5 @@ def product(number: int) -> Multiply | None:
 
 
 if __name__ == "__main__":
+    right_eight_bits(pytest.MonkeyPatch())
     card_rank.main(*sys.argv[1:], product=product)

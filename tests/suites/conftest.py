@@ -45,3 +45,11 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def right_eight_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let this CPU multiply eight bits rightly, whatever instructions it has."""
+    from tests.suites import stand_in_card
+
+    stand_in_card.right_eight_bits(monkeypatch)

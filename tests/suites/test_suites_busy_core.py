@@ -22,6 +22,7 @@ from pytest_anubis.benchmarking.hosts.pair_group import PairRates
 from pytest_anubis.core.events import Measured
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.hardware import round_plans
+from pytest_anubis.hardware.load.clear_moments import Rounds
 from pytest_anubis.hardware.round_plans import RoundPlan, Settle
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device
@@ -66,7 +67,7 @@ from suites.workload import (
     test_inference,
     test_training_steps,
 )
-from tests.suites.stand_in_card import stand_in
+from tests.suites.stand_in_card import right_eight_bits, stand_in
 from tests.suites.test_suites_on_a_card import Node
 from tests.suites.test_suites_workload import tiny
 
@@ -125,12 +126,12 @@ def taken(
 ) -> Iterator[tuple[Callable[[Device | None], Recorder], list[Measurement]]]:
     """Make recorders on a machine one core of which is busy, and keep what they record."""
     monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch", Watch)
+    monkeypatch.setattr(Rounds, "clear", lambda rounds: [False] * len(rounds.values))
     monkeypatch.setattr(Surroundings, "_sources", lambda _: [])
     monkeypatch.setitem(round_plans.PLANS, "smoke", BRIEF)
     monkeypatch.setitem(round_plans.SETTLE, "smoke", Settle(least=0.0, most=0.0, wake=0.0))
     context = RunContext(settings=Settings(active=True, profile="smoke"))
     surroundings = Surroundings(context)
-    surroundings.attempts = 1  # it is not quiet the second time either
     kept: list[Measurement] = []
 
     def keep(event: object) -> None:
@@ -266,6 +267,7 @@ def shapes(b: Bench) -> None:
 def short_types(b: Bench) -> None:
     b.patch.setattr(test_shapes, "HOST_SIZES", {"smoke": 32})
     b.patch.setattr("pytest_anubis.benchmarking.applicability.require", lambda *_: None)
+    right_eight_bits(b.patch)
     test_shapes.test_short_types_on_the_host(b.metric, b.node, "int8")
 
 
@@ -334,7 +336,7 @@ def few_loads(b: Bench) -> None:
 
 def load_latency(b: Bench) -> None:
     few_loads(b)
-    test_latency.test_load_latency(b.metric, "llc")
+    test_latency.test_load_latency(b.metric, b.node, "llc")
 
 
 def by_footprint(b: Bench) -> None:

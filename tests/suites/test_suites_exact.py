@@ -16,7 +16,7 @@ from suites.compute.exact import KINDS, ExactProduct, Multiply, Shape, product_o
 from tests.suites.stand_in_card import CARD, stand_in
 from tests.suites.test_suites_on_a_card import Node, Taken
 
-pytestmark = pytest.mark.usefixtures("one_thread")
+pytestmark = pytest.mark.usefixtures("one_thread", "right_eight_bits")
 CPU = torch.device("cpu")
 SQUARE = Shape.square(64)
 ON_CPU = [name for name in KINDS if name not in ("tf32", "float8_e4m3fnuz")]  # no CPU has these

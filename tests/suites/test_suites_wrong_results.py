@@ -220,7 +220,7 @@ def test_wrong_line_and_wrong_unit_fail(monkeypatch: Patch) -> None:
     for table in ("STEPS", "LOADS"):
         monkeypatch.setattr(test_latency, table, dict.fromkeys(test_latency.STEPS, 100))
     with pytest.raises(AssertionError, match=r"1 of .* lines of the chain|led astray"):
-        test_latency.test_load_latency(Taken(), "l2")
+        test_latency.test_load_latency(Taken(), Node(), "l2")
     by_default(monkeypatch, Cores, faults={cpus_for(1)[0]: 1 << 7})
     monkeypatch.setattr(test_units, "SECONDS", 0.0)
     with pytest.raises(AssertionError, match=r"blocks of int64 with a wrong checksum: CPU \d+"):

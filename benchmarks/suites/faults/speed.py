@@ -27,12 +27,13 @@ from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.hardware.clear_moments import RESCAN, Host
+from pytest_anubis.hardware.load.clear_moments import RESCAN, Host
 from pytest_anubis.hardware.load.host_load import LoadReader
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.context import RunContext, discard
+from pytest_anubis.session.measuring.attempts import Visit
 from pytest_anubis.session.measuring.conditions import Seen, Surroundings
-from pytest_anubis.session.measuring.recorder import Found, Recorder, Visit
+from pytest_anubis.session.measuring.recorder import Found, Recorder
 from pytest_anubis.session.measuring.sample_verdicts import judge_measurement
 from pytest_anubis.session.measuring.visits import LEAST, MOST_FRUITLESS, MOST_VISITS
 from pytest_anubis.settings import Settings

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
 
 
 SMOKE_TIME = 180.0
-"""Seconds that learning the smoke set takes from start to end, unless somebody says otherwise or five rounds
+"""Seconds that learning the smoke set takes from start to end, unless somebody says otherwise or six rounds
 take longer: with the installation before it and the run after it that is within six minutes."""
 
 DEFAULT_ROUNDS = 5
@@ -91,8 +91,8 @@ NOT_ACCEPTED = 20
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    # Whether more rounds would be in vain, why nothing was learned and what helps is known after them.
-    parser.set_defaults(vain=False, nothing="", helps=None)
+    # Why nothing was learned and what helps is known after the rounds.
+    parser.set_defaults(nothing="", helps=None)
     explain(
         parser,
         "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
@@ -121,7 +121,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         dest="time",
         type=duration,
         metavar="TIME",
-        help="measure here for so long, e.g. 5m or 1h: short rounds of all tests, then of those that lack "
+        help="measure here for so long, e.g. 5m or 1h: rounds of all tests, then of those that lack "
         f"power (default for smoke: {duration_text(SMOKE_TIME)})",
     )
     parser.add_argument(
@@ -135,7 +135,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--rounds",
         type=int,
-        help="rounds of full length to run here, instead of --for (default for standard and soak: "
+        help="rounds to run here, instead of --for (default for standard and soak: "
         f"{DEFAULT_ROUNDS})",
     )
     add_profile(parser)
@@ -206,7 +206,6 @@ def _run(options: argparse.Namespace) -> int:
         options.nothing = rounds.disturbed
         say(f"anubis learn: nothing can be learned: {rounds.disturbed}", file=sys.stderr)
         return NOT_ACCEPTED
-    options.vain = bool(rounds.vain)  # more of them would be in vain
     options.helps = rounds.what_helps
     return _learn(options, paths, measured=True)
 

@@ -6,7 +6,6 @@ import shlex
 from collections.abc import Collection, Sequence
 
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.hardware.load.allowing import limits_allowing, option_text, processes_named
 from pytest_anubis.report.text.numbers import count_text
@@ -27,10 +26,6 @@ def wholly_disturbed(record: RunRecord) -> bool:
     return bool(timed) and all(one.disturbance for one in timed)
 
 
-AGAIN = "others disturbed all of it again"
-"""What is said of a round after another one of which nothing can be learned."""
-
-
 def disturbed_line(record: RunRecord) -> str:
     """Return one line about a round of which nothing can be learned; empty where something can."""
     if not wholly_disturbed(record):
@@ -48,26 +43,6 @@ def disturbed_end(records: Sequence[RunRecord]) -> str:
         return ""
     rounds = count_text(len(records), "round")
     return f"others disturbed every measurement of all {rounds}: {what_helps(records)}"
-
-
-def vain_line(
-    records: Sequence[RunRecord], metrics: Collection[tuple[str, str]], last: int = 0
-) -> str:
-    """Return one line about metrics of which no round has one quiet sample, and what would help.
-
-    Args:
-        records: The rounds.
-        metrics: Benchmark and name of each.
-        last: Of how many of their last rounds that is true; 0: of all rounds.
-    """
-    names = ", ".join(
-        metric_name(benchmark.rpartition("::")[2], name) for benchmark, name in sorted(metrics)
-    )
-    where = f"their last {last} rounds" if last else f"{len(records)} rounds"
-    none = f"{count_text(len(metrics), 'metric')} without one quiet sample in {where}"
-    told = what_helps(records, metrics)
-    why = f": {told}" if told else ""
-    return f"{none} ({clip(names, SEEN)}), so more rounds would be in vain{why}"
 
 
 def what_helps(

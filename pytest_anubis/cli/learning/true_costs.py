@@ -17,9 +17,7 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
     """Return a line for every benchmark that took more than `TOO_LONG` times what its mark declares.
 
     The median over runs and devices counts, the lower one of two: one run that others disturbed says nothing.
-    Nor does any that waited for a quiet machine, where another did not: waiting is no part of its cost, but
-    what others have of the CPUs is. Where all of them waited the line says so, and proposes no other cost.
-    Journals keep the cost in the profile of their run; short rounds to learn from take less, never more.
+    Journals keep the cost in the profile of their run.
 
     Args:
         runs: Of one hardware class; verdicts, measurements and events are not looked at.
@@ -27,8 +25,7 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
     Returns:
         The worst first.
     """
-    quiet: dict[str, list[float]] = {}
-    disturbed: dict[str, list[float]] = {}
+    taken: dict[str, list[float]] = {}
     declared: dict[str, float] = {}
     for run in runs:
         costs = {plan.test: plan.cost for plan in run.planned}
@@ -36,9 +33,7 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
             cost = costs.get(result.test)
             if cost and result.metrics and result.seconds:  # else it has measured nothing
                 declared[result.benchmark] = cost
-                kind = disturbed if result.waited else quiet
-                kind.setdefault(result.benchmark, []).append(result.at_work)
-    taken = disturbed | quiet
+                taken.setdefault(result.benchmark, []).append(result.seconds)
     found = [
         (seconds / declared[name], name, seconds)
         for name, seconds in ((name, median_low(some)) for name, some in taken.items())
@@ -47,15 +42,7 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
     return [
         f"cost: {name} is declared to take {duration_text(declared[name])} (the cost in its mark, for this "
         f"profile) and took {duration_text(seconds)}, {value_text(round(factor, 1))} times as long (median "
-        f"of {count_text(len(taken[name]), 'measurement')}): {_PROPOSED if name in quiet else _DISTURBED}"
+        f"of {count_text(len(taken[name]), 'measurement')}): plans and deadlines go by what is declared, so "
+        "declare what it takes, or let it do less"
         for factor, name, seconds in sorted(found, reverse=True)
     ]
-
-
-_PROPOSED = (
-    "plans and deadlines go by what is declared, so declare what it takes, or let it do less"
-)
-_DISTURBED = (
-    "others disturbed each of them, so this says nothing of what it costs; see what it takes when nothing "
-    "else runs here"
-)

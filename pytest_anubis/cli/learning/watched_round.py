@@ -54,7 +54,6 @@ def run_round(
     store: Path,
     profile: str,
     run_id: str,
-    brief: bool,
     pytest_args: str,
     tell: Callable[[Moment], None],
     without: Sequence[str] = (),
@@ -66,7 +65,6 @@ def run_round(
         store: Folder that keeps runs.
         profile: Sizes and durations.
         run_id: Name of the run.
-        brief: Measure for a moment only.
         pytest_args: More of pytest's own arguments, as a shell would split them.
         tell: Hears how far the round is.
         without: Node ids of tests that are left out. To name the others instead would not do: ids begin at
@@ -78,7 +76,6 @@ def run_round(
     command = [
         *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),
         *("-q", "--no-header", "-p", "no:cacheprovider"),
-        *(["--anubis-brief"] if brief else []),
         f"--anubis-profile={profile}",
         f"--anubis-store={store}",
         f"--anubis-run-id={run_id}",

@@ -84,7 +84,7 @@ def crash_text(
         kept: What the test had measured before.
         evidence: What points to the hardware.
         blind: Why evidence may have been missed; empty if it was not.
-        attempts: What it had measured and was about to measure again, because it was disturbed.
+        attempts: What it had measured besides and set aside.
     """
     lines = [crash.cause]
     lines += [f"evidence: {phrase}" for phrase in evidence]
@@ -98,11 +98,8 @@ def crash_text(
             f"measured before: {one.metric.name}, {count_text(len(one.values), 'value')}{last}"
         )
     if attempts:
-        phrases = ", ".join(dict.fromkeys(p for one in attempts for p in one.disturbance))
-        count = f"{len(attempts)} attempt{'s' if len(attempts) > 1 else ''}"
-        lines.append(
-            f"{count} that counted for nothing ({phrases or 'a lead-in'}): see the journal"
-        )
+        count = count_text(sum(len(one.values) for one in attempts), "value")
+        lines.append(f"set aside, of moments that were not clear or a lead-in: {count}")
     elif not kept:
         lines.append("it had measured nothing")
     lines.append(f"next step: {crash.next_step}")

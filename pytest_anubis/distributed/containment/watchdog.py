@@ -172,14 +172,6 @@ class Watchdog:
                 self._thread.start()
             self._changed.notify()
 
-    def more(self, worker: str, seconds: float) -> None:
-        """Let a worker take so many seconds longer for what it does; a negative number takes them back."""
-        with self._changed:
-            watched = self._workers.get(worker)
-            if watched is not None:
-                watched.ends += seconds
-                self._changed.notify()
-
     def gone(self, worker: str) -> Overdue | None:
         """Forget a worker that has ended, and return what it was killed for, None if it was not."""
         with self._changed:

@@ -12,14 +12,12 @@ from dataclasses import replace
 from typing import Any
 
 from pytest_anubis.core.events import (
-    Attempted,
     BlockerFound,
     Event,
     TestRan,
     TestsPlanned,
     TestStarted,
 )
-from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.distributed.containment.watchdog import (
     LEAVING,
     Deadline,
@@ -77,8 +75,6 @@ class Listener:
         self._costs = costs or {}
         self._apart = apart
         self._since: dict[str, float] = {}
-        self._spared: dict[str, float] = {}  # worker -> seconds of its test that others cost it
-        self._waits: dict[str, float] = {}  # worker -> seconds that it may wait for them now
         self._running: dict[str, str] = {}  # worker -> test
         self._deadlines: dict[str, Deadline] = {}  # worker -> that of the test that it runs
         self._overran: dict[str, Overdue] = {}  # test -> the deadline that it did not keep
@@ -123,7 +119,7 @@ class Listener:
         deadline, seconds = self._deadlines.get(worker), self.seconds(worker)
         if deadline is None or self.running(worker) != test or test in self._failed:
             return
-        if seconds - self._spared.get(worker, 0.0) <= deadline.seconds:
+        if seconds <= deadline.seconds:
             if failed:
                 self._failed.add(test)
         else:
@@ -152,25 +148,6 @@ class Listener:
         elif isinstance(event, TestStarted):
             event = replace(event, worker=worker, lane=lane)
         self._sink(event)
-        self._spare(worker, event)
-
-    def _spare(self, worker: str, event: Event) -> None:
-        """Let the deadline stand still while others disturb a test: waiting for them is no hang.
-
-        How often it waits and repeats, and for how long, is bounded where it is done.
-        """
-        if isinstance(event, QuietWait):
-            over = event.seconds is not None
-            # While it waits it may have to wait for all of it.
-            more = (event.seconds or 0.0) - self._waits.pop(worker, 0.0) if over else event.most
-            if not over:
-                self._waits[worker] = event.most
-        elif isinstance(event, Attempted) and event.measurement.disturbance:
-            more = event.measurement.seconds
-        else:
-            return
-        self._spared[worker] = self._spared.get(worker, 0.0) + more
-        self._watchdog.more(worker, more)
 
     def _collected(self, worker: str, described: list[dict[str, Any]]) -> None:
         tasks = []
@@ -210,6 +187,4 @@ class Listener:
             self._deadlines[worker] = deadline or Deadline(float("inf"), "")
             self._failed.discard(test)
         self._since[worker] = now
-        self._spared.pop(worker, None)
-        self._waits.pop(worker, None)
         self._watchdog.doing(worker, what, deadline, test)

@@ -27,7 +27,6 @@ def duty_lines(
 
     From verbosity 1 there is a line for every test besides.
 
-    Waiting for a quiet machine is the neighbours' time and no benchmark's fault: it does not count.
     A card that mostly waits for the host is never hot, and what only shows under heat is not found.
 
     Args:
@@ -40,14 +39,14 @@ def duty_lines(
     cards = [(duty, one) for duty, one in known if device.get(one.test, "") not in _NO_CARD]
     lines = []
     if cards:
-        share = sum(one.busy for _, one in cards) / sum(one.at_work for _, one in cards)
+        share = sum(one.busy for _, one in cards) / sum(one.seconds for _, one in cards)
         least, where = min(cards, key=lambda pair: pair[0])
         tests = f"{len(cards)} tests" if len(cards) > 1 else "one test"
         lines.append(
             f"duty: accelerators were measuring {percent(share)} of the time of {tests}, "
             f"least {percent(least)} in {where.test}"
         )
-    low = sorted((duty, one.test) for duty, one in known if duty < LEAST and one.at_work >= WORTH)
+    low = sorted((duty, one.test) for duty, one in known if duty < LEAST and one.seconds >= WORTH)
     if low:
         named = ", ".join(f"{test} {percent(duty)}" for duty, test in low[:MOST])
         more = f" and {len(low) - MOST} more" if len(low) > MOST else ""

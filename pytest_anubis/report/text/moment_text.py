@@ -1,4 +1,4 @@
-"""A run that goes on, in one line: what runs where, what is done, failed or died, what is waited for."""
+"""A run that goes on, in one line: what runs where, what is done, failed or died, what waits for a lane."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from pytest_anubis.core.events import WorkerDied
-from pytest_anubis.core.measurement import PlannedTest, QuietWait
+from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.report.text.numbers import count_text, duration_text
 
@@ -24,7 +24,7 @@ class Moment:
     """How far a run is.
 
     Attributes:
-        doing: What runs, and on which devices, or what it waits for; empty before the first test.
+        doing: What runs, and on which devices; empty before the first test.
         done: Tests that have ended.
         planned: All that are planned; 0 while that is unknown.
         failed: Names of those that failed.
@@ -97,14 +97,8 @@ def _doing(state: RunState, running: Collection[str]) -> Iterator[str]:
     for test in running:
         plan = state.planned.get(test, PlannedTest(test=test))
         name = _short(plan.benchmark or plan.test)
-        wait = state.waits.get(test)
-        if wait is not None:
-            name += f" waits for a quiet machine, {', '.join(wait.what)}"
         places.setdefault(name, []).extend([plan.device] if plan.device else [])
-    shown = [
-        f"{name} on {_some(on)}" if on and " waits for " not in name else name
-        for name, on in places.items()
-    ]
+    shown = [f"{name} on {_some(on)}" if on else name for name, on in places.items()]
     yield from shown[:SHOWN]
     if len(shown) > SHOWN:
         yield f"{len(shown) - SHOWN} more"
@@ -132,22 +126,6 @@ def _some(names: Collection[str]) -> str:
 
 def _short(test: str) -> str:
     return test.rpartition("::")[2]
-
-
-def waiting_line(wait: QuietWait) -> str:
-    """Say what a test waits for and how long at most, or that it goes on."""
-    what = "; ".join(wait.what)
-    if wait.seconds is None:
-        return (
-            f"anubis: {wait.test} waits for a quiet machine, at most {wait.most:.0f} s: {what} "
-            "(its deadline does not run meanwhile)"
-        )
-    if wait.quiet:
-        return f"anubis: {wait.test} goes on after {wait.seconds:.0f} s: the machine is quiet"
-    return (
-        f"anubis: {wait.test} goes on after {wait.seconds:.0f} s, the machine is not quiet: {what}; "
-        "no other test waits until it has been quiet once"
-    )
 
 
 def death_line(died: WorkerDied) -> str:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from pytest_anubis.core.measurement import LOOKS_SPENT
+from pytest_anubis.core.measurement import LOOKS_SPENT, ONE_VISIT
 from pytest_anubis.session.measuring.conditions import Seen, Surroundings
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
-    from pytest_anubis.hardware.clear_moments import Rounds
+    from pytest_anubis.core.metric import Metric
+    from pytest_anubis.hardware.load.clear_moments import Rounds
     from pytest_anubis.hardware.round_plans import RoundPlan
 
 LOOK_PAUSE = 1.2
@@ -33,6 +34,9 @@ NO_CLEAR_MOMENT = "no clear moment"
 
 SLOWER = 1.05
 """From this factor on it is said how much slower the cores were than they have been."""
+
+HURRY = 4
+"""A visit in a hurry measures for this part of the time."""
 
 Take = Callable[["RoundPlan", "Rounds | None"], list[float]]
 
@@ -69,6 +73,124 @@ class Look:
     seconds: float = 0.0
     clear: list[float] | None = None
     unclear: list[float] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """Which visit of a test this is.
+
+    Attributes:
+        last: The test is judged in this one, whatever it meets.
+        hurry: Time is over: measure for a moment only.
+    """
+
+    last: bool = True
+    hurry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Visited:
+    """What the visits of a test have found of one metric so far.
+
+    Attributes:
+        values: The clear ones, in time order.
+        unclear: How many others there were.
+        slow: One of these visits would have failed.
+    """
+
+    values: tuple[float, ...] = ()
+    unclear: int = 0
+    slow: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """A measurement with those of earlier visits.
+
+    Attributes:
+        looks: All looks; the first one is that of earlier visits, where there were any.
+        fresh: The values of this visit that count.
+        unclear: Those of this visit that do not.
+        visited: What is handed on to the next visit.
+        put_off: There has to be another visit.
+    """
+
+    looks: list[Look]
+    fresh: list[float]
+    unclear: list[float]
+    visited: Visited
+    put_off: bool
+
+    @property
+    def values(self) -> list[float]:
+        """The values of all visits that count."""
+        return [value for one in self.looks for value in one.values]
+
+
+def take_all(
+    metric: Metric,
+    criterion: Criterion | None,
+    plan: RoundPlan,
+    take: Take,
+    surroundings: Surroundings,
+    patience: Patience,
+    *,
+    host: bool,
+    choose: bool,
+    before: Visited,
+    visit: Visit,
+) -> Taken:
+    """Measure, and look closer where the call is close.
+
+    A loss that was seen in one visit waits for another one. If it does not come again it rejects nothing:
+    what passes by itself is no property of the hardware.
+
+    Args:
+        metric: What is measured; exact values are right or wrong in all moments.
+        criterion: What the values are held against; None where nothing is.
+        plan: How long and how often.
+        take: Measures by a plan.
+        surroundings: Watches meanwhile.
+        patience: Says whether there is time for another look.
+        host: What others do to the host disturbs what is measured.
+        choose: Count the values of clear moments only.
+        before: What earlier visits found.
+        visit: Which visit this is.
+    """
+    __tracebackhide__ = True
+    exact = metric.better == "equal"
+    how = {"host": host, "choose": choose and not exact}
+    if visit.hurry:
+        plan = replace(plan, budget_seconds=plan.budget_seconds / HURRY)
+    looks = [look(plan, take, surroundings, **how, earlier=len(before.values))]
+    earlier = [Look(list(before.values), Seen())] if before.values else []
+    chosen, looks = looks[0].clear is not None, [*earlier, *looks]
+    slow = chosen and _slow(looks, criterion)
+    put_off = slow and not visit.last and not before.slow
+    if criterion is not None and not put_off and not exact and not looks[-1].seen.disturbance:
+        looks = look_closer(criterion, plan, take, looks, surroundings, patience, **how)
+        again = before.slow and _slow(looks[1:], criterion)
+        if earlier and _slow(looks, criterion) and not again:
+            looks[-1].seen.disturbance = (ONE_VISIT,)
+    unclear = [value for one in looks for value in one.unclear]
+    clear = [*before.values, *(value for one in looks for value in one.clear or ())]
+    few = chosen and len(clear) < min(ENOUGH_CLEAR, plan.rounds)
+    return Taken(
+        looks=looks,
+        fresh=[value for one in looks[len(earlier) :] for value in one.values],
+        unclear=unclear,
+        visited=Visited(tuple(clear), before.unclear + len(unclear), before.slow or slow),
+        put_off=put_off or (few and not visit.last),
+    )
+
+
+def _slow(looks: Sequence[Look], criterion: Criterion | None) -> bool:
+    """Return whether the values of some looks together would fail."""
+    if criterion is None or looks[-1].seen.disturbance or not any(one.values for one in looks):
+        return False
+    from pytest_anubis.validator.judging.sequential_test import fails
+
+    return fails([one.values for one in looks], criterion)
 
 
 def look(

@@ -15,7 +15,7 @@ from pytest_anubis.core.events import HardwareFound
 from pytest_anubis.session.context import RunContext, Sink, cards_of, context_key, discard
 
 if TYPE_CHECKING:
-    from pytest_anubis.hardware.clear_moments import Host, Rounds
+    from pytest_anubis.hardware.load.clear_moments import Host, Rounds
     from pytest_anubis.hardware.load.host_load import LoadReader
     from pytest_anubis.hardware.telemetry.host_sensors import Source
     from pytest_anubis.hardware.telemetry.measurement_envelope import Slowdown
@@ -203,7 +203,7 @@ class Surroundings:
         """
         if self._context.settings.quiet_limits.get("others", 0.0) >= 1:
             return None
-        from pytest_anubis.hardware.clear_moments import Host, Rounds
+        from pytest_anubis.hardware.load.clear_moments import Host, Rounds
         from pytest_anubis.hardware.load.host_load import LoadReader
         from pytest_anubis.store.best_probe import known_best
 

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.core.measurement import ONE_VISIT
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.measuring.attempts import (
-    ENOUGH_CLEAR,
-    Look,
-    Patience,
-    Take,
-    look,
-    look_closer,
-)
-from pytest_anubis.session.measuring.conditions import Seen, Surroundings, joined
+from pytest_anubis.session.measuring.attempts import Patience, Take, Visit, Visited, take_all
+from pytest_anubis.session.measuring.conditions import Surroundings, joined
 from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
     checked_clock,
@@ -37,46 +29,14 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
     from pytest_anubis.core.measurement import Measurement
     from pytest_anubis.core.verdict import MetricVerdict
-    from pytest_anubis.hardware.clear_moments import Rounds
     from pytest_anubis.hardware.load.ambient_load import Ambient
+    from pytest_anubis.hardware.load.clear_moments import Rounds
     from pytest_anubis.hardware.round_plans import RoundPlan
     from pytest_anubis.hardware.timing import Clock
 
 
-HURRY = 4
-"""A visit in a hurry measures for this part of the time."""
-
-
-@dataclass(frozen=True, slots=True)
-class Visited:
-    """What earlier visits of a test found of one metric.
-
-    Attributes:
-        values: The clear ones, in time order.
-        unclear: How many others there were.
-        slow: One of these visits would have failed.
-    """
-
-    values: tuple[float, ...] = ()
-    unclear: int = 0
-    slow: bool = False
-
-
 Found = dict[tuple[str, str], Visited]
 """By metric and unit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Visit:
-    """Which visit of a test this is.
-
-    Attributes:
-        last: The test is judged in this one, whatever it meets.
-        hurry: Time is over: measure for a moment only.
-    """
-
-    last: bool = True
-    hurry: bool = False
 
 
 class Recorder:
@@ -386,50 +346,34 @@ class Recorder:
         lead = lead_in(plan, window)
         if lead is not None:
             self._set_aside(self._measurement(metric, group, take(lead, None)))
-        exact = metric.better == "equal"
-        how = {"host": host, "choose": choose and not exact}
         key = metric.name, self._device_name
-        before, now = self._earlier.get(key, Visited()), self._visit
-        first = shortened(plan, window)
-        if now.hurry:
-            first = replace(first, budget_seconds=first.budget_seconds / HURRY)
-        looks = [look(first, take, self._surroundings, **how, earlier=len(before.values))]
-        if before.values:
-            looks.insert(0, Look(list(before.values), Seen()))
-        chosen, settled = looks[-1].clear is not None, False
-        slow = chosen and _slow(looks, criterion)
-        if slow and not now.last and not before.slow:
-            self.put_off = True  # what passes by itself is gone at the next visit
-        elif criterion is not None and not exact and not looks[-1].seen.disturbance:
-            looks = look_closer(
-                criterion, plan, take, looks, self._surroundings, self._patience, **how
-            )
-            settled = bool(before.values)
-        if (
-            settled
-            and _slow(looks, criterion)
-            and not (before.slow and _slow(looks[1:], criterion))
-        ):
-            looks[-1].seen.disturbance = (ONE_VISIT,)
-        values = [value for one in looks for value in one.values]
-        unclear = [value for one in looks for value in one.unclear]
-        clear = [*before.values, *(value for one in looks for value in one.clear or ())]
-        count = before.unclear + len(unclear)
-        self.found[key] = Visited(tuple(clear), count, before.slow or slow)
-        if chosen and len(clear) < min(ENOUGH_CLEAR, first.rounds) and not now.last:
-            self.put_off = True
-        if unclear:
-            self._set_aside(self._measurement(metric, group, unclear))
+        taken = take_all(
+            metric,
+            criterion,
+            shortened(plan, window),
+            take,
+            self._surroundings,
+            self._patience,
+            host=host,
+            choose=choose,
+            before=self._earlier.get(key, Visited()),
+            visit=self._visit,
+        )
+        self.found[key] = taken.visited
+        self.put_off |= taken.put_off
+        if taken.unclear:
+            self._set_aside(self._measurement(metric, group, taken.unclear))
+        looks = taken.looks
         measurement = replace(
-            self._measurement(metric, group, values, disturbance=looks[-1].seen.disturbance),
+            self._measurement(metric, group, taken.values, disturbance=looks[-1].seen.disturbance),
             telemetry=joined(one.seen.telemetry for one in looks),
             evidence=tuple(dict.fromkeys(line for one in looks for line in one.seen.evidence)),
             looks=len(looks),
             seconds=time.perf_counter() - begin,
-            unclear=count,
+            unclear=taken.visited.unclear,
         )
         self._keep(measurement)
-        return tuple(values[len(before.values) :])
+        return tuple(taken.fresh)
 
     def _metric(
         self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
@@ -497,15 +441,6 @@ class Recorder:
         from pytest_anubis.core.events import Attempted
 
         self._sink(Attempted(measurement=measurement))
-
-
-def _slow(looks: Sequence[Look], criterion: Criterion | None) -> bool:
-    """Return whether the values of some looks together would fail."""
-    if criterion is None or looks[-1].seen.disturbance or not any(one.values for one in looks):
-        return False
-    from pytest_anubis.validator.judging.sequential_test import fails
-
-    return fails([one.values for one in looks], criterion)
 
 
 recorder_key = pytest.StashKey[Recorder]()

@@ -17,9 +17,9 @@ from _pytest.runner import call_and_report  # the phases of one test; pytest has
 
 from pytest_anubis.core.events import TestPutOff
 from pytest_anubis.session.context import RunContext, emit
+from pytest_anubis.session.measuring.attempts import Visit
 from pytest_anubis.session.measuring.recorder import (
     Recorder,
-    Visit,
     earlier_key,
     recorder_key,
     visit_key,
@@ -66,6 +66,10 @@ class Visits:
         if not self._possible or "anubis_metric" not in getattr(item, "fixturenames", ()):
             return None
         hook = item.ihook
+        for one in _others(hook.pytest_runtest_protocol, self):
+            arguments = {"item": item, "nextitem": nextitem}
+            if one.function(**{name: arguments[name] for name in one.argnames}) is not None:
+                return True  # as plugins do that repeat tests
         hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         self._run(item, nextitem)
         hook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
@@ -91,19 +95,19 @@ class Visits:
         return result
 
     def _run(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
-        """Run setup, call and teardown; report each as it ends, or none of them yet."""
+        """Run setup, call and teardown; report the call of the last visit only."""
         if hasattr(item, "_request") and not item._request:
             item._initrequest()  # type: ignore[attr-defined]  # as pytest does before each run
         visits = self._visits[item.nodeid] = self._visits.get(item.nodeid, 0) + 1
         last = self._last or visits >= MOST_VISITS
         item.stash[visit_key] = Visit(last=last, hurry=self._last)
         try:
-            reports = [call_and_report(item, "setup", log=False)]
-            if reports[0].passed:
-                reports.append(call_and_report(item, "call", log=False))
-            again = self._put_off(item, reports[-1])
-            if not again:
-                for report in reports:
+            report = call_and_report(item, "setup", log=True)
+            again = False
+            if report.passed:
+                report = call_and_report(item, "call", log=False)
+                again = self._put_off(item, report)
+                if not again:
                     item.ihook.pytest_runtest_logreport(report=report)
             ending = item.session.shouldfail or item.session.shouldstop
             after = None if ending else nextitem
@@ -118,10 +122,21 @@ class Visits:
     def _put_off(self, item: pytest.Item, report: pytest.TestReport) -> bool:
         """Return whether a test is to be visited again, and hand its clear values on if so."""
         recorder: Recorder | None = item.stash.get(recorder_key, None)
-        if report.when != "call" or not report.passed or recorder is None or not recorder.put_off:
+        if not report.passed or recorder is None or not recorder.put_off:
             return False
         item.stash[earlier_key] = recorder.found
         return True
+
+
+def _others(caller: Any, own: object) -> list[Any]:
+    """Return how other plugins run a test, in the order in which they are asked; pytest's own way is last.
+
+    pytest asks them after this plugin, since it was registered later.
+    """
+    every = caller.get_hookimpls()
+    mine = next(place for place, one in enumerate(every) if one.plugin is own)
+    asked = [one for one in every[:mine] if not (one.wrapper or one.hookwrapper)]
+    return [one for one in reversed(asked) if one.plugin_name != "runner"]
 
 
 def _clear_values(item: pytest.Item) -> int:

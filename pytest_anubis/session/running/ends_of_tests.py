@@ -127,8 +127,7 @@ class EndsOfTests:
         self._ending.pop(result.test, None)
         self._left_out.pop(result.test, None)
         around = round(self._around.pop(result.test, 0.0), 6)
-        waited = round(self._state.waited(result.test), 6)
-        self._sink(TestFinished(result=replace(result, around=around, waited=waited)))
+        self._sink(TestFinished(result=replace(result, around=around)))
 
 
 def _without_first_attempt(report: pytest.TestReport, data: dict[str, Any]) -> dict[str, Any]:

@@ -61,6 +61,9 @@ _FORWARDED = (
     signal.SIGUSR2,
 )
 
+_SENT = range(-60, 1)
+"""Codes of the kernel for signals that a process has sent; in others, they come from the kernel itself."""
+
 
 class ExitGuard:
     """Takes back a status of 0 that no accepting verdict stands behind, and tells the parent the true one."""
@@ -194,8 +197,9 @@ def _watch(child: int, reading: int) -> NoReturn:
     since: float | None = None  # when the child was first seen to have ended, but for a thread
     while True:
         info = signal.sigtimedwait((*_FORWARDED, signal.SIGCHLD), _LOOK)
-        # What is sent to this process alone; a terminal's signals go to the child by themselves.
-        if info is not None and info.si_signo != signal.SIGCHLD and info.si_code <= 0:
+        # What is sent to this process alone; a terminal's signals go to the child by themselves. Where this
+        # process was stopped (Ctrl-Z, a frozen machine) until the time was over, Python tells any numbers.
+        if info is not None and info.si_signo in _FORWARDED and info.si_code in _SENT:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, info.si_signo)
         try:

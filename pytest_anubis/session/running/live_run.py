@@ -26,7 +26,6 @@ from pytest_anubis.core.events import (
     RunStarted,
     WorkerDied,
 )
-from pytest_anubis.core.measurement import QuietWait
 from pytest_anubis.core.run import CAME_TO_ITS_END
 from pytest_anubis.core.run_state import RunState, undecided_by
 from pytest_anubis.core.verdict import Decision, NodeVerdict
@@ -66,7 +65,7 @@ class Run:
         incomplete: What of the record is not on the disk; empty if all is.
         broken: What broke the run off, in pytest's own words; empty if nothing did.
         selection: The Selector's choice of benchmarks; None where it takes no part.
-        say: Says at once what is going on; the terminal's, nobody's by default.
+        say: Says at once which worker died; the terminal's, nobody's by default.
     """
 
     def __init__(
@@ -80,7 +79,7 @@ class Run:
         self.record_path: str = ""
         self.incomplete = ""
         self.selection: Selection | None = None
-        self.say: Callable[[Event], None] = discard
+        self.say: Callable[[WorkerDied], None] = discard
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
         self._ends = EndsOfTests(self.state, self.sink)
@@ -95,7 +94,7 @@ class Run:
             if self._journal is not None and not (self._closed and self.broken):
                 self._journal.write(event)
             self.state.apply(event)
-        if isinstance(event, WorkerDied) or (isinstance(event, QuietWait) and event.most):
+        if isinstance(event, WorkerDied):
             self.say(event)
 
     @pytest.hookimpl(tryfirst=True)

@@ -100,11 +100,7 @@ _HARMLESS = frozenset(
     (
         *("active", "store", "history", "run_id", "resume", "explain", "redact", "goals_required"),
         *("duration", "timeout", "scratch", "junit"),
-        *(
-            "quiet_limits",
-            "quiet_wait",
-            "allowed_processes",
-        ),  # what was disturbed then says so itself
+        *("quiet_limits", "allowed_processes"),  # what was disturbed then says so itself
         *(
             "baselines",
             "baseline_pin",

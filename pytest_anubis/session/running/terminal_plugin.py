@@ -11,9 +11,9 @@ from types import SimpleNamespace
 import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
-from pytest_anubis.core.events import Event, WorkerDied
+from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.identity.machine_marks import identity_marks
-from pytest_anubis.core.measurement import NOT_INSTALLED, QuietWait
+from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.failure_text import fitted_failure
 from pytest_anubis.report.text.headlines import (
@@ -22,7 +22,7 @@ from pytest_anubis.report.text.headlines import (
     next_of,
     way_on,
 )
-from pytest_anubis.report.text.moment_text import death_line, waiting_line
+from pytest_anubis.report.text.moment_text import death_line
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import (
     elsewhere_lines,
@@ -50,22 +50,16 @@ class Terminal:
         self._run = run
         run.say = self._at_once
 
-    def _at_once(self, event: Event) -> None:
-        """Say what a test waits for, as a run that stands still looks hung, and which worker died of what."""
+    def _at_once(self, died: WorkerDied) -> None:
+        """Say which worker died of what."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or self._config.get_verbosity() < -1:
-            return
-        if isinstance(event, QuietWait):
-            line = waiting_line(event)
-        elif isinstance(event, WorkerDied):
-            line = death_line(event)
-        else:
             return
         capture = self._config.pluginmanager.get_plugin("capturemanager")
         # What a test in this process prints is captured; those in workers say it in a thread of ours.
         here = threading.current_thread() is threading.main_thread()
         with capture.global_and_fixture_disabled() if here and capture else nullcontext():
-            write_apart(self._config, reporter, line)
+            write_apart(self._config, reporter, death_line(died))
 
     def pytest_report_header(self) -> list[str]:
         """Say what this node is compared with."""

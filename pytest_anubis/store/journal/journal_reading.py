@@ -38,6 +38,10 @@ _LASTING = re.compile(
 )
 """How the line of an event begins that no later part of a run takes back."""
 
+_OF_OLD = ("finding", "waiting")
+"""Events that earlier versions wrote and of which nothing follows: what was found beside runs, and that a
+disturbed measurement waited. They are kept as they are."""
+
 _MANY = 20
 """Damaged lines that are named one by one, about a screen; the rest is counted."""
 
@@ -190,7 +194,7 @@ class _Reading:
                 self._schema = data["schema"]  # a later version goes on
             event = event_from_plain(data, self._schema)
             self._state.apply(event)
-            if isinstance(event, UnknownEvent) and data["event"] != "finding":  # schema 1 had these
+            if isinstance(event, UnknownEvent) and data["event"] not in _OF_OLD:
                 raise JournalError(f"unknown event {data['event'][:40]!r}")
         except JournalError as error:
             self._damaged(number, str(error))

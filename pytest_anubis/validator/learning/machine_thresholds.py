@@ -27,11 +27,10 @@ PRIOR, PRIOR_DEGREES = 0.01, 2.0
 """Run-to-run standard deviation that is assumed where too few metrics tell of their own, and the runs that it
 counts as: between links that repeat to .1 % and shared hosts whose runs differ by several percent. A
 judgement, with little weight."""
-QUIET_DRIFT, NOISY_DRIFT, NOISY = 1.15, 2.0, 0.04
-"""The next runs come later than the learned ones came after each other, and what makes a metric noisy
-(neighbours) comes in bursts: on twelve cloud machines measured for months the spread around five runs was 1.2
-to 1.4 times as wide as among them, with tails that grow with the noise. The spread is widened by the first
-factor for a quiet metric, and up to the second one for a metric with this much noise or more."""
+DRIFT = 1.3
+"""The next runs come later than the learned ones came after each other, so their spread is wider by this
+factor. On twelve cloud machines measured for months the spread around five runs was 1.2 to 1.4 times as wide
+as among them (`benchmarks/validator/machine.py`)."""
 MOST_DEGREES = 8.0
 """Strongest pull towards the common variance, in degrees of freedom (runs, less one): metrics of one machine
 do differ in noise."""
@@ -44,7 +43,7 @@ ENOUGH_FOR_TREND = 12
 """Fewest metrics through which a line is drawn from the noise within runs to that between them: two
 parameters from fewer would follow chance."""
 BATCHES = 5
-"""Parts of a run whose means tell the noise within it: as many as a measurement has bursts on a host."""
+"""Parts of a run whose means tell the noise within it."""
 LARGEST = 0.9
 """Largest loss that a threshold may allow: a value so far down is no noise, however few the runs."""
 LASTING = 0.5
@@ -160,9 +159,8 @@ def machine_thresholds(
     scale = np.sqrt((prior_degrees * prior_variance + degrees * variances) / total)
     # The median of K runs has about pi/2 times the variance of their mean.
     centre = math.pi / 2 / (degrees + 1)
-    drift = QUIET_DRIFT + (NOISY_DRIFT - QUIET_DRIFT) * np.minimum(scale / NOISY, 1)
-    once = scale * drift * np.sqrt(1 + centre)
-    lasting = scale * drift * np.sqrt(LASTING + centre)
+    once = scale * DRIFT * np.sqrt(1 + centre)
+    lasting = scale * DRIFT * np.sqrt(LASTING + centre)
     shape = np.array([s.shape for s in spreads])
     unconfirmed, confirmed = (
         _prediction(sigma, shape, total, error_rate, 1 - alpha) for sigma in (once, lasting)

@@ -38,8 +38,7 @@ def test_what_was_not_measured_is_said_and_is_no_success_where_no_run_can_be_acc
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_parts.py").write_text(SUITE)
     (tmp_path / "conftest.py").write_text(QUIET)
-    given = ["--rounds", "3", "--pytest-args=--anubis-quiet-wait=0s"]
-    result = anubis("learn", "test_parts.py", *given)
+    result = anubis("learn", "test_parts.py", "--rounds", "3")
     assert result.returncode == 20, result.stdout + result.stderr
     lines = result.stdout.splitlines()
     first = lines.index("skipped in every run, so that nothing is known of it: 1 test")

@@ -14,6 +14,7 @@ from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.rounds import ENDING, LEAST_TIMED, Rounds
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.report.text.moment_text import Moment
+from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
 
 SECONDS = {"suite.py::test_a": 4.0, "suite.py::test_b": 14.0}
 START = 2.0
@@ -25,7 +26,7 @@ class Machine:
 
     def __init__(self) -> None:
         self.now = 0.0
-        self.asked: list[tuple[list[str], bool]] = []
+        self.asked: list[list[str]] = []
         self.disturbance: tuple[str, ...] = ()
         self.disturbed = tuple(SECONDS)
         self.skipped: tuple[str, ...] = ()
@@ -36,14 +37,13 @@ class Machine:
         tests: Sequence[str],
         *,
         run_id: str,
-        brief: bool,
         without: Sequence[str],
         tell: Callable[[Moment], None],
         **_: Any,
     ) -> Any:
         assert tests == ["suite.py"]
         ran = [test for test in SECONDS if test not in without]
-        self.asked.append((ran if without else list(tests), brief))
+        self.asked.append(ran if without else list(tests))
         for share in SHARES if len(self.asked) == 1 else ():
             self.now += (START + sum(SECONDS[test] for test in ran)) / len(SHARES)
             tell(Moment(doing="test_a", planned=2, cost=DECLARED, share=share))
@@ -101,7 +101,7 @@ def test_time_is_spent_where_power_is_lacking(machine: Machine, tmp_path: Path) 
     of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3, b=0.05), quiet)
     # Seven tenths of the time: seven rounds of 20 s; then 6 s a round of the test that lacks power, its start
     # included, while the end of the command has its time left.
-    assert machine.asked == [(["suite.py"], True)] * 7 + [(["suite.py::test_a"], True)] * 9
+    assert machine.asked == [["suite.py"]] * 7 + [["suite.py::test_a"]] * 9
     assert machine.now == 200.0 - ENDING
 
 
@@ -109,7 +109,7 @@ def test_a_test_that_is_always_skipped_has_no_more_rounds(machine: Machine, tmp_
     """It ran in every round of those that lack power, and the live line counted it."""
     machine.skipped = ("suite.py::test_b",)
     of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3), quiet)
-    assert machine.asked == [(["suite.py"], True)] * 7 + [(["suite.py::test_a"], True)] * 9
+    assert machine.asked == [["suite.py"]] * 7 + [["suite.py::test_a"]] * 9
 
 
 @pytest.mark.parametrize("timed", [True, False])
@@ -141,7 +141,7 @@ def test_metrics_that_nobody_wants_have_no_more_rounds(machine: Machine, tmp_pat
 
 def test_what_cannot_be_learned_yet_runs_again_as_a_whole(machine: Machine, tmp_path: Path) -> None:
     of_suite(tmp_path).within(200.0, 0.1, lambda paths: None, quiet)
-    assert machine.asked == [(["suite.py"], True)] * 9
+    assert machine.asked == [["suite.py"]] * 9
 
 
 def test_short_time_still_has_the_fewest_rounds_and_it_is_told(
@@ -150,23 +150,23 @@ def test_short_time_still_has_the_fewest_rounds_and_it_is_told(
     of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), quiet)
     assert len(machine.asked) == LEAST_TIMED
     said = capsys.readouterr().out
-    assert "5 rounds, the fewest that show anything, take about 1 min 46 s here" in said
+    assert "6 rounds, the fewest that show anything, take about 2 min 06 s here" in said
 
 
 def test_the_first_round_says_about_how_long_it_all_takes_and_by_what(
     machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """No round had shown yet how long one takes, so the first said nothing of it."""
-    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3), quiet)
-    assert "round 1, about 3 min 14 s left (time asked for)\n" in capsys.readouterr().out
-    by_time = [f"about {text} left (time asked for)" for text in ("3 min 09 s", "3 min 04 s")]
+    of_suite(tmp_path).within(300.0, 0.1, showing(a=0.3), quiet)
+    assert "round 1, about 4 min 54 s left (time asked for)\n" in capsys.readouterr().out
+    by_time = [f"about {text} left (time asked for)" for text in ("4 min 49 s", "4 min 44 s")]
     assert [f"round 1, {text}: test_a, 0 of 2 done" for text in by_time] == machine.told[:2]
 
     machine.told.clear()
     machine.asked.clear()
     of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), quiet)
-    # Half of what is declared took 15 s, so five rounds take 150 s: more than what was asked for.
-    assert machine.told[2].startswith("round 1, about 2 min 15 s left (declared costs): ")
+    # 41 s each: 36 s beside the 5 s that have passed; more than what was asked for.
+    assert machine.told[0].startswith("round 1, about 4 min 01 s left (declared costs): ")
 
 
 def test_the_first_of_some_rounds_goes_by_declared_costs(machine: Machine, tmp_path: Path) -> None:
@@ -177,16 +177,19 @@ def test_the_first_of_some_rounds_goes_by_declared_costs(machine: Machine, tmp_p
     assert last.startswith("round 1 of 3, about 40 s left (declared costs): ")
 
 
+ALL, A, B = ["suite.py"], ["suite.py::test_a"], ["suite.py::test_b"]
+RATE_OF_B = ("suite.py::test_b", "rate")
+
+
 def test_what_others_disturbed_runs_again_before_what_lacks_power_and_never_beyond_the_time(
     machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def disturbed(paths: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
-        return {("suite.py::test_b", "rate")} if len(paths) < 6 else set()
+        return {RATE_OF_B} if len(paths) < 7 else set()
 
-    of_suite(tmp_path).within(140.0, 0.1, showing(a=0.3, b=0.05), disturbed)
-    all_tests, a, b = ["suite.py"], ["suite.py::test_a"], ["suite.py::test_b"]
-    assert machine.asked == [(all_tests, True)] * 5 + [(b, True)] + [(a, True)] * 3
-    assert machine.now <= 140.0 - ENDING
+    of_suite(tmp_path).within(160.0, 0.1, showing(a=0.3, b=0.05), disturbed)
+    assert machine.asked == [ALL] * 6 + [B] + [A] * 3
+    assert machine.now <= 160.0 - ENDING
     assert "of 1 metric without enough quiet samples" in capsys.readouterr().out
 
     machine.asked.clear()
@@ -194,100 +197,54 @@ def test_what_others_disturbed_runs_again_before_what_lacks_power_and_never_beyo
     assert len(machine.asked) == LEAST_TIMED
 
 
-def test_rounds_of_a_number_are_long_and_more_where_others_disturbed(
-    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    found = of_suite(tmp_path).of_number(
-        3, lambda paths, wanted: [(str(i), "rate") for i in range(wanted + 2 - len(paths))]
-    )
-    assert machine.asked == [(["suite.py"], False)] * 5
-    assert [path.name[-2:] for path in found] == ["01", "02", "03", "04", "05"]
-    said = capsys.readouterr().out
-    assert "round 2 of 3, about 40 s left" in said
-    assert "round 4 of at most 6, added: 2 metrics without enough quiet samples" in said
-
-
-def test_machine_that_is_never_quiet_gets_twice_the_rounds_at_most(
-    machine: Machine, tmp_path: Path
-) -> None:
-    def rarely_quiet(paths: Sequence[Path], wanted: int) -> list[tuple[str, str]]:
-        return [("b", "rate")] if wanted > 1 else []
-
-    assert len(of_suite(tmp_path).of_number(3, rarely_quiet)) == 6
-
-
-def test_no_rounds_are_added_for_what_had_not_one_quiet_sample_and_what_helps_is_said(
-    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine.disturbance = ("other processes used 0.9 of 2 cores: stress-ng (pid 12) 0.9",)
-    machine.disturbed = ("suite.py::test_a",)
-    some, key = of_suite(tmp_path), ("suite.py::test_a", "rate")
-    assert len(some.of_number(3, lambda paths, wanted: {key})) == 3
-    assert some.vain == {key}
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if "in vain" in one]
-    assert line.startswith("1 metric without one quiet sample in 3 rounds (test_a rate), ")
-    assert "--pytest-args=--anubis-quiet-limit=steal=5%,others=48%" in line
-
-
-def test_rounds_are_still_added_for_the_metrics_that_had_some_quiet_samples(
-    machine: Machine, tmp_path: Path
-) -> None:
-    def disturbed(paths: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
-        vain = {("suite.py::test_a", "rate")}
-        return vain | {("suite.py::test_b", "rate")} if 1 < wanted > len(paths) - 1 else vain
-
-    assert len(of_suite(tmp_path).of_number(3, disturbed)) == 4
-
-
-def test_rounds_of_a_time_end_where_others_disturb_all_that_lacks_something_and_it_is_said(
-    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """They went on until the time was over, and nothing said that they taught nothing."""
-    machine.disturbance = ("12 % steal",)
-    machine.disturbed = ("suite.py::test_a",)
-    some, key = of_suite(tmp_path), ("suite.py::test_a", "rate")
-    some.within(200.0, 0.1, showing(b=0.05), lambda paths, wanted: {key})
-    assert machine.asked == [(["suite.py"], True)] * 7  # the one of b is quiet, and shows enough
-    assert some.vain == {key}
-    (line,) = [one for one in capsys.readouterr().out.splitlines() if "in vain" in one]
-    assert line.startswith(
-        "1 metric without one quiet sample in their last 7 rounds (test_a rate), "
-    )
-    assert "--pytest-args=--anubis-quiet-limit=steal=13%" in line
-
-
-def test_what_is_quiet_and_lacks_power_has_the_time_of_what_is_never_quiet(
+def test_what_lacks_power_has_a_turn_where_the_others_were_disturbed_twice_in_a_row(
     machine: Machine, tmp_path: Path
 ) -> None:
     machine.disturbance, machine.disturbed = ("12 % steal",), ("suite.py::test_b",)
-    key = ("suite.py::test_b", "rate")
-    of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3), lambda paths, wanted: {key})
-    assert machine.asked[7:] == [(["suite.py::test_a"], True)] * 9
+    of_suite(tmp_path).within(240.0, 0.1, showing(a=0.3), lambda paths, wanted: {RATE_OF_B})
+    assert machine.asked == [*[ALL] * 9, B, B, A, B]
 
 
-def test_a_machine_that_is_never_quiet_is_not_measured_to_the_end(
+def test_rounds_of_a_number_are_added_for_the_tests_that_others_disturbed(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def disturbed(paths: Sequence[Path], wanted: int) -> list[tuple[str, str]]:
+        return [RATE_OF_B] if len(paths) < wanted + 2 else []
+
+    found = of_suite(tmp_path).of_number(3, disturbed)
+    assert machine.asked == [ALL, ALL, ALL, B, B]
+    assert [path.name[-2:] for path in found] == ["01", "02", "03", "04", "05"]
+    said = capsys.readouterr().out
+    assert "round 2 of 3, about 40 s left" in said
+    assert "round 4 of at most 6, added: 1 metric without enough quiet samples" in said
+
+
+def test_at_most_as_many_rounds_are_added(machine: Machine, tmp_path: Path) -> None:
+    assert len(of_suite(tmp_path).of_number(3, lambda paths, wanted: {RATE_OF_B})) == 6
+
+
+def test_no_rounds_are_added_for_what_no_round_has_measured(
     machine: Machine, tmp_path: Path
+) -> None:
+    assert len(of_suite(tmp_path).of_number(3, lambda paths, wanted: {("other", "rate")})) == 3
+
+
+def test_added_rounds_end_where_others_disturb_them_too(machine: Machine, tmp_path: Path) -> None:
+    machine.disturbance, machine.disturbed = ("12 % steal",), ("suite.py::test_b",)
+    assert len(of_suite(tmp_path).of_number(5, lambda paths, wanted: {RATE_OF_B})) == 7
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_rounds_end_where_others_disturbed_every_measurement_of_two_in_a_row(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str], timed: bool
 ) -> None:
     machine.disturbance = ("12 % steal",)
     some = of_suite(tmp_path)
-    some.within(
-        3000.0, 0.1, lambda paths: None, lambda paths, wanted: {(t, "rate") for t in SECONDS}
-    )
-    assert machine.now == 600.0  # a fifth: until then it might have become quiet
-    assert "others disturbed every measurement of all 30 rounds" in some.disturbed
-
-
-def test_of_a_number_of_rounds_that_others_disturb_wholly_a_fifth_and_at_least_three_are_run(
-    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    machine.disturbance = ("12 % steal",)
-    for wanted, run in ((3, 3), (5, 3), (15, 3), (30, 6)):
-        some = of_suite(tmp_path)
-        some.of_number(wanted, quiet)
-        assert len(some.finished) == run
-        assert f"others disturbed every measurement of all {run} rounds" in some.disturbed
-        stopped = f"stopped: others disturbed all of the first {run} rounds"
-        assert (stopped in capsys.readouterr().out) == (run < wanted)
+    found = some.within(3000.0, 0.1, showing(), quiet) if timed else some.of_number(5, quiet)
+    assert len(found) == len(some.finished) == 2
+    stopped = "stopped: others disturbed every measurement of two rounds in a row"
+    assert stopped in capsys.readouterr().out
+    assert "others disturbed every measurement of all 2 rounds" in some.disturbed
 
 
 def test_one_quiet_sample_lets_the_rounds_go_on(machine: Machine, tmp_path: Path) -> None:
@@ -312,14 +269,9 @@ def test_a_round_that_others_disturbed_wholly_says_so_at_once_and_how_to_allow_i
     some = of_suite(tmp_path)
     some.of_number(3, quiet)
     said = [one for one in capsys.readouterr().out.splitlines() if "others disturbed all" in one]
-    assert len(said) == 3
-    again = "others disturbed all of it again"
-    assert said[1].startswith(
-        f"round 2: {again}, so nothing can be learned so far: other processes"
-    )
-    assert said[2] == f"round 3: {again}"
+    assert len(said) == 2
     assert said[0].startswith("round 1: others disturbed all of its 2 measurements of speed, ")
-    for line in (said[0], some.disturbed):
+    for line in (*said, some.disturbed):
         assert "other processes used 0.9 of 2 cores" in line
         assert "CPU pressure 23 %" in line
         # What the user has allowed already stays allowed; all limits that were exceeded are there at once.
@@ -330,9 +282,12 @@ def test_a_round_that_others_disturbed_wholly_says_so_at_once_and_how_to_allow_i
     assert some.disturbed == ""
 
 
-def test_a_quota_is_allowed_by_no_option(machine: Machine, tmp_path: Path) -> None:
-    machine.disturbance = ("CPU quota of 2 cores",)
+@pytest.mark.parametrize("seen", ["CPU quota of 2 cores", NO_CLEAR_MOMENT])
+def test_what_no_option_allows_can_only_be_stopped(
+    machine: Machine, tmp_path: Path, seen: str
+) -> None:
+    machine.disturbance = (seen,)
     some = of_suite(tmp_path)
     some.of_number(3, quiet)
-    assert "CPU quota of 2 cores; stop what disturbs" in some.disturbed
+    assert f"{seen}; stop what disturbs" in some.disturbed
     assert "--anubis" not in some.disturbed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -51,25 +50,6 @@ def test_more_than_twice_is_named_and_twice_is_not() -> None:
 def test_one_disturbed_run_says_nothing() -> None:
     assert cost_lines([run_of(a=4.0), run_of(a=5.0), run_of(a=50.0)]) == []
     assert cost_lines([run_of(a=4.0), run_of(a=50.0)]) == []
-
-
-def test_what_others_load_did_is_not_blamed_on_the_benchmark() -> None:
-    def waiting(run: RunRecord) -> RunRecord:
-        return replace(run, results=tuple(replace(one, waited=1.0) for one in run.results))
-
-    (line,) = cost_lines([waiting(run_of(a=20.0))] * 3)
-    assert "6.3 times as long (median of 3 measurements): others disturbed each of them" in line
-    assert "declare what it takes" not in line
-    assert cost_lines([waiting(run_of(a=20.0)), waiting(run_of(a=20.0)), run_of(a=4.0)]) == []
-    (line,) = cost_lines([waiting(run_of(a=90.0)), run_of(a=20.0)])
-    assert "took 20.0 s" in line
-    assert line.endswith("declare what it takes, or let it do less")
-
-
-def test_waiting_for_a_quiet_machine_is_no_cost() -> None:
-    run = run_of(a=13.0)
-    waited = replace(run, results=tuple(replace(one, waited=10.0) for one in run.results))
-    assert cost_lines([waited]) == []
 
 
 def test_what_measured_nothing_has_no_cost() -> None:

@@ -26,13 +26,12 @@ def measured(
     without: Sequence[str] = (),
     pytest_args: str = "-n0",
 ) -> RunRecord:
-    """Run one brief round in one process."""
+    """Run one round in one process."""
     return run_round(
         [test],
         store=store,
         profile="smoke",
         run_id="r1",
-        brief=True,
         pytest_args=pytest_args,
         tell=tell,
         without=without,
@@ -53,7 +52,6 @@ def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     seen: list[Moment] = []
     record = measured(tmp_path / "store", "test_suite.py", seen.append)
     assert [one.metric.name for one in record.measurements] == ["speed"]
-    assert record.settings["brief"] is True
     assert any(one.doing == "test_speed on node" or one.doing == "test_speed" for one in seen)
     assert max(one.planned for one in seen) == 1
 

@@ -13,7 +13,7 @@ from pytest_anubis.core.events import (
     TestsPlanned,
     TestStarted,
 )
-from pytest_anubis.core.measurement import PlannedTest, QuietWait, Slot, TestResult
+from pytest_anubis.core.measurement import PlannedTest, Slot, TestResult
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.report.text.moment_text import Moment, moment_of
 
@@ -62,15 +62,6 @@ def test_moment_knows_which_part_of_the_declared_costs_has_ended() -> None:
     assert (moment_of(state).cost, moment_of(state).share) == (40.0, 0.75)
     state.apply(PlanPredicted(tests=(), wall=25.0, serial=40.0))
     assert (moment_of(state).cost, moment_of(state).share) == (25.0, 0.75)
-
-
-def test_moment_says_what_waits_for_a_quiet_machine_until_it_goes_on() -> None:
-    wait = QuietWait(test=STREAM.test, what=("process make (pid 7)",), most=10.0)
-    state = state_of(TestsPlanned(tests=(STREAM,)), TestStarted(test=STREAM.test), wait)
-    waiting = "test_stream waits for a quiet machine, process make (pid 7), 0 of 1 done"
-    assert moment_of(state).text() == waiting
-    state.apply(QuietWait(test=STREAM.test, seconds=3.0, quiet=True))
-    assert moment_of(state).text() == "test_stream on cpu, 0 of 1 done"
 
 
 def test_moment_names_a_benchmark_on_several_cards_once_and_the_lane_that_waits() -> None:

@@ -1,13 +1,12 @@
-"""Measurements are repeated within bounds, and never beyond the deadline of their test."""
+"""Measurements count the values of clear moments, and close calls are looked at again while there is time."""
 
 from __future__ import annotations
 
 import contextlib
-import signal
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -15,29 +14,24 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import LOOKS_SPENT
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.hardware.load.clear_moments import Rounds
 from pytest_anubis.hardware.round_plans import RoundPlan
+from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring.attempts import (
+    FEWEST_CLEAR,
     LOOK_PAUSE,
+    MOST_EMPTY,
+    NO_CLEAR_MOMENT,
     Look,
     Patience,
+    look,
     look_closer,
-    take_quiet,
-    wait_for_quiet,
 )
-from pytest_anubis.session.measuring.conditions import (
-    ATTEMPTS,
-    IN_VAIN,
-    LONG_WAITS,
-    SURE,
-    Looks,
-    Seen,
-    Surroundings,
-    Waits,
-)
+from pytest_anubis.session.measuring.conditions import SURE, Looks, Seen, Surroundings
 from pytest_anubis.validator import judge_sample
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, MOST_LOOKS
 
-PLAN = RoundPlan(rounds=10, round_seconds=0.001, warmup_seconds=0, budget_seconds=1, bursts=5)
+PLAN = RoundPlan(rounds=10, round_seconds=0.001, warmup_seconds=0, budget_seconds=1)
 CRITERION = Criterion(
     benchmark="b",
     metric=Metric(name="rate", unit="GB/s", better="higher"),
@@ -45,20 +39,33 @@ CRITERION = Criterion(
     learned=0.96,
     unconfirmed=0.8,
 )
+CLOSE = [99.0, 100.0, 101.0] * 3
 
 
-class Noisy:
-    """Surroundings in which somebody always disturbs, or never."""
+class Chosen:
+    """Rounds of which it is given which are clear, and how slow the cores were."""
 
-    calm = True
+    def __init__(self, clear: list[bool], slowdown: float) -> None:
+        self._clear, self.slowdown = clear, slowdown
 
-    def __init__(self, *disturbance: str, waits: float = 0.0) -> None:
-        self._disturbance = disturbance
-        self.waits, self.looks = Waits(waits), Looks()
-        self.told: list[tuple[Any, ...]] = []
+    def clear(self) -> list[bool]:
+        return self._clear
 
-    def tell_waiting(self, *told: Any) -> None:
-        self.told.append(told)
+
+class Around:
+    """Surroundings that see what they are given.
+
+    Args:
+        disturbance: What the watch sees each time.
+        clear: Which values are clear.
+        slowdown: How slow the cores were.
+    """
+
+    def __init__(
+        self, *disturbance: str, clear: list[bool] | None = None, slowdown: float = 1.0
+    ) -> None:
+        self._disturbance, self._clear, self._slowdown = disturbance, clear or [], slowdown
+        self.looks = Looks()
 
     @contextlib.contextmanager
     def around(self, *, host: bool = True) -> Iterator[Seen]:
@@ -66,127 +73,161 @@ class Noisy:
         yield seen
         seen.disturbance = self._disturbance if host else ()
 
+    def rounds(self) -> Rounds:
+        return cast(Rounds, Chosen(self._clear, self._slowdown))
+
+
+def surroundings(
+    *disturbance: str, clear: list[bool] | None = None, slowdown: float = 1.0
+) -> Surroundings:
+    return cast(Surroundings, Around(*disturbance, clear=clear, slowdown=slowdown))
+
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> None:
     """A clock that only sleeping moves."""
     now = [0.0]
+    monkeypatch.setattr(attempts, "LOOK_PAUSE", LOOK_PAUSE)
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
 
 
-def measure(plan: RoundPlan) -> list[float]:
+def measure(plan: RoundPlan, moments: Rounds | None = None) -> list[float]:
     time.sleep(0.1 * plan.rounds)
     return [100.0] * plan.rounds
 
 
-@pytest.mark.usefixtures("clock")
-def test_what_no_disturbance_can_change_is_taken_once() -> None:
-    spoiled: list[int] = []
-    surroundings = cast(Surroundings, Noisy("load"))
-    look, attempt = take_quiet(
-        PLAN, measure, surroundings, lambda _, n: spoiled.append(n), Patience(), most=1
+def counted(plan: RoundPlan, moments: Rounds | None) -> list[float]:
+    return [float(number) for number in range(plan.rounds)]
+
+
+def closer(
+    take: object,
+    where: Surroundings,
+    *,
+    first: list[float] = CLOSE,
+    criterion: Criterion = CRITERION,
+    deadline: float | None = None,
+    choose: bool = False,
+) -> list[Look]:
+    """Look again at a first look of a second."""
+    return look_closer(
+        criterion,
+        PLAN,
+        take,  # type: ignore[arg-type]
+        [Look(first, Seen(), 1.0)],
+        where,
+        Patience(deadline),
+        host=True,
+        choose=choose,
     )
-    assert (attempt, spoiled, look.seen.disturbance) == (1, [], ("load",))
 
 
-@pytest.mark.usefixtures("clock")
-@pytest.mark.parametrize(
-    ("deadline", "attempts"),
-    [(None, ATTEMPTS), (60.0, ATTEMPTS), (3.5, 2), (2.0, 1)],
-)
-def test_a_disturbed_measurement_is_repeated_while_there_is_time(
-    deadline: float | None, attempts: int
+@pytest.mark.parametrize("seen", [(), ("12 % steal",)])
+def test_values_of_clear_moments_count_and_the_others_are_set_aside(seen: tuple[str, ...]) -> None:
+    clear = [number % 2 == 0 for number in range(PLAN.rounds)]
+    found = look(PLAN, counted, surroundings(*seen, clear=clear), host=True, choose=True)
+    assert found.values == [0.0, 2.0, 4.0, 6.0, 8.0]
+    assert len(found.values) == FEWEST_CLEAR
+    assert found.clear == found.values
+    assert found.unclear == [1.0, 3.0, 5.0, 7.0, 9.0]
+    assert not found.seen.disturbance  # whoever disturbed the others did not disturb these
+
+
+@pytest.mark.parametrize("seen", [(), ("12 % steal",)])
+def test_too_few_clear_values_are_a_disturbance_and_nothing_is_set_aside(
+    seen: tuple[str, ...],
 ) -> None:
-    kept: list[int] = []
-    look, number = take_quiet(
-        PLAN,
-        measure,
-        cast("Surroundings", Noisy("steal")),
-        lambda look, attempt: kept.append(attempt),
-        Patience(deadline),
-    )
-    assert number == attempts
-    assert kept == list(range(1, attempts))
-    assert look.values  # what there is stays, and says why it cannot be trusted
-    assert look.seen.disturbance == ("steal",)
-    if deadline is not None:
-        assert time.monotonic() < deadline
+    clear = [number < FEWEST_CLEAR - 1 for number in range(PLAN.rounds)]
+    found = look(PLAN, counted, surroundings(*seen, clear=clear), host=True, choose=True)
+    assert found.values == counted(PLAN, None)
+    assert found.unclear == []
+    assert found.clear == [0.0, 1.0, 2.0, 3.0]  # more of them may come with another visit
+    assert found.seen.disturbance == (seen or (NO_CLEAR_MOMENT,))
+
+
+def test_a_plan_of_fewer_rounds_needs_no_more_clear_values_than_these() -> None:
+    plan = replace(PLAN, rounds=2)
+    found = look(plan, counted, surroundings(clear=[True, True]), host=True, choose=True)
+    assert found.values == found.clear == [0.0, 1.0]
+    assert not found.seen.disturbance
+
+
+def test_clear_values_of_earlier_visits_count_as_well() -> None:
+    clear = [number < 2 for number in range(PLAN.rounds)]
+    where = surroundings("12 % steal", clear=clear)
+    found = look(PLAN, counted, where, host=True, choose=True, earlier=FEWEST_CLEAR - 2)
+    assert found.values == found.clear == [0.0, 1.0]
+    assert not found.seen.disturbance
+
+
+def test_it_is_said_how_slow_the_cores_were_where_nobody_was_seen() -> None:
+    where = surroundings(clear=[False] * PLAN.rounds, slowdown=1.5)
+    (said,) = look(PLAN, counted, where, host=True, choose=True).seen.disturbance
+    assert said.startswith(f"{NO_CLEAR_MOMENT}: the cores were 1.5 times as slow as they have been")
+
+
+@pytest.mark.parametrize("host", [True, False])
+def test_where_nothing_is_chosen_the_watch_alone_says_what_disturbed(host: bool) -> None:
+    found = look(PLAN, counted, surroundings("load"), host=host, choose=False)
+    assert found.values == counted(PLAN, None)
+    assert found.clear is None
+    # A device's own clock does not see what others do to the host.
+    assert found.seen.disturbance == (("load",) if host else ())
 
 
 @pytest.mark.usefixtures("clock")
-@pytest.mark.parametrize("deadline", [None, 2.0, 0.5])
+@pytest.mark.parametrize("deadline", [None, 3.5, 0.5])
 def test_a_close_call_is_looked_at_again_while_there_is_time(deadline: float | None) -> None:
-    first = Look([99.0, 100.0, 101.0] * 3, Seen(), 1.0)
-    looks = look_closer(
-        CRITERION,
-        PLAN,
-        measure,
-        first,
-        cast("Surroundings", Noisy()),
-        lambda look, attempt: None,
-        Patience(deadline),
-    )
-    assert looks[0] is first
+    looks = closer(measure, surroundings(), deadline=deadline)
+    assert looks[0].values == CLOSE
     if deadline is None:
         assert len(looks) > 5
-    elif deadline == 2.0:
-        assert 1 < len(looks) < 12
+    elif deadline == 3.5:
+        assert 1 < len(looks) < 5
         assert time.monotonic() < deadline
     else:
-        assert len(looks) in (1, 2)
-        assert time.monotonic() < deadline
+        assert len(looks) == 1
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_further_look_comes_after_a_pause_in_which_what_passes_by_itself_may_pass() -> None:
-    plan = replace(PLAN, pause_seconds=0.5)
+def test_a_further_look_at_a_loss_comes_after_a_pause_in_which_it_may_pass_by_itself() -> None:
     began: list[float] = []
 
-    def take(plan: RoundPlan) -> list[float]:
+    def take(plan: RoundPlan, moments: Rounds | None) -> list[float]:
         began.append(time.monotonic())
         return [100.0] * plan.rounds
 
-    first = Look([99.0, 100.0, 101.0] * 3, Seen())
-    quiet = Noisy()
-    surroundings = cast("Surroundings", quiet)
-    look_closer(CRITERION, plan, take, first, surroundings, lambda look, attempt: None, Patience())
+    closer(take, surroundings())
     assert len(began) > 2
-    assert began == [LOOK_PAUSE * 0.5 * number for number in range(1, len(began) + 1)]
-    assert quiet.told == [((), 0.0, LOOK_PAUSE * 0.5)] * len(
-        began
-    )  # waited, so no part of the duty
+    assert began == pytest.approx([LOOK_PAUSE * number for number in range(1, len(began) + 1)])
 
 
 @pytest.mark.usefixtures("clock")
-def test_a_run_waits_for_a_quiet_machine_for_a_bounded_time_in_all() -> None:
-    waits = Waits(10.0)
-    for _ in range(LONG_WAITS):
-        assert waits.most() == 10.0
-        waits.spent(10.0)
-    assert waits.most() == 0.0  # the clock stood still meanwhile
-    time.sleep(50.0)
-    assert waits.most() == pytest.approx(5.0)
+def test_a_further_look_at_what_passes_so_far_needs_no_pause() -> None:
+    closer(lambda *_: [102.0, 103.0], surroundings(), first=[102.0, 103.0, 104.0] * 3)
+    assert time.monotonic() == 0.0
+
+
+@pytest.mark.usefixtures("clock")
+def test_looks_without_a_clear_moment_end_looking_and_the_last_one_says_why() -> None:
+    (first,) = closer(measure, surroundings(clear=[False, False]), choose=True)
+    assert first.values == CLOSE
+    assert first.seen.disturbance == (NO_CLEAR_MOMENT,)
+    assert time.monotonic() == pytest.approx(MOST_EMPTY * (LOOK_PAUSE + 0.2))
 
 
 @pytest.mark.usefixtures("clock")
 def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again() -> None:
-    surroundings = cast("Surroundings", Noisy())
+    where = surroundings()
     for _ in range(int(SURE)):  # what is kept for sure losses is spent
-        surroundings.looks.take(sure=True)
-
-    def looks() -> list[Look]:
-        first = Look([99.0, 100.0, 101.0] * 3, Seen(), 1.0)
-        return look_closer(
-            CRITERION, PLAN, measure, first, surroundings, lambda look, attempt: None, Patience()
-        )
-
-    confirmed, cut = looks(), looks()
+        where.looks.take(sure=True)
+    confirmed, cut = closer(measure, where), closer(measure, where)
     assert len(confirmed) == CONFIRMING_LOOKS
     assert not confirmed[-1].seen.disturbance
     assert 1 < len(cut) < len(confirmed)
     assert cut[-1].seen.disturbance == (LOOKS_SPENT,)
-    values = [value for look in cut for value in look.values]
+    values = [value for one in cut for value in one.values]
     for spent, outcome in (((), Outcome.PASS), ((LOOKS_SPENT,), Outcome.INCONCLUSIVE)):
         verdict = judge_sample(values, CRITERION, looks=len(cut), disturbance=spent)
         assert verdict.outcome is outcome
@@ -196,29 +237,17 @@ def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again(
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("metrics", "confirmed"), [(1, 1), (4, 4), (9, 4)])
 def test_noise_leaves_a_sure_loss_its_looks(metrics: int, confirmed: int) -> None:
-    surroundings = cast("Surroundings", Noisy())
-    while surroundings.looks.take():  # an earlier benchmark's noise had them all
+    where = surroundings()
+    while where.looks.take():  # an earlier benchmark's noise had them all
         pass
+    criterion = replace(CRITERION, learned=0.8, unconfirmed=0.6)
+    beyond = [69.0, 70.0, 71.0]  # the limit, and not twice as far
     ends = []
     for _ in range(metrics):
-        first = Look([69.0, 70.0, 71.0] * 3, Seen(), 1.0)  # beyond the limit, and not twice as far
-        taken = look_closer(
-            replace(CRITERION, learned=0.8, unconfirmed=0.6),
-            PLAN,
-            lambda plan: [69.0, 70.0, 71.0],
-            first,
-            surroundings,
-            lambda look, attempt: None,
-            Patience(),
-        )
-        values = [value for look in taken for value in look.values]
+        taken = closer(lambda *_: beyond, where, first=beyond * 3, criterion=criterion)
+        values = [value for one in taken for value in one.values]
         spent = taken[-1].seen.disturbance
-        verdict = judge_sample(
-            values,
-            replace(CRITERION, learned=0.8, unconfirmed=0.6),
-            looks=len(taken),
-            disturbance=spent,
-        )
+        verdict = judge_sample(values, criterion, looks=len(taken), disturbance=spent)
         ends.append((len(taken), verdict.outcome))
     assert ends.count((CONFIRMING_LOOKS, Outcome.FAIL)) == confirmed
     rest = [outcome for looks, outcome in ends if looks < CONFIRMING_LOOKS]
@@ -228,110 +257,10 @@ def test_noise_leaves_a_sure_loss_its_looks(metrics: int, confirmed: int) -> Non
 @pytest.mark.usefixtures("clock")
 @pytest.mark.parametrize(("spent", "looks"), [(0, MOST_LOOKS), (3, MOST_LOOKS - 3)])
 def test_one_metric_alone_is_looked_at_to_the_end_and_judged(spent: int, looks: int) -> None:
-    surroundings = cast("Surroundings", Noisy())
-    surroundings.looks.measured()  # the share of this metric comes on top
+    where = surroundings()
+    where.looks.measured()  # the share of this metric comes on top
     for _ in range(spent + 1):
-        surroundings.looks.take()
-    first = Look([80.0, 120.0] * 5, Seen(), 1.0)
-    taken = look_closer(
-        CRITERION,
-        PLAN,
-        lambda plan: [80.0, 120.0],
-        first,
-        surroundings,
-        lambda look, attempt: None,
-        Patience(),
-    )
+        where.looks.take()
+    taken = closer(lambda *_: [80.0, 120.0], where, first=[80.0, 120.0] * 5)
     assert len(taken) == looks
     assert not taken[-1].seen.disturbance
-
-
-@pytest.mark.usefixtures("clock")
-def test_what_a_devices_clock_does_not_see_repeats_nothing() -> None:
-    spoiled: list[int] = []
-    noisy = cast(Surroundings, Noisy("12 % steal"))
-    look, attempts = take_quiet(
-        PLAN, measure, noisy, lambda _, n: spoiled.append(n), Patience(), host=False
-    )
-    assert (look.seen.disturbance, attempts, spoiled) == ((), 1, [])
-
-
-class Passing(Noisy):
-    """Surroundings in which somebody disturbs until a moment."""
-
-    def __init__(self, until: float) -> None:
-        super().__init__(waits=10.0)
-        self._ends = until
-
-    @contextlib.contextmanager
-    def around(self, *, host: bool = True) -> Iterator[Seen]:
-        seen = Seen()
-        begin = time.monotonic()
-        yield seen
-        seen.disturbance = ("burn",) if begin < self._ends else ()
-
-
-@pytest.mark.usefixtures("clock")
-@pytest.mark.parametrize(
-    ("until", "taken", "told"),
-    [
-        (0.9, 2, [((), 0.0, 0.0)]),  # over before anything need be said
-        (4.0, 2, [(("burn",), 10.0), ((), 10.0, 4.0)]),
-        (
-            99.0,
-            ATTEMPTS - IN_VAIN,
-            [(("burn",), 10.0), (("burn",), 10.0, 10.0)],
-        ),  # once, not every time
-    ],
-)
-def test_a_disturbed_measurement_waits_for_quiet_within_bounds_and_says_so(
-    until: float, taken: int, told: list[tuple[Any, ...]]
-) -> None:
-    passing = Passing(until)
-    look, attempts = take_quiet(
-        PLAN, measure, cast("Surroundings", passing), lambda _, __: None, Patience()
-    )
-    assert attempts == taken
-    said = [(*one[:2], *(round(seconds) for seconds in one[2:])) for one in passing.told]
-    assert said == told
-    assert passing.calm is not bool(look.seen.disturbance)
-
-
-@pytest.mark.usefixtures("clock")
-@pytest.mark.parametrize(("pause", "told"), [(0.5, [(("burn",), 0.0, 0.5)]), (0.0, [])])
-def test_a_pause_before_a_repetition_is_waited_and_of_it_nothing_is_said(
-    pause: float, told: list[tuple[Any, ...]]
-) -> None:
-    noisy = Noisy("burn", waits=10.0)
-    noisy.calm = False  # it was waited for in vain before
-    surroundings = cast("Surroundings", noisy)
-    wait_for_quiet(Look([], Seen(("burn",)), 1.0), pause, surroundings, Patience(), host=True)
-    assert time.monotonic() == pause
-    assert noisy.told == told  # 0 s at most: `LiveRun` says those that are longer
-
-
-@pytest.mark.usefixtures("clock")
-@pytest.mark.parametrize(("stops", "waited"), [(True, 10.0), (False, 3.5)])
-def test_a_deadline_that_stops_meanwhile_leaves_time_to_wait(stops: bool, waited: float) -> None:
-    patience = Patience(5.0, stops=stops)
-    passing = cast("Surroundings", Passing(99.0))
-    wait_for_quiet(Look([], Seen(("burn",)), 1.0), 0.5, passing, patience, host=True)
-    assert time.monotonic() == pytest.approx(waited, abs=0.5)
-    assert patience.allows(3.0) is stops
-
-
-def test_an_alarm_stands_still_while_a_test_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[float] = []
-    monkeypatch.setattr(
-        time, "sleep", lambda _: left.append(signal.getitimer(signal.ITIMER_REAL)[0])
-    )
-    before = signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    signal.setitimer(signal.ITIMER_REAL, 1000.0)
-    try:
-        passing = cast("Surroundings", Passing(0.0))
-        wait_for_quiet(Look([], Seen(("burn",))), 0.5, passing, Patience(), host=True)
-        after = signal.getitimer(signal.ITIMER_REAL)[0]
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-    assert (left, after > 900) == ([0.0], True)

@@ -60,7 +60,5 @@ def test_what_hardly_measures_is_named_worst_first() -> None:
     few = [ended("good", 3.0, 2.0), ended("poor", 10.0, 3.0), ended("short", 0.5, 0.1)]
     assert duty_lines(few, ()) == [f"duty below a third of one test (poor 30 %){REST}"]
     many = [*few, *(ended(f"t{i}", 10.0, 2.0 + i / 10) for i in range(4))]
-    waiting = TestResult(test="w", benchmark="w", seconds=10.0, busy=2.0, waited=6.0)
-    assert duty_lines([waiting], ()) == []  # half of its own four seconds
     (line,) = duty_lines(many, ())
     assert line.endswith(f"5 tests (t0 20 %, t1 21 %, t2 22 % and 2 more){REST}")

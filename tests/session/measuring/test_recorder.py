@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Protocol, cast
 
 import pytest
 
 from pytest_anubis.core.verdict import SEARCHED
+from pytest_anubis.hardware.load.clear_moments import Account, Host, Rounds
+from pytest_anubis.hardware.load.disturbance import HostWatch
+from pytest_anubis.hardware.round_plans import PLANS
+from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
+from pytest_anubis.session.measuring.conditions import Surroundings
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import Learn
@@ -29,28 +33,46 @@ def set_rounds(pytester: pytest.Pytester, *values: float) -> None:
     (pytester.path / "rounds.json").write_text(json.dumps(values))
 
 
+class Idle:
+    """The kernel's account of a host on which nobody else is."""
+
+    def renew(self) -> None:
+        """Look for other processes."""
+
+    def read(self) -> tuple[float, float, float]:
+        """Return what they have used."""
+        return 0.0, 0.0, 0.0
+
+
+class Disturb(Protocol):
+    """What `disturb` gives."""
+
+    def __call__(self, *seen: str, first: int | None = None) -> None:
+        """Replace the host's watch and the choice of values.
+
+        Args:
+            seen: What the watch sees around each measurement.
+            first: From which value on moments are clear; None: never.
+        """
+
+
 @pytest.fixture
-def disturb(monkeypatch: pytest.MonkeyPatch) -> Callable[[Iterator[tuple[str, ...]]], None]:
-    """Replace the host's watch by one that sees what it is told."""
-    monkeypatch.setattr("pytest_anubis.session.measuring.attempts.PAUSE", 0.0)
+def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
+    """Replace the host by one that is disturbed as told."""
+    short = {name: replace(plan, budget_seconds=0.05) for name, plan in PLANS.items()}
 
-    def do(seen: Iterator[tuple[str, ...]]) -> None:
-        class Watch:
-            def __init__(self, *_: Any, **__: Any) -> None:
-                self.disturbance: tuple[str, ...] = ()
+    def do(*seen: str, first: int | None = None) -> None:
+        def clear(rounds: Rounds) -> list[bool]:
+            return [first is not None and n >= first for n in range(len(rounds.values))]
 
-            def __enter__(self) -> Self:
-                return self
-
-            def __exit__(self, *_: object) -> None:
-                self.disturbance = next(seen, ())
-
-        monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch", Watch)
+        host = Host(list, probe=lambda: 1.0, account=cast(Account, Idle()), shared=True)
+        monkeypatch.setattr(HostWatch, "disturbance", seen)
+        monkeypatch.setattr(Rounds, "clear", clear)
+        monkeypatch.setattr(Surroundings, "rounds", lambda _: Rounds(host))
+        if first is None:  # else it looks for them for as long as the profile allows
+            monkeypatch.setattr("pytest_anubis.hardware.round_plans.PLANS", short)
 
     return do
-
-
-Disturb = Callable[[Iterator[tuple[str, ...]]], None]
 
 
 def measurements(pytester: pytest.Pytester) -> list[dict[str, Any]]:
@@ -59,72 +81,38 @@ def measurements(pytester: pytest.Pytester) -> list[dict[str, Any]]:
     return [event for event in found if event["event"] in ("measurement", "attempt")]
 
 
-def test_waiting_for_a_quiet_machine_is_said_while_it_lasts(
-    pytester: pytest.Pytester, disturb: Disturb, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_anubis.session.measuring.attempts.GLANCE", 0.0)
-    pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, 100.0)
-    disturb(iter([("12 % steal",), ("burn",), ("burn",)]))
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--anubis-in-process -p no:benchmark -p no:timeout")
-    result = pytester.runpytest("--anubis", "-q")
-    result.stdout.fnmatch_lines(
-        [
-            "anubis: *::test_speed* waits for a quiet machine, at most 10 s: burn *",
-            "anubis: *::test_speed* goes on after 0 s: the machine is quiet",
-        ]
-    )
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    told = [json.loads(line) for line in journal.read_text().splitlines()]
-    waits = [event for event in told if event["event"] == "waiting"]
-    assert [(event["what"], event["quiet"]) for event in waits] == [(["burn"], False), ([], True)]
-
-
-def test_a_pause_that_is_over_at_once_is_kept_and_not_said(
-    pytester: pytest.Pytester, disturb: Disturb, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("pytest_anubis.session.measuring.attempts.GLANCE", 0.0)
-    pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, 100.0)
-    disturb(iter([("12 % steal",)]))
-    monkeypatch.setenv("PYTEST_ADDOPTS", "--anubis-in-process -p no:benchmark -p no:timeout")
-    result = pytester.runpytest("--anubis", "-q")
-    assert not [line for line in result.outlines if "goes on after" in line or "waits for" in line]
-    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
-    told = [json.loads(line) for line in journal.read_text().splitlines()]
-    [wait] = [event for event in told if event["event"] == "waiting"]
-    [end] = [event for event in told if event["event"] == "test_finished"]
-    assert wait.get("most", 0.0) == 0.0
-    assert end.get("waited", 0.0) == pytest.approx(wait["seconds"], abs=1e-5)
-
-
-def test_a_disturbed_measurement_is_taken_again_and_every_attempt_is_kept(
+def test_values_of_moments_that_were_not_clear_are_kept_and_do_not_count(
     pytester: pytest.Pytester, learn: Learn, disturb: Disturb
 ) -> None:
     pytester.makepyfile(test_suite=SUITE)
-    set_rounds(pytester, *[50.0] * SEARCHED, 100.0)  # the first attempt alone is slow
+    set_rounds(pytester, *[50.0] * 6, 100.0)
     learn()
-    disturb(iter([("40 % steal",)]))
+    disturb("40 % steal", first=6)
     assert pytester.runpytest("--anubis").ret == 0
-    first, second = measurements(pytester)
-    assert (first["event"], first["disturbance"]) == ("attempt", ["40 % steal"])
-    assert set(first["values"]) == {50.0}
-    assert (second["event"], second["attempts"]) == ("measurement", 2)
-    assert set(second["values"]) == {100.0}
+    aside, counted = measurements(pytester)
+    assert (aside["event"], aside["values"]) == ("attempt", [50.0] * 6)
+    assert (counted["event"], set(counted["values"])) == ("measurement", {100.0})
+    assert len(counted["values"]) >= SEARCHED
+    assert counted["unclear"] == 6
+    assert "disturbance" not in counted
 
 
+@pytest.mark.parametrize(
+    ("seen", "words"), [("CPU quota of 0.5 cores",) * 2, ("", NO_CLEAR_MOMENT)]
+)
 def test_a_machine_that_stays_disturbed_is_never_rejected_and_never_accepted(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
+    pytester: pytest.Pytester, learn: Learn, disturb: Disturb, seen: str, words: str
 ) -> None:
     pytester.makepyfile(test_suite=SUITE)
     set_rounds(pytester, 50.0)
     learn()
-    disturb(iter([("CPU quota of 0.5 cores",)] * 100))
+    disturb(*filter(None, [seen]))
     result = pytester.runpytest("--anubis", "-rs")
     result.assert_outcomes(skipped=1)
     assert result.ret == 20
-    result.stdout.fnmatch_lines(["*CPU quota of 0.5 cores*"])
-    assert len(measurements(pytester)) == 3
+    result.stdout.fnmatch_lines([f"*{words}*"])
+    *_, last = measurements(pytester)
+    assert last["disturbance"] == [words]
 
 
 def test_a_disturbed_sample_may_pass_but_says_so(
@@ -133,17 +121,59 @@ def test_a_disturbed_sample_may_pass_but_says_so(
     pytester.makepyfile(test_suite=SUITE)
     set_rounds(pytester, 100.0)
     learn()
-    disturb(iter([("12 % steal",)] * 100))
+    disturb("12 % steal")
     assert pytester.runpytest("--anubis").ret == 0
     assert measurements(pytester)[-1]["disturbance"] == ["12 % steal"]
 
 
-def test_a_loss_is_confirmed_before_it_rejects(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
+def test_what_was_measured_in_the_same_rounds_shares_their_circumstances(
+    pytester: pytest.Pytester, disturb: Disturb
 ) -> None:
+    pytester.makepyfile(
+        test_suite="""
+        import itertools, pytest
+
+        @pytest.mark.anubis(component="cpu.compute", scope="device")
+        def test_both(anubis_metric, anubis_device):
+            numbers = itertools.count()
+            kept = anubis_metric.collect("first", lambda: float(next(numbers)), unit="1", better="higher")
+            anubis_metric.record("second", [2 * value for value in kept], unit="1", better="higher",
+                                 rounds_of="first")
+        """
+    )
+    disturb("12 % steal", first=3)
+    pytester.runpytest("--anubis", "--anubis-mode=measure").assert_outcomes(passed=1)
+    _, first, second = measurements(pytester)
+    assert second["values"] == [2 * value for value in first["values"]]
+    assert first["values"][0] == 3.0
+    assert (first["unclear"], second["unclear"]) == (3, 3)
+    assert "disturbance" not in second
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"), [("other", "has no such metric"), ("first", "has 3 values, and 2 are")]
+)
+def test_rounds_of_a_metric_have_a_value_for_each(
+    pytester: pytest.Pytester, wrong: str, words: str
+) -> None:
+    pytester.makepyfile(
+        f"""
+        import pytest
+
+        @pytest.mark.anubis(component="cpu.compute", scope="device")
+        def test_both(anubis_metric, anubis_device):
+            anubis_metric.collect("first", lambda: 1.0, unit="1", better="higher", rounds=3)
+            anubis_metric.record("second", [1.0, 2.0], unit="1", better="higher", rounds_of="{wrong}")
+        """
+    )
+    result = pytester.runpytest("--anubis", "--anubis-mode=measure")
+    assert result.ret == 4
+    result.stdout.fnmatch_lines([f"*rounds_of='{wrong}' {words}*"])
+
+
+def test_a_loss_is_confirmed_before_it_rejects(pytester: pytest.Pytester, learn: Learn) -> None:
     pytester.makepyfile(test_suite=SUITE)
     learn()
-    disturb(iter(()))
     set_rounds(pytester, 80.0)
     assert pytester.runpytest("--anubis").ret == 1
     (measurement,) = measurements(pytester)
@@ -151,21 +181,17 @@ def test_a_loss_is_confirmed_before_it_rejects(
     assert len(measurement["values"]) > SEARCHED
 
 
-def test_a_burst_that_passes_does_not_reject(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
-) -> None:
+def test_a_burst_that_passes_does_not_reject(pytester: pytest.Pytester, learn: Learn) -> None:
     pytester.makepyfile(test_suite=SUITE)
     learn()
-    disturb(iter(()))
     set_rounds(pytester, *[90.0] * SEARCHED, 100.0)
     assert pytester.runpytest("--anubis").ret == 0
     assert measurements(pytester)[-1]["looks"] > 1
 
 
 def test_a_ten_percent_slowdown_fails_that_metric_and_no_other(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
+    pytester: pytest.Pytester, learn: Learn
 ) -> None:
-    disturb(iter(()))
     other = SUITE.replace("test_speed", "test_other").replace("rounds.json", "other.json")
     pytester.makepyfile(test_suite=SUITE, test_other=other)
     learn()
@@ -204,11 +230,10 @@ def test_measure_times_a_callable_and_keeps_every_value(pytester: pytest.Pyteste
 
 
 def test_values_in_another_unit_are_not_looked_at_again_since_no_look_can_settle_that(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb
+    pytester: pytest.Pytester, learn: Learn
 ) -> None:
     pytester.makepyfile(test_suite=SUITE)
     learn({"speed": ("TFLOP/s", "higher")})
-    disturb(iter(()))
     set_rounds(pytester, 80.0)
     result = pytester.runpytest("--anubis", "-rs")
     assert result.ret == 20
@@ -219,12 +244,11 @@ def test_values_in_another_unit_are_not_looked_at_again_since_no_look_can_settle
 
 @pytest.mark.parametrize("value", [100.0, 80.0])
 def test_a_criterion_of_another_version_of_the_benchmark_judges_nothing_and_both_are_named(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb, value: float
+    pytester: pytest.Pytester, learn: Learn, value: float
 ) -> None:
     later = SUITE.replace('scope="device"', 'scope="device", version=2')
     pytester.makepyfile(test_suite=later)
     learn()
-    disturb(iter(()))
     set_rounds(pytester, value)
     result = pytester.runpytest("--anubis", "-rs")
     assert result.ret == 20
@@ -238,7 +262,7 @@ def test_a_criterion_of_another_version_of_the_benchmark_judges_nothing_and_both
 
 @pytest.mark.parametrize("looks", [1, 16])
 def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
-    pytester: pytest.Pytester, learn: Learn, disturb: Disturb, looks: int
+    pytester: pytest.Pytester, learn: Learn, looks: int
 ) -> None:
     from pytest_anubis.core.verdict import Decision
     from pytest_anubis.store.collected_runs import read_runs
@@ -253,7 +277,6 @@ def test_a_run_and_its_journal_judged_afterwards_come_to_the_same(
     path.unlink()
     save_baseline(replace(learned, criteria=criteria, digest=""), path.parent)
     baseline = load_baseline(path)
-    disturb(iter(()))
     set_rounds(pytester, 80.0 if looks > 1 else 100.0)
     status = pytester.runpytest("--anubis").ret
     runs = read_runs([pytester.path / ".anubis"])

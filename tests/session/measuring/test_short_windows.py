@@ -13,10 +13,6 @@ import pytest
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import SEARCHED
-from pytest_anubis.hardware import round_plans
-from pytest_anubis.session.collecting.device_parameters import Device
-from pytest_anubis.session.measuring.short_windows import plan_of
-from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_files import save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import learn_baseline
@@ -36,15 +32,9 @@ def test_speed(anubis_metric, anubis_device):
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     from pytest_anubis.hardware.round_plans import PLANS
 
-    monkeypatch.setattr("pytest_anubis.session.measuring.attempts.PAUSE", 0.0)
     # However slow this machine is just now: the rounds end by their number, not by their time.
-    plans = {
-        key: dataclasses.replace(plan, pause_seconds=0.0, budget_seconds=600.0)
-        for key, plan in PLANS.items()
-    }
+    plans = {key: dataclasses.replace(plan, budget_seconds=600.0) for key, plan in PLANS.items()}
     monkeypatch.setattr("pytest_anubis.hardware.round_plans.PLANS", plans)
-    # Whatever else this machine does: a disturbed measurement is repeated.
-    monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch.disturbance", ())
 
 
 def learn(
@@ -117,16 +107,6 @@ def test_learning_runs_and_single_machines_keep_their_length(
     assert taken(pytester, "--anubis-mode=measure") == [("measurement", 60)]
     learn(pytester, hardware_class, nodes=1, window=(0, 32))
     assert taken(pytester, "--anubis-other-machine") == [("measurement", 60)]
-
-
-def test_brief_runs_take_part_of_the_time_and_as_many_values() -> None:
-    plan = round_plans.PLANS["smoke"]
-    settings = Settings(active=True, brief=True)
-    brief = plan_of(settings, Device("cpu"), None)
-    assert brief.rounds == plan.rounds
-    assert brief.budget_seconds == round_plans.BRIEF * plan.budget_seconds
-    assert brief.bursts == round_plans.BRIEF_BURSTS < plan.bursts
-    assert plan_of(dataclasses.replace(settings, brief=False), Device("cpu"), None) == plan
 
 
 def test_what_is_called_once_a_round_is_called_until_changes_can_be_searched_for(

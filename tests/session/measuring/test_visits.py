@@ -13,7 +13,7 @@ from tests.session.conftest import Learn
 # The probe of these runs reads what the tests say: the state of a host that everybody can see.
 CONFTEST = """
 import pathlib
-from pytest_anubis.hardware import clear_moments
+from pytest_anubis.hardware.load import clear_moments
 from pytest_anubis.session.measuring.conditions import Surroundings
 
 class Account:

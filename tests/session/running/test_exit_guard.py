@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -131,6 +132,29 @@ def test_a_thread_that_hangs_in_a_driver_keeps_nobody_waiting(said: str, code: i
             process.kill()
     assert process.returncode == code
     assert "hangs in the kernel" in error
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "sent"),
+    [
+        (1131998112, -1941886656, []),  # what Python told once after a stop by Ctrl-Z
+        (int(signal.SIGINT), -1941886656, []),
+        (int(signal.SIGTERM), 0, [signal.SIGTERM]),
+        (int(signal.SIGTERM), 0x80, []),  # from the kernel, as of a terminal
+    ],
+)
+def test_only_what_a_process_has_sent_is_passed_on(
+    number: int, code: int, sent: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = SimpleNamespace(si_signo=number, si_code=code)
+    found: list[int] = []
+    monkeypatch.setattr(signal, "sigtimedwait", lambda *_: told)
+    monkeypatch.setattr(os, "kill", lambda _, given: found.append(given))
+    monkeypatch.setattr(os, "waitpid", lambda *_: (1, 0))
+    monkeypatch.setattr(exit_guard, "_end", lambda *_: sys.exit(0))
+    with pytest.raises(SystemExit):
+        exit_guard._watch(1, 0)
+    assert found == sent
 
 
 @pytest.mark.parametrize("option", ["--fixtures", "--collect-only", "--markers", "--setup-plan"])

@@ -209,8 +209,6 @@ def test_durations_are_medians_of_what_ran(history: History) -> None:
     slow = TestResult(test=NET, benchmark=NET, outcome="passed", seconds=9.0, metrics=1)
     record_run(history, record("b", results=(slow,)))
     record_run(history, record("c", results=(slow,), profile="soak"))
-    # One of the brief runs of learning tells nothing of how long an acceptance takes.
-    record_run(history, record("d", results=(slow,), settings={"brief": True}))
     assert history.durations("c1", profile="smoke") == {
         NET: 5.25
     }  # of 1.5 (two tests in turn) and 9
@@ -225,8 +223,8 @@ def test_a_duration_is_what_the_node_pays_for(history: History) -> None:
         result = TestResult(test=test, benchmark=NET, outcome="passed", metrics=1, seconds=seconds)
         return replace(result, **more)
 
-    # A worker sets up for 40 s what its two tests share, and one of them waits for its neighbours.
-    results = (took("a", 18.0, around=40.0, waited=8.0), took("b", 10.0), took("c", 12.0))
+    # A worker sets up for 40 s what its two tests share.
+    results = (took("a", 10.0, around=40.0), took("b", 10.0), took("c", 12.0))
     ran = [
         TestRan(test=f"{NET}[{x}]", worker=w, start=0.0, end=1.0)
         for x, w in zip("abc", "001", strict=True)

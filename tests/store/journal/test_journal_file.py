@@ -53,6 +53,7 @@ from pytest_anubis.store.journal.journal_events import (
     JournalError,
     event_from_plain,
     event_to_plain,
+    started_to_plain,
 )
 from pytest_anubis.store.journal.journal_file import Journal, journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
@@ -119,7 +120,6 @@ FINDING = UnknownEvent(
 )
 SAMPLE = measurement(
     disturbance=("cpu pressure 30 %",),
-    attempts=2,
     group="stage0",
     telemetry=(("power", (300.0, math.nan)),),
     seconds=1.5,
@@ -238,6 +238,27 @@ def test_a_journal_of_schema_1_still_tells_the_same(tmp_path: Path) -> None:
     assert len(record.measurements) == 1
     assert without_time(finding) == FINDING.data
     assert hindrance == BlockerFound(text="cuda:2 is hidden")
+
+
+def test_an_older_journal_whose_measurements_waited_and_were_repeated_is_whole(
+    tmp_path: Path,
+) -> None:
+    """Its events of waiting, and what it counted of them, say nothing any more; nothing of it is damage."""
+    plain = [
+        event_to_plain(e) for e in (TestStarted(test=RESULT.test), Measured(measurement=SAMPLE))
+    ]
+    waits = {"event": "waiting", "test": "t", "what": ["12 % steal"], "most": 10.0}
+    ended = event_to_plain(TestFinished(result=RESULT)) | {"waited": 3.0}
+    lines = [started_to_plain(head()), *plain[:1], waits, waits | {"seconds": 3.0, "quiet": True}]
+    over = event_to_plain(RunFinished(exit_status=0, ended="2026-01-01T00:01:00Z"))
+    lines += [plain[1] | {"attempts": 2}, ended, over]
+    path = tmp_path / "journal.jsonl"
+    path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    record = read_journal(path)
+    assert (record.warnings, record.blockers) == ((), ())
+    assert record.results == (RESULT,)
+    assert [one.values for one in record.measurements] == [SAMPLE.values]
+    assert [event.data["event"] for event in unknown(record)] == ["waiting"] * 2
 
 
 def test_what_another_version_wrote_beside_the_values_is_left_out() -> None:

@@ -14,10 +14,8 @@ from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import judge_sample
 from pytest_anubis.validator.judging.column_judging import judge_columns
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
-from pytest_anubis.validator.learning.machine_thresholds import NOISY as NOISY_FROM
 from pytest_anubis.validator.learning.machine_thresholds import (
-    NOISY_DRIFT,
-    QUIET_DRIFT,
+    DRIFT,
     RunSpread,
     machine_thresholds,
 )
@@ -55,10 +53,9 @@ def test_noise_within_the_runs_tells_the_noise_between_them() -> None:
         RunSpread(2 * within, 9, 0.0, within) for within in np.geomspace(5e-4, 2e-2, 14).tolist()
     ]
     for spread, threshold in zip(following, machine_thresholds(following), strict=True):
-        drift = QUIET_DRIFT + (NOISY_DRIFT - QUIET_DRIFT) * min(spread.deviation / NOISY_FROM, 1)
         centre = np.pi / 2 / spread.runs
         assert threshold.scale == pytest.approx(
-            spread.deviation * drift * np.sqrt(1 + centre), rel=0.01
+            spread.deviation * DRIFT * np.sqrt(1 + centre), rel=0.01
         )
     # Of two runs the same deviations say little of their own, where all are as noisy within.
     alike = machine_thresholds([s._replace(runs=2, within=0.01) for s in following])

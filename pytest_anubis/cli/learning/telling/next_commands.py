@@ -103,15 +103,11 @@ def without_command(options: argparse.Namespace, unwanted: Sequence[str]) -> lis
 
 
 def longer_command(options: argparse.Namespace) -> list[str]:
-    """Return the command line that measures longer, all else as before; of rounds of a number it has more.
-
-    Where metrics had not one quiet sample more rounds are in vain, so their number or time stays.
-    """
-    times = 1 if options.vain else LONGER
+    """Return the command line that measures longer, all else as before; of rounds of a number it has more."""
     if options.time is None:
-        length = ["--rounds", str(times * options.rounds)]
+        length = ["--rounds", str(LONGER * options.rounds)]
     else:
-        length = ["--for", f"{math.ceil(times * options.time / 60)}m"]
+        length = ["--for", f"{math.ceil(LONGER * options.time / 60)}m"]
     return ["anubis", "learn", *options.sources, *_given(options), *length]
 
 

@@ -8,22 +8,41 @@ import numpy.typing as npt
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import checked
 
+_SAME = 1e-9  # share within which two risks are equal: what is below it, the order of a sum decides
+
+
+def ranks(risk: npt.ArrayLike) -> npt.NDArray[np.int64]:
+    """Return the place of each risk among all, from 0 on, shape (n,); risks equal up to rounding share one.
+
+    Nodes of which a model knows the same have the same risk; its digits differ by the processor that adds.
+
+    Args:
+        risk: Finite, shape (n,).
+    """
+    figures = np.asarray(risk, dtype=np.float64)
+    order = np.argsort(figures, kind="stable")
+    rising = figures[order]
+    above = rising[1:] > rising[:-1] + _SAME * np.abs(rising[:-1])
+    found = np.zeros(len(figures), dtype=np.int64)
+    found[order[1:]] = np.cumsum(above)
+    return found
+
 
 def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) -> float:
     """Return Harrell's concordance: of comparable pairs, the share in which the riskier fails first.
 
-    A pair is comparable when the earlier time is an incident; equal risks count half; 0.5 where no
-    pair is comparable.
+    A pair is comparable when the earlier time is an incident; risks that are equal up to rounding count
+    half; 0.5 where no pair is comparable.
 
     Args:
-        risk: Larger is riskier, shape (n,).
+        risk: Larger is riskier, finite, shape (n,).
         duration: Shape (n,).
         event: Shape (n,).
 
     Raises:
         SelectorError: The shapes do not fit, or a value makes no sense.
     """
-    score = np.asarray(risk, dtype=np.float64)
+    score = ranks(risk)
     time, happened = checked(duration, event, len(score))
     good, pairs = 0.0, 0
     for case in np.flatnonzero(happened):

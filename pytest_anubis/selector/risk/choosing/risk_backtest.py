@@ -18,6 +18,7 @@ from pytest_anubis.selector.risk.choosing.model_accuracy import (
     harrell,
     integrated_brier,
     kaplan_meier,
+    ranks,
 )
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import HazardModel
@@ -296,7 +297,7 @@ def risk_groups(hazard: Floats, origin: Origin, count: int) -> list[RiskGroup]:
     """
     chance = -np.expm1(-hazard[:, -1])
     groups = []
-    for part in np.array_split(np.argsort(chance, kind="stable"), count):
+    for part in np.array_split(np.argsort(ranks(hazard[:, -1]), kind="stable"), count):
         if not len(part) or origin.follow[part].max() <= 0:
             continue
         left = kaplan_meier(origin.follow[part], origin.event[part], np.array([origin.horizon]))

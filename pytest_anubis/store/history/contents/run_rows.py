@@ -33,13 +33,10 @@ def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
 def duration_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield what one test of each benchmark takes: its setup, call and teardown, as a node has to pay for it.
 
-    Waiting for a quiet machine is left out, which is the neighbours' time, and waiting for a free lane is in
-    none of them. Tests side by side count once, and what is set up once for all tests of a worker is shared
-    by them: what the busiest worker spent on the benchmark, over the most of its tests that one worker had.
-    A brief run, of which learning makes many, says nothing about how long an acceptance takes.
+    Waiting for a free lane is in none of them. Tests side by side count once, and what is set up once for all
+    tests of a worker is shared by them: what the busiest worker spent on the benchmark, over the most of its
+    tests that one worker had.
     """
-    if record.settings.get("brief"):
-        return
     workers = {event.test: event.worker for event in record.events if isinstance(event, TestRan)}
     spent: dict[str, dict[str, list[float]]] = {}
     for result in record.results:
@@ -48,9 +45,9 @@ def duration_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
             and result.outcome in ("passed", "failed", "skipped")
             and result.metrics
         ):
-            took = result.seconds + result.around - result.waited
+            took = result.seconds + result.around
             of_worker = spent.setdefault(result.benchmark, {})
-            of_worker.setdefault(workers.get(result.test, ""), []).append(max(0.0, took))
+            of_worker.setdefault(workers.get(result.test, ""), []).append(took)
     for benchmark, shares in spent.items():
         busiest = max(sum(share) for share in shares.values())
         seconds = busiest / max(len(share) for share in shares.values())

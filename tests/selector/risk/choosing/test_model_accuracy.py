@@ -36,6 +36,13 @@ def test_harrell_counts_pairs(data: list[tuple[int, bool, int]]) -> None:
     assert harrell(risks, times, np.array(events, float)) == pytest.approx(expected)
 
 
+def test_risks_that_rounding_tells_apart_are_equal() -> None:
+    same = [0.1 + 0.2, 0.3, 0.6 - 0.3]
+    assert len(set(same)) > 1
+    assert harrell(same, [1, 2, 3], [1, 1, 1]) == 0.5
+    assert harrell([0.3, 0.3 * (1 - 1e-6), 0.2], [1, 2, 3], [1, 1, 1]) == 1.0
+
+
 @settings(deadline=None)
 @given(rows)
 def test_antolini_is_harrell_for_proportional_curves(data: list[tuple[int, bool, int]]) -> None:

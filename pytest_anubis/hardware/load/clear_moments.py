@@ -20,6 +20,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pytest_anubis.hardware.cgroup import usable_threads
 from pytest_anubis.hardware.load.process_load import KERNEL_THREAD, is_allowed
 from pytest_anubis.hardware.text_files import Files
 
@@ -55,6 +56,9 @@ EXCUSED_WAIT = 0.05
 RESCAN = 0.25
 """Seconds after which the list of processes is read again. Our own waiting shows who started in between."""
 
+SELDOM = 20
+"""Of so many values it takes one more until they are counted anew."""
+
 STALE = 0.05
 """Seconds after which a reading no longer stands for the moment before a round."""
 
@@ -65,13 +69,14 @@ class Probe:
     """The same calculation on all cores at once; a daemon thread on each core waits for its turn.
 
     Args:
-        cpus: Where it runs; default all that this process may use, at most `MOST_THREADS` of them.
+        cpus: Where it runs; default all that this process may use. Of more than `MOST_THREADS`, or than its
+            control group has time for, some are taken, spread over all.
     """
 
     def __init__(self, cpus: Sequence[int] | None = None) -> None:
         usable = sorted(os.sched_getaffinity(0) if cpus is None else cpus)
-        step = max(1, -(-len(usable) // MOST_THREADS))
-        self._cpus = usable[::step]
+        most = max(1, min(MOST_THREADS, usable_threads()))
+        self._cpus = usable[:: -(-len(usable) // most)]
         self._start = [threading.Semaphore(0) for _ in self._cpus]
         self._done = threading.Semaphore(0)
         self._seconds = [0.0] * len(self._cpus)
@@ -261,6 +266,7 @@ class Rounds:
     def __init__(self, host: Host) -> None:
         self._host = host
         self._moments: list[Moment] = []
+        self._due = self._clear = 0
         self.values: list[float] = []
 
     def take(self, round_: Take) -> list[float]:
@@ -269,6 +275,13 @@ class Rounds:
         self.values += values
         self._moments += [moment] * len(values)
         return values
+
+    def enough(self, wanted: int) -> bool:
+        """Return whether so many values are clear; with many of them it is worked out now and then."""
+        count = len(self.values)
+        if count >= max(wanted, self._due):
+            self._due, self._clear = count + count // SELDOM, sum(self.clear())
+        return self._clear >= wanted
 
     def clear(self) -> list[bool]:
         """Return which values are clear, by all that is known now."""

@@ -1,0 +1,291 @@
+"""Clear moments: which rounds count, by readings of a probe and by what the kernel saw of others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from pytest_anubis.hardware.load import clear_moments
+from pytest_anubis.hardware.load.clear_moments import (
+    EXCUSED_WAIT,
+    FAR,
+    NEAR,
+    OTHERS,
+    Account,
+    Host,
+    Probe,
+    Rounds,
+)
+from pytest_anubis.hardware.load.host_load import LoadReader
+from pytest_anubis.hardware.text_files import Files
+
+ROUND = 0.02
+QUIET = (0.0, 0.0, 0.0)
+
+
+class Scene:
+    """A host whose clock only rounds move, and whose probe and kernel say what they are told.
+
+    Args:
+        readings: What the probe takes, one after the other; then the last one for good.
+    """
+
+    def __init__(self, *readings: float) -> None:
+        self._now = 0.0
+        self._readings = list(readings)
+        self._seen = QUIET
+        self.asked = self.renewed = 0
+        self.clock = SimpleNamespace(monotonic=lambda: self._now, perf_counter=lambda: self._now)
+
+    def probe(self) -> float:
+        self.asked += 1
+        return self._readings.pop(0) if len(self._readings) > 1 else self._readings[0]
+
+    def read(self) -> tuple[float, float, float]:
+        return self._seen
+
+    def renew(self) -> None:
+        self.renewed += 1
+
+    def round(
+        self, others: float = 0.0, waited: float = 0.0, stolen: float = 0.0
+    ) -> Callable[[], list[float]]:
+        """Return a round during which so much happens, by its length; `stolen` in seconds."""
+
+        def take() -> list[float]:
+            self._now += ROUND
+            more = (others * ROUND, waited * ROUND, stolen)
+            self._seen = cast(
+                "tuple[float, float, float]",
+                tuple(a + b for a, b in zip(self._seen, more, strict=True)),
+            )
+            return [1.0]
+
+        return take
+
+    def rest(self, seconds: float) -> None:
+        self._now += seconds
+
+    def host(self, best: float = 0.0, *, shared: bool = True) -> Host:
+        account = cast(Account, self)
+        return Host(list, best, probe=self.probe, account=account, shared=shared)
+
+
+def taken(
+    monkeypatch: pytest.MonkeyPatch,
+    readings: Sequence[float] = (1.0,),
+    seen: Sequence[tuple[float, float, float]] = (QUIET,) * 8,
+    best: float = 0.0,
+    *,
+    shared: bool = True,
+) -> list[bool]:
+    """Take rounds; return which are clear."""
+    scene = Scene(*readings)
+    monkeypatch.setattr(clear_moments, "time", scene.clock)
+    rounds = Rounds(scene.host(best, shared=shared))
+    for one in seen:
+        rounds.take(scene.round(*one))
+    return rounds.clear()
+
+
+def unclear(clear: Sequence[bool]) -> list[int]:
+    return [number for number, one in enumerate(clear) if not one]
+
+
+def test_rounds_between_readings_near_the_best_are_clear(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = (1.0, 1.02, 1.05, 1.0, 0.99 * NEAR, 1.0, 1.03, 1.0, 1.01)
+    assert taken(monkeypatch, readings) == [True] * 8
+
+
+def test_both_neighbours_of_a_slow_reading_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    readings = (1.0, 1.0, 1.0, 1.02 * NEAR, 1.0, 1.0, 1.0, 1.0, 1.0)
+    assert unclear(taken(monkeypatch, readings)) == [2, 3]
+
+
+@pytest.mark.parametrize(
+    "seen", [(2 * OTHERS, 0.0, 0.0), (0.0, 2 * EXCUSED_WAIT, 0.0), (0.0, 0.0, 0.01)]
+)
+def test_a_round_beside_others_is_not(
+    monkeypatch: pytest.MonkeyPatch, seen: tuple[float, float, float]
+) -> None:
+    """Other processes' CPU time, waiting for a CPU, time that the hypervisor stole."""
+    assert unclear(taken(monkeypatch, seen=[*[QUIET] * 5, seen, QUIET, QUIET])) == [5]
+
+
+def test_daemons_of_a_quiet_host_are_excused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert unclear(taken(monkeypatch, seen=[(0.5 * OTHERS, 0.5 * EXCUSED_WAIT, 0.0)] * 8)) == []
+
+
+def test_waiting_counts_above_that_of_the_quickest_quarter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """More threads than cores wait for each other in every round, which nobody else is to blame for."""
+    own = (0.0, 1.5, 0.0)
+    more = (0.0, 1.5 * NEAR + 2 * EXCUSED_WAIT, 0.0)
+    assert unclear(taken(monkeypatch, seen=[own] * 8)) == []
+    assert unclear(taken(monkeypatch, seen=[own, own, more, own, more, own, own, own])) == [2, 4]
+
+
+def test_what_is_slow_all_the_time_has_no_clear_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A measurement at half the clock looks steady by itself; the host has been seen to be quicker."""
+    assert taken(monkeypatch, (1.5,), best=1.0) == [False] * 8
+    assert taken(monkeypatch, (0.99 * FAR,), best=1.0) == [True] * 8
+    assert taken(monkeypatch, (1.5,)) == [True] * 8  # nothing better is known
+
+
+def test_on_hardware_of_ones_own_nobody_can_hide_so_it_is_not_probed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A low clock there is a finding; whom the kernel shows disturbs as elsewhere."""
+    seen = [QUIET, (2 * OTHERS, 0.0, 0.0), QUIET]
+    assert taken(monkeypatch, (1.0, 1.5, 1.0), seen, best=1.0, shared=False) == [True, False, True]
+    scene = Scene(1.0)
+    scene.host(shared=False).around(scene.round())
+    assert scene.asked == 0
+
+
+def test_a_measurement_knows_how_much_slower_than_the_hosts_best_it_was(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene(1.5)
+    monkeypatch.setattr(clear_moments, "time", scene.clock)
+    rounds = Rounds(scene.host(1.0))
+    assert rounds.slowdown == 1.0
+    rounds.take(scene.round())
+    assert rounds.slowdown == 1.5
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "hide"),
+    [
+        ("proc/cpuinfo", "processor : 0\nflags : fpu hypervisor sse\n", True),
+        ("proc/cpuinfo", "processor : 0\nflags : fpu sse\n", False),
+        ("proc/cpuinfo", "processor : 0\nFeatures : fp asimd\n", False),
+        ("sys/hypervisor/type", "xen\n", True),
+        ("sys/class/dmi/id/sys_vendor", "Amazon EC2\n", True),
+        ("sys/class/dmi/id/sys_vendor", "Dell Inc.\n", False),
+        ("proc/2/comm", "bash\n", True),
+    ],
+)
+def test_others_may_hide_beside_a_virtual_machine_or_a_container(
+    tmp_path: Path, path: str, text: str, hide: bool
+) -> None:
+    """A processor, a hypervisor or firmware tells of the one; the other sees no threads of the kernel."""
+    for name, words in {"proc/2/comm": "kthreadd\n", path: text}.items():
+        file = tmp_path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(words)
+    assert clear_moments.others_may_hide(Files(tmp_path)) is hide
+
+
+def probing() -> set[int | None]:
+    return {one.native_id for one in threading.enumerate() if one.name == "anubis-probe"}
+
+
+def test_the_probe_runs_on_every_core_with_a_thread_bound_to_each() -> None:
+    before = probing()
+    probe = Probe()
+    assert 0 < probe.read() < 10
+    threads = probing() - before
+    usable = os.sched_getaffinity(0)
+    bound = [os.sched_getaffinity(thread) for thread in threads if thread is not None]
+    assert all(len(cpus) == 1 for cpus in bound)
+    assert len(bound) == min(len(usable), clear_moments.MOST_THREADS)
+    assert set().union(*bound) <= usable
+    assert probe.read() > 0
+
+
+def test_of_many_cores_some_are_probed_and_a_core_that_is_gone_hinders_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = probing()
+    monkeypatch.setattr(clear_moments, "MOST_THREADS", 2)
+    assert Probe(range(10_000, 10_005)).read() > 0
+    assert len(probing() - before) == 2
+
+
+class Ours(Files):
+    """The kernel's files, as if a few processes were all: whoever else is here does not matter."""
+
+    def __init__(self, *processes: int) -> None:
+        super().__init__()
+        self._processes = [str(pid) for pid in processes]
+
+    def entries(self, path: str) -> list[str]:
+        return self._processes if path == "/proc" else super().entries(path)
+
+
+BURN = "import time\nprint(flush=True)\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
+
+
+@contextmanager
+def burning() -> Iterator[int]:
+    with subprocess.Popen([sys.executable, "-c", BURN], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def used_within(account: Account, least: float, patience: float) -> float:
+    """Return what others used until it is so much, or for so long."""
+    begin, until = account.read()[0], time.monotonic() + patience
+    while (used := account.read()[0] - begin) < least and time.monotonic() < until:
+        time.sleep(0.01)
+    return used
+
+
+def test_the_account_counts_what_another_process_burns() -> None:
+    with burning() as pid:
+        account = Account(lambda: [str(os.getpid())], files=Ours(os.getpid(), pid))
+        account.renew()
+        assert used_within(account, 0.05, 30.0) >= 0.05
+
+
+def test_the_account_never_counts_what_this_processs_own_child_burns() -> None:
+    with burning() as pid:
+        account = Account(LoadReader(root=os.getpid()).tree, files=Ours(os.getpid(), pid))
+        account.renew()
+        assert used_within(account, 0.05, 0.3) == 0
+
+
+def test_the_account_leaves_out_what_belongs_to_a_quiet_machine() -> None:
+    with burning() as pid:
+        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
+        own = [str(os.getpid())]
+        account = Account(lambda: own, [f"{name[:4]}*"], Ours(os.getpid(), pid))
+        account.renew()
+        assert used_within(account, 0.05, 0.3) == 0
+
+
+def test_the_account_reads_the_list_of_processes_again_after_a_while(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = Ours(os.getpid())
+    account = Account(lambda: [str(os.getpid())], files=files)
+    account.renew()
+    with burning() as pid:
+        files._processes.append(str(pid))
+        monkeypatch.setattr(clear_moments, "RESCAN", 1e9)
+        account.renew()  # too soon
+        assert used_within(account, 0.01, 0.1) == 0
+        monkeypatch.setattr(clear_moments, "RESCAN", 0.0)
+        account.renew()
+        assert used_within(account, 0.05, 30.0) >= 0.05
+
+
+def test_the_account_counts_our_own_waiting_and_stolen_time_only_upwards() -> None:
+    account = Account(LoadReader(root=os.getpid()).tree)
+    account.renew()
+    first, second = account.read(), account.read()
+    assert all(old <= new for old, new in zip(first[1:], second[1:], strict=True))
