@@ -9,6 +9,7 @@ from pathlib import Path
 
 from tests.places import ROOT
 
+A_DOZEN = 12
 SHELVES = ROOT / "benchmarks"
 A_DOZEN = 12
 GUARD = '\nif __name__ == "__main__":\n'
