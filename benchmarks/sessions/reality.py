@@ -41,9 +41,9 @@ SHARE, WHERE = float(os.environ["SLOW_SHARE"]), os.environ["SLOW_TEST"]
 take = timing.rounds
 
 
-def slowed(fn, clock, plan, calls):
+def slowed(fn, clock, plan, calls, moments=None):
     if WHERE not in os.environ.get("PYTEST_CURRENT_TEST", ""):
-        return take(fn, clock, plan, calls)
+        return take(fn, clock, plan, calls, moments)
 
     def clock_of_slow_device(fn, calls):
         begin = time.perf_counter()
@@ -53,7 +53,7 @@ def slowed(fn, clock, plan, calls):
             pass
         return time.perf_counter() - begin
 
-    return take(fn, clock_of_slow_device, plan, calls)
+    return take(fn, clock_of_slow_device, plan, calls, moments)
 
 
 timing.rounds = slowed

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from tests.places import ROOT
 
-SHELVES = ROOT / "benchmarks"
 A_DOZEN = 12
+SHELVES = ROOT / "benchmarks"
 GUARD = '\nif __name__ == "__main__":\n'
 FOUND_BY = re.compile(r"^sys\.path.*$", re.MULTILINE)
 NAMED = re.compile(r"(python )?(?<![\w/.-])(benchmarks(?:/\w+)+(?:\.\w+)?)")

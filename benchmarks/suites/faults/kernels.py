@@ -1,4 +1,4 @@
-"""The suites' own kernels, with short ways to measure and to look again: what faults are put into."""
+"""The suites' own kernels, as a recorder measures them: what faults are put into."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ from typing import Any, Literal
 
 from benchmarks.suites.faults.not_possible import NotPossible
 from pytest_anubis.benchmarking.shaped_link import ShapedLink
-from pytest_anubis.hardware.round_plans import PLANS
-from pytest_anubis.hardware.timing import HostClock, rounds, warm_up
+from pytest_anubis.session.measuring.recorder import Recorder
 
-PLAN = PLANS["smoke"]
-"""How each is measured."""
-
-TRANSFER = 64 << 20  # bytes of a TCP transfer: some tens of milliseconds over loopback
-TRANSFERS, TRANSFERS_AGAIN = 8, 2
 DISK = 128 << 20  # bytes of the file, as in smoke
-DISK_SECONDS, DISK_AGAIN = 0.5, 0.2  # ten values, and four: fio's windows take 50 ms
+DISK_SECONDS = 0.5  # as in smoke: ten values
 SHARED: list[ShapedLink] = []  # the link, while there is one
 
 
@@ -30,18 +24,27 @@ class Kernel:
     """Something that is measured.
 
     Attributes:
-        take: Measures; returns its values.
-        again: Looks again; returns the values of one burst.
-        quantity: Name of the metric.
-        unit: Its unit.
-        better: Its direction.
+        fn: The work that is timed, or what returns rates.
+        timed: `fn` is timed.
+        resources: What it occupies, as its mark says.
     """
 
-    take: Callable[[], list[float]]
-    again: Callable[[], list[float]]
-    quantity: str = "time"
-    unit: str = "s"
-    better: Literal["higher", "lower"] = "lower"
+    fn: Callable[[], Any]
+    timed: bool = True
+    resources: tuple[str, ...] = ()
+
+    def measure(self, recorder: Recorder) -> None:
+        """Measure as a benchmark does."""
+        name, unit, better = _TIME if self.timed else _RATE
+        if self.timed:
+            recorder.measure(name, self.fn, unit=unit, better=better, clock="host")
+        else:
+            recorder.collect(name, self.fn, unit=unit, better=better)
+
+
+_Quantity = tuple[str, str, Literal["higher", "lower"]]
+_TIME: _Quantity = ("time", "s", "lower")
+_RATE: _Quantity = ("rate", "B/s", "higher")
 
 
 def kernels(wanted: Collection[str], stack: ExitStack) -> tuple[dict[str, Kernel], list[str]]:
@@ -59,36 +62,17 @@ def kernels(wanted: Collection[str], stack: ExitStack) -> tuple[dict[str, Kernel
     return made, absent
 
 
-def _timed(work: Callable[[], object]) -> Kernel:
-    clock = HostClock(lambda: None)
-    calls = 1
-
-    def take() -> list[float]:
-        nonlocal calls
-        calls = warm_up(work, clock, PLAN)
-        return rounds(work, clock, PLAN, calls)
-
-    return Kernel(take, lambda: rounds(work, clock, PLAN.look(), calls))
-
-
-def _rates(rate: Callable[[], float]) -> Kernel:
-    def of(transfers: int) -> Callable[[], list[float]]:
-        return lambda: [rate() for _ in range(transfers)]
-
-    return Kernel(of(TRANSFERS), of(TRANSFERS_AGAIN), "rate", "B/s", "higher")
-
-
 def _gemm(_: ExitStack) -> Kernel:
     from suites.compute.kernels import Gemm
 
-    return _timed(Gemm(1024, "float32", _cpu()).run)
+    return Kernel(Gemm(1024, "float32", _cpu()).run)
 
 
 def _triad(_: ExitStack) -> Kernel:
     from suites.memory.caches import memory_size, read_caches
     from suites.memory.stream import Stream, elements_for
 
-    return _timed(
+    return Kernel(
         Stream("triad", elements_for(read_caches().last_total, memory_size(), 3), _cpu()).run
     )
 
@@ -96,13 +80,13 @@ def _triad(_: ExitStack) -> Kernel:
 def _dispatch(_: ExitStack) -> Kernel:
     from suites.compute.kernels import Launch
 
-    return _timed(Launch(_cpu()).run)
+    return Kernel(Launch(_cpu()).run)
 
 
 def _training(_: ExitStack) -> Kernel:
     from suites.training.resnet import ResNetShape, resnet_step
 
-    return _timed(
+    return Kernel(
         resnet_step(ResNetShape(width=16, stages=3, blocks=2, picture=32, batch=16), _cpu()).run
     )
 
@@ -115,17 +99,13 @@ def _disk(stack: ExitStack) -> Kernel:
         raise NotPossible("fio not found")
     file = stack.enter_context(DiskFile(Path(tempfile.gettempdir()), DISK, program))
 
-    def written(seconds: float) -> Callable[[], list[float]]:
-        return lambda: file.sequential("write", seconds)
-
-    return Kernel(written(DISK_SECONDS), written(DISK_AGAIN), "rate", "B/s", "higher")
+    return Kernel(lambda: file.sequential("write", DISK_SECONDS), timed=False, resources=("disk",))
 
 
 def _tcp(stack: ExitStack) -> Kernel:
-    from suites.network.loopback import Loopback
+    from benchmarks.suites.faults.links import Looped
 
-    link = stack.enter_context(Loopback())
-    return _rates(lambda: link.rate(TRANSFER))
+    return Kernel(Looped(stack).rate, timed=False)
 
 
 def _link(stack: ExitStack) -> Kernel:
@@ -133,7 +113,7 @@ def _link(stack: ExitStack) -> Kernel:
 
     kernel = Transfer(_shaped(stack), stack)
     kernel.rate()
-    return _rates(kernel.rate)
+    return Kernel(kernel.rate, timed=False)
 
 
 def _reduction(stack: ExitStack) -> Kernel:
@@ -141,7 +121,7 @@ def _reduction(stack: ExitStack) -> Kernel:
 
     kernel = Reduction(_shaped(stack), stack)
     kernel.rate()
-    return _rates(kernel.rate)
+    return Kernel(kernel.rate, timed=False)
 
 
 def _shaped(stack: ExitStack) -> ShapedLink:

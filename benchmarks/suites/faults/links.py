@@ -12,7 +12,7 @@ from pytest_anubis.benchmarking.children import Child
 from pytest_anubis.benchmarking.ranks import Ranks
 from suites.collective.group import MODULE, RankGroup
 from suites.network.loopback import MODULE as PEER
-from suites.network.loopback import ROUND, START
+from suites.network.loopback import ROUND, START, Loopback
 from suites.network.peer import TIMEOUT
 
 RATE = 40e6  # bytes a second: a core has time for more, so that the link and nothing else decides
@@ -21,6 +21,7 @@ IDLE = (
     TIMEOUT / 2
 )  # seconds after which the receiver may soon have given up: other kernels take that long
 SIZE = 4 << 20  # bytes of a transfer: a tenth of a second at the rate
+LOOPED = 64 << 20  # bytes of a transfer over loopback: some tens of milliseconds
 
 
 def make(stack: ExitStack, rate: float = RATE) -> shaped_link.ShapedLink:
@@ -62,6 +63,27 @@ class Transfer:
         said: dict[str, Any] = self._sender.ask({"do": "bulk", "bytes": size}, timeout=ROUND)
         self._used = time.monotonic()
         return float(size / said["seconds"])
+
+
+class Looped:
+    """A TCP connection over loopback, between two processes."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._ends = stack.enter_context(ExitStack())
+        self._connect()
+
+    def _connect(self) -> None:
+        self._ends.close()
+        self._link = self._ends.enter_context(Loopback())
+        self._used = time.monotonic()
+
+    def rate(self) -> float:
+        """Send some, return bytes a second."""
+        if time.monotonic() - self._used > IDLE:
+            self._connect()
+        rate = self._link.rate(LOOPED)
+        self._used = time.monotonic()
+        return rate
 
 
 class Reduction(RankGroup):

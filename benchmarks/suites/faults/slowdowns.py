@@ -23,19 +23,28 @@ DISK_LIMIT = (
 )
 
 
+STRANGERS: set[int] = set()  # processes that belong to nobody's run, while they are there
+
+
 @contextmanager
-def half_a_core() -> Iterator[None]:
-    """Take half the time of the last CPU, whoever runs there: a process of real-time priority."""
+def part_of_core(share: float) -> Iterator[None]:
+    """Leave a part of the last CPU's time, whoever runs there, as a quota does.
+
+    What takes the rest is a process of real-time priority, and it is no stranger: a quota is no process.
+
+    Args:
+        share: The part that is left.
+    """
     last = max(os.sched_getaffinity(0))
 
     def burn() -> None:
         os.sched_setaffinity(0, {last})
         os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
         while True:
-            end = time.monotonic() + PERIOD / 2
+            end = time.monotonic() + PERIOD * (1 - share)
             while time.monotonic() < end:
                 pass
-            time.sleep(PERIOD / 2)
+            time.sleep(PERIOD * share)
 
     if os.geteuid():
         raise NotPossible("a process of real-time priority needs root")
@@ -53,7 +62,7 @@ def busy_core() -> Iterator[None]:
         while True:
             pass
 
-    with _beside(spin):
+    with _beside(spin, stranger=True):
         yield
 
 
@@ -70,7 +79,7 @@ def memory_neighbour() -> Iterator[None]:
         while True:
             np.copyto(other, one)
 
-    with _beside(stream):
+    with _beside(stream, stranger=True):
         time.sleep(0.5)  # its pages are there
         yield
 
@@ -134,11 +143,13 @@ def slow_link(share: float) -> Iterator[None]:
 
 
 @contextmanager
-def _beside(work: Callable[[], None]) -> Iterator[None]:
+def _beside(work: Callable[[], None], *, stranger: bool = False) -> Iterator[None]:
     if pid := os.fork():
+        STRANGERS.update({pid} if stranger else ())
         try:
             yield
         finally:
+            STRANGERS.discard(pid)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         return

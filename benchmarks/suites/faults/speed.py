@@ -1,10 +1,9 @@
 """Faults that take time: what is measured under each, and trials in turns that can be gone on with later.
 
 The baseline is learned once for all rows. In each round every row has one trial, that without a fault too, so
-that all of them see the same hours of the machine. A trial measures the kernels of its row as long as
-the plugin does in `smoke`, and looks again, with the plugin's pauses, where a call is close. What has no
-criterion is held against its own past, the learned runs: a pass says nothing there, a loss
-rejects.
+that all of them see the same hours of the machine. A trial is a short run: the plugin's own recorder measures
+the kernels of its row, as long as in `smoke`, by the host's clear moments, looks again where a call is close,
+and visits again what met too few clear moments or would fail. What met none says nothing, as in a run.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ import platform
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,17 +24,31 @@ from benchmarks.suites.faults.kernels import Kernel, kernels
 from benchmarks.suites.faults.not_possible import NotPossible
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.gather import Gather
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.session.measuring.attempts import LOOK_PAUSE
+from pytest_anubis.hardware.load.clear_moments import RESCAN, Host
+from pytest_anubis.hardware.load.host_load import LoadReader
+from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
+from pytest_anubis.session.context import RunContext, discard
+from pytest_anubis.session.measuring.attempts import Visit
+from pytest_anubis.session.measuring.conditions import Seen, Surroundings
+from pytest_anubis.session.measuring.recorder import Found, Recorder
+from pytest_anubis.session.measuring.sample_verdicts import judge_measurement
+from pytest_anubis.session.measuring.visits import LEAST, MOST_FRUITLESS, MOST_VISITS
+from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
-from pytest_anubis.validator import closer_look, judge_by_history, judge_sample, learn_baseline
-from pytest_anubis.validator.similarity.centre import FEWEST
+from pytest_anubis.validator import learn_baseline
 
 BETWEEN_RUNS = (
     1.0  # seconds between two runs of learning: what makes a host noisy lasts about so long
 )
+THERE = (
+    2 * RESCAN
+)  # seconds for which a fault is there before its trial: so old is what a run knows
+WAY = "clear moments"  # how what a state holds was measured
+HERE = "here"  # name of node and hardware class
+SETTINGS = Settings(active=True, profile="smoke", node=HERE)
 
 
 @dataclass(frozen=True)
@@ -46,31 +59,49 @@ class Slowdown:
         inject: Returns the context in which it is there.
         finds: Kernels of which at least one must fail.
         spares: Kernels that it does not concern.
+        disturbs: It is somebody else on the cores: to say so, and to judge nothing, is to find it.
     """
 
     inject: Callable[[], AbstractContextManager[object]]
     finds: tuple[str, ...]
     spares: tuple[str, ...]
+    disturbs: bool = False
 
 
-Values = dict[str, list[float]]
+Values = dict[str, Measurement]
 """What a run measured, by kernel."""
 
 ALL_KERNELS = ("gemm", "training", "triad", "dispatch", "disk write", "tcp", "link", "all-reduce")
-HALF, MOST = "link at .5 of its rate", "link at .9 of its rate"
+CORE = (("gemm", "training"), ("disk write", "link"))
+LINK = (("link", "all-reduce"), ("gemm", "tcp"))
 SLOWDOWNS = {
     "nothing": Slowdown(nullcontext, (), ALL_KERNELS),
-    "a busy core": Slowdown(slowdowns.busy_core, ("gemm", "training"), ("disk write", "link")),
-    "a core at half its quota": Slowdown(
-        slowdowns.half_a_core, ("gemm", "training"), ("disk write", "link")
+    "a busy core": Slowdown(slowdowns.busy_core, *CORE, disturbs=True),
+    "a core at half its quota": Slowdown(lambda: slowdowns.part_of_core(0.5), *CORE),
+    "a core at .8 of its quota": Slowdown(lambda: slowdowns.part_of_core(0.8), *CORE),
+    "a neighbour that streams memory": Slowdown(
+        slowdowns.memory_neighbour, ("triad",), ("link",), disturbs=True
     ),
-    "a neighbour that streams memory": Slowdown(slowdowns.memory_neighbour, ("triad",), ("link",)),
     "disk limited to 100 MB/s": Slowdown(
         slowdowns.slow_disk, ("disk write",), ("gemm", "dispatch", "link")
     ),
-    HALF: Slowdown(lambda: slowdowns.slow_link(0.5), ("link", "all-reduce"), ("gemm", "tcp")),
-    MOST: Slowdown(lambda: slowdowns.slow_link(0.9), ("link", "all-reduce"), ("gemm", "tcp")),
+    "link at .5 of its rate": Slowdown(lambda: slowdowns.slow_link(0.5), *LINK),
+    "link at .8 of its rate": Slowdown(lambda: slowdowns.slow_link(0.8), *LINK),
+    "link at .9 of its rate": Slowdown(lambda: slowdowns.slow_link(0.9), *LINK),
 }
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What one trial said.
+
+    Attributes:
+        failed: The kernels that failed.
+        unclear: Those that met too few clear moments, or were slow in one visit alone: not judged.
+    """
+
+    failed: frozenset[str]
+    unclear: frozenset[str]
 
 
 @dataclass
@@ -78,24 +109,32 @@ class Tried:
     """What the trials of one fault have said so far.
 
     Attributes:
-        failed: The kernels that failed, of each trial.
+        trials: One after the other.
         impossible: Why this machine cannot have the fault; empty where it can.
     """
 
-    failed: list[frozenset[str]] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)
     impossible: str = ""
 
     def found(self, fault: Slowdown) -> int:
-        """Return in how many trials one of those that must find it failed."""
-        return sum(bool(one & set(fault.finds)) for one in self.failed)
+        """Return in how many trials one of those that must find it did."""
+        finds = set(fault.finds)
+        return sum(
+            bool(finds & (one.failed | one.unclear if fault.disturbs else one.failed))
+            for one in self.trials
+        )
 
     def alarms(self, fault: Slowdown) -> int:
         """Return in how many trials one of those that it does not concern failed."""
-        return sum(bool(one & set(fault.spares)) for one in self.failed)
+        return sum(bool(one.failed & set(fault.spares)) for one in self.trials)
 
     def by(self) -> Counter[str]:
         """Return how often each kernel failed."""
-        return Counter(name for one in self.failed for name in one)
+        return Counter(name for one in self.trials for name in one.failed)
+
+    def unclear(self) -> Counter[str]:
+        """Return how often each kernel could not be judged."""
+        return Counter(name for one in self.trials for name in one.unclear)
 
 
 class WrongState(ValueError):
@@ -112,7 +151,7 @@ class State:
 
     Attributes:
         baseline: What all trials are judged by; None until it is learned.
-        runs: What it was learned from, of each run by kernel.
+        best: The best reading of the host's probe so far; 0 if none is known.
         tried: By fault, what its trials have said.
         kept: There is a file.
 
@@ -123,7 +162,7 @@ class State:
     def __init__(self, path: Path | None) -> None:
         self._path, self.kept = path, path is not None
         self.baseline: Baseline | None = None
-        self.runs: list[Values] = []
+        self.best = 0.0
         self.tried = {name: Tried() for name in SLOWDOWNS}
         if path is None or not path.exists():
             return
@@ -136,7 +175,8 @@ class State:
                 if "baseline" in line:
                     self._took(line)
                 else:
-                    self.tried[line["fault"]].failed.append(frozenset(line["failed"]))
+                    one = Trial(frozenset(line["failed"]), frozenset(line["unclear"]))
+                    self.tried[line["fault"]].trials.append(one)
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, WrongState):
                 raise
@@ -145,31 +185,98 @@ class State:
     def _took(self, line: dict[str, Any]) -> None:
         if line["machine"] != platform.node():
             raise WrongState(f"{self._path}: of machine {line['machine']}, this is another one")
-        if "runs" not in line:
-            raise WrongState(
-                f"{self._path}: of an earlier version, without runs: begin another file"
-            )
+        if line.get("way") != WAY:
+            raise WrongState(f"{self._path}: of an earlier version: begin another file")
         self.baseline = baseline_from_plain(line["baseline"])
-        self.runs = [
-            {str(kernel): [float(value) for value in values] for kernel, values in run.items()}
-            for run in line["runs"]
-        ]
+        self.best = float(line["best"])
 
-    def learned(self, baseline: Baseline, runs: list[Values]) -> None:
+    def learned(self, baseline: Baseline, best: float) -> None:
         """Keep what all trials are judged by."""
-        self.baseline, self.runs = baseline, runs
+        self.baseline, self.best = baseline, best
         plain = baseline_to_plain(baseline)
-        self._append({"machine": platform.node(), "baseline": plain, "runs": runs})
+        self._append({"machine": platform.node(), "way": WAY, "best": best, "baseline": plain})
 
-    def add(self, fault: str, failed: Iterable[str]) -> None:
+    def add(self, fault: str, trial: Trial) -> None:
         """Keep a trial."""
-        self.tried[fault].failed.append(one := frozenset(failed))
-        self._append({"fault": fault, "failed": sorted(one)})
+        self.tried[fault].trials.append(trial)
+        said = {"failed": sorted(trial.failed), "unclear": sorted(trial.unclear)}
+        self._append({"fault": fault, **said})
 
     def _append(self, line: dict[str, object]) -> None:
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
+
+
+def this_host(best: float = 0.0) -> Host:
+    """Return this host as a run of its own sees it: a fault that is a stranger's is no part of the run."""
+    reader = LoadReader()
+
+    def own() -> list[str]:
+        return [one for one in reader.tree() if int(one) not in slowdowns.STRANGERS]
+
+    return Host(own, best)
+
+
+class Watch(Surroundings):
+    """Watches one trial by the host's clear moments alone: what else is disturbed nobody asks.
+
+    Args:
+        context: The facts of the trial.
+        host: Takes the readings.
+    """
+
+    def __init__(self, context: RunContext, host: Host) -> None:
+        super().__init__(context)
+        self._host = host
+
+    @contextmanager
+    def around(self, *, host: bool = True) -> Iterator[Seen]:
+        """See nothing by itself."""
+        yield Seen()
+
+
+def measured(kernels_: Mapping[str, Kernel], context: RunContext, host: Host) -> Values:
+    """Measure kernels as a run does its tests: once each, and in turns what is to be visited again.
+
+    Args:
+        kernels_: By name.
+        context: With the baseline that they are judged by, if there is one.
+        host: Takes the readings.
+    """
+    watch = Watch(context, host)
+    found: Values = {}
+    earlier: dict[str, Found] = {}
+    visits = Counter[str]()
+    waiting, last, fruitless, clear = list(kernels_), False, 0, 0
+    until = float("inf")
+    while waiting:
+        turn, waiting = waiting, []
+        for name in turn:
+            visits[name] += 1
+            recorder = Recorder(
+                test=name,
+                benchmark=name,
+                mark=BenchmarkMark(component="host", resources=kernels_[name].resources),
+                device=None,
+                context=context,
+                sink=discard,
+                surroundings=watch,
+                earlier=earlier.get(name),
+                visit=Visit(last=last or visits[name] >= MOST_VISITS, hurry=last),
+            )
+            kernels_[name].measure(recorder)
+            earlier[name] = recorder.found
+            if recorder.put_off:
+                waiting.append(name)
+            else:
+                found[name] = recorder.measurements[-1]
+        now = sum(len(one.values) for name in turn for one in earlier[name].values())
+        fruitless = 0 if now > clear else fruitless + 1
+        clear = sum(len(one.values) for name in waiting for one in earlier[name].values())
+        until = min(until, time.monotonic() + LEAST)
+        last = fruitless >= MOST_FRUITLESS or time.monotonic() >= until
+    return found
 
 
 def tried(
@@ -188,18 +295,19 @@ def tried(
     # Who goes on with a state may choose other rows: what they need is learned too.
     wanted = of_rows if state.baseline is not None or not state.kept else set(ALL_KERNELS)
     with ExitStack() as stack:
-        measured, absent = kernels(wanted, stack)
+        there, absent = kernels(wanted, stack)
         for reason in absent:
             print(f"  not possible here: {reason}")
+        host = this_host(state.best)
         if (baseline := state.baseline) is None:
-            baseline, runs = _learned(measured, learn)
-            state.learned(baseline, runs)
-        judge = Judge(measured, baseline, state.runs)
+            baseline = _learned(there, host, learn)
+            state.learned(baseline, host.best)
+        judge = Judge(there, baseline, host)
         judge.say()
         for number in range(trials):
             begin = time.monotonic()
             for name in chosen:
-                if len(state.tried[name].failed) > number or state.tried[name].impossible:
+                if len(state.tried[name].trials) > number or state.tried[name].impossible:
                     continue
                 if time.monotonic() >= until:
                     return False
@@ -211,114 +319,89 @@ def tried(
 
 def _try(name: str, judge: Judge, state: State) -> None:
     fault = SLOWDOWNS[name]
-    there = [one for one in (*fault.finds, *fault.spares) if one in judge.measured]
+    there = [one for one in (*fault.finds, *fault.spares) if one in judge.kernels]
     if fault.finds and not set(fault.finds) & set(there):
         state.tried[name].impossible = "what must find it cannot run"
         return
     try:
         with fault.inject():
-            failed = judge.failing(there)
+            time.sleep(THERE)
+            trial = judge.trial(there)
     except NotPossible as reason:
         state.tried[name].impossible = str(reason)
         return
-    state.add(name, failed)
+    state.add(name, trial)
 
 
 class Judge:
-    """Measures and judges as the plugin does, by the baseline or, without a criterion, by the learned runs.
+    """Measures and judges as the plugin does.
 
     Args:
-        measured: The kernels.
+        kernels_: By name.
         baseline: Of the learned runs.
-        runs: What they measured.
+        host: Takes the readings.
 
     Attributes:
-        measured: The kernels.
+        kernels: By name.
     """
 
-    def __init__(
-        self, measured: dict[str, Kernel], baseline: Baseline, runs: Sequence[Values]
-    ) -> None:
-        self.measured, self._baseline, self._runs = measured, baseline, runs
-        found = {n: baseline.find(n, kernel.quantity) for n, kernel in measured.items()}
-        self._criteria = {name: one for name, one in found.items() if one is not None}
+    def __init__(self, kernels_: dict[str, Kernel], baseline: Baseline, host: Host) -> None:
+        self.kernels, self._baseline, self._host = kernels_, baseline, host
+        self._context = RunContext(
+            settings=SETTINGS, node=HERE, hardware_class=HERE, baseline=baseline
+        )
 
-    def failing(self, names: Iterable[str]) -> set[str]:
-        """Return the kernels that fail now; whichever are close look again after one common pause."""
-        looks = {name: [self.measured[name].take()] for name in names}
-        held = {name: one for name, one in self._criteria.items() if name in looks}
-        while close := [n for n, one in held.items() if closer_look(looks[n], one) == "more"]:
-            time.sleep(LOOK_PAUSE)  # those of all kernels share it
-            for name in close:
-                looks[name].append(self.measured[name].again())
+    def trial(self, names: Iterable[str]) -> Trial:
+        """Return what the kernels say now."""
+        values = measured({n: self.kernels[n] for n in names}, self._context, self._host)
         failed = {
             name
-            for name, criterion in held.items()
-            if judge_sample(
-                [value for look in looks[name] for value in look],
-                criterion,
-                self._baseline,
-                looks=len(looks[name]),
-            ).outcome
-            is Outcome.FAIL
+            for name, one in values.items()
+            if judge_measurement(self._context, one).outcome is Outcome.FAIL
         }
-        alone = {name: look[0] for name, look in looks.items() if name not in held}
-        return failed | self._slower_than_before(alone)
-
-    def _slower_than_before(self, values: Values) -> set[str]:
-        """Return the kernels that the learned runs, as a past without a criterion, reject."""
-        now = gathered(self.measured, [values], "now")
-        past = [{name: run[name] for name in values if name in run} for run in self._runs]
-        judged = judge_by_history(now, gathered(self.measured, past, "learned"))
-        return {
-            population.benchmark
-            for population, found in zip(now, judged, strict=True)
-            if any(verdict.outcome is Outcome.FAIL for verdict in found.values())
-        }
+        unclear = {name for name, one in values.items() if one.disturbance}
+        return Trial(frozenset(failed), frozenset(unclear))
 
     def say(self) -> None:
         """Print the loss that each criterion finds, and what has none."""
         losses = ", ".join(
-            f"{one.benchmark} {1 - min(one.learned or one.alpha, one.alpha):.0%}"
+            f"{one.benchmark} {'-' if one.shown_loss is None else f'{one.shown_loss:.0%}'}"
             for one in self._baseline.criteria
         )
         print(f"learned: the loss that each finds: {losses}")
-        if len(self._runs) < FEWEST:
-            print(f"  {len(self._runs)} learned runs: too few for a past")
-            return
-        for name in sorted(set(self.measured) - set(self._criteria)):
-            print(f"  {name}: no criterion, held against its own past alone")
+        judged = {one.benchmark for one in self._baseline.criteria}
+        for name in sorted(set(self.kernels) - judged):
+            print(f"  {name}: no criterion, too few runs met clear moments")
 
 
-def _learned(measured: dict[str, Kernel], runs: int) -> tuple[Baseline, list[Values]]:
+def _learned(there: Mapping[str, Kernel], host: Host, runs: int) -> Baseline:
     begin = time.monotonic()
+    context = RunContext(settings=SETTINGS, node=HERE, hardware_class=HERE)
     values: list[Values] = []
     for _ in range(runs):
-        values.append({name: kernel.take() for name, kernel in measured.items()})
+        values.append(measured(there, context, host))
         time.sleep(BETWEEN_RUNS)
     print(f"  learned from {runs} runs: {time.monotonic() - begin:.0f} s", file=sys.stderr)
     created = "2026-01-01T00:00:00Z"  # nobody asks how old it is
-    populations = gathered(measured, values, "learned")
-    return learn_baseline(populations, hardware_class="here", created=created), values
+    return learn_baseline(gathered(values), hardware_class=HERE, created=created)
 
 
-def gathered(
-    measured: Mapping[str, Kernel], runs: Iterable[Values], label: str
-) -> list[Population]:
-    """Return populations, one for each kernel, of the values of some runs."""
+def gathered(runs: Iterable[Values]) -> list[Population]:
+    """Return populations, one for each kernel, of what some runs measured in clear moments."""
     gather = Gather()
     for number, run in enumerate(runs):
-        for name, values in run.items():
-            kernel = measured[name]
+        for name, one in run.items():
+            if one.disturbance:
+                continue
             gather.add(
-                hardware_class="here",
+                hardware_class=HERE,
                 benchmark=name,
-                component="host",
+                component=one.component,
                 group="",
-                node="here",
-                device="cpu",
-                run=f"{label}-{number}",
-                metric=Metric(name=kernel.quantity, unit=kernel.unit, better=kernel.better),
-                values=list(values),
+                node=HERE,
+                device=one.device,
+                run=f"run-{number}",
+                metric=one.metric,
+                values=list(one.values),
             )
     return list(gather.populations())

@@ -11,7 +11,6 @@ from pathlib import Path
 from benchmarks.suites.faults import bits, cards, eight_cards, speed
 from benchmarks.suites.faults.speed import SLOWDOWNS, Slowdown, State, Tried, WrongState
 from pytest_anubis.durations import seconds as seconds_of
-from pytest_anubis.validator.similarity.centre import FEWEST
 
 RECALL, ALARMS = 0.95, 0.05  # at least and at most of the trials, for an exit status of 0
 BROKEN_OFF = 130  # the exit status after Ctrl-C, as shells have it
@@ -20,6 +19,9 @@ LEFT = 75  # the exit status where trials are left, "try again later" of sysexit
 ALL = (*SLOWDOWNS, *bits.BUFFERS, *eight_cards.FAULTS, *cards.FAULTS)
 NAME = max(map(len, ALL)) + 2
 """Columns of the table that a fault's name takes."""
+
+FINDER = 46
+"""Columns of what must find it."""
 
 
 def main(about: str, arguments: Sequence[str] | None = None) -> int:
@@ -86,7 +88,7 @@ def main(about: str, arguments: Sequence[str] | None = None) -> int:
 
 def _head() -> None:
     print(
-        f"{'fault':{NAME}}{'must be found by':30}{'recall':>9}   {'must be left alone':44}"
+        f"{'fault':{NAME}}{'must be found by':{FINDER}}{'recall':>9}   {'must be left alone':44}"
         f"{'false alarms':>12}"
     )
 
@@ -101,7 +103,7 @@ def _said(
 ) -> bool:
     """Print a row whose benchmark is its own witness; return whether something was missed."""
     print(
-        f"{name:{NAME}}{finder:30}{found:>6}/{trials}   {silent:44}{alarms:>8}/{trials}",
+        f"{name:{NAME}}{finder:{FINDER}}{found:>6}/{trials}   {silent:44}{alarms:>8}/{trials}",
         flush=True,
     )
     return found < trials or alarms > 0
@@ -133,20 +135,24 @@ def _row(name: str, fault: Slowdown, tried: Tried, state: State) -> bool:
     if tried.impossible:
         print(f"{name:{NAME}}not possible here: {tried.impossible}")
         return False
-    done, found, alarms, by = (
-        len(tried.failed), tried.found(fault), tried.alarms(fault), tried.by()
+    done, found, alarms, by, unclear = (
+        len(tried.trials), tried.found(fault), tried.alarms(fault), tried.by(), tried.unclear()
     )  # fmt: skip
     judged = {one.benchmark for one in state.baseline.criteria} if state.baseline else set[str]()
-    past = {one for run in state.runs[FEWEST - 1 :] for one in run} - judged  # fewer are none
-    said = [f"{one} {by[one] if one in judged | past else '-'}" for one in fault.finds]
     said = [
-        f"{one} (past)" if name in past else one
-        for name, one in zip(fault.finds, said, strict=True)
+        f"{one} {by[one] if one in judged else '-'}{_not_clear(unclear[one])}"
+        for one in fault.finds
     ]
     counted = [one for one in fault.spares if one in by] if not fault.finds else fault.spares
     beside = ", ".join(f"{one} {by[one]}" if one in by else one for one in counted)
     beside = beside if fault.finds else f"all of them {beside}".rstrip()
+    beside += _not_clear(sum(unclear[one] for one in fault.spares))
     recall = f"{found}/{done}" if fault.finds else "-"
     shown = ", ".join(said) or "-"
-    print(f"{name:{NAME}}{shown:30}{recall:>9}   {beside:44}{alarms:>9}/{done}", flush=True)
+    print(f"{name:{NAME}}{shown:{FINDER}}{recall:>9}   {beside:44}{alarms:>9}/{done}", flush=True)
     return (bool(fault.finds) and found < RECALL * done) or alarms > ALARMS * done
+
+
+def _not_clear(count: int) -> str:
+    """Tell how often there were too few clear moments."""
+    return f" ({count} not clear)" if count else ""
