@@ -324,7 +324,7 @@ def test_round_of_all_reduces_loads_the_cards_for_a_while(monkeypatch: pytest.Mo
     monkeypatch.setattr(group, "overlap", overlap)
     monkeypatch.setattr(group, "prepare", lambda size, **_: None)
     test_overlap.test_overlap(Taken(), group)
-    assert asked == [4] * 3 + [16] * CALLS  # both metrics of the same rounds
+    assert asked == [3] * 3 + [16] * CALLS  # both metrics of the same rounds
 
 
 def test_ranks_stay_near_their_cards(tmp_path: Path) -> None:
