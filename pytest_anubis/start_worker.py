@@ -43,7 +43,9 @@ def start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
 
     config.stash[sink_key] = worker.register(config, context, worker_input)
     add_part(config, Judge(config, context), "anubis-judge")
-    add_part(config, Visits(config, context), "anubis-visits")
+    # Beside other workers the end of one worker's tests is no time at which nobody else measures.
+    if worker_input["workercount"] == 1:
+        add_part(config, Visits(config, context), "anubis-visits")
     watch_tests(config, worker=True)
     if context.settings.select:
         add_part(config, Pruning(worker.asking(config)), "anubis-pruning")

@@ -34,5 +34,5 @@ def quiet_machine() -> Iterator[None]:
         if isinstance(getattr(HostWatch, "disturbance", None), property):  # around what is measured
             patch.setattr(HostWatch, "disturbance", ())
         if getattr(Surroundings.rounds, "__name__", "") == "rounds":  # all values count
-            patch.setattr(Surroundings, "rounds", lambda self: None)
+            patch.setattr(Surroundings, "rounds", lambda self, name="": None)
         yield

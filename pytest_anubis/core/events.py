@@ -120,7 +120,7 @@ class TestFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestPutOff:
-    """A test met too few clear moments: it is visited again at the end of the run.
+    """A test met too few clear moments, or would fail: it is visited again at the end of the run.
 
     Attributes:
         test: Node id.

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.hardware.cgroup import usable_threads
@@ -47,8 +48,15 @@ FAR = 1.25
 """A reading this far from the host's best one is not clear, whatever the rest of its measurement shows. What
 a benchmark leaves behind (a low clock after wide vectors or long waits for memory) moves it by up to .19."""
 
-OTHERS = 0.03
-"""CPUs' worth of time that other processes may use during a clear round. Daemons of a quiet host use .01."""
+OTHERS, OF_LIMIT = 0.03, 0.15
+"""CPUs' worth of time that other processes may use during a clear round: daemons of a small quiet host use
+.01. On many cores it is this part of what the operator lets them use before a machine is not quiet."""
+
+STOLEN = 0.005
+"""Share of its CPUs' time that the hypervisor may take from a clear round."""
+
+KNOWN = 20
+"""Measurements of one benchmark whose quickest readings are kept, to tell those of later ones."""
 
 EXCUSED_WAIT = 0.05
 """Part of a clear round for which its threads may wait for a CPU longer than in the quickest quarter."""
@@ -56,8 +64,14 @@ EXCUSED_WAIT = 0.05
 RESCAN = 0.25
 """Seconds after which the list of processes is read again. Our own waiting shows who started in between."""
 
+ENOUGH = 10
+"""Readings of one measurement whose quickest tenth is one that counts."""
+
 SELDOM = 20
 """Of so many values it takes one more until they are counted anew."""
+
+LOST = 10.0
+"""Seconds after which a thread of the probe is taken for lost."""
 
 STALE = 0.05
 """Seconds after which a reading no longer stands for the moment before a round."""
@@ -77,36 +91,52 @@ class Probe:
         usable = sorted(os.sched_getaffinity(0) if cpus is None else cpus)
         most = max(1, min(MOST_THREADS, usable_threads()))
         self._cpus = usable[:: -(-len(usable) // most)]
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the threads; those of before, if there are any, wait for ever."""
         self._start = [threading.Semaphore(0) for _ in self._cpus]
         self._done = threading.Semaphore(0)
         self._seconds = [0.0] * len(self._cpus)
-        for place in range(len(self._cpus)):
-            threading.Thread(
-                target=self._work, args=(place,), name="anubis-probe", daemon=True
-            ).start()
+        for place, start in enumerate(self._start):
+            work = (place, start, self._done, self._seconds)
+            threading.Thread(target=self._work, args=work, name="anubis-probe", daemon=True).start()
 
     def read(self) -> float:
         """Return the seconds of one chunk on the slowest core."""
-        for start in self._start:
-            start.release()
-        for _ in self._start:
-            self._done.acquire()
-        return max(self._seconds)
+        left = len(self._start)
+        try:
+            for start in self._start:
+                start.release()
+            while left and self._done.acquire(timeout=LOST):
+                left -= 1
+        finally:
+            if (
+                left
+            ):  # interrupted by a time-out of the test, or in a forked process without the threads
+                self._begin()
+        return max(self._seconds) or LOST
 
-    def _work(self, place: int) -> None:
+    def _work(
+        self,
+        place: int,
+        start: threading.Semaphore,
+        done: threading.Semaphore,
+        seconds: list[float],
+    ) -> None:
         with contextlib.suppress(
             OSError
         ):  # a core that was taken away: the thread runs where it may
             os.sched_setaffinity(0, {self._cpus[place]})
         while True:
-            self._start[place].acquire()
+            start.acquire()
             took = []
             for _ in range(LEAD + CHUNKS):
                 begin = time.perf_counter()
                 hashlib.pbkdf2_hmac("sha512", b"pytest-anubis", b"clear moment", ITERATIONS)
                 took.append(time.perf_counter() - begin)
-            self._seconds[place] = sorted(took[LEAD:])[CHUNKS // 2]
-            self._done.release()
+            seconds[place] = sorted(took[LEAD:])[CHUNKS // 2]
+            done.release()
 
 
 class Account:
@@ -128,24 +158,27 @@ class Account:
         self._allowed = allowed
         self._files = files or Files()
         self._kernel: set[int] = set()
-        self._others: list[int] = []
+        self._others: dict[int, int] = {}  # process -> nanoseconds at the last reading
+        self._used = 0
         self._threads: list[str] = []
         self._scanned = -RESCAN
 
     def read(self) -> tuple[float, float, float]:
         """Return CPU seconds of others, seconds for which our threads waited, and stolen seconds, so far."""
-        others = 0
-        for pid in self._others:
+        for pid, known in list(self._others.items()):
             try:
-                others += time.clock_gettime_ns(_clock_of(pid))
-            except OSError:  # it has ended: the next scan leaves it out
+                used = time.clock_gettime_ns(_clock_of(pid))
+            except OSError:  # it has ended
+                del self._others[pid]
                 continue
+            self._used += max(0, used - known) if known else 0
+            self._others[pid] = used
         waited = 0
         for path in self._threads:
             fields = self._files.quick(path).split()
             waited += int(fields[1]) if len(fields) == 3 else 0
         line = self._files.quick("/proc/stat", most=1).partition("\n")[0].split()
-        return others / 1e9, waited / 1e9, int(line[8]) * TICK if len(line) > 8 else 0.0
+        return self._used / 1e9, waited / 1e9, int(line[8]) * TICK if len(line) > 8 else 0.0
 
     def renew(self) -> None:
         """Read the list of processes and threads if it is old: a round needs the same one at both ends."""
@@ -164,7 +197,7 @@ class Account:
                 self._kernel.add(pid)
             elif not is_allowed(head.partition("(")[2], self._allowed):
                 found.append(pid)
-        self._others = found
+        self._others = {pid: self._others.get(pid, 0) for pid in found}
         self._threads = [
             f"/proc/{pid}/task/{thread}/schedstat"
             for pid in own
@@ -186,7 +219,7 @@ class Moment:
         probe: The slower one of the readings before and after it, seconds.
         others: CPUs' worth of time that other processes used.
         waited: Seconds for which this run's own threads waited for a CPU, by its length.
-        stolen: Seconds that the hypervisor gave to others.
+        stolen: Share of the CPUs' time that the hypervisor gave to others.
     """
 
     probe: float
@@ -205,9 +238,14 @@ class Host:
         probe: Reads the moment.
         account: Reads the kernel's counts.
         shared: Others may run on this hardware that the kernel does not show; None looks.
+        limit: Share of the CPUs that others may use on a machine that counts as quiet.
+        beside: By benchmark and metric, the quickest readings of earlier measurements: what runs just before
+            a reading moves it.
 
     Attributes:
         best: The best reading so far: what a core does when nobody else is there; 0 where nothing is hidden.
+        beside: As above, with those of this run.
+        others: CPUs' worth of time that others may use during a clear round.
     """
 
     def __init__(
@@ -219,11 +257,16 @@ class Host:
         probe: Callable[[], float] | None = None,
         account: Account | None = None,
         shared: bool | None = None,
+        limit: float = 0.0,
+        beside: Mapping[str, Sequence[float]] | None = None,
     ) -> None:
         hidden = others_may_hide() if shared is None else shared
         self._probe = (probe or Probe().read) if hidden else None
         self._account = account or Account(own, allowed)
         self.best = best if hidden else 0.0
+        self.beside = {name: list(known) for name, known in (beside or {}).items()}
+        self._cpus = len(os.sched_getaffinity(0))
+        self.others = max(OTHERS, OF_LIMIT * limit * self._cpus)
         self._last, self._when = 0.0, -STALE
 
     def read(self) -> float:
@@ -250,7 +293,13 @@ class Host:
             max(0.0, new - old) for new, old in zip(self._account.read(), account, strict=True)
         )
         after = self.read()
-        return values, Moment(max(before, after), others / seconds, waited / seconds, stolen)
+        share = stolen / seconds / self._cpus
+        return values, Moment(max(before, after), others / seconds, waited / seconds, share)
+
+    def remember(self, name: str, reading: float) -> None:
+        """Keep the quickest reading of one measurement."""
+        if name and reading:
+            self.beside[name] = [*self.beside.get(name, ()), reading][-KNOWN:]
 
 
 class Rounds:
@@ -258,13 +307,17 @@ class Rounds:
 
     Args:
         host: Takes the readings.
+        name: Benchmark and metric; empty where nothing is known of earlier ones.
 
     Attributes:
         values: All values in time order.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, name: str = "") -> None:
         self._host = host
+        self._name = name
+        known = host.beside.get(name)
+        self._known = _quantile(known, 0.25) if known else 0.0
         self._moments: list[Moment] = []
         self._due = self._clear = 0
         self.values: list[float] = []
@@ -287,22 +340,31 @@ class Rounds:
         """Return which values are clear, by all that is known now."""
         if not self._moments:
             return []
-        probe = _quantile([one.probe for one in self._moments], 0.1)
+        probe = min(self._quickest(), self._known or FAR * self._host.best)
         waited = _quantile([one.waited for one in self._moments], 0.25)
         most = min(NEAR * probe, FAR * self._host.best)
         return [
             one.probe <= most
-            and one.others <= OTHERS
+            and one.others <= self._host.others
             and one.waited <= NEAR * waited + EXCUSED_WAIT
-            and one.stolen <= 0
+            and one.stolen <= STOLEN
             for one in self._moments
         ]
 
     @property
     def slowdown(self) -> float:
-        """By which factor the quickest readings of this measurement are slower than the host's best."""
-        readings = [one.probe for one in self._moments]
-        return _quantile(readings, 0.1) / self._host.best if readings and self._host.best else 1.0
+        """By which factor the quickest readings of this measurement are slower than they have been."""
+        usual = self._known or self._host.best
+        return self._quickest() / usual if self._moments and usual else 1.0
+
+    def ended(self) -> None:
+        """Keep the quickest readings for later measurements of the same."""
+        quickest = self._quickest() if len(self._moments) >= ENOUGH else math.inf
+        if quickest <= FAR * self._host.best:
+            self._host.remember(self._name, quickest)
+
+    def _quickest(self) -> float:
+        return _quantile([one.probe for one in self._moments], 0.1)
 
 
 def others_may_hide(files: Files | None = None) -> bool:

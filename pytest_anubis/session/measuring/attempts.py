@@ -62,8 +62,9 @@ class Look:
 
     Attributes:
         values: Those that count, in time order: the clear ones, if there are enough.
-        clear: The clear ones among them, however few; None where moments are not chosen.
+        clear: The clear ones, however few; None where moments are not chosen.
         unclear: Those that do not count.
+        taken: All values in time order, each with whether it is kept for the sample of all visits.
         seen: Disturbances, telemetry and evidence.
         seconds: How long it took.
     """
@@ -73,6 +74,7 @@ class Look:
     seconds: float = 0.0
     clear: list[float] | None = None
     unclear: list[float] = field(default_factory=list)
+    taken: list[tuple[float, bool]] = field(default_factory=list)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,14 +111,15 @@ class Taken:
 
     Attributes:
         looks: All looks; the first one is that of earlier visits, where there were any.
-        fresh: The values of this visit that count.
-        unclear: Those of this visit that do not.
+        fresh: What the test gets: the values of this visit that count, or all of them where few do. Each with
+            whether it is kept for the sample of all visits.
+        unclear: Those of this visit that do not count.
         visited: What is handed on to the next visit.
         put_off: There has to be another visit.
     """
 
     looks: list[Look]
-    fresh: list[float]
+    fresh: list[tuple[float, bool]]
     unclear: list[float]
     visited: Visited
     put_off: bool
@@ -139,6 +142,7 @@ def take_all(
     choose: bool,
     before: Visited,
     visit: Visit,
+    name: str = "",
 ) -> Taken:
     """Measure, and look closer where the call is close.
 
@@ -156,28 +160,35 @@ def take_all(
         choose: Count the values of clear moments only.
         before: What earlier visits found.
         visit: Which visit this is.
+        name: Benchmark and metric.
     """
     __tracebackhide__ = True
     exact = metric.better == "equal"
     how = {"host": host, "choose": choose and not exact}
     if visit.hurry:
         plan = replace(plan, budget_seconds=plan.budget_seconds / HURRY)
-    looks = [look(plan, take, surroundings, **how, earlier=len(before.values))]
+    looks = [look(plan, take, surroundings, **how, earlier=len(before.values), name=name)]
     earlier = [Look(list(before.values), Seen())] if before.values else []
     chosen, looks = looks[0].clear is not None, [*earlier, *looks]
     slow = chosen and _slow(looks, criterion)
-    put_off = slow and not visit.last and not before.slow
+    unseen = before.slow and len(looks[-1].clear or ()) < FEWEST_CLEAR  # says neither way
+    put_off = not visit.last and (unseen or (slow and not before.slow))
     if criterion is not None and not put_off and not exact and not looks[-1].seen.disturbance:
-        looks = look_closer(criterion, plan, take, looks, surroundings, patience, **how)
+        looks = look_closer(criterion, plan, take, looks, surroundings, patience, **how, name=name)
         again = before.slow and _slow(looks[1:], criterion)
+        if earlier and before.slow and not again:
+            looks[-1].seen.evidence = (*looks[-1].seen.evidence, ONE_VISIT)
         if earlier and _slow(looks, criterion) and not again:
             looks[-1].seen.disturbance = (ONE_VISIT,)
     unclear = [value for one in looks for value in one.unclear]
     clear = [*before.values, *(value for one in looks for value in one.clear or ())]
     few = chosen and len(clear) < min(ENOUGH_CLEAR, plan.rounds)
+    fresh = [pair for one in looks[len(earlier) :] for pair in one.taken]
+    if sum(kept for _, kept in fresh) >= min(FEWEST_CLEAR, plan.rounds):
+        fresh = [pair for pair in fresh if pair[1]]
     return Taken(
         looks=looks,
-        fresh=[value for one in looks[len(earlier) :] for value in one.values],
+        fresh=fresh,
         unclear=unclear,
         visited=Visited(tuple(clear), before.unclear + len(unclear), before.slow or slow),
         put_off=put_off or (few and not visit.last),
@@ -201,6 +212,7 @@ def look(
     host: bool,
     choose: bool,
     earlier: int = 0,
+    name: str = "",
 ) -> Look:
     """Measure once.
 
@@ -211,22 +223,25 @@ def look(
         host: What others do to the host disturbs what is measured.
         choose: Count the values of clear moments only.
         earlier: How many clear values there are already.
+        name: Benchmark and metric.
     """
     __tracebackhide__ = True
     begin = time.monotonic()
-    moments = surroundings.rounds() if choose else None
+    moments = surroundings.rounds(name) if choose else None
     with surroundings.around(host=host) as seen:
         values = take(plan, moments)
     seconds = time.monotonic() - begin
     if moments is None:
-        return Look(values, seen, seconds)
+        return Look(values, seen, seconds, taken=[(value, True) for value in values])
+    moments.ended()
     pairs = list(zip(values, moments.clear(), strict=True))
     clear = [value for value, ok in pairs if ok]
     if earlier + len(clear) >= min(FEWEST_CLEAR, plan.rounds):
-        seen.disturbance = ()
-        return Look(clear, seen, seconds, clear, [value for value, ok in pairs if not ok])
+        seen.disturbance = seen.beyond_moments
+        unclear = [value for value, ok in pairs if not ok]
+        return Look(clear, seen, seconds, clear, unclear, pairs)
     seen.disturbance = seen.disturbance or (_unclear(moments.slowdown),)
-    return Look(values, seen, seconds, clear)
+    return Look(values, seen, seconds, clear, taken=pairs)
 
 
 def _unclear(slowdown: float) -> str:
@@ -249,6 +264,7 @@ def look_closer(
     *,
     host: bool,
     choose: bool,
+    name: str = "",
 ) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
 
@@ -265,6 +281,7 @@ def look_closer(
         patience: Says whether there is time for another look; without it what there is decides.
         host: What others do to the host disturbs what is measured.
         choose: Count the values of clear moments only.
+        name: Benchmark and metric.
 
     Returns:
         All looks that met a clear moment, the first one included. The last one says as a disturbance why
@@ -289,7 +306,13 @@ def look_closer(
             break
         time.sleep(pause)
         further = look(
-            plan.look(), take, surroundings, host=host, choose=choose, earlier=len(values[0])
+            plan.look(),
+            take,
+            surroundings,
+            host=host,
+            choose=choose,
+            earlier=len(values[0]),
+            name=name,
         )
         seconds = further.seconds
         if further.values and not further.seen.disturbance:

@@ -100,7 +100,10 @@ class Judge:
             if recorder is not None:
                 recorder.body_ended()
         recorder = item.stash.get(recorder_key, None)  # a body may ask for the fixture by itself
-        if not self._context.judging or (recorder is not None and recorder.put_off):
+        if recorder is not None and recorder.waiting and not self._fails_anyway(item, recorder):
+            recorder.handed_on = True
+            return result
+        if not self._context.judging:
             return result
         verdicts = self._judge(item, recorder) if recorder is not None else self._unasked(item)
         for verdict in verdicts:
@@ -178,6 +181,16 @@ class Judge:
         if not verdicts:
             verdicts.append(self._nothing_recorded(item, mark))
         return tuple(replace(verdict, test=item.nodeid) for verdict in verdicts)
+
+    def _fails_anyway(self, item: pytest.Item, recorder: Recorder) -> bool:
+        """Return whether something failed that no other visit can change, such as a wrong result."""
+        if not self._context.judging:
+            return False
+        return any(
+            verdict.outcome is Outcome.FAIL
+            and (verdict.metric, verdict.device) not in recorder.waiting
+            for verdict in self._judge(item, recorder)
+        )
 
     def _judge_one(self, measurement: Measurement) -> MetricVerdict:
         own = self._config.hook.pytest_anubis_judge(config=self._config, measurement=measurement)

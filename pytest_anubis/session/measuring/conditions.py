@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Iterable, Iterator
@@ -72,11 +73,14 @@ class Seen:
 
     Attributes:
         disturbance: What made the machine slower than its hardware is, one phrase each.
+        beyond_moments: Those of them that clear moments do not see: a quota, memory and disks under pressure,
+            what the sensors of a device say.
         telemetry: Sensor series, (name, values) pairs.
         evidence: What speaks for or against the hardware, one phrase each.
     """
 
     disturbance: tuple[str, ...] = ()
+    beyond_moments: tuple[str, ...] = ()
     telemetry: Series = ()
     evidence: tuple[str, ...] = ()
 
@@ -138,7 +142,7 @@ class Surroundings:
             return latest[1]
         envelope = telemetry.since(mark)
         self._report(envelope.slowdowns)
-        seen = Seen(envelope.disturbance, envelope.series, envelope.evidence)
+        seen = Seen(envelope.disturbance, (), envelope.series, envelope.evidence)
         self._latest = (time.monotonic(), seen)
         return seen
 
@@ -150,7 +154,7 @@ class Surroundings:
             host: What others do to the host disturbs what is measured; a device's own clock does not see it,
                 and there it is evidence only.
         """
-        from pytest_anubis.hardware.load.disturbance import HostWatch
+        from pytest_anubis.hardware.load.disturbance import HostWatch, disturbances
 
         seen = Seen()
         settings, telemetry = self._context.settings, self.prepare()
@@ -165,6 +169,10 @@ class Surroundings:
         self._report(envelope.slowdowns)
         disturbing = watch.disturbance if host else ()
         seen.disturbance = tuple(dict.fromkeys((*disturbing, *envelope.disturbance)))
+        if host and watch.found is not None:
+            chosen = dict.fromkeys(("steal", "others", "cpu"), math.inf)
+            lasting = disturbances(watch.found, {**settings.quiet_limits, **chosen})
+            seen.beyond_moments = tuple(dict.fromkeys((*lasting, *envelope.disturbance)))
         seen.telemetry = envelope.series
         unseen = () if host else watch.disturbance
         seen.evidence = (
@@ -196,12 +204,16 @@ class Surroundings:
                 )
             )
 
-    def rounds(self) -> Rounds | None:
+    def rounds(self, name: str = "") -> Rounds | None:
         """Return what takes the rounds of one measurement on the host, each with its moment.
+
+        Args:
+            name: Benchmark and metric.
 
         None where the operator says that others may have all cores: then all values count.
         """
-        if self._context.settings.quiet_limits.get("others", 0.0) >= 1:
+        limit = self._context.settings.quiet_limits.get("others", 0.0)
+        if limit >= 1:
             return None
         from pytest_anubis.hardware.load.clear_moments import Host, Rounds
         from pytest_anubis.hardware.load.host_load import LoadReader
@@ -209,18 +221,24 @@ class Surroundings:
 
         if self._host is None:
             context = self._context
-            best = known_best(context.settings.store, context.hardware_class, context.node)
-            allowed = context.settings.allowed_processes
-            self._host = Host(LoadReader(root=context.root_pid).tree, best, allowed)
-        return Rounds(self._host)
+            known = known_best(context.settings.store, context.hardware_class, context.node)
+            self._host = Host(
+                LoadReader(root=context.root_pid).tree,
+                known.seconds,
+                context.settings.allowed_processes,
+                limit=limit,
+                beside=known.beside,
+            )
+        return Rounds(self._host, name)
 
     def close(self) -> None:
         """Stop sampling, and keep the host's best reading for the next run."""
         if self._host is not None and self._host.best:
-            from pytest_anubis.store.best_probe import keep_best
+            from pytest_anubis.store.best_probe import Known, keep_best
 
             context = self._context
-            keep_best(context.settings.store, context.hardware_class, context.node, self._host.best)
+            known = Known(seconds=self._host.best, beside=self._host.beside)
+            keep_best(context.settings.store, context.hardware_class, context.node, known)
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
             self._telemetry = None

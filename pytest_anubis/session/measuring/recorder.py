@@ -47,7 +47,9 @@ class Recorder:
         busy: Seconds for which what is measured was running, warm-ups included.
         conclusions: What the test itself found, judged already.
         excuses: By unit, who else is to blame if it is slow.
-        put_off: A metric has too few values of clear moments, or would fail, and there is another visit.
+        waiting: Metrics with too few values of clear moments, or that would fail, where there is another
+            visit.
+        handed_on: This visit was not judged; another one follows.
         found: By metric and unit, what all visits found so far.
     """
 
@@ -85,7 +87,9 @@ class Recorder:
         self.excuses: dict[str, str] = {}
         self._earlier = earlier or {}
         self._visit = visit or Visit()
-        self.put_off = False
+        self.waiting: set[tuple[str, str]] = set()
+        self.handed_on = False
+        self._given: dict[tuple[str, str], list[bool]] = {}
         self.found: Found = {}
 
     def of(self, unit: str) -> Recorder:
@@ -284,16 +288,17 @@ class Recorder:
         key = metric.name, self._device_name
         earlier = self._earlier.get(key, Visited()).values
         found = [m for m in self.measurements if m.metric.name == rounds_of]
-        count = len(found[-1].values) - len(earlier) if found else 0
-        if not found or count != len(values):
-            known = f"{count} values" if found else "no such metric"
+        given = self._given.get((rounds_of, self._device_name))
+        if not found or given is None or len(given) != len(values):
+            known = f"{len(given or ())} values" if found else "no such metric"
             raise MetricUsageError(
                 f"metric {metric.name!r}: rounds_of={rounds_of!r} has {known}, and {len(values)} are "
                 "recorded; record one for each value that measure or collect has returned"
             )
         other = found[-1]
-        whole = [*earlier, *values]
-        self.found[key] = Visited(() if other.disturbance else tuple(whole), other.unclear)
+        kept = [*earlier, *(value for value, keep in zip(values, given, strict=True) if keep)]
+        whole = [*earlier, *values] if other.disturbance else kept
+        self.found[key] = Visited(tuple(kept), other.unclear)
         self._keep(
             replace(
                 self._measurement(metric, group, whole, disturbance=other.disturbance),
@@ -358,9 +363,12 @@ class Recorder:
             choose=choose,
             before=self._earlier.get(key, Visited()),
             visit=self._visit,
+            name=f"{self._benchmark} {metric.name}",
         )
         self.found[key] = taken.visited
-        self.put_off |= taken.put_off
+        self._given[key] = [keep for _, keep in taken.fresh]
+        if taken.put_off:
+            self.waiting.add(key)
         if taken.unclear:
             self._set_aside(self._measurement(metric, group, taken.unclear))
         looks = taken.looks
@@ -373,7 +381,7 @@ class Recorder:
             unclear=taken.visited.unclear,
         )
         self._keep(measurement)
-        return tuple(taken.fresh)
+        return tuple(value for value, _ in taken.fresh)
 
     def _metric(
         self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
@@ -437,7 +445,7 @@ class Recorder:
             self._sink(Measured(measurement=measurement))
 
     def _set_aside(self, measurement: Measurement) -> None:
-        """Keep what does not count; only a run with ``--anubis`` repeats anything."""
+        """Keep what does not count."""
         from pytest_anubis.core.events import Attempted
 
         self._sink(Attempted(measurement=measurement))

@@ -26,11 +26,14 @@ from pytest_anubis.session.measuring.recorder import (
 )
 
 SHARE, LEAST = 0.5, 20.0
-"""Visits again take at most this part of the time that the run took before, or so many seconds; then each
-test that waits has its last one."""
+"""For this part of the time that the run took before, or for so many seconds, tests are visited again; then
+each that waits has its last visit."""
 
 MOST_VISITS = 8
 """Visits of one test, at most."""
+
+GAP = 10.0
+"""Seconds between two visits of a test, at least: else they would see the same moment."""
 
 MOST_FRUITLESS = 2
 """After so many successive turns without any clear value the next one is the last."""
@@ -57,6 +60,7 @@ class Visits:
         )
         self._waiting: list[pytest.Item] = []
         self._visits: dict[str, int] = {}
+        self._ended: dict[str, float] = {}  # when the last visit of a test ended
         self._last = False
 
     def pytest_runtest_protocol(
@@ -84,10 +88,14 @@ class Visits:
         clear = sum(map(_clear_values, self._waiting))
         busy = not clear and len(self._waiting) >= BUSY * len(self._visits)
         fruitless = 0
-        while self._waiting and not session.shouldstop and not session.shouldfail:
+        while self._waiting and not _stops(session):
             turn, self._waiting = self._waiting, []
             self._last = busy or fruitless >= MOST_FRUITLESS or time.monotonic() >= until
             for item, after in zip(turn, [*turn[1:], None], strict=True):
+                if _stops(session):
+                    break
+                time.sleep(max(0.0, self._ended[item.nodeid] + GAP - time.monotonic()))
+                self._last |= time.monotonic() >= until
                 follows = after or next(iter(self._waiting), None)
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=follows)
             fruitless = 0 if sum(map(_clear_values, turn)) > clear else fruitless + 1
@@ -111,10 +119,17 @@ class Visits:
                     item.ihook.pytest_runtest_logreport(report=report)
             ending = item.session.shouldfail or item.session.shouldstop
             after = None if ending else nextitem
-            call_and_report(item, "teardown", log=not again, nextitem=after)
-            if again:
-                self._waiting.append(item)
-                emit(item.config, TestPutOff(test=item.nodeid))
+            end = call_and_report(item, "teardown", log=False, nextitem=after)
+            if again and not end.passed:  # an error of its own, which another visit would hide
+                again = False
+                item.ihook.pytest_runtest_logreport(report=report)
+            if not again:
+                item.ihook.pytest_runtest_logreport(report=end)
+                return
+            item._report_sections.clear()
+            self._waiting.append(item)
+            self._ended[item.nodeid] = time.monotonic()
+            emit(item.config, TestPutOff(test=item.nodeid))
         finally:
             if hasattr(item, "_request"):
                 item._request, item.funcargs = False, None  # type: ignore[attr-defined]
@@ -122,7 +137,10 @@ class Visits:
     def _put_off(self, item: pytest.Item, report: pytest.TestReport) -> bool:
         """Return whether a test is to be visited again, and hand its clear values on if so."""
         recorder: Recorder | None = item.stash.get(recorder_key, None)
-        if not report.passed or recorder is None or not recorder.put_off:
+        if recorder is None or not recorder.handed_on:
+            return False
+        # A strict xfail that has passed is no failure yet.
+        if not report.passed and not str(report.longrepr).startswith("[XPASS(strict)]"):
             return False
         item.stash[earlier_key] = recorder.found
         return True
@@ -137,6 +155,11 @@ def _others(caller: Any, own: object) -> list[Any]:
     mine = next(place for place, one in enumerate(every) if one.plugin is own)
     asked = [one for one in every[:mine] if not (one.wrapper or one.hookwrapper)]
     return [one for one in reversed(asked) if one.plugin_name != "runner"]
+
+
+def _stops(session: pytest.Session) -> bool:
+    """Return whether pytest is to stop, as after a failure with ``-x``."""
+    return bool(session.shouldstop or session.shouldfail)
 
 
 def _clear_values(item: pytest.Item) -> int:

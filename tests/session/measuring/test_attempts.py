@@ -51,6 +51,9 @@ class Chosen:
     def clear(self) -> list[bool]:
         return self._clear
 
+    def ended(self) -> None:
+        """Keep nothing."""
+
 
 class Around:
     """Surroundings that see what they are given.
@@ -73,7 +76,7 @@ class Around:
         yield seen
         seen.disturbance = self._disturbance if host else ()
 
-    def rounds(self) -> Rounds:
+    def rounds(self, name: str = "") -> Rounds:
         return cast(Rounds, Chosen(self._clear, self._slowdown))
 
 

@@ -68,7 +68,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
         host = Host(list, probe=lambda: 1.0, account=cast(Account, Idle()), shared=True)
         monkeypatch.setattr(HostWatch, "disturbance", seen)
         monkeypatch.setattr(Rounds, "clear", clear)
-        monkeypatch.setattr(Surroundings, "rounds", lambda _: Rounds(host))
+        monkeypatch.setattr(Surroundings, "rounds", lambda _, name="": Rounds(host))
         if first is None:  # else it looks for them for as long as the profile allows
             monkeypatch.setattr("pytest_anubis.hardware.round_plans.PLANS", short)
 

@@ -32,9 +32,11 @@ class Probe:
 
 clear_moments.Account, clear_moments.Probe = Account, Probe
 clear_moments.others_may_hide = lambda *_: True
+from pytest_anubis.session.measuring import visits
+visits.GAP = 0.0
 
-def rounds(self, own=Surroundings.rounds):
-    return own(self)
+def rounds(self, name="", own=Surroundings.rounds):
+    return own(self, name)
 
 rounds.__name__ = "ours"
 Surroundings.rounds = rounds
@@ -181,3 +183,69 @@ def test_setup_that_is_only_shown_is_not_visited(pytester: pytest.Pytester) -> N
     result, _ = run(pytester, "--setup-show")
     result.assert_outcomes(passed=2)
     assert visits(pytester) == ["first", "second"]
+
+
+SURE = """
+import pathlib, time, pytest
+
+@pytest.fixture
+def broken_end():
+    yield
+    if ENDS and not pathlib.Path("ended").exists():
+        pathlib.Path("ended").touch()
+        raise RuntimeError("the card fell off the bus")
+
+@pytest.mark.anubis(component="cpu.compute", scope="device")
+def test_first(anubis_metric, anubis_device, broken_end):
+    visit = len(pathlib.Path("visits").read_text()) if pathlib.Path("visits").exists() else 0
+    pathlib.Path("visits").write_text("x" * (visit + 1))
+    pathlib.Path("probe").write_text("0.001" if visit else "0.002")
+    anubis_metric.collect("rate", lambda: time.sleep(0.001) or 100.0, unit="GB/s", better="higher", rounds=12)
+    anubis_metric.record("own", [100.0 if visit or ENDS else 20.0] * 20, unit="GB/s", better="higher")
+"""
+"""A test of which one metric lacks clear values in the first visit, and something else fails there."""
+
+
+def sure(pytester: pytest.Pytester, learn: Learn, *, ends: bool) -> pytest.RunResult:
+    learn(
+        {"rate": ("GB/s", "higher"), "own": ("GB/s", "higher")},
+        benchmark="test_suite.py::test_first",
+    )
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_suite=SURE.replace("ENDS", str(ends)))
+    (pytester.path / "probe").write_text("0.001")
+    (pytester.path / "test_before.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.anubis(component='a')\n"
+        "def test_host(anubis_metric):\n"
+        "    anubis_metric.collect('time', lambda: 1.0, unit='ms', better='lower')\n"
+    )
+    return pytester.runpytest_subprocess("--anubis", "test_before.py", "test_suite.py")
+
+
+def test_a_failure_that_no_visit_can_change_is_not_put_off(
+    pytester: pytest.Pytester, learn: Learn
+) -> None:
+    result = sure(pytester, learn, ends=False)
+    assert (pytester.path / "visits").read_text() == "x"
+    assert result.ret == 1
+    result.stdout.fnmatch_lines(["REJECTED*"])
+
+
+def test_an_error_in_the_teardown_of_a_visit_is_reported(
+    pytester: pytest.Pytester, learn: Learn
+) -> None:
+    result = sure(pytester, learn, ends=True)
+    assert result.parseoutcomes()["errors"] == 1
+    assert result.ret != 0
+
+
+def test_a_strict_xfail_may_be_put_off(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+    marked = SUITE.replace("SLOW", "0.002").replace("LAST", "2").replace("VALUES", "5.0 + visit")
+    marked = marked.replace("def test_second", "@pytest.mark.xfail(strict=True)\ndef test_second")
+    pytester.makepyfile(test_suite=marked)
+    (pytester.path / "probe").write_text("0.001")
+    result = pytester.runpytest_subprocess("--anubis", "--anubis-mode=measure")
+    assert visits(pytester) == ["first", "second", "second"]
+    assert result.parseoutcomes() == {"passed": 1, "failed": 1}
