@@ -7,7 +7,7 @@ import platform
 import random
 import re
 import sys
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -50,8 +50,10 @@ class Machine:
         self.pace = 1.0
         self.probe = 1e-3
 
-    def host(self, best: float = 0.0) -> Host:
-        return Host(list, best, probe=lambda: self.probe, account=Still(), shared=True)
+    def host(self, best: float = 0.0, beside: Mapping[str, Sequence[float]] | None = None) -> Host:
+        return Host(
+            list, best, probe=lambda: self.probe, account=Still(), shared=True, beside=beside
+        )
 
     def kernel(self, name: str) -> Kernel:
         def value() -> float:

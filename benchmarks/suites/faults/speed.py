@@ -151,7 +151,8 @@ class State:
 
     Attributes:
         baseline: What all trials are judged by; None until it is learned.
-        best: The best reading of the host's probe so far; 0 if none is known.
+        best: The best reading of the host's probe in learning; 0 if none is known.
+        beside: By benchmark and metric, the quickest readings of its measurements.
         tried: By fault, what its trials have said.
         kept: There is a file.
 
@@ -163,6 +164,7 @@ class State:
         self._path, self.kept = path, path is not None
         self.baseline: Baseline | None = None
         self.best = 0.0
+        self.beside: dict[str, list[float]] = {}
         self.tried = {name: Tried() for name in SLOWDOWNS}
         if path is None or not path.exists():
             return
@@ -189,12 +191,14 @@ class State:
             raise WrongState(f"{self._path}: of an earlier version: begin another file")
         self.baseline = baseline_from_plain(line["baseline"])
         self.best = float(line["best"])
+        self.beside = {str(name): list(map(float, known)) for name, known in line["beside"].items()}
 
-    def learned(self, baseline: Baseline, best: float) -> None:
-        """Keep what all trials are judged by."""
-        self.baseline, self.best = baseline, best
+    def learned(self, baseline: Baseline, host: Host) -> None:
+        """Keep what all trials are judged by, and what is known of the host's probe."""
+        self.baseline, self.best, self.beside = baseline, host.best, host.beside
+        known = {"best": host.best, "beside": host.beside}
         plain = baseline_to_plain(baseline)
-        self._append({"machine": platform.node(), "way": WAY, "best": best, "baseline": plain})
+        self._append({"machine": platform.node(), "way": WAY, **known, "baseline": plain})
 
     def add(self, fault: str, trial: Trial) -> None:
         """Keep a trial."""
@@ -208,14 +212,19 @@ class State:
                 file.write(json.dumps(line) + "\n")
 
 
-def this_host(best: float = 0.0) -> Host:
-    """Return this host as a run of its own sees it: a fault that is a stranger's is no part of the run."""
+def this_host(best: float, beside: Mapping[str, Sequence[float]]) -> Host:
+    """Return this host as a run of its own sees it: a fault that is a stranger's is no part of the run.
+
+    Args:
+        best: The best reading of its probe that is known from before.
+        beside: The quickest readings of earlier measurements.
+    """
     reader = LoadReader()
 
     def own() -> list[str]:
         return [one for one in reader.tree() if int(one) not in slowdowns.STRANGERS]
 
-    return Host(own, best)
+    return Host(own, best, beside=beside)
 
 
 class Watch(Surroundings):
@@ -267,7 +276,7 @@ def measured(kernels_: Mapping[str, Kernel], context: RunContext, host: Host) ->
             )
             kernels_[name].measure(recorder)
             earlier[name] = recorder.found
-            if recorder.put_off:
+            if recorder.waiting:
                 waiting.append(name)
             else:
                 found[name] = recorder.measurements[-1]
@@ -298,10 +307,10 @@ def tried(
         there, absent = kernels(wanted, stack)
         for reason in absent:
             print(f"  not possible here: {reason}")
-        host = this_host(state.best)
+        host = this_host(state.best, state.beside)
         if (baseline := state.baseline) is None:
             baseline = _learned(there, host, learn)
-            state.learned(baseline, host.best)
+            state.learned(baseline, host)
         judge = Judge(there, baseline, host)
         judge.say()
         for number in range(trials):

@@ -132,17 +132,20 @@ def test_no_clear_moment_in_the_whole_run(pytester: pytest.Pytester) -> None:
     assert "disturbance" in last_measured(events, "beside")
 
 
-def test_clear_values_of_several_visits_are_one_sample(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("clear", [6, 3], ids=["enough to judge", "too few to judge"])
+def test_clear_values_of_several_visits_are_one_sample(
+    pytester: pytest.Pytester, clear: int
+) -> None:
     pytester.makeconftest(CONFTEST)
     half = SUITE.replace("host(SLOW if visit < LAST else 0.001)", "host(0.001)").replace(
         "VALUES", "turn(visit)"
     )
-    half += """
+    half += f"""
 count = 0
 def turn(visit):
     global count
     count += 1
-    if visit == 1 and count > 6:
+    if visit == 1 and count > {clear}:
         host(0.002)
     return 5.0 + visit
 """
@@ -153,12 +156,10 @@ def turn(visit):
     (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
     events = [json.loads(line) for line in journal.read_text().splitlines()]
     rate = last_measured(events, "rate")
-    assert (
-        rate["values"][:6] == [6.0] * 6
-    )  # the sixth still stood between two readings that were good
-    assert set(rate["values"][6:]) == {7.0}
-    assert rate["unclear"] >= 1
-    assert len(last_measured(events, "beside")["values"]) == len(rate["values"])
+    # The last one of them still stood between two readings that were good.
+    assert rate["values"][:clear] == [6.0] * clear
+    assert set(rate["values"][clear:]) == {7.0}
+    assert last_measured(events, "beside")["values"] == [10 * one for one in rate["values"]]
 
 
 def test_a_loss_of_one_visit_only_rejects_nothing(pytester: pytest.Pytester, learn: Learn) -> None:
