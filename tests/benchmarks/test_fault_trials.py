@@ -7,6 +7,7 @@ import platform
 import random
 import re
 import sys
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -210,6 +211,16 @@ def test_somebody_on_the_cores_is_found_where_it_is_said_and_nothing_is_judged(
     status, said = told(capsys, "--trials", "2", *given)  # by what the file keeps of the first one
     assert "busy gemm 0 (2 not clear), disk - 0/2 link (2 not clear) 0/2" in said
     assert status == 1
+
+
+def test_machine_that_others_have_all_the_time_teaches_nothing(
+    machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Still, "read", lambda _: (time.perf_counter(), 0.0, 0.0))
+    status, said = told(capsys, "--trials", "1", "--learn", "2")
+    assert status == table.LEFT
+    assert "nothing to learn from" in said
+    assert machine.done == []
 
 
 def test_what_would_fail_is_visited_again_and_passes_where_it_is_quick_then(

@@ -11,6 +11,7 @@ from pathlib import Path
 from benchmarks.suites.faults import bits, cards, eight_cards, speed
 from benchmarks.suites.faults.speed import SLOWDOWNS, Slowdown, State, Tried, WrongState
 from pytest_anubis.durations import seconds as seconds_of
+from pytest_anubis.validator import LearnError
 
 RECALL, ALARMS = 0.95, 0.05  # at least and at most of the trials, for an exit status of 0
 BROKEN_OFF = 130  # the exit status after Ctrl-C, as shells have it
@@ -119,6 +120,9 @@ def _speed(chosen: Sequence[str], trials: int, learn: int, state: State, seconds
         whole = speed.tried(chosen, trials, learn, state, begin + seconds)
     except KeyboardInterrupt:  # a machine is had alone for minutes: the trials so far count
         broken_off = True
+    except LearnError as error:
+        print(f"  {error}: others had this machine all the time; try again when they have gone")
+        return LEFT
     _head()
     missed = [_row(name, SLOWDOWNS[name], state.tried[name], state) for name in chosen]
     print(f"  {time.monotonic() - begin:.0f} s, learning included")
