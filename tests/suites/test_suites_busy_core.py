@@ -83,6 +83,8 @@ Patch = pytest.MonkeyPatch
 class Watch:
     """Stands for the watch of the host: one core is taken."""
 
+    found = None
+
     def __init__(self, *_: object, **__: object) -> None:
         self.disturbance: tuple[str, ...] = ()
 

@@ -61,7 +61,7 @@ KNOWN = 20
 EXCUSED_WAIT = 0.05
 """Part of a clear round for which its threads may wait for a CPU longer than in the quickest quarter."""
 
-RESCAN = 0.25
+RESCAN = 0.1
 """Seconds after which the list of processes is read again. Our own waiting shows who started in between."""
 
 ENOUGH = 10
