@@ -17,7 +17,7 @@ NOT_INSTALLED = "not installed: "
 LOOKS_SPENT = "the further looks that this run may take are used up"
 """Said as a disturbance of a measurement whose call was close and which could not be looked at to the end."""
 
-ONE_VISIT = "it was seen in one visit of two only"
+ONE_VISIT = "it was seen at one of two moments only"
 """Said as a disturbance of a measurement whose loss did not come again later in the run."""
 
 MISTAKE = "the benchmark is written wrongly: "

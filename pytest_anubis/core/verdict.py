@@ -55,6 +55,8 @@ _BROKEN = (Reason.NOT_REPORTED, Reason.ENVIRONMENT, Reason.INVALID)
 
 SEARCHED = 24
 """Fewest values in which a change within a run is searched for (`validator.changes.segments` says why)."""
+MOSTLY, SEVERAL = 0.5, 4
+"""Where other load disturbed this part of a run's speeds, so many at least, it is the first thing to say."""
 
 Severity = tuple[int, int, bool, float, float]
 """What verdicts are sorted by, see `MetricVerdict.severity`."""
@@ -334,6 +336,19 @@ class Decision(StrEnum):
     def exit_code(self) -> int:
         """0 accepted, 1 rejected, 20 neither."""
         return {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}[self.value]
+
+
+def others_disturbed(verdicts: Sequence[MetricVerdict]) -> str:
+    """Say that other load disturbed most of a run's speeds, and by what; empty where it did not."""
+    speeds = [one for one in verdicts if one.metric and one.better != "equal"]
+    disturbed = [one for one in speeds if one.reason is Reason.DISTURBED]
+    if len(disturbed) < max(SEVERAL, MOSTLY * len(speeds)):
+        return ""
+    seen = "; ".join(disturbed[0].disturbance)
+    return (
+        f"other load disturbed {len(disturbed)} of {len(speeds)} measurements ({seen}): "
+        "stop it, or run again later"
+    )
 
 
 def without_absent(lines: Iterable[str], absent: Iterable[str]) -> tuple[str, ...]:

@@ -113,7 +113,7 @@ LOOKS = 5
 """A further look takes this part of the rounds of the first one."""
 
 PLANS: dict[str, RoundPlan] = {
-    "smoke": RoundPlan(rounds=24, round_seconds=0.02, warmup_seconds=0.5, budget_seconds=2.0),
+    "smoke": RoundPlan(rounds=24, round_seconds=0.02, warmup_seconds=0.5, budget_seconds=1.2),
     "standard": RoundPlan(rounds=200, round_seconds=0.02, warmup_seconds=5.0, budget_seconds=30.0),
     "soak": RoundPlan(rounds=6000, round_seconds=0.02, warmup_seconds=30.0, budget_seconds=3600.0),
 }

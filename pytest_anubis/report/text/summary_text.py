@@ -20,6 +20,7 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
+    others_disturbed,
     without_absent,
 )
 from pytest_anubis.report.text.failure_text import verdict_table, worst_text
@@ -82,10 +83,12 @@ def summary_lines(
     # What was repeated, or the hardware reported, stands in the headline of what is accepted.
     named = (Reason.REPEATED, Reason.HARDWARE) if node.decision is Decision.ACCEPTED else ()
     looks = [v for v in worst_first if v.worth_a_look and v.reason not in named]
+    # Other load is one fact, which the first line says: what it disturbed is no news.
+    ways = node.blocking if verbose else in_the_way(node) if not others_disturbed(verdicts) else ()
     lists = [
         ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in failed], "red"),
         ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in looks], "yellow"),
-        ("in the way of acceptance", node.blocking if verbose else in_the_way(node), ""),
+        ("in the way of acceptance", ways, ""),
     ]
     if verbose:
         lists.append(("not judged, does not block", node.listed, ""))
@@ -128,7 +131,9 @@ def verdict_text(node: NodeVerdict, verdicts: Sequence[MetricVerdict]) -> str:
     waived = sum(verdict.reason is Reason.WAIVED for verdict in verdicts)
     also = f", {waived} waived" if waived else ""
     if node.decision is Decision.UNDECIDED:
-        return f"{name}: {whole} judged, {failed or 'none'} failed{also}"
+        cause = others_disturbed(verdicts)
+        cause = f": {plain_line(cause)}" if cause else ""
+        return f"{name}: {whole} judged, {failed or 'none'} failed{also}{cause}"
     word = "failed" if failed else "MARGINAL"
     parts = [plain_line(one) for one in node.components]
     more = f" and {len(parts) - NAMED} more" if len(parts) > NAMED else ""

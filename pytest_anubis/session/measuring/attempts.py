@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 LOOK_PAUSE = 1.2
 """Seconds before a further look at a close call: what passes by itself needs time to do so."""
 
+GAP = 10.0
+"""Seconds between the two moments that have to show a loss, at least: else they would be the same moment."""
+
 RESERVE = 1.5
 """A repetition is begun only where it could take this many times as long as the one before."""
 
@@ -146,8 +149,8 @@ def take_all(
 ) -> Taken:
     """Measure, and look closer where the call is close.
 
-    A loss that was seen in one visit waits for another one. If it does not come again it rejects nothing:
-    what passes by itself is no property of the hardware.
+    A loss that was seen in one visit waits for another one, or where there is none, for a look some seconds
+    later. If it does not come again it rejects nothing: what passes by itself is no property of the hardware.
 
     Args:
         metric: What is measured; exact values are right or wrong in all moments.
@@ -174,11 +177,15 @@ def take_all(
     unseen = before.slow and len(looks[-1].clear or ()) < FEWEST_CLEAR  # says neither way
     put_off = not visit.last and (unseen or (slow and not before.slow))
     if criterion is not None and not put_off and not exact and not looks[-1].seen.disturbance:
-        looks = look_closer(criterion, plan, take, looks, surroundings, patience, **how, name=name)
-        again = before.slow and _slow(looks[1:], criterion)
-        if earlier and before.slow and not again:
+        gap = GAP if chosen and not earlier else 0.0
+        looks = look_closer(
+            criterion, plan, take, looks, surroundings, patience, **how, gap=gap, name=name
+        )
+        once = before.slow if earlier else slow
+        again = once and _slow(looks[1:], criterion)
+        if once and not again:
             looks[-1].seen.evidence = (*looks[-1].seen.evidence, ONE_VISIT)
-        if earlier and _slow(looks, criterion) and not again:
+        if chosen and _slow(looks, criterion) and not again:
             looks[-1].seen.disturbance = (ONE_VISIT,)
     unclear = [value for one in looks for value in one.unclear]
     clear = [*before.values, *(value for one in looks for value in one.clear or ())]
@@ -197,7 +204,7 @@ def take_all(
 
 def _slow(looks: Sequence[Look], criterion: Criterion | None) -> bool:
     """Return whether the values of some looks together would fail."""
-    if criterion is None or looks[-1].seen.disturbance or not any(one.values for one in looks):
+    if criterion is None or not any(one.values for one in looks) or looks[-1].seen.disturbance:
         return False
     from pytest_anubis.validator.judging.sequential_test import fails
 
@@ -264,6 +271,7 @@ def look_closer(
     *,
     host: bool,
     choose: bool,
+    gap: float = 0.0,
     name: str = "",
 ) -> list[Look]:
     """Look again at a close call, as a sequential test: the values of all looks decide together.
@@ -281,6 +289,7 @@ def look_closer(
         patience: Says whether there is time for another look; without it what there is decides.
         host: What others do to the host disturbs what is measured.
         choose: Count the values of clear moments only.
+        gap: Seconds before the first further look at what would fail.
         name: Benchmark and metric.
 
     Returns:
@@ -296,7 +305,7 @@ def look_closer(
     while True:
         values = [one.values for one in looks]
         # What passes needs more values only; what fails may be something that passes by itself.
-        pause = LOOK_PAUSE if host and fails(values, criterion) else 0.0
+        pause = max(LOOK_PAUSE, gap) if host and fails(values, criterion) else 0.0
         if closer_look(values, criterion) != "more" or not patience.allows(pause + seconds):
             break
         if not surroundings.looks.take(sure=sure_loss(values, criterion)) and len(looks) > 1:
@@ -305,6 +314,7 @@ def look_closer(
                 looks[-1].seen.disturbance = (LOOKS_SPENT,)
             break
         time.sleep(pause)
+        gap = 0.0 if pause else gap
         further = look(
             plan.look(),
             take,

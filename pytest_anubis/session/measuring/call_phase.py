@@ -30,6 +30,7 @@ from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, bench
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit, judge_key
 from pytest_anubis.session.error_causes import environment_of
+from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
 
@@ -75,6 +76,12 @@ class Judge:
         self._config = config
         self._context = context
         config.stash[judge_key] = lambda one: replace(self._judge_one(one), test=one.test)
+
+    def pytest_sessionfinish(self) -> None:
+        """Keep the host's best readings: once a worker's session has ended, its process may be killed."""
+        surroundings = surroundings_of(self._config)
+        if surroundings is not None:
+            surroundings.keep_readings()
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:

@@ -231,14 +231,17 @@ class Surroundings:
             )
         return Rounds(self._host, name)
 
-    def close(self) -> None:
-        """Stop sampling, and keep the host's best reading for the next run."""
+    def keep_readings(self) -> None:
+        """Keep the host's best readings for the next run."""
         if self._host is not None and self._host.best:
             from pytest_anubis.store.best_probe import Known, keep_best
 
             context = self._context
             known = Known(seconds=self._host.best, beside=self._host.beside)
             keep_best(context.settings.store, context.hardware_class, context.node, known)
+
+    def close(self) -> None:
+        """Stop sampling."""
         if self._telemetry is not None:
             self._telemetry.__exit__(None, None, None)
             self._telemetry = None

@@ -17,7 +17,7 @@ from _pytest.runner import call_and_report  # the phases of one test; pytest has
 
 from pytest_anubis.core.events import TestPutOff
 from pytest_anubis.session.context import RunContext, emit
-from pytest_anubis.session.measuring.attempts import Visit
+from pytest_anubis.session.measuring.attempts import GAP, Visit
 from pytest_anubis.session.measuring.recorder import (
     Recorder,
     earlier_key,
@@ -32,15 +32,12 @@ each that waits has its last visit."""
 MOST_VISITS = 8
 """Visits of one test, at most."""
 
-GAP = 10.0
-"""Seconds between two visits of a test, at least: else they would see the same moment."""
-
 MOST_FRUITLESS = 2
 """After so many successive turns without any clear value the next one is the last."""
 
-BUSY = 0.5
+BUSY, TELLING = 0.5, 4
 """Where this part of all tests waits and none has a clear value, others have this host: the next turn is the
-last."""
+last, and after so many tests the others are measured for a moment only."""
 
 _NO_VISITS = ("setuponly", "setupplan", "setupshow", "reruns")
 """Options under which tests run in another way than this one."""
@@ -86,8 +83,7 @@ class Visits:
         result = yield
         until = time.monotonic() + max(LEAST, SHARE * (time.monotonic() - begin))
         clear = sum(map(_clear_values, self._waiting))
-        busy = not clear and len(self._waiting) >= BUSY * len(self._visits)
-        fruitless = 0
+        busy, fruitless = self._busy(), 0
         while self._waiting and not _stops(session):
             turn, self._waiting = self._waiting, []
             self._last = busy or fruitless >= MOST_FRUITLESS or time.monotonic() >= until
@@ -108,7 +104,8 @@ class Visits:
             item._initrequest()  # type: ignore[attr-defined]  # as pytest does before each run
         visits = self._visits[item.nodeid] = self._visits.get(item.nodeid, 0) + 1
         last = self._last or visits >= MOST_VISITS
-        item.stash[visit_key] = Visit(last=last, hurry=self._last)
+        hopeless = len(self._visits) > TELLING and self._busy()
+        item.stash[visit_key] = Visit(last=last, hurry=self._last or hopeless)
         try:
             report = call_and_report(item, "setup", log=True)
             again = False
@@ -133,6 +130,11 @@ class Visits:
         finally:
             if hasattr(item, "_request"):
                 item._request, item.funcargs = False, None  # type: ignore[attr-defined]
+
+    def _busy(self) -> bool:
+        """Return whether others have had this host all the time so far."""
+        waiting = self._waiting
+        return len(waiting) >= BUSY * len(self._visits) and not any(map(_clear_values, waiting))
 
     def _put_off(self, item: pytest.Item, report: pytest.TestReport) -> bool:
         """Return whether a test is to be visited again, and hand its clear values on if so."""
