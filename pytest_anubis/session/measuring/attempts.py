@@ -26,8 +26,8 @@ RESERVE = 1.5
 """A repetition is begun only where it could take this many times as long as the one before."""
 
 FEWEST_CLEAR, ENOUGH_CLEAR = 5, 10
-"""Clear values with which a measurement can be judged (their median is no single value's), and those with
-which it need not be visited again."""
+"""Clear values with which a measurement counts (their median is no single value's), and those with which one
+that is judged need not be visited again."""
 
 MOST_EMPTY = 3
 """A closer look ends with this many looks that met no clear moment."""
@@ -38,8 +38,8 @@ NO_CLEAR_MOMENT = "no clear moment"
 SLOWER = 1.05
 """From this factor on it is said how much slower the cores were than they have been."""
 
-HURRY = 4
-"""A visit in a hurry measures for this part of the time."""
+HURRY = 2
+"""A visit in a hurry measures for this part of the time, as a divisor."""
 
 Take = Callable[["RoundPlan", "Rounds | None"], list[float]]
 
@@ -189,7 +189,8 @@ def take_all(
             looks[-1].seen.disturbance = (ONE_VISIT,)
     unclear = [value for one in looks for value in one.unclear]
     clear = [*before.values, *(value for one in looks for value in one.clear or ())]
-    few = chosen and len(clear) < min(ENOUGH_CLEAR, plan.rounds)
+    wanted = FEWEST_CLEAR if criterion is None else ENOUGH_CLEAR
+    few = chosen and len(clear) < min(wanted, plan.rounds)
     fresh = [pair for one in looks[len(earlier) :] for pair in one.taken]
     if sum(kept for _, kept in fresh) >= min(FEWEST_CLEAR, plan.rounds):
         fresh = [pair for pair in fresh if pair[1]]

@@ -25,9 +25,9 @@ from pytest_anubis.session.measuring.recorder import (
     visit_key,
 )
 
-SHARE, LEAST = 0.5, 20.0
+SHARE, LEAST = 1.0, 20.0
 """For this part of the time that the run took before, or for so many seconds, tests are visited again; then
-each that waits has its last visit."""
+each that waits has its last visit. For half as long where nothing is judged: learning has other rounds."""
 
 MOST_VISITS = 8
 """Visits of one test, at most."""
@@ -35,9 +35,9 @@ MOST_VISITS = 8
 MOST_FRUITLESS = 2
 """After so many successive turns without any clear value the next one is the last."""
 
-BUSY, TELLING = 0.5, 4
-"""Where this part of all tests waits and none has a clear value, others have this host: the next turn is the
-last, and after so many tests the others are measured for a moment only."""
+TELLING = 4
+"""Where so many tests wait without a clear value, and no fewer than have any, others have this host: the others
+are measured for a moment only."""
 
 _NO_VISITS = ("setuponly", "setupplan", "setupshow", "reruns")
 """Options under which tests run in another way than this one."""
@@ -55,9 +55,11 @@ class Visits:
         self._possible = context.settings.active and not any(
             config.getoption(name, None) for name in _NO_VISITS
         )
+        self._judging = context.judging
         self._waiting: list[pytest.Item] = []
         self._visits: dict[str, int] = {}
         self._ended: dict[str, float] = {}  # when the last visit of a test ended
+        self._clear: set[str] = set()  # tests with clear values
         self._last = False
 
     def pytest_runtest_protocol(
@@ -81,7 +83,8 @@ class Visits:
         """Visit what waits for it, in turns, once all tests have run."""
         begin = time.monotonic()
         result = yield
-        until = time.monotonic() + max(LEAST, SHARE * (time.monotonic() - begin))
+        most = max(LEAST, SHARE * (time.monotonic() - begin))
+        until = time.monotonic() + (most if self._judging else most / 2)
         clear = sum(map(_clear_values, self._waiting))
         busy, fruitless = self._busy(), 0
         while self._waiting and not _stops(session):
@@ -104,13 +107,15 @@ class Visits:
             item._initrequest()  # type: ignore[attr-defined]  # as pytest does before each run
         visits = self._visits[item.nodeid] = self._visits.get(item.nodeid, 0) + 1
         last = self._last or visits >= MOST_VISITS
-        hopeless = len(self._visits) > TELLING and self._busy()
+        hopeless = len(self._waiting) >= TELLING and self._busy()
         item.stash[visit_key] = Visit(last=last, hurry=self._last or hopeless)
         try:
             report = call_and_report(item, "setup", log=True)
             again = False
             if report.passed:
                 report = call_and_report(item, "call", log=False)
+                if _clear_values(item):
+                    self._clear.add(item.nodeid)
                 again = self._put_off(item, report)
                 if not again:
                     item.ihook.pytest_runtest_logreport(report=report)
@@ -134,7 +139,7 @@ class Visits:
     def _busy(self) -> bool:
         """Return whether others have had this host all the time so far."""
         waiting = self._waiting
-        return len(waiting) >= BUSY * len(self._visits) and not any(map(_clear_values, waiting))
+        return len(waiting) >= len(self._clear) and not any(map(_clear_values, waiting))
 
     def _put_off(self, item: pytest.Item, report: pytest.TestReport) -> bool:
         """Return whether a test is to be visited again, and hand its clear values on if so."""
