@@ -29,8 +29,8 @@ from pytest_anubis.validator.deciding.machine_identity import strange_to
 from pytest_anubis.validator.deciding.requirement import absence_step, is_absence_line
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
-_UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
-"""Reasons of what is MARGINAL by its values: not costly, and an acceptance says it."""
+_UNUSUAL = (Reason.UNUSUAL, Reason.UNDETECTABLE, Reason.CHANGE_POINT)
+"""Reasons of what is MARGINAL by its values: an acceptance says it."""
 
 UNCOLLECTED = " cannot be collected: "
 """Between a file and why: how a line begins that stands in the way of acceptance."""
@@ -254,7 +254,7 @@ def _reservations(
     marginal = (
         v
         for v in verdicts
-        if v.worth_a_look and (v.reason in _UNUSUAL or v.outcome is Outcome.PASS)
+        if v.worth_a_look and v.reason in _UNUSUAL
     )
     unusual = sorted(marginal, key=lambda verdict: verdict.severity)
     if unusual:
@@ -262,7 +262,7 @@ def _reservations(
         how = "changed within its run"
         if first.part:
             how = f"in its distribution: {first.part}"
-        elif first.reason is Reason.UNUSUAL and first.similarity is not None:
+        elif first.reason is not Reason.CHANGE_POINT and first.similarity is not None:
             how = loss_text(first.similarity, first.better, first.unit)
         found.append(f"to be looked at: {_names([first])[0]} ({how}){more}")
     without = {(v.benchmark, v.metric, v.group) for v in _reasons(verdicts, Reason.NO_CRITERION)}

@@ -148,8 +148,10 @@ def _with_threshold(
     criterion: Criterion, tail: HealthyTail, unusual: float, rejects: float
 ) -> Criterion:
     practical = 1 - criterion.alpha
-    loss = min(tail.reach(unusual), max(tail.reach(rejects), practical))
-    found = replace(criterion, learned=1 - min(loss, 1.0), spread=tail.tail.scale)
+    rejected = min(tail.reach(rejects), tail.clear)
+    loss = min(tail.reach(unusual), max(rejected, practical), 1.0)
+    look = 1 - tail.look if tail.look < loss else None
+    found = replace(criterion, learned=1 - loss, look=look, spread=tail.tail.scale)
     return _with_power(found, tail)
 
 

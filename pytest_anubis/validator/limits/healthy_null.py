@@ -38,6 +38,9 @@ POOLED, PRIOR_METRICS = 10, 3.0
 """Steps of EM of the prior over degrees of freedom, and the metrics as which knowing nothing counts: a heavy
 tail among light ones then needs odds of a dozen metrics to three at most, which its own few hundred values
 give where it is one."""
+LEAST_SICK, POOLED_UNITS = 0.005, 50.0
+"""Least share of the bad side that counts as sick where a limit is drawn, and the units of the whole fleet that
+count beside a metric's own: of a metric without sick units nobody knows that it never has any."""
 FLOOR = 2e-4
 """Least scale: differences of a hundredth of a percent mean nothing."""
 STILL = 1e-3
@@ -74,6 +77,8 @@ class HealthyNull(NamedTuple):
         degrees: Degrees of freedom of the Student-t.
         sick: Share of the bad side that is sick, spread evenly over all losses.
         normal: Chance that the noise is nearly normal, by its own losses and those of the other metrics.
+        expected: The share of the sick, shrunk towards that of all metrics.
+        doubt: Relative standard error of the scale.
     """
 
     middle: float
@@ -81,6 +86,20 @@ class HealthyNull(NamedTuple):
     degrees: float
     sick: float
     normal: float = 0.0
+    expected: float = LEAST_SICK
+    doubt: float = 0.0
+
+    def clear_of(self, chance: float) -> float:
+        """Return the loss from which on a unit is a healthy one with this chance at most.
+
+        That chance is the local false discovery rate (Efron 2004): the density of the healthy ones as a part
+        of that of all units, the sick ones lying anywhere.
+        """
+        scale = self.scale * math.exp(self.doubt)
+        dense = chance / (1 - chance) * self.expected / (1 - self.expected)
+        peak = math.exp(_LOG[self.degrees == DEGREES][0]) / scale
+        kernel = max((peak / dense) ** (2 / (self.degrees + 1)) - 1, 0.0)
+        return self.middle + scale * math.sqrt(self.degrees * kernel)
 
     def healthy(self, signed: FloatArray) -> FloatArray:
         """Return the chance of each unit (n,) to be one of the healthy; 0 for those left out (NaN)."""
@@ -147,10 +166,17 @@ def healthy_nulls(metrics: Iterable[tuple[FloatArray, BoolArray, float]]) -> lis
         [asked[place].inner > max(asked[place].floor, STILL) for place in found], dtype=np.bool_
     )
     fits = dict(zip(found, _chosen(list(found.values()), noisy), strict=True)) if found else {}
-    return [  # of some nothing lies on the bad side
-        HealthyNull(middle, *fits.get(place, (one.floor, float(DEGREES[-1]), 0.0)))
-        for place, (middle, one) in enumerate(zip(middles, asked, strict=True))
-    ]
+    counts = [float(one.weight.sum()) for one in asked]
+    units = sum(counts[place] for place in fits)
+    pooled = sum(fits[place][2] * counts[place] for place in fits) / max(units, 1.0)
+    nulls = []
+    for place, (middle, one, count) in enumerate(zip(middles, asked, counts, strict=True)):
+        # Of some nothing lies on the bad side.
+        fit = fits.get(place, (one.floor, float(DEGREES[-1]), 0.0, 0.0))
+        expected = (fit[2] * count + pooled * POOLED_UNITS) / (count + POOLED_UNITS)
+        doubt = 1 / math.sqrt(max(count, 1.0))
+        nulls.append(HealthyNull(middle, *fit, max(expected, LEAST_SICK), doubt))
+    return nulls
 
 
 def _sides(signed: FloatArray, bulk: BoolArray) -> tuple[float, FloatArray]:
