@@ -1,7 +1,7 @@
 """The healthy part of a metric's losses: a null distribution that sick units cannot widen.
 
 Two groups share the losses of a fleet: healthy units, whose losses fall off on both sides of the centre, and
-sick ones, whose losses lie anywhere. The healthy ones are described by what lies in the bulk, an *empirical
+sick ones, whose losses lie anywhere (`_sick`). The healthy ones are described by what lies in the bulk, an *empirical
 null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad side of the centre, its scale
 bound to that of the good side, where no fault ever lands, and its degrees of freedom bounded from below, so
 that no tail is heavier than noise makes it. Both are fitted together with the share of the sick by EM; the
@@ -38,6 +38,8 @@ POOLED, PRIOR_METRICS = 10, 3.0
 """Steps of EM of the prior over degrees of freedom, and the metrics as which knowing nothing counts: a heavy
 tail among light ones then needs odds of a dozen metrics to three at most, which its own few hundred values
 give where it is one."""
+SMALL = 0.01
+"""Loss below which sick units are no more numerous than at it."""
 LEAST_SICK, POOLED_UNITS = 0.005, 50.0
 """Least share of the bad side that counts as sick where a limit is drawn, and the units of the whole fleet that
 count beside a metric's own: of a metric without sick units nobody knows that it never has any."""
@@ -75,7 +77,7 @@ class HealthyNull(NamedTuple):
         middle: Signed loss of a typical unit, near 0.
         scale: Scale on the bad side.
         degrees: Degrees of freedom of the Student-t.
-        sick: Share of the bad side that is sick, spread evenly over all losses.
+        sick: Share of the bad side that is sick.
         normal: Chance that the noise is nearly normal, by its own losses and those of the other metrics.
         expected: The share of the sick, shrunk towards that of all metrics.
         doubt: Relative standard error of the scale.
@@ -96,10 +98,18 @@ class HealthyNull(NamedTuple):
         of that of all units, the sick ones lying anywhere.
         """
         scale = self.scale * math.exp(self.doubt)
-        dense = chance / (1 - chance) * self.expected / (1 - self.expected)
-        peak = math.exp(_LOG[self.degrees == DEGREES][0]) / scale
-        kernel = max((peak / dense) ** (2 / (self.degrees + 1)) - 1, 0.0)
-        return self.middle + scale * math.sqrt(self.degrees * kernel)
+        odds = math.log(chance / (1 - chance) * self.expected / (1 - self.expected))
+        peak = float(_LOG[self.degrees == DEGREES][0]) - math.log(scale)
+        low, high = 0.0, 1.0
+        for _ in range(40):  # halves the interval each time
+            loss = (low + high) / 2
+            kernel = math.log1p((loss / scale) ** 2 / self.degrees)
+            healthy = peak - (self.degrees + 1) / 2 * kernel
+            if healthy > odds + math.log(_sick(np.float64(loss))):
+                low = loss
+            else:
+                high = loss
+        return self.middle + high
 
     def healthy(self, signed: FloatArray) -> FloatArray:
         """Return the chance of each unit (n,) to be one of the healthy; 0 for those left out (NaN)."""
@@ -111,8 +121,17 @@ class HealthyNull(NamedTuple):
         log = _LOG[self.degrees == DEGREES][0]
         kernel = np.log1p((away[bad] / self.scale) ** 2 / self.degrees)
         dense = (1 - self.sick) * np.exp(log - (self.degrees + 1) / 2 * kernel) / self.scale
-        chance[bad] = dense / (dense + self.sick)
+        chance[bad] = dense / (dense + self.sick * _sick(away[bad]))
         return chance
+
+
+def _sick(loss: FloatArray) -> FloatArray:
+    """Return the density of the sick units' losses: even over their logarithms from `SMALL` on.
+
+    Half a link's width costs a half, one throttled card in eight a few percent: small losses are more than
+    large ones.
+    """
+    return np.asarray(1 / ((loss + SMALL) * math.log1p(1 / SMALL)))
 
 
 _Candidates = tuple[FloatArray, FloatArray, FloatArray]
@@ -233,20 +252,21 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
     scale, share = reference.copy(), np.full_like(reference, 0.05)  # anywhere to begin with
     kernel, own, chance = (np.empty((*reference.shape, longest)) for _ in range(3))
     power = (-(DEGREES + 1) / 2)[:, None]
+    sick = _sick(np.sqrt(squares))[:, None, :]
     counts, heavy = weight[:, :, None], (weight * squares)[:, :, None]
     for _ in range(STEPS):
         np.multiply((1 / (DEGREES * scale**2))[:, :, None], squares[:, None, :], out=kernel)
         kernel += 1
         np.power(kernel, power, out=own)
         own *= ((1 - share) * np.exp(_LOG - np.log(scale)))[:, :, None]
-        np.add(own, (share + 1e-300)[:, :, None], out=chance)
+        np.add(own, (share + 1e-300)[:, :, None] * sick, out=chance)
         np.divide(own, chance, out=chance)
         mass = (chance @ counts)[:, :, 0]
         chance /= kernel
         spread = (chance @ heavy)[:, :, 0] * ((DEGREES + 1) / DEGREES)
         scale = np.clip(np.sqrt(spread / np.maximum(mass, 1e-300)), low, high)
         share = np.clip(1 - mass / total, 0.0, MOST_SICK)
-    likely = (np.log(own + share[:, :, None] + 1e-300) @ counts)[:, :, 0]
+    likely = (np.log(own + share[:, :, None] * sick + 1e-300) @ counts)[:, :, 0]
     return list(zip(scale, share, likely, strict=True))
 
 
