@@ -38,8 +38,9 @@ POOLED, PRIOR_METRICS = 10, 3.0
 """Steps of EM of the prior over degrees of freedom, and the metrics as which knowing nothing counts: a heavy
 tail among light ones then needs odds of a dozen metrics to three at most, which its own few hundred values
 give where it is one."""
-SMALL = 0.01
-"""Loss below which sick units are no more numerous than at it."""
+SMALL, IN_NOISE = 0.01, 4.0
+"""Loss below which sick units are no more numerous than at it, and the same in median distances of the good side:
+what is lost within the noise is no fault that anybody can tell."""
 LEAST_SICK, POOLED_UNITS = 0.005, 50.0
 """Least share of the bad side that counts as sick where a limit is drawn, and the units of the whole fleet that
 count beside a metric's own: of a metric without sick units nobody knows that it never has any."""
@@ -81,6 +82,7 @@ class HealthyNull(NamedTuple):
         normal: Chance that the noise is nearly normal, by its own losses and those of the other metrics.
         expected: The share of the sick, shrunk towards that of all metrics.
         doubt: Relative standard error of the scale.
+        small: Loss below which sick units are no more numerous than at it.
     """
 
     middle: float
@@ -90,6 +92,7 @@ class HealthyNull(NamedTuple):
     normal: float = 0.0
     expected: float = LEAST_SICK
     doubt: float = 0.0
+    small: float = SMALL
 
     def clear_of(self, chance: float) -> float:
         """Return the loss from which on a unit is a healthy one with this chance at most.
@@ -105,7 +108,7 @@ class HealthyNull(NamedTuple):
             loss = (low + high) / 2
             kernel = math.log1p((loss / scale) ** 2 / self.degrees)
             healthy = peak - (self.degrees + 1) / 2 * kernel
-            if healthy > odds + math.log(_sick(np.float64(loss))):
+            if healthy > odds + math.log(_sick(np.float64(loss), self.small)):
                 low = loss
             else:
                 high = loss
@@ -121,17 +124,21 @@ class HealthyNull(NamedTuple):
         log = _LOG[self.degrees == DEGREES][0]
         kernel = np.log1p((away[bad] / self.scale) ** 2 / self.degrees)
         dense = (1 - self.sick) * np.exp(log - (self.degrees + 1) / 2 * kernel) / self.scale
-        chance[bad] = dense / (dense + self.sick * _sick(away[bad]))
+        chance[bad] = dense / (dense + self.sick * _sick(away[bad], self.small))
         return chance
 
 
-def _sick(loss: FloatArray) -> FloatArray:
-    """Return the density of the sick units' losses: even over their logarithms from `SMALL` on.
+def _sick(loss: FloatArray, small: FloatArray | float) -> FloatArray:
+    """Return the density of the sick units' losses: even over their logarithms from a small loss on.
 
     Half a link's width costs a half, one throttled card in eight a few percent: small losses are more than
     large ones.
     """
-    return np.asarray(1 / ((loss + SMALL) * math.log1p(1 / SMALL)))
+    return np.asarray(1 / ((loss + small) * np.log1p(1 / small)))
+
+
+def _small(inner: FloatArray) -> FloatArray:
+    return np.asarray(np.maximum(SMALL, IN_NOISE * inner))
 
 
 _Candidates = tuple[FloatArray, FloatArray, FloatArray]
@@ -194,7 +201,8 @@ def healthy_nulls(metrics: Iterable[tuple[FloatArray, BoolArray, float]]) -> lis
         fit = fits.get(place, (one.floor, float(DEGREES[-1]), 0.0, 0.0))
         expected = (fit[2] * count + pooled * POOLED_UNITS) / (count + POOLED_UNITS)
         doubt = 1 / math.sqrt(max(count, 1.0))
-        nulls.append(HealthyNull(middle, *fit, max(expected, LEAST_SICK), doubt))
+        small = float(_small(np.float64(one.inner)))
+        nulls.append(HealthyNull(middle, *fit, max(expected, LEAST_SICK), doubt, small))
     return nulls
 
 
@@ -252,7 +260,7 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
     scale, share = reference.copy(), np.full_like(reference, 0.05)  # anywhere to begin with
     kernel, own, chance = (np.empty((*reference.shape, longest)) for _ in range(3))
     power = (-(DEGREES + 1) / 2)[:, None]
-    sick = _sick(np.sqrt(squares))[:, None, :]
+    sick = _sick(np.sqrt(squares), _small(inner))[:, None, :]
     counts, heavy = weight[:, :, None], (weight * squares)[:, :, None]
     for _ in range(STEPS):
         np.multiply((1 / (DEGREES * scale**2))[:, :, None], squares[:, None, :], out=kernel)
