@@ -39,9 +39,6 @@ FEWEST_SURE = 10
 """Fewest units of a metric that make a node sick for all others: of five pooled nodes the good side is two,
 and two that agree by chance called a third one sick in a fifth of small healthy fleets. Four nodes were left,
 and alpha alone, which rejected 60 % of the next healthy ones."""
-CLEAR, LOOK = 0.05, 0.5
-"""Chance of a unit to be healthy from which on it is rejected: of rejections one in twenty is wrong. And from
-which on it is to be looked at."""
 MOST_SICK = 0.35
 """Largest share of the nodes that can be sick: beyond a third nobody can tell the sick from the healthy, and
 it is likelier that a metric is not what it seems."""
@@ -66,8 +63,7 @@ class HealthyTail(NamedTuple):
         trust: The smallest chance of its units to be healthy ones.
         deviation: Standard deviation of the healthy units' signed losses.
         units: How many units are healthy.
-        clear: Loss from which on a unit is healthy with a chance of `CLEAR` at most.
-        look: The same with a chance of `LOOK`.
+        null: How its healthy losses are spread.
     """
 
     tail: Tail
@@ -81,8 +77,7 @@ class HealthyTail(NamedTuple):
     trust: FloatArray
     deviation: float
     units: float
-    clear: float
-    look: float
+    null: HealthyNull
 
     def reach(self, rarity: float) -> float:
         """Return the loss of a rarity: by the tail, and by the spread where few units make it."""
@@ -199,8 +194,7 @@ def _of_usable(
         trust=trust[present],
         deviation=deviation,
         units=units,
-        clear=null.clear_of(CLEAR),
-        look=null.clear_of(LOOK),
+        null=null._replace(doubt=1 / math.sqrt(max(len(present) / 2, 1.0))),
     )
 
 

@@ -81,8 +81,9 @@ class HealthyNull(NamedTuple):
         sick: Share of the bad side that is sick.
         normal: Chance that the noise is nearly normal, by its own losses and those of the other metrics.
         expected: The share of the sick, shrunk towards that of all metrics.
-        doubt: Relative standard error of the scale.
+        doubt: Relative standard error of the scale, by as many nodes as there are.
         small: Loss below which sick units are no more numerous than at it.
+        open: Scales and chances (5,) of the null with each of `DEGREES`, which the data leave open.
     """
 
     middle: float
@@ -93,6 +94,7 @@ class HealthyNull(NamedTuple):
     expected: float = LEAST_SICK
     doubt: float = 0.0
     small: float = SMALL
+    open: tuple[FloatArray, FloatArray] | None = None
 
     def clear_of(self, chance: float) -> float:
         """Return the loss from which on a unit is a healthy one with this chance at most.
@@ -100,19 +102,32 @@ class HealthyNull(NamedTuple):
         That chance is the local false discovery rate (Efron 2004): the density of the healthy ones as a part
         of that of all units, the sick ones lying anywhere.
         """
-        scale = self.scale * math.exp(self.doubt)
-        odds = math.log(chance / (1 - chance) * self.expected / (1 - self.expected))
-        peak = float(_LOG[self.degrees == DEGREES][0]) - math.log(scale)
+        odds = chance / (1 - chance) * self.expected / (1 - self.expected)
         low, high = 0.0, 1.0
         for _ in range(40):  # halves the interval each time
             loss = (low + high) / 2
-            kernel = math.log1p((loss / scale) ** 2 / self.degrees)
-            healthy = peak - (self.degrees + 1) / 2 * kernel
-            if healthy > odds + math.log(_sick(np.float64(loss), self.small)):
+            if self._density(loss) > odds * float(_sick(np.float64(loss), self.small)):
                 low = loss
             else:
                 high = loss
         return self.middle + high
+
+    def _density(self, loss: float) -> float:
+        """Return the density of healthy units at a loss, over all degrees of freedom that are left open."""
+        scales, chances = self.open or (
+            np.full(len(DEGREES), self.scale),
+            (self.degrees == DEGREES).astype(np.float64),
+        )
+        scales = scales * math.exp(self.doubt)
+        kernel = np.log1p((loss / scales) ** 2 / DEGREES)
+        return float(chances @ np.exp(_LOG - np.log(scales) - (DEGREES + 1) / 2 * kernel))
+
+    def beyond(self, loss: float) -> float:
+        """Return the chance of a healthy unit to lose more than so much."""
+        from scipy.special import stdtr
+
+        scale = self.scale * math.exp(self.doubt)
+        return float(stdtr(self.degrees, -(loss - self.middle) / scale))
 
     def healthy(self, signed: FloatArray) -> FloatArray:
         """Return the chance of each unit (n,) to be one of the healthy; 0 for those left out (NaN)."""
@@ -198,11 +213,11 @@ def healthy_nulls(metrics: Iterable[tuple[FloatArray, BoolArray, float]]) -> lis
     nulls = []
     for place, (middle, one, count) in enumerate(zip(middles, asked, counts, strict=True)):
         # Of some nothing lies on the bad side.
-        fit = fits.get(place, (one.floor, float(DEGREES[-1]), 0.0, 0.0))
+        fit = fits.get(place, (one.floor, float(DEGREES[-1]), 0.0, 0.0, None))
         expected = (fit[2] * count + pooled * POOLED_UNITS) / (count + POOLED_UNITS)
-        doubt = 1 / math.sqrt(max(count, 1.0))
         small = float(_small(np.float64(one.inner)))
-        nulls.append(HealthyNull(middle, *fit, max(expected, LEAST_SICK), doubt, small))
+        *of_one, left_open = fit
+        nulls.append(HealthyNull(middle, *of_one, max(expected, LEAST_SICK), 0.0, small, left_open))
     return nulls
 
 
@@ -280,10 +295,10 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
 
 def _chosen(
     fits: Sequence[_Candidates], noisy: BoolArray
-) -> list[tuple[float, float, float, float]]:
+) -> list[tuple[float, float, float, float, tuple[FloatArray, FloatArray]]]:
     """Return the likeliest scale, degrees of freedom and share of the sick of each metric.
 
-    The fourth number is its chance to be nearly normal. How many of the noisy metrics have which degrees is
+    The fourth number is its chance to be nearly normal, the last ones what is left open. How many of the noisy metrics have which degrees is
     learned from all of them and is each one's prior; of others, whose units hardly differ, no shape is known.
     """
     likely = np.array([one[2] for one in fits])
@@ -293,10 +308,11 @@ def _chosen(
         prior = chance[noisy].sum(axis=0) + PRIOR_METRICS / len(DEGREES)
         prior /= prior.sum()
     best = (likely + noisy[:, None] * np.log(prior)).argmax(axis=1).tolist()
-    normal = np.where(noisy, _chances(likely, prior)[:, -1], 0.0).tolist()
+    chances = _chances(likely, prior)
+    normal = np.where(noisy, chances[:, -1], 0.0).tolist()
     return [
-        (float(scale[one]), float(DEGREES[one]), float(share[one]), chance)
-        for (scale, share, _), one, chance in zip(fits, best, normal, strict=True)
+        (float(scale[one]), float(DEGREES[one]), float(share[one]), chance, (scale, each))
+        for (scale, share, _), one, chance, each in zip(fits, best, normal, chances, strict=True)
     ]
 
 
