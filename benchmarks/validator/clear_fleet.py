@@ -1,13 +1,13 @@
 """What stands clear of the fleet: losses found, beside rules that reject as many healthy nodes.
 
-Simulated fleets with bulks of 1 to 3 % (normal, Student's t with five degrees, skewed to the bad side, in steps),
-half of the variance common to a node's devices. A share of the nodes is sick: each loses between 2.5 and 20
-spreads in one metric or in all four of a component, on one device or on all. The fleet that is learned from
-is judged: that is what an operator does with a new rack.
+Simulated fleets with bulks of 1 to 3 % (normal, Student's t with five degrees, skewed to the bad side, in
+steps), half of the variance common to a node's devices. A share of the nodes is sick: each loses between 2.5
+and 20 spreads in one metric or in all four of a component, on one device or on all. The fleet that is learned
+from is judged: that is what an operator does with a new rack.
 
-Ours has its defaults. Every other rule (a part of the median, the median with k median absolute deviations, the
-quartiles with k ranges) has the k at which it rejects the same share of healthy nodes; nobody knows that k
-beforehand. ``wrong`` is the part of the rejections that is of healthy nodes, ``looked at`` what is found
+Ours has its defaults. Every other rule (a part of the median, the median with k median absolute deviations,
+the quartiles with k ranges) has the k at which it rejects the same share of healthy nodes; nobody knows that
+k beforehand. ``wrong`` is the part of the rejections that is of healthy nodes, ``looked at`` what is found
 with those that are MARGINAL.
 
 Usage: python benchmarks/validator/clear_fleet.py [--nodes 60 150 300] [--devices 1 8] [--sick 0 .02 .1 .2]
@@ -65,9 +65,9 @@ class Found(NamedTuple):
 def noise(rng: np.random.Generator, kind: str, shape: tuple[int, int]) -> Values:
     """Return noise of mean 0 and variance 1, the long tail on the bad side."""
     if kind == "t5":
-        return rng.standard_t(5, shape) / np.sqrt(5 / 3)
+        return np.asarray(rng.standard_t(5, shape) / np.sqrt(5 / 3))
     if kind == "skewed":
-        return (2 - rng.gamma(2, 1, shape)) / np.sqrt(2)
+        return np.asarray((2 - rng.gamma(2, 1, shape)) / np.sqrt(2))
     drawn = rng.normal(0, 1, shape)
     return np.round(drawn * 1.5) / 1.5 if kind == "steps" else drawn
 

@@ -30,10 +30,9 @@ from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.limits.tails import nodes_needed, robust_limit
 
-
 CLEAR = (0.05, 0.02, 0.01, 5e-3, 2e-3, 1e-3, 1e-4)
-"""Chances of a unit to be healthy at which it is rejected as standing clear of the fleet: of the rejections one in
-twenty is wrong, or fewer, where so many would reject more of the healthy nodes than is stated."""
+"""Chances of a unit to be healthy at which it is rejected as standing clear of the fleet: of the rejections
+one in twenty is wrong, or fewer where that would reject too many healthy nodes (`SPENT`)."""
 SPENT = 0.25
 """Part of the stated rate that standing clear may cost: the tails spend it, too."""
 LOOK = 0.5

@@ -1,11 +1,11 @@
 """The healthy part of a metric's losses: a null distribution that sick units cannot widen.
 
 Two groups share the losses of a fleet: healthy units, whose losses fall off on both sides of the centre, and
-sick ones, whose losses lie anywhere (`_sick`). The healthy ones are described by what lies in the bulk, an *empirical
-null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad side of the centre, its scale
-bound to that of the good side, where no fault ever lands, and its degrees of freedom bounded from below, so
-that no tail is heavier than noise makes it. Both are fitted together with the share of the sick by EM; the
-chance of a unit to be a healthy one is one less its local false discovery rate.
+sick ones, whose losses lie anywhere (`_sick`). The healthy ones are described by what lies in the bulk, an
+*empirical null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad side of the centre,
+its scale bound to that of the good side, where no fault ever lands, and its degrees of freedom bounded from
+below, so that no tail is heavier than noise makes it. Both are fitted together with the share of the sick by
+EM; the chance of a unit to be a healthy one is one less its local false discovery rate.
 
 A few hundred single values hardly tell a heavy healthy tail from a few sick units. But metrics of one fleet
 share their kinds of noise: how many of them have which degrees of freedom is the prior of each (empirical
@@ -39,11 +39,11 @@ POOLED, PRIOR_METRICS = 10, 3.0
 tail among light ones then needs odds of a dozen metrics to three at most, which its own few hundred values
 give where it is one."""
 SMALL, IN_NOISE = 0.01, 4.0
-"""Loss below which sick units are no more numerous than at it, and the same in median distances of the good side:
-what is lost within the noise is no fault that anybody can tell."""
+"""Loss below which sick units are no more numerous than at it, and the same in median distances of the good
+side: what is lost within the noise is no fault that anybody can tell."""
 LEAST_SICK, POOLED_UNITS = 0.005, 50.0
-"""Least share of the bad side that counts as sick where a limit is drawn, and the units of the whole fleet that
-count beside a metric's own: of a metric without sick units nobody knows that it never has any."""
+"""Least share of the bad side that counts as sick where a limit is drawn, and the units of the whole fleet
+that count beside a metric's own: that a metric had no sick units yet does not say that it never has any."""
 FLOOR = 2e-4
 """Least scale: differences of a hundredth of a percent mean nothing."""
 STILL = 1e-3
@@ -106,7 +106,7 @@ class HealthyNull(NamedTuple):
         low, high = 0.0, 1.0
         for _ in range(40):  # halves the interval each time
             loss = (low + high) / 2
-            if self._density(loss) > odds * float(_sick(np.float64(loss), self.small)):
+            if self._density(loss) > odds * float(_sick(loss, self.small)):
                 low = loss
             else:
                 high = loss
@@ -116,7 +116,7 @@ class HealthyNull(NamedTuple):
         """Return the density of healthy units at a loss, over all degrees of freedom that are left open."""
         scales, chances = self.open or (
             np.full(len(DEGREES), self.scale),
-            (self.degrees == DEGREES).astype(np.float64),
+            np.where(self.degrees == DEGREES, 1.0, 0.0),
         )
         scales = scales * math.exp(self.doubt)
         kernel = np.log1p((loss / scales) ** 2 / DEGREES)
@@ -143,7 +143,7 @@ class HealthyNull(NamedTuple):
         return chance
 
 
-def _sick(loss: FloatArray, small: FloatArray | float) -> FloatArray:
+def _sick(loss: FloatArray | float, small: FloatArray | float) -> FloatArray:
     """Return the density of the sick units' losses: even over their logarithms from a small loss on.
 
     Half a link's width costs a half, one throttled card in eight a few percent: small losses are more than
@@ -152,12 +152,22 @@ def _sick(loss: FloatArray, small: FloatArray | float) -> FloatArray:
     return np.asarray(1 / ((loss + small) * np.log1p(1 / small)))
 
 
-def _small(inner: FloatArray) -> FloatArray:
+def _small(inner: FloatArray | float) -> FloatArray:
     return np.asarray(np.maximum(SMALL, IN_NOISE * inner))
 
 
 _Candidates = tuple[FloatArray, FloatArray, FloatArray]
 """Scale, share of the sick and log likelihood for each of `DEGREES`."""
+
+
+class _Fit(NamedTuple):
+    """What is found on the bad side of one metric; see `HealthyNull`."""
+
+    scale: float
+    degrees: float
+    sick: float
+    normal: float
+    open: tuple[FloatArray, FloatArray] | None
 
 
 class _Bad(NamedTuple):
@@ -209,15 +219,24 @@ def healthy_nulls(metrics: Iterable[tuple[FloatArray, BoolArray, float]]) -> lis
     fits = dict(zip(found, _chosen(list(found.values()), noisy), strict=True)) if found else {}
     counts = [float(one.weight.sum()) for one in asked]
     units = sum(counts[place] for place in fits)
-    pooled = sum(fits[place][2] * counts[place] for place in fits) / max(units, 1.0)
+    pooled = sum(fits[place].sick * counts[place] for place in fits) / max(units, 1.0)
     nulls = []
     for place, (middle, one, count) in enumerate(zip(middles, asked, counts, strict=True)):
         # Of some nothing lies on the bad side.
-        fit = fits.get(place, (one.floor, float(DEGREES[-1]), 0.0, 0.0, None))
-        expected = (fit[2] * count + pooled * POOLED_UNITS) / (count + POOLED_UNITS)
-        small = float(_small(np.float64(one.inner)))
-        *of_one, left_open = fit
-        nulls.append(HealthyNull(middle, *of_one, max(expected, LEAST_SICK), 0.0, small, left_open))
+        fit = fits.get(place, _Fit(one.floor, float(DEGREES[-1]), 0.0, 0.0, None))
+        expected = (fit.sick * count + pooled * POOLED_UNITS) / (count + POOLED_UNITS)
+        nulls.append(
+            HealthyNull(
+                middle=middle,
+                scale=fit.scale,
+                degrees=fit.degrees,
+                sick=fit.sick,
+                normal=fit.normal,
+                expected=max(expected, LEAST_SICK),
+                small=float(_small(one.inner)),
+                open=fit.open,
+            )
+        )
     return nulls
 
 
@@ -293,13 +312,11 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
     return list(zip(scale, share, likely, strict=True))
 
 
-def _chosen(
-    fits: Sequence[_Candidates], noisy: BoolArray
-) -> list[tuple[float, float, float, float, tuple[FloatArray, FloatArray]]]:
-    """Return the likeliest scale, degrees of freedom and share of the sick of each metric.
+def _chosen(fits: Sequence[_Candidates], noisy: BoolArray) -> list[_Fit]:
+    """Return the likeliest null of each metric.
 
-    The fourth number is its chance to be nearly normal, the last ones what is left open. How many of the noisy metrics have which degrees is
-    learned from all of them and is each one's prior; of others, whose units hardly differ, no shape is known.
+    How many of the noisy metrics have which degrees of freedom is learned from all of them and is each one's
+    prior; of others, whose units hardly differ, no shape is known.
     """
     likely = np.array([one[2] for one in fits])
     prior = np.full(len(DEGREES), 1 / len(DEGREES))
@@ -311,7 +328,7 @@ def _chosen(
     chances = _chances(likely, prior)
     normal = np.where(noisy, chances[:, -1], 0.0).tolist()
     return [
-        (float(scale[one]), float(DEGREES[one]), float(share[one]), chance, (scale, each))
+        _Fit(float(scale[one]), float(DEGREES[one]), float(share[one]), chance, (scale, each))
         for (scale, share, _), one, chance, each in zip(fits, best, normal, chances, strict=True)
     ]
 
