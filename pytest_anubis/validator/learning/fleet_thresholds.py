@@ -30,13 +30,8 @@ from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.limits.tails import nodes_needed, robust_limit
 
-CLEAR = (0.05, 0.02, 0.01, 5e-3, 2e-3, 1e-3, 1e-4)
-"""Chances of a unit to be healthy at which it is rejected as standing clear of the fleet: of the rejections
-one in twenty is wrong, or fewer where that would reject too many healthy nodes (`SPENT`)."""
-SPENT = 0.25
-"""Part of the stated rate that standing clear may cost: the tails spend it, too."""
 LOOK = 0.5
-"""From this chance on it is to be looked at."""
+"""Chance of a unit to be healthy at which it is to be looked at."""
 
 
 class NodeScores(NamedTuple):
@@ -103,9 +98,8 @@ def fleet_thresholds(
     budget = _budget(noisy, error_rate)
     seen = robust_limit(scores.costly, scores.trust, error_rate)
     rejects = min(budget if seen is None else max(budget, seen), unusual)
-    clear = _clear(criteria, tails, error_rate)
     out = tuple(
-        _with_threshold(criterion, tail, unusual, rejects, clear)
+        _with_threshold(criterion, tail, unusual, rejects)
         if tail is not None
         else _with_power(criterion, any_tail)
         for criterion, tail, any_tail in zip(criteria, tails, every, strict=True)
@@ -137,25 +131,6 @@ def _budget(tails: Sequence[HealthyTail], rate: float) -> float:
     return high
 
 
-def _clear(
-    criteria: Sequence[Criterion], tails: Sequence[HealthyTail | None], rate: float
-) -> float:
-    """Return the largest of `CLEAR` at which all metrics together reject few healthy nodes."""
-    pairs = [
-        (tail, 1 - criterion.alpha)
-        for criterion, tail in zip(criteria, tails, strict=True)
-        if tail is not None
-    ]
-    for chance in CLEAR:
-        beyond = sum(
-            tail.each * tail.null.beyond(max(tail.null.clear_of(chance), practical))
-            for tail, practical in pairs
-        )
-        if beyond <= SPENT * rate:
-            return chance
-    return CLEAR[-1]
-
-
 def _if_heavier(criteria: Sequence[Criterion], tails: Sequence[HealthyTail | None]) -> float:
     """Return the share of healthy nodes that is rejected if every tail is as heavy as its data leave open.
 
@@ -173,11 +148,10 @@ def _if_heavier(criteria: Sequence[Criterion], tails: Sequence[HealthyTail | Non
 
 
 def _with_threshold(
-    criterion: Criterion, tail: HealthyTail, unusual: float, rejects: float, clear: float
+    criterion: Criterion, tail: HealthyTail, unusual: float, rejects: float
 ) -> Criterion:
     practical = 1 - criterion.alpha
-    rejected = min(tail.reach(rejects), tail.null.clear_of(clear))
-    loss = min(tail.reach(unusual), max(rejected, practical), 1.0)
+    loss = min(tail.reach(unusual), max(tail.reach(rejects), practical), 1.0)
     suspect = max(tail.null.clear_of(LOOK), practical)
     look = 1 - suspect if suspect < loss else None
     found = replace(criterion, learned=1 - loss, look=look, spread=tail.tail.scale)

@@ -122,13 +122,6 @@ class HealthyNull(NamedTuple):
         kernel = np.log1p((loss / scales) ** 2 / DEGREES)
         return float(chances @ np.exp(_LOG - np.log(scales) - (DEGREES + 1) / 2 * kernel))
 
-    def beyond(self, loss: float) -> float:
-        """Return the chance of a healthy unit to lose more than so much."""
-        from scipy.special import stdtr
-
-        scale = self.scale * math.exp(self.doubt)
-        return float(stdtr(self.degrees, -(loss - self.middle) / scale))
-
     def healthy(self, signed: FloatArray) -> FloatArray:
         """Return the chance of each unit (n,) to be one of the healthy; 0 for those left out (NaN)."""
         away = signed - self.middle

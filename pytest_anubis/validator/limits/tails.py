@@ -12,8 +12,6 @@ from pytest_anubis.core.sample import FloatArray, IntArray
 
 SHARE, LEAST_EXCESSES = 0.1, 10
 """The largest tenth of a metric's distances is its tail; of few distances ten, or half of them."""
-HALF = 0.5
-"""Units count for the largest healthy one from this chance on."""
 FLOOR = 2e-4
 """Least scale of a tail that is taken as found: differences of a hundredth of a percent mean nothing."""
 SHRINK, SHAPE = 40.0, 0.1
@@ -29,9 +27,6 @@ DRIFT, FROM_NORMAL = 0.04, 0.1
 """What a shape is more, far out: of Student's t with three to ten degrees the largest tenth looks .03 to .05
 lighter by its moments than what lies a thousand times farther out is; of normal noise (-.18) it does not, so
 that the drift begins at -.1 and is whole at 0."""
-BOUNDED_EXCESSES, SHORT = 60.0, 0.25
-"""From so many excesses on a tail is taken as exponential at most where the largest of them is so small that
-only this part of exponential tails have none larger: nothing was seen of a heavier one."""
 PLOTTING = 0.35
 """Plotting position (rank - .35) / n of the probability-weighted moments (Hosking and Wallis 1987)."""
 MOST_REFITTED = 1000
@@ -70,7 +65,6 @@ class Tail(NamedTuple):
         error: Standard error of the shape.
         doubt: Relative standard error of the mean.
         normal: Chance that the noise is nearly normal; otherwise the tail is exponential at least.
-        heaviest: Largest shape that is believed.
     """
 
     start: float
@@ -80,7 +74,6 @@ class Tail(NamedTuple):
     error: float = 0.0
     doubt: float = 0.0
     normal: float = 0.0
-    heaviest: float = HEAVIEST
 
     @property
     def scale(self) -> float:
@@ -143,7 +136,7 @@ class Tail(NamedTuple):
             kept = (which[None, :] != np.arange(which.max() + 1)[:, None]) * heavy
             if len(kept) > 1:
                 means, shapes = _mean_and_shape(excess, kept, prior)
-                mean, shape = means[which], np.minimum(shapes, self.heaviest)[which]
+                mean, shape = means[which], shapes[which]
         else:  # one owner's excesses are too few to bend the tail; its mean is easily taken out
             total = np.bincount(holders, excess * heavy)
             count = np.bincount(holders, heavy)
@@ -298,15 +291,10 @@ def fit_tail(
     first = min(max(int((behind > wanted).sum()), 1), len(ordered) - 1)
     start, count = float(ordered[first - 1]), float(behind[first])
     means, shapes = _mean_and_shape(ordered[first:] - start, share[None, first:], prior)
-    mean, shape = float(means[0]), float(shapes[0])
-    error, heaviest = (1 + shape) / math.sqrt(count + SHRINK), HEAVIEST
-    if count >= BOUNDED_EXCESSES:
-        largest = float(ordered[share > HALF].max(initial=start)) - start
-        if count * math.log(-math.expm1(-max(largest / mean, 1e-9))) < math.log(SHORT):
-            shape, error, heaviest = min(shape, 0.0), 0.0, 0.0
+    error = (1 + float(shapes[0])) / math.sqrt(count + SHRINK)
     doubt = 1 / math.sqrt(count)  # of a mean of so many exponential excesses
     level = -math.log(count / total)
-    return Tail(start, level, mean, shape, error, doubt, normal, heaviest)
+    return Tail(start, level, float(means[0]), float(shapes[0]), error, doubt, normal)
 
 
 def _mean_and_shape(
