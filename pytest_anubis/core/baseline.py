@@ -77,6 +77,8 @@ class Criterion:
             baseline's error rate; None when too few nodes support one, then alpha alone decides.
         unconfirmed: The learned threshold for a loss that too few looks have confirmed, where that
             is another one: on one machine, noise that passes within seconds makes it much lower.
+        look: Similarity below which a unit is as likely sick as healthy, and is to be looked at; None where
+            nothing tells.
         spread: Scale of the healthy one-sided distances (the per-metric scale of the max-T method).
         repeatability: Mean pairwise two-sided similarity of the healthy samples.
         detectable: Smallest uniform relative loss that gives FAIL in 95 % of cases, as a fraction.
@@ -104,6 +106,7 @@ class Criterion:
     alpha: Share = ALPHA
     learned: Annotated[Share | None, Alias("limit")] = None
     unconfirmed: Annotated[Share | None, Alias("hasty")] = None
+    look: Share | None = None
     spread: NotNegative = 0.0
     repeatability: Share | None = None
     detectable: NotNegative | None = None

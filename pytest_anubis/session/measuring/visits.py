@@ -36,8 +36,8 @@ MOST_FRUITLESS = 2
 """After so many successive turns without any clear value the next one is the last."""
 
 TELLING = 4
-"""Where so many tests wait without a clear value, and no fewer than have any, others have this host: the others
-are measured for a moment only."""
+"""Where so many tests wait without a clear value, and no fewer than have any, others have this host: the next
+tests are measured for a moment only."""
 
 _NO_VISITS = ("setuponly", "setupplan", "setupshow", "reruns")
 """Options under which tests run in another way than this one."""

@@ -29,8 +29,8 @@ from pytest_anubis.validator.deciding.machine_identity import strange_to
 from pytest_anubis.validator.deciding.requirement import absence_step, is_absence_line
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
-_UNUSUAL = (Reason.UNUSUAL, Reason.CHANGE_POINT)
-"""Reasons of what is MARGINAL by its values: not costly, and an acceptance says it."""
+_UNUSUAL = (Reason.UNUSUAL, Reason.UNDETECTABLE, Reason.CHANGE_POINT)
+"""Reasons of what is MARGINAL by its values: an acceptance says it."""
 
 UNCOLLECTED = " cannot be collected: "
 """Between a file and why: how a line begins that stands in the way of acceptance."""
@@ -99,7 +99,9 @@ def headline(
         # Behind another blocker nobody would know what is meant.
         told = absent and not uncovered and _is_absence(blocking[0], absent)
         step = f". Next step: {absence_step(absent)}" if told else ""
-        first = uncovered or others_disturbed(verdicts) or f"{reason.partition(AFTER_DEATH)[0]}{more}"
+        first = (
+            uncovered or others_disturbed(verdicts) or f"{reason.partition(AFTER_DEATH)[0]}{more}"
+        )
         doubt = doubt_of(baseline) if any(judged_by_fleet(v) for v in verdicts) else ""
         doubt = f"; the baseline's {doubt}" if doubt else ""
         return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{doubt}{step}"
@@ -251,18 +253,14 @@ def _reservations(
         names = _names(v for v in _reasons(verdicts, reason) if v.waiver is None)
         if names:
             found.append(f"{what}: {', '.join(names)}")
-    marginal = (
-        v
-        for v in verdicts
-        if v.worth_a_look and (v.reason in _UNUSUAL or v.outcome is Outcome.PASS)
-    )
+    marginal = (v for v in verdicts if v.worth_a_look and v.reason in _UNUSUAL)
     unusual = sorted(marginal, key=lambda verdict: verdict.severity)
     if unusual:
         first, more = unusual[0], f" and {len(unusual) - 1} more" if len(unusual) > 1 else ""
         how = "changed within its run"
         if first.part:
             how = f"in its distribution: {first.part}"
-        elif first.reason is Reason.UNUSUAL and first.similarity is not None:
+        elif first.reason is not Reason.CHANGE_POINT and first.similarity is not None:
             how = loss_text(first.similarity, first.better, first.unit)
         found.append(f"to be looked at: {_names([first])[0]} ({how}){more}")
     without = {(v.benchmark, v.metric, v.group) for v in _reasons(verdicts, Reason.NO_CRITERION)}

@@ -216,7 +216,7 @@ def judge_columns(
         similarity = _similarities(rows, criterion)
         practical, _ = thresholds_of(criterion)
         learned = learned_for(similarity, criterion, population.looks)
-        fill_verdicts(similarity, practical, learned, outcome, reason, threshold)
+        fill_verdicts(similarity, practical, learned, outcome, reason, threshold, criterion.look)
         few = np.diff(population.offsets) < criterion.least
         if few.any():
             outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)

@@ -345,6 +345,8 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
     if learned is not None and learned != criterion.alpha:  # a promise sets both
         who = next((word for word in ("devices", "runs") if word in said.population), "nodes")
         spread = f"what healthy {who} differ by (up to {loss_size(learned, better, decimals)})"
+    if said.reason is Reason.UNDETECTABLE and said.outcome is Outcome.MARGINAL:
+        return f"{state}, as likely a fault as noise, though still within {spread}"
     if said.reason is Reason.UNDETECTABLE:
         return f"{state}, but within {spread}, so this metric cannot show such a loss"
     if said.similarity >= criterion.alpha:  # unusual, whether or not the machine was disturbed

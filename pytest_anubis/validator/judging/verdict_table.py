@@ -5,6 +5,8 @@
 | within the healthy spread (learned threshold) | PASS | PASS, listed: the metric cannot show such a loss |
 | beyond the healthy spread | MARGINAL | FAIL |
 
+What is beyond the practical threshold and as likely sick as healthy is MARGINAL as well, wherever the learned
+threshold lies.
 Without a learned threshold the practical one stands for both; of an exact metric both are 1.
 """
 
@@ -67,6 +69,8 @@ def decide(similarity: float, criterion: Criterion) -> Call:
     """Apply the verdict table to the one-sided similarity of one sample."""
     practical, learned = thresholds_of(criterion)
     cell = (similarity < practical) + 2 * (similarity < learned)
+    if cell == 1 and criterion.look is not None and similarity < criterion.look:
+        return Call(Outcome.MARGINAL, Reason.UNDETECTABLE, criterion.look)
     return Call(*_CELLS[cell], learned if cell == 0 else min(practical, learned))
 
 
@@ -77,6 +81,7 @@ def fill_verdicts(
     outcome: Codes,
     reason: Codes,
     threshold: FloatArray,
+    look: float | None = None,
 ) -> None:
     """Apply the verdict table to all units at once.
 
@@ -87,6 +92,7 @@ def fill_verdicts(
         outcome: Shape (n,), filled in with indices into ``OUTCOMES``.
         reason: Shape (n,), filled in with indices into ``REASONS``.
         threshold: Shape (n,), filled in.
+        look: Similarity below which a unit is to be looked at; None where nothing tells.
     """
     known = ~np.isnan(similarity)
     alike = similarity[known]
@@ -96,6 +102,10 @@ def fill_verdicts(
     cell = (alike < practical) + 2 * (alike < tight)
     outcome[known], reason[known] = _OUTCOME_OF[cell], _REASON_OF[cell]
     threshold[known] = np.where(cell == 0, tight, np.minimum(practical, tight))
+    if look is not None:
+        suspect = known.copy()
+        suspect[known] = (cell == 1) & (alike < look)
+        outcome[suspect], threshold[suspect] = MARGINAL, look
 
 
 def thresholds_of(criterion: Criterion) -> tuple[float, float]:

@@ -30,6 +30,9 @@ from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.limits.power import detectable
 from pytest_anubis.validator.limits.tails import nodes_needed, robust_limit
 
+LOOK = 0.5
+"""Chance of a unit to be healthy at which it is to be looked at."""
+
 
 class NodeScores(NamedTuple):
     """What every node shows over all metrics; arrays are over ``nodes``.
@@ -148,8 +151,10 @@ def _with_threshold(
     criterion: Criterion, tail: HealthyTail, unusual: float, rejects: float
 ) -> Criterion:
     practical = 1 - criterion.alpha
-    loss = min(tail.reach(unusual), max(tail.reach(rejects), practical))
-    found = replace(criterion, learned=1 - min(loss, 1.0), spread=tail.tail.scale)
+    loss = min(tail.reach(unusual), max(tail.reach(rejects), practical), 1.0)
+    suspect = max(tail.null.clear_of(LOOK), practical)
+    look = 1 - suspect if suspect < loss else None
+    found = replace(criterion, learned=1 - loss, look=look, spread=tail.tail.scale)
     return _with_power(found, tail)
 
 

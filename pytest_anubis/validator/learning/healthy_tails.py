@@ -63,6 +63,7 @@ class HealthyTail(NamedTuple):
         trust: The smallest chance of its units to be healthy ones.
         deviation: Standard deviation of the healthy units' signed losses.
         units: How many units are healthy.
+        null: How its healthy losses are spread.
     """
 
     tail: Tail
@@ -76,6 +77,7 @@ class HealthyTail(NamedTuple):
     trust: FloatArray
     deviation: float
     units: float
+    null: HealthyNull
 
     def reach(self, rarity: float) -> float:
         """Return the loss of a rarity: by the tail, and by the spread where few units make it."""
@@ -192,6 +194,7 @@ def _of_usable(
         trust=trust[present],
         deviation=deviation,
         units=units,
+        null=null._replace(doubt=1 / math.sqrt(max(len(present) / 2, 1.0))),
     )
 
 

@@ -1,11 +1,11 @@
 """The healthy part of a metric's losses: a null distribution that sick units cannot widen.
 
 Two groups share the losses of a fleet: healthy units, whose losses fall off on both sides of the centre, and
-sick ones, whose losses lie anywhere. The healthy ones are described by what lies in the bulk, an *empirical
-null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad side of the centre, its scale
-bound to that of the good side, where no fault ever lands, and its degrees of freedom bounded from below, so
-that no tail is heavier than noise makes it. Both are fitted together with the share of the sick by EM; the
-chance of a unit to be a healthy one is one less its local false discovery rate.
+sick ones, whose losses lie anywhere (`_sick`). The healthy ones are described by what lies in the bulk, an
+*empirical null* (Efron 2004, doi:10.1198/016214504000000089): half a Student-t on the bad side of the centre,
+its scale bound to that of the good side, where no fault ever lands, and its degrees of freedom bounded from
+below, so that no tail is heavier than noise makes it. Both are fitted together with the share of the sick by
+EM; the chance of a unit to be a healthy one is one less its local false discovery rate.
 
 A few hundred single values hardly tell a heavy healthy tail from a few sick units. But metrics of one fleet
 share their kinds of noise: how many of them have which degrees of freedom is the prior of each (empirical
@@ -38,6 +38,12 @@ POOLED, PRIOR_METRICS = 10, 3.0
 """Steps of EM of the prior over degrees of freedom, and the metrics as which knowing nothing counts: a heavy
 tail among light ones then needs odds of a dozen metrics to three at most, which its own few hundred values
 give where it is one."""
+SMALL, IN_NOISE = 0.01, 4.0
+"""Loss below which sick units are no more numerous than at it, and the same in median distances of the good
+side: what is lost within the noise is no fault that anybody can tell."""
+LEAST_SICK, POOLED_UNITS = 0.005, 50.0
+"""Least share of the bad side that counts as sick where a limit is drawn, and the units of the whole fleet
+that count beside a metric's own: that a metric had no sick units yet does not say that it never has any."""
 FLOOR = 2e-4
 """Least scale: differences of a hundredth of a percent mean nothing."""
 STILL = 1e-3
@@ -72,8 +78,12 @@ class HealthyNull(NamedTuple):
         middle: Signed loss of a typical unit, near 0.
         scale: Scale on the bad side.
         degrees: Degrees of freedom of the Student-t.
-        sick: Share of the bad side that is sick, spread evenly over all losses.
+        sick: Share of the bad side that is sick.
         normal: Chance that the noise is nearly normal, by its own losses and those of the other metrics.
+        expected: The share of the sick, shrunk towards that of all metrics.
+        doubt: Relative standard error of the scale, by as many nodes as there are.
+        small: Loss below which sick units are no more numerous than at it.
+        open: Scales and chances (5,) of the null with each of `DEGREES`, which the data leave open.
     """
 
     middle: float
@@ -81,6 +91,36 @@ class HealthyNull(NamedTuple):
     degrees: float
     sick: float
     normal: float = 0.0
+    expected: float = LEAST_SICK
+    doubt: float = 0.0
+    small: float = SMALL
+    open: tuple[FloatArray, FloatArray] | None = None
+
+    def clear_of(self, chance: float) -> float:
+        """Return the loss from which on a unit is a healthy one with this chance at most.
+
+        That chance is the local false discovery rate (Efron 2004): the density of the healthy ones as a part
+        of that of all units, the sick ones lying anywhere.
+        """
+        odds = chance / (1 - chance) * self.expected / (1 - self.expected)
+        low, high = 0.0, 1.0
+        for _ in range(40):  # halves the interval each time
+            loss = (low + high) / 2
+            if self._density(loss) > odds * float(_sick(loss, self.small)):
+                low = loss
+            else:
+                high = loss
+        return self.middle + high
+
+    def _density(self, loss: float) -> float:
+        """Return the density of healthy units at a loss, over all degrees of freedom that are left open."""
+        scales, chances = self.open or (
+            np.full(len(DEGREES), self.scale),
+            np.where(self.degrees == DEGREES, 1.0, 0.0),
+        )
+        scales = scales * math.exp(self.doubt)
+        kernel = np.log1p((loss / scales) ** 2 / DEGREES)
+        return float(chances @ np.exp(_LOG - np.log(scales) - (DEGREES + 1) / 2 * kernel))
 
     def healthy(self, signed: FloatArray) -> FloatArray:
         """Return the chance of each unit (n,) to be one of the healthy; 0 for those left out (NaN)."""
@@ -92,12 +132,35 @@ class HealthyNull(NamedTuple):
         log = _LOG[self.degrees == DEGREES][0]
         kernel = np.log1p((away[bad] / self.scale) ** 2 / self.degrees)
         dense = (1 - self.sick) * np.exp(log - (self.degrees + 1) / 2 * kernel) / self.scale
-        chance[bad] = dense / (dense + self.sick)
+        chance[bad] = dense / (dense + self.sick * _sick(away[bad], self.small))
         return chance
+
+
+def _sick(loss: FloatArray | float, small: FloatArray | float) -> FloatArray:
+    """Return the density of the sick units' losses: even over their logarithms from a small loss on.
+
+    Half a link's width costs a half, one throttled card in eight a few percent: small losses are more than
+    large ones.
+    """
+    return np.asarray(1 / ((loss + small) * np.log1p(1 / small)))
+
+
+def _small(inner: FloatArray | float) -> FloatArray:
+    return np.asarray(np.maximum(SMALL, IN_NOISE * inner))
 
 
 _Candidates = tuple[FloatArray, FloatArray, FloatArray]
 """Scale, share of the sick and log likelihood for each of `DEGREES`."""
+
+
+class _Fit(NamedTuple):
+    """What is found on the bad side of one metric; see `HealthyNull`."""
+
+    scale: float
+    degrees: float
+    sick: float
+    normal: float
+    open: tuple[FloatArray, FloatArray] | None
 
 
 class _Bad(NamedTuple):
@@ -147,10 +210,27 @@ def healthy_nulls(metrics: Iterable[tuple[FloatArray, BoolArray, float]]) -> lis
         [asked[place].inner > max(asked[place].floor, STILL) for place in found], dtype=np.bool_
     )
     fits = dict(zip(found, _chosen(list(found.values()), noisy), strict=True)) if found else {}
-    return [  # of some nothing lies on the bad side
-        HealthyNull(middle, *fits.get(place, (one.floor, float(DEGREES[-1]), 0.0)))
-        for place, (middle, one) in enumerate(zip(middles, asked, strict=True))
-    ]
+    counts = [float(one.weight.sum()) for one in asked]
+    units = sum(counts[place] for place in fits)
+    pooled = sum(fits[place].sick * counts[place] for place in fits) / max(units, 1.0)
+    nulls = []
+    for place, (middle, one, count) in enumerate(zip(middles, asked, counts, strict=True)):
+        # Of some nothing lies on the bad side.
+        fit = fits.get(place, _Fit(one.floor, float(DEGREES[-1]), 0.0, 0.0, None))
+        expected = (fit.sick * count + pooled * POOLED_UNITS) / (count + POOLED_UNITS)
+        nulls.append(
+            HealthyNull(
+                middle=middle,
+                scale=fit.scale,
+                degrees=fit.degrees,
+                sick=fit.sick,
+                normal=fit.normal,
+                expected=max(expected, LEAST_SICK),
+                small=float(_small(one.inner)),
+                open=fit.open,
+            )
+        )
+    return nulls
 
 
 def _sides(signed: FloatArray, bulk: BoolArray) -> tuple[float, FloatArray]:
@@ -207,30 +287,29 @@ def _fit(metrics: Sequence[_Bad]) -> list[_Candidates]:
     scale, share = reference.copy(), np.full_like(reference, 0.05)  # anywhere to begin with
     kernel, own, chance = (np.empty((*reference.shape, longest)) for _ in range(3))
     power = (-(DEGREES + 1) / 2)[:, None]
+    sick = _sick(np.sqrt(squares), _small(inner))[:, None, :]
     counts, heavy = weight[:, :, None], (weight * squares)[:, :, None]
     for _ in range(STEPS):
         np.multiply((1 / (DEGREES * scale**2))[:, :, None], squares[:, None, :], out=kernel)
         kernel += 1
         np.power(kernel, power, out=own)
         own *= ((1 - share) * np.exp(_LOG - np.log(scale)))[:, :, None]
-        np.add(own, (share + 1e-300)[:, :, None], out=chance)
+        np.add(own, (share + 1e-300)[:, :, None] * sick, out=chance)
         np.divide(own, chance, out=chance)
         mass = (chance @ counts)[:, :, 0]
         chance /= kernel
         spread = (chance @ heavy)[:, :, 0] * ((DEGREES + 1) / DEGREES)
         scale = np.clip(np.sqrt(spread / np.maximum(mass, 1e-300)), low, high)
         share = np.clip(1 - mass / total, 0.0, MOST_SICK)
-    likely = (np.log(own + share[:, :, None] + 1e-300) @ counts)[:, :, 0]
+    likely = (np.log(own + share[:, :, None] * sick + 1e-300) @ counts)[:, :, 0]
     return list(zip(scale, share, likely, strict=True))
 
 
-def _chosen(
-    fits: Sequence[_Candidates], noisy: BoolArray
-) -> list[tuple[float, float, float, float]]:
-    """Return the likeliest scale, degrees of freedom and share of the sick of each metric.
+def _chosen(fits: Sequence[_Candidates], noisy: BoolArray) -> list[_Fit]:
+    """Return the likeliest null of each metric.
 
-    The fourth number is its chance to be nearly normal. How many of the noisy metrics have which degrees is
-    learned from all of them and is each one's prior; of others, whose units hardly differ, no shape is known.
+    How many of the noisy metrics have which degrees of freedom is learned from all of them and is each one's
+    prior; of others, whose units hardly differ, no shape is known.
     """
     likely = np.array([one[2] for one in fits])
     prior = np.full(len(DEGREES), 1 / len(DEGREES))
@@ -239,10 +318,11 @@ def _chosen(
         prior = chance[noisy].sum(axis=0) + PRIOR_METRICS / len(DEGREES)
         prior /= prior.sum()
     best = (likely + noisy[:, None] * np.log(prior)).argmax(axis=1).tolist()
-    normal = np.where(noisy, _chances(likely, prior)[:, -1], 0.0).tolist()
+    chances = _chances(likely, prior)
+    normal = np.where(noisy, chances[:, -1], 0.0).tolist()
     return [
-        (float(scale[one]), float(DEGREES[one]), float(share[one]), chance)
-        for (scale, share, _), one, chance in zip(fits, best, normal, strict=True)
+        _Fit(float(scale[one]), float(DEGREES[one]), float(share[one]), chance, (scale, each))
+        for (scale, share, _), one, chance, each in zip(fits, best, normal, chances, strict=True)
     ]
 
 
