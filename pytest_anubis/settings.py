@@ -283,6 +283,8 @@ def _raw(config: pytest.Config, option: Option, environ: Mapping[str, str]) -> A
     if option.switch:
         return bool(given) or (option.ini and bool(config.getini(option.dest)))
     if given is not None:
+        if not given.replace(",", " ").strip():
+            raise pytest.UsageError(f"{option.flag} is blank: write what is meant, or leave it out")
         return given
     places = []
     if option.env:

@@ -74,7 +74,7 @@ def forget_best(store: Path) -> None:
 
 def _document(store: Path) -> dict[str, Any]:
     try:
-        document = json.loads((store / _NAME).read_text(encoding="utf-8"))
+        document = read_json(store / _NAME)
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import Attempted
 from pytest_anubis.core.gather import Gather, Key, Shelf, key_of
 from pytest_anubis.core.measurement import Measurement, TestResult
@@ -131,10 +132,13 @@ class RunReader:
     def file(self, path: Path, progress: Progress | None) -> None:
         """Take what a file holds; one that cannot be read is refused."""
         try:
-            with path.open("rb") as content:
+            with open_regular(path) as content:
                 self._digest = hashlib.file_digest(content, "sha256").hexdigest()
-        except OSError:
-            self._digest = ""  # whoever reads it says why
+        except IsADirectoryError:
+            self._digest = ""
+        except OSError as error:
+            self.damaged(path, f"{path}: cannot be read ({error.strerror})")
+            return
         try:
             if path.is_dir():
                 raise JournalError(

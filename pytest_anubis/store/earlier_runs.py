@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_anubis.codec import CodecError, parse_json
 from pytest_anubis.codec.input_limits import LARGEST_JSON
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.collected_runs import RunsError, read_runs
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
@@ -78,6 +79,13 @@ def latest_journals(store: Path, *, hardware_class: str, most: int) -> list[Path
     return [path for _, _, path in sorted(found, reverse=True)[:most]]
 
 
+def journals_of(store: Path, node: str) -> list[Path]:
+    """Return the journals of a node in a store, newest first."""
+    heads = ((head_of(path), path) for path in (store / "runs").glob(f"*/{JOURNAL_NAME}"))
+    found = [(str(h.get("started", "")), str(p), p) for h, p in heads if h.get("node") == node]
+    return [path for _, _, path in sorted(found, reverse=True)]
+
+
 def _journals(
     store: Path, node: str, hardware_class: str, profile: str, before: str
 ) -> Iterator[tuple[str, Path]]:
@@ -95,7 +103,7 @@ def _journals(
 def head_of(path: Path) -> dict[str, Any]:
     """Return the first event of a journal, empty if it cannot be read."""
     try:
-        with path.open("rb") as lines:
+        with open_regular(path) as lines:
             event = parse_json(lines.readline(LARGEST_JSON), strict=False)
     except (OSError, CodecError):
         return {}

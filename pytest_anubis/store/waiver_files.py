@@ -81,8 +81,18 @@ def _waiver(where: str, table: Any, day: str) -> Waiver:
         raise WaiverError(
             f"{where}: unknown key {unknown[0][:40]!r}; a waiver has {', '.join(_KEYS)}"
         )
-    for name in _NEEDED:
-        if not table.get(name):
+    for name in _KEYS:
+        text = table.get(name)
+        if (
+            name in table
+            and isinstance(text, str)
+            and not any(c.isalnum() or c in "*?" for c in text)
+        ):
+            raise WaiverError(
+                f"{where}: {name} is blank; write {'who or what' if name in _NEEDED else 'what'} it is, or "
+                "leave the line out where it covers any"
+            )
+        if name in _NEEDED and not text:
             example = "2027-01-31" if name == "expires" else '"..."'
             raise WaiverError(f"{where}: no {name}; write {name} = {example}")
     texts = {name: _text(where, name, table[name]) for name in table if name != "expires"}

@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_anubis.codec.regular_files import open_regular
+
 _MOST = 200_000
 """Hosts in one list: twice the largest fleet; ``n[0-999999999]`` is a slip of the finger."""
 _LARGEST = 16 << 20  # bytes of a file of hosts
@@ -40,14 +42,14 @@ def read_hosts(text: str) -> list[Host]:
         HostListError: There is none in it, one stands there twice, or one is no host.
     """
     path = Path(text.removeprefix("@"))
-    if text.startswith("@") or path.is_file():
+    if text.startswith("@") or path.exists():
         return _of_file(path)
     return _checked([Host(name, name) for name in expand(text)], repr(text[:40]))
 
 
 def _of_file(path: Path) -> list[Host]:
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             content = file.read(_LARGEST + 1)
         lines = content.decode("utf-8").splitlines()
     except OSError as error:

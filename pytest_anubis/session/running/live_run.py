@@ -14,6 +14,7 @@ import pytest
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.codec.encodable_text import all_encodable
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.events import (
     BlockerFound,
     DamageFound,
@@ -40,12 +41,7 @@ from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import Journal
-from pytest_anubis.store.node_standing import (
-    NodeStanding,
-    keep_begun,
-    keep_standing,
-    keep_unjudged,
-)
+from pytest_anubis.store.node_standing import keep_begun, keep_ended
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
@@ -116,8 +112,16 @@ class Run:
         else:
             self.sink(self._started())
         if context.judging:
+            resumed = earlier is not None
+            began = moment(self.state.record().started) if resumed else time.time()
             self._note(
-                keep_begun(context.settings.store, context.node, context.run_id, now=time.time())
+                keep_begun(
+                    context.settings.store,
+                    context.node,
+                    context.run_id,
+                    began=began or 0.0,
+                    resumed=resumed,
+                )
             )
         if sys.flags.optimize:
             self._block(
@@ -241,8 +245,7 @@ class Run:
             return False
         journal.withdraw()
         self._journal, self.record_path = None, ""
-        if self.context.judging:
-            self._note(keep_unjudged(self.context.settings.store, self.context.node))
+        self._keep_standing()
         return True
 
     def _close(self, session: pytest.Session, journal: Journal) -> None:
@@ -354,21 +357,10 @@ class Run:
 
     def _keep_standing(self) -> None:
         """Leave the verdict where health checks read it at once; a run without one leaves what was known."""
-        context, verdict = self.context, self.state.node_verdict
-        store, node = context.settings.store, context.node
-        if not context.judging or verdict is None:
-            self._note(keep_unjudged(store, node) if context.judging else "")
-            return
-        standing = NodeStanding(
-            node=node,
-            decision=verdict.decision,
-            reason=drain_reason(verdict, self.state.record().told, context.run_id),
-            run=context.run_id,
-            ended=time.time(),
-            baseline=verdict.baseline,
-            hardware_class=context.hardware_class,
-        )
-        self._note(keep_standing(store, standing))
+        context, verdict, record = self.context, self.state.node_verdict, self.state.record()
+        if context.judging:
+            reason = drain_reason(verdict, record.told, context.run_id) if verdict else ""
+            self._note(keep_ended(context.settings.store, record, ended=time.time(), reason=reason))
 
     def _note(self, problem: str) -> None:
         if problem:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import sqlalchemy as sa
 
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import RunFinished
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.collected_runs import RunSet, read_runs
@@ -205,7 +206,7 @@ def _of_import(path: Path, pushed: Pushed, judge: Judge | None) -> Iterator[_Par
 def _is_running(path: Path) -> bool:
     """Say whether a journal has no end yet and is still being written."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, path.stat().st_size - 4096))  # the last event is a short line
             last = file.read().rstrip().rpartition(b"\n")[2]
         if last.startswith(b'{"event":"%s"' % RunFinished.kind.encode()):

@@ -11,6 +11,7 @@ from typing import Literal
 import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.store.history import tables as schema
@@ -25,13 +26,13 @@ from pytest_anubis.store.history.contents.content_rows import (
 from pytest_anubis.store.history.contents.run_clocks import Clock, clock_line, keep_clock, run_clock
 from pytest_anubis.store.history.contents.run_rows import (
     benchmark_rows,
+    check_rows,
     duration_rows,
     verdict_row,
 )
 from pytest_anubis.store.history.database import (
     History,
     HistoryError,
-    moment_of,
     shown_time,
 )
 from pytest_anubis.store.history.engines import retried
@@ -252,7 +253,7 @@ def record_run(
 def _record(
     history: History, record: RunRecord, content: Content | None, clock: Clock
 ) -> tuple[News, list[str]]:
-    began = _moment(record.started)
+    began = moment(record.started)
     started = time.time() if began is None else began
     since = started - clock.ahead
     with history.writing() as connection:
@@ -272,7 +273,10 @@ def _record(
         run = _put_run(connection, node, known and known[0], record, started)
         for table, rows in (
             (schema.benchmarks, list(benchmark_rows(run, record))),
-            (schema.verdicts, [verdict_row(run, item) for item in record.told]),
+            (
+                schema.verdicts,
+                [*(verdict_row(run, item) for item in record.told), *check_rows(run, record)],
+            ),
             (schema.durations, list(duration_rows(run, record))),
         ):
             if known is not None:  # a role that may only append has nothing to take out
@@ -309,7 +313,7 @@ def _known_run(
     there = content_row(connection, row.id) if content is not None else None
     if content is not None and there is not None and there.digest == content.digest:
         return row.id, True
-    began = _moment(record.started)
+    began = moment(record.started)
     if began is not None and began != row.started and not (content and content.kind == "columns"):
         raise HistoryError(
             f"another run {record.run} of {record.node} is in the history, begun {shown_time(row.started)}, "
@@ -337,7 +341,7 @@ def _put_run(
         "profile": record.profile,
         "purpose": record.purpose,
         "started": started,
-        "ended": _moment(record.ended),
+        "ended": moment(record.ended),
         "decision": decision.decision.value if decision else "",
         "headline": decision.headline if decision else "",
         "baseline": (decision.baseline if decision else "") or record.baseline,
@@ -389,10 +393,3 @@ def _put_defect(
             schema.defect_benchmarks.insert().inline(),
             [{"defect_id": int(key[0]), "benchmark": benchmark} for benchmark in exposed],
         )
-
-
-def _moment(text: str) -> float | None:
-    try:
-        return moment_of(text) if text else None
-    except HistoryError:
-        return None

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError
 
@@ -56,7 +57,7 @@ def journal_content(path: Path) -> Content:
     Raises:
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return _packed("journal", _by_lines(file), None)
 
 
@@ -72,7 +73,7 @@ def digest_of(path: Path) -> str:
     Raises:
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
