@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import read_json
 from pytest_anubis.store.atomic import write_atomically
 
 _NAME = "best-probe.json"

@@ -30,6 +30,7 @@ from pytest_anubis.store.run_files import is_superbench as is_superbench
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.run_set import RefusedRun as RefusedRun
 from pytest_anubis.store.run_set import RunSet as RunSet
+from pytest_anubis.store.run_set import under_one_name
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
 
 Progress = Callable[[str], None]
@@ -280,7 +281,7 @@ class RunReader:
             if self.wanted != EVERYTHING:
                 raise RunsError("none of these runs is of the nodes, class and time asked for")
             raise RunsError("no run in any of these; expected journals, imports (.npz) or tables")
-        return RunSet(
+        found = RunSet(
             unmeasured=self._place_silent(),
             populations=self.gather.populations(),
             runs=tuple(self.runs[key] for key in sorted(self.runs)),
@@ -288,6 +289,7 @@ class RunReader:
             journals=tuple(self.journals),
             warnings=tuple(self.warnings),
         )
+        return under_one_name(found)
 
     def _place_silent(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Give tests without a measurement a row in every population of their benchmark; return the rest."""

@@ -30,6 +30,7 @@ FOLDER = "nodes"
 
 _FORMAT, _VERSION = "anubis-node-standing", 2
 _MOST = 1 << 24  # bytes; that of a node with eight cards has some hundred thousand
+_NEXT = 1e-3  # seconds by which a run begins after what ended before it, at least
 _JOURNALS = 200  # latest runs that a lost file is made of anew
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -134,8 +135,9 @@ def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool 
 
     def noted(known: NodeStanding) -> NodeStanding:
         # What had ended came before, even if a clock went back.
-        ends = [] if resumed else [one.judged.ended for one in known.runs]
-        return replace(known, running=run, since=max([began, *ends]), boot=boot_id())
+        ends = [max(one.judged.began, one.judged.ended) + _NEXT for one in known.runs]
+        since = began if resumed else max([began, *ends])
+        return replace(known, running=run, since=since, boot=boot_id())
 
     return _change(store, node, noted)
 
@@ -153,7 +155,7 @@ def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> 
     def noted(known: NodeStanding) -> NodeStanding:
         mine = known.running == record.run
         began = known.since if mine else moment(record.started) or 0.0
-        kept = _kept(record, began, max(began, ended), reason)
+        kept = _kept(record, began, ended, reason)
         runs = [one for one in known.runs if one.judged.run != record.run]
         if kept.judged.decision:
             runs.append(kept)

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """What is taken; without anything, everything. Patterns of nodes are those of a shell: ``n1*``,
-    ``rack[12]-??``; in those of metrics brackets stand for themselves (`core.metric.named_by`).
+    """What is taken; without anything, everything.
+
+    Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``; in those of metrics
+    brackets stand for themselves (`core.metric.named_by`).
 
     Attributes:
         nodes: Patterns of the names of nodes; none takes all.

@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.json_files import read_bytes
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.verdict import Waiver
 
 LARGEST = 1 << 17
@@ -31,9 +32,15 @@ class WaiverError(ValueError):
     """A file of waivers cannot be used; the message is one line for people."""
 
 
-def today() -> str:
-    """Return today's date, ISO 8601, UTC: what all nodes of a fleet agree on."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
+def today(*records: str) -> str:
+    """Return today's date, ISO 8601, UTC: what all nodes of a fleet agree on.
+
+    Args:
+        records: Moments that have passed, ISO 8601: a clock that is behind them is not believed.
+    """
+    days = [datetime.datetime.now(datetime.UTC).timestamp()]
+    days += [found for text in records if (found := moment(text)) is not None]
+    return datetime.datetime.fromtimestamp(max(days), datetime.UTC).date().isoformat()
 
 
 def read_waivers(path: Path, day: str) -> tuple[Waiver, ...]:

@@ -62,7 +62,7 @@ class Standing:
     """Where a node stands.
 
     Attributes:
-        decision: REJECTED while a failure stands, else the decision of its latest judged run; None without one.
+        decision: REJECTED while a failure stands, else that of its latest judged run; None without one.
         by: That run; of several that reject the latest.
         answered: `by` rejected the node, and somebody has answered for it since: it is to be judged anew.
         failures: What failed and stands -> the run that found it.
@@ -113,8 +113,8 @@ def standing_of(runs: Iterable[JudgedRun], *, in_service: float | None = None) -
 
     Args:
         runs: Its runs; those without a verdict say nothing.
-        in_service: When somebody put it into service again, seconds since 1970: what was found before has been
-            answered for; None: nobody did.
+        in_service: When somebody put it into service again, seconds since 1970: what was found before has
+            been answered for; None: nobody did.
     """
     ordered = sorted((one for one in runs if one.decision), key=lambda one: one.order)
     standing: dict[Key, JudgedRun] = {}

@@ -46,6 +46,8 @@ from pytest_anubis.store.node_standing import keep_begun, keep_ended
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
 
+_DAY = 86400.0
+
 
 class Run:
     """Follows the run, writes its journal, and decides at the end.
@@ -127,6 +129,11 @@ class Run:
             self._block(
                 "Python runs with -O (PYTHONOPTIMIZE): assert statements check nothing; unset it"
             )
+        if context.judging and context.behind > _DAY:
+            self._block(
+                f"the clock of this machine is {context.behind / _DAY:.0f} days behind its baseline: "
+                "set it (timedatectl), then run again"
+            )
         waivers = context.waivers if context.judging else ()
         # A resumed run may have others, or none any more.
         if waivers or self.state.record().waivers:
@@ -139,7 +146,7 @@ class Run:
         context = self.context
         self.sink(
             Resumed(
-                started=_now(),
+                started=self._now(),
                 done=len(earlier.done),
                 interrupted=earlier.interrupted,
                 baseline=context.baseline.digest if context.baseline else "",
@@ -156,7 +163,7 @@ class Run:
         return RunStarted(
             run=context.run_id,
             node=context.node,
-            started=_now(),
+            started=self._now(),
             hardware_class=context.hardware_class,
             attributes=context.attributes,
             profile=context.settings.profile,
@@ -232,7 +239,7 @@ class Run:
         elif self.usage_errors() and not self.broken and not self.internal_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         status = int(session.exitstatus)
-        self.sink(RunFinished(exit_status=status, ended=_now(), broken_off=self.broken))
+        self.sink(RunFinished(exit_status=status, ended=self._now(), broken_off=self.broken))
         self._close(session, self._journal)
         self._vouch(int(session.exitstatus))
         self._keep_standing()
@@ -362,6 +369,12 @@ class Run:
             reason = drain_reason(verdict, record.told, context.run_id) if verdict else ""
             self._note(keep_ended(context.settings.store, record, ended=time.time(), reason=reason))
 
+    def _now(self) -> str:
+        """Return the present; by a clock that is behind the baseline, no time before that."""
+        present = datetime.datetime.now(datetime.UTC)
+        present += datetime.timedelta(seconds=self.context.behind)
+        return present.isoformat(timespec="milliseconds")
+
     def _note(self, problem: str) -> None:
         if problem:
             warn(self._config, problem)
@@ -384,7 +397,3 @@ class Run:
             problem = f"this run is not in the history: {type(error).__name__}"
         if problem:
             warn(self._config, problem)
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

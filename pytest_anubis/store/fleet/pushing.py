@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -23,7 +23,7 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.contents.content_rows import Content, digest_of, journal_content
 from pytest_anubis.store.history.database import History, HistoryError
-from pytest_anubis.store.history.run_filing import record_run
+from pytest_anubis.store.history.run_filing import News, record_together
 from pytest_anubis.store.history.upkeep.roles import APPENDED
 from pytest_anubis.store.history.waiting_runs import forget, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
@@ -32,8 +32,12 @@ from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journ
 from pytest_anubis.store.run_files import TABLES, RunsError, files_of, is_superbench
 from pytest_anubis.store.samples.columnar_files import SUFFIX
 
-_AT_ONCE = 16
-"""Runs that are sent over one connection: making one costs as much as filing a run."""
+_AT_ONCE = 256
+"""Runs that are sent over one connection: making one costs as much as filing some runs."""
+_TOGETHER = 32
+"""Runs of one transaction: whoever else files waits for these at most, some tenths of a second."""
+_SLOW_RUN = 0.5
+"""Seconds that filing a run may take on a slow server."""
 _BYTES_AT_ONCE = 8 << 20
 """Bytes, compressed, that are sent over one connection: some seconds of a slow line."""
 _SLOW_LINE = 1 << 20
@@ -88,7 +92,7 @@ def push(
     *,
     judge: Judge | None = None,
     patience: float = 0.0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Pushed:
     """Send runs that a history does not have yet.
 
@@ -97,7 +101,7 @@ def push(
         place: The history: the folder of a store or a database URL.
         judge: Gives the runs of an import their verdicts; without it they have none.
         patience: Seconds for which a history that cannot be used is tried again.
-        progress: Called with how many files are done, and how many there are.
+        progress: Called with how many runs and files are done, in a few words.
 
     Raises:
         RunsError: A path does not exist.
@@ -111,8 +115,14 @@ def push(
         )
     done = 0
 
+    def told(so_far: Pushed) -> None:
+        if progress is not None:
+            runs = so_far.new + so_far.changed + so_far.known + len(so_far.failed)
+            progress(f"{runs} runs, {done} of {len(files)} files read")
+
     def send(parcels: list[_Parcel]) -> None:
-        _patiently(lambda: _send(place, parcels, pushed), until)  # what is sent is off the list
+        # What is sent is off the list.
+        _patiently(lambda: _send(place, parcels, pushed, told), until)
 
     def known(digests: list[str]) -> set[str]:
         return _patiently(lambda: _known(place, digests), until)
@@ -130,8 +140,7 @@ def push(
                     parcels = []
             send(parcels)
             done += len(part)
-            if progress is not None:
-                progress(done, len(files))
+            told(pushed)
     except HistoryError as error:
         pushed.stopped, pushed.left = str(error), len(files) - done
     return pushed
@@ -228,7 +237,12 @@ def _known(place: Path | str, digests: list[str]) -> set[str]:
     return use_history(place, ask) if digests else set()
 
 
-def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
+def _send(
+    place: Path | str,
+    parcels: list[_Parcel],
+    pushed: Pushed,
+    progress: Callable[[Pushed], None],
+) -> None:
     """Send runs over one connection and take those that are settled off the list.
 
     Raises:
@@ -237,21 +251,35 @@ def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
 
     def work(history: History) -> None:
         while parcels:
-            one, lines = parcels[0], list[str]()
-            try:
-                news = record_run(history, one.record, one.content, tell=lines.append)
-            except HistoryError as error:
-                if not _may_file(history, error):
-                    raise
-                pushed.failed.append(f"{one.path}: {error}")
-            else:
-                setattr(pushed, news, getattr(pushed, news) + 1)
-                pushed.notes += [line for line in lines if line not in pushed.notes]
-                _forget(one.path, place)
-            parcels.pop(0)
+            some = parcels[:_TOGETHER]
+            for one, found in zip(some, _filed(history, some), strict=True):
+                if isinstance(found, HistoryError):
+                    pushed.failed.append(f"{one.path}: {found}")
+                else:
+                    news, lines = found
+                    setattr(pushed, news, getattr(pushed, news) + 1)
+                    pushed.notes += [line for line in lines if line not in pushed.notes]
+                    _forget(one.path, place)
+                parcels.pop(0)
+            progress(pushed)
 
     size = sum(one.content.packed for one in parcels)
-    use_history(place, work, limit=WHOLE + size / _SLOW_LINE)
+    limit = WHOLE + size / _SLOW_LINE + len(parcels) * _SLOW_RUN
+    use_history(place, work, limit=limit)
+
+
+def _filed(
+    history: History, some: Sequence[_Parcel]
+) -> list[tuple[News, list[str]] | HistoryError]:
+    """File runs together, or each by itself where one of them spoils that."""
+    try:
+        return record_together(history, [(one.record, one.content) for one in some])
+    except HistoryError as error:
+        if len(some) == 1:
+            if not _may_file(history, error):
+                raise
+            return [error]
+    return [found for one in some for found in _filed(history, [one])]
 
 
 def _may_file(history: History, error: HistoryError) -> bool:

@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.core.verdict import Decision
-from pytest_anubis.store.node_standing import keep_begun, read_standing, standing_file
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.store.node_standing import (
+    keep_begun,
+    keep_ended,
+    read_standing,
+    standing_file,
+)
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 
@@ -41,7 +47,7 @@ def test_health_is_the_last_verdict(
     assert text.endswith("GFLOP/s [cpu.compute] run=r2"), text
     standing = read_standing(store, "rack3-n17")
     assert standing is not None
-    assert (standing.decision, standing.running) == (Decision.REJECTED, "")
+    assert (standing.standing.decision, standing.running) == (Decision.REJECTED, "")
 
     # What measures only, and what is only collected, says nothing about the node.
     project.runpytest("--anubis", "--anubis-mode=measure", "--anubis-node=rack3-n17")
@@ -60,10 +66,56 @@ def test_health_is_the_last_verdict(
     assert sorted(store.joinpath("runs").iterdir()) == runs
 
 
+def test_a_rejection_stands_until_what_failed_passes(
+    project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
+) -> None:
+    learn()
+    store = project.path / ".anubis"
+
+    def anubis(*more: str) -> int:
+        return int(project.runpytest("--anubis", "--anubis-node=rack3-n17", *more).ret)
+
+    set_speed(project, [value / 2 for value in HEALTHY])
+    assert anubis() == 1
+    for run in (("--setup-plan",), ("-k", "nothing"), ("--anubis-mode=measure",)):
+        anubis(*run)
+        assert health(store, capsys)[0] == 1, run
+    path = standing_file(store, "rack3-n17")
+    path.write_text(path.read_text()[:-30])  # it is made anew out of the journals
+    anubis("--setup-plan")
+    assert health(store, capsys)[0] == 1
+    path.unlink()
+    anubis("--setup-plan")
+    assert health(store, capsys)[0] == 1
+    set_speed(project, HEALTHY)
+    assert anubis() == 0
+    assert health(store, capsys)[0] == 0
+
+
+def test_a_clock_that_went_back_hides_no_rejection(tmp_path: Path) -> None:
+    def run(name: str, outcome: Outcome, decision: Decision) -> RunRecord:
+        found = MetricVerdict(
+            outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
+        )
+        said = NodeVerdict(node="n1", decision=decision, headline="")
+        return RunRecord(run=name, node="n1", verdicts=(found,), node_verdict=said)
+
+    for name, began, outcome, decision in (
+        ("good", 2e9, Outcome.PASS, Decision.ACCEPTED),
+        ("bad", 100.0, Outcome.FAIL, Decision.REJECTED),  # in 1970
+        ("mended", 200.0, Outcome.PASS, Decision.ACCEPTED),
+    ):
+        keep_begun(tmp_path, "n1", name, began=began)
+        keep_ended(tmp_path, run(name, outcome, decision), ended=began + 1, reason="")
+        found = read_standing(tmp_path, "n1")
+        assert found is not None
+        assert found.standing.decision is decision
+
+
 def test_a_damaged_standing_is_no_acceptance(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert keep_begun(tmp_path, "rack3-n17", "r1", now=time.time()) == ""
+    assert keep_begun(tmp_path, "rack3-n17", "r1", began=time.time()) == ""
     path = standing_file(tmp_path, "rack3-n17")
     path.write_text(path.read_text()[:-30])
     code, text = health(tmp_path, capsys)

@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     explain(
         parser,
-        "Say in one line whether this node is fit, by all its runs so far: nothing is measured, no hardware is "
+        "Say in one line whether this node is fit, by all its runs: nothing is measured, no hardware is "
         "asked. Nothing is done about it either, unless --act asks for that.",
         "Exit codes: 0 accepted; 1 rejected; 20 neither: no verdict yet, too old, or a run was cut short; "
         "2 wrong usage, or what --act asked for was refused.",

@@ -38,7 +38,7 @@ def retain(
     runs_before: float | None = None,
     trial: bool = False,
 ) -> Retained:
-    """Take out what is older than asked for; what the standing of a node follows from, and its latest run, stay.
+    """Take out what is older than asked for; what a node's standing follows from, and its latest run, stay.
 
     Args:
         history: The history.
