@@ -166,19 +166,30 @@ def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> 
     return _change(store, record.node, noted)
 
 
-def keep_answered(store: Path, node: str, runs: Collection[str]) -> str:
-    """Note that the defects which runs found are closed; return what went wrong in one line."""
+def keep_answered(
+    place: str, node: str, runs: Collection[str] = (), *, in_service: float | None = None
+) -> str:
+    """Note that somebody answered for what runs found; return what went wrong in one line.
+
+    Args:
+        place: The history in which that was noted: a store's folder, else nothing is done.
+        node: The node's name.
+        runs: Runs whose defect was closed.
+        in_service: When the node was put into service again, seconds since 1970; None: it was not.
+    """
 
     def noted(known: NodeStanding) -> NodeStanding:
         answered = (
             replace(one, judged=replace(one.judged, answered=True))
-            if one.judged.run in runs
+            if one.judged.run in runs or (in_service is not None and one.judged.ended < in_service)
             else one
             for one in known.runs
         )
         return replace(known, runs=tuple(answered))
 
-    return _change(store, node, noted) if standing_file(store, node).exists() else ""
+    store = Path(place)
+    there = "://" not in place and standing_file(store, node).exists()
+    return _change(store, node, noted) if there else ""
 
 
 def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding]) -> str:

@@ -30,7 +30,7 @@ class JudgedRun:
         ended: When it ended, or began where that is unknown.
         decision: What it came to; empty for a run without a verdict.
         failed: What rejected the node, if it did.
-        passed: What was judged and not bad, or is waived by somebody.
+        passed: What was judged and not bad; in an accepted run also what somebody answers for (a waiver).
         benchmarks: Benchmarks that recorded values.
         answered: Somebody closed its defect.
         number: Its place among runs that began in the same moment.
@@ -89,8 +89,9 @@ def judged_run(
 ) -> JudgedRun:
     """Return what a run says about its node, out of its verdicts; of one thing the worst verdict counts."""
     found: dict[Outcome, set[Key]] = {outcome: set() for outcome in Outcome}
+    waived = Outcome.PASS if decision == Decision.ACCEPTED else Outcome.NOT_TESTED
     for key, outcome, reason in outcomes:
-        found[Outcome.PASS if reason is Reason.WAIVED else outcome].add(key)
+        found[waived if reason is Reason.WAIVED else outcome].add(key)
     fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
     rejected = decision == Decision.REJECTED
     failed = (fail or marginal or {_WHOLE}) if rejected else set[Key]()

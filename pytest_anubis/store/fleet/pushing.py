@@ -25,7 +25,7 @@ from pytest_anubis.store.history.contents.content_rows import Content, digest_of
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.run_filing import News, record_together
 from pytest_anubis.store.history.upkeep.roles import APPENDED
-from pytest_anubis.store.history.waiting_runs import forget, waiting_for
+from pytest_anubis.store.history.waiting_runs import forget, waits_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
@@ -301,5 +301,5 @@ def _forget(journal: Path, place: Path | str) -> None:
     runs = journal.parent.parent
     if journal.name == JOURNAL_NAME and runs.name == RUNS_FOLDER:
         name = journal.parent.name
-        if name in waiting_for(runs.parent, place):
+        if waits_for(runs.parent, name, place):
             forget(runs.parent, name)

@@ -39,7 +39,7 @@ def ask(standing: NodeStanding | None, max_age: float | None = 86400.0) -> tuple
     [
         (GOOD, Decision.ACCEPTED, "ANB:ACCEPTED 2 h ago run=r1"),
         (BAD, Decision.REJECTED, "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"),
-        (standing("REJECTED", "ANB:NVLINK-BW", ended=0.0), Decision.REJECTED, "ANB:NVLINK-BW"),  # time repairs nothing
+        (standing("REJECTED", "ANB:NVLINK-BW", 0.0), Decision.REJECTED, "ANB:NVLINK-BW"),  # time repairs nothing
         (None, Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run"),
         (NodeStanding(node="n1"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run;"),  # it was refused
         (NodeStanding(node="n1", running="r0"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: run r0 began"),

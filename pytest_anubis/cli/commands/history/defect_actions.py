@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.arguments import add_action, add_json, add_noun
@@ -113,7 +112,6 @@ def _close(options: argparse.Namespace) -> None:
 
     node, runs = use(options.history, close)
     line = f"defect {options.number}: {state}"
-    if "://" not in options.history and state != "open":  # health checks read the store beside it
-        problem = keep_answered(Path(options.history), node, runs)
-        line += f"; {problem}" if problem else ""
+    if state != "open" and (problem := keep_answered(options.history, node, runs)):
+        line += f"; {problem}"
     answer(options.json, {"number": options.number, "state": state}, line)

@@ -123,7 +123,7 @@ def test_a_closed_defect_is_answered_for(tmp_path: Path) -> None:
         keep_ended(tmp_path, bad, ended=BEGIN + DAY, reason="")
         (one,) = defects(history)
         close_defect(history, one.number, "confirmed")
-        assert keep_answered(tmp_path, one.node, one.runs) == ""
+        assert keep_answered(str(tmp_path), one.node, one.runs) == ""
         (place,) = places_of(
             last_of_history(history, tmp_path), now=BEGIN, risks={}, accepted_risk=1.0
         )
