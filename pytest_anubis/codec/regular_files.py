@@ -5,11 +5,11 @@ from __future__ import annotations
 import errno
 import os
 import stat
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO
 
 
-def open_regular(path: Path) -> BinaryIO:
+def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading bytes; a named pipe, a device or a socket is refused at once.
 
     Opening a pipe that nobody writes to waits for ever, and a device may have no end.

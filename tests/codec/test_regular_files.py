@@ -47,7 +47,11 @@ COMMANDS = (
     "fleet verdict c --expect @pipe",
     "fleet status c --nodes-file pipe",
     "push c --history h",
-    "export c -o out",
+    "export c --parquet out",
+    "baseline list folder",
+    "baseline show folder/k.json",
+    "judge c --baseline folder",
+    "fleet plan --nodes-file pipe --history h3",
     "report c/x",
     "report c",
     "judge c --waivers pipe",
@@ -71,10 +75,16 @@ def test_no_command_waits_for_a_pipe(
     words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for folder in ("c/x", "s2/nodes", "s3/runs/r", "baselines"):
+    for folder in ("c/x", "s2/nodes", "s3/runs/r", "folder"):
         Path(folder).mkdir(parents=True)
     ends = ("pipe", "pipe.json", "pipe.csv", "pipe.npz", "pipe.parquet", "pipe.jsonl")
-    for name in (*ends, "c/x/journal.jsonl", "s2/nodes/n1.json", "s3/runs/r/journal.jsonl"):
+    for name in (
+        *ends,
+        "folder/k.json",
+        "c/x/journal.jsonl",
+        "s2/nodes/n1.json",
+        "s3/runs/r/journal.jsonl",
+    ):
         os.mkfifo(name)
     ended: list[object] = []
 

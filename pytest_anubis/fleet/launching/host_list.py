@@ -42,7 +42,7 @@ def read_hosts(text: str) -> list[Host]:
         HostListError: There is none in it, one stands there twice, or one is no host.
     """
     path = Path(text.removeprefix("@"))
-    if text.startswith("@") or path.is_file():
+    if text.startswith("@") or (path.exists() and not path.is_dir()):
         return _of_file(path)
     return _checked([Host(name, name) for name in expand(text)], repr(text[:40]))
 

@@ -168,8 +168,8 @@ def _fill(connection: sa.Connection, by_run: dict[int, _Known], numbers: Sequenc
     worst = sa.func.max(sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1))
     names = (verdicts.c.run_id, verdicts.c.benchmark)
     good = sa.select(*names).where(verdicts.c.run_id.in_(numbers)).group_by(*names)
-    for row in connection.execute(good.having(worst == 0)):
-        by_run[row.run_id].passed.add(row.benchmark)
+    for run, benchmark in connection.execute(good.having(worst == 0)):
+        by_run[run].passed.add(benchmark)
 
 
 def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:

@@ -126,3 +126,39 @@ def test_a_node_is_named_by_a_name(project: pytest.Pytester) -> None:
     result = project.runpytest("--anubis", "--anubis-node=../n17")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --anubis-node is '../n17': name the node with letters*"])
+
+
+def test_of_runs_that_overlap_the_one_that_began_later_counts(tmp_path: Path) -> None:
+    def ended(name: str, began: int, outcome: Outcome, decision: Decision) -> None:
+        found = MetricVerdict(
+            outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
+        )
+        said = NodeVerdict(node="n1", decision=decision, headline="")
+        record = RunRecord(
+            run=name, node="n1", started=str(began), verdicts=(found,), node_verdict=said
+        )
+        keep_ended(tmp_path, record, ended=began + 100.0, reason="")
+
+    keep_begun(tmp_path, "n1", "long", began=10.0)
+    keep_begun(tmp_path, "n1", "short", began=20.0)
+    ended("short", 20, Outcome.FAIL, Decision.REJECTED)
+    ended("long", 10, Outcome.PASS, Decision.ACCEPTED)
+    found = read_standing(tmp_path, "n1")
+    assert found is not None
+    assert found.kept is not None
+    assert (found.kept.judged.run, found.running) == ("short", "")
+
+
+def test_a_clock_that_is_behind_the_baseline_accepts_nothing(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    (path,) = (project.path / "baselines").glob("*.json")
+    path.write_text(re.sub(r'("created": ?")[0-9]{4}', r"\g<1>2999", path.read_text()))
+    waiver = '[[waiver]]\nowner = "o"\nreason = "r"\nmetric = "*"\nexpires = 2998-01-01\n'
+    (project.path / "waivers.toml").write_text(waiver)
+    result = project.runpytest("--anubis")
+    assert result.ret == Decision.UNDECIDED.exit_code
+    result.stdout.fnmatch_lines(["*the clock of this machine is * days behind its baseline*"])
+    set_speed(project, [value / 2 for value in HEALTHY])
+    assert project.runpytest("--anubis", "--anubis-waivers=waivers.toml").ret == 1

@@ -300,3 +300,9 @@ def test_first_filings_that_cross_lose_nothing(
         "defects": runs,
         "anubis_meta": 1,
     }
+
+
+def test_a_store_without_locks_says_what_may_be_the_cause() -> None:
+    error = engines.told(sqlite3.OperationalError("database is locked"), "/home/x/.anubis")
+    assert "has no locks (NFS)" in str(error)
+    assert "--anubis-history" in str(error)

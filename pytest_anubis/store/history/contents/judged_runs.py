@@ -47,8 +47,8 @@ def standings_of(connection: sa.Connection, *, since: float | None = None) -> di
     benchmarks: dict[int, set[str]] = {}
     table, closed = schema.benchmarks, schema.defects
     query = sa.select(table.c.run_id, table.c.benchmark).join(runs, runs.c.id == table.c.run_id)
-    for row in connection.execute(query.where(of_rejected)):
-        benchmarks.setdefault(row.run_id, set()).add(row.benchmark)
+    for run, benchmark in connection.execute(query.where(of_rejected)):
+        benchmarks.setdefault(run, set()).add(benchmark)
     answered = set(
         connection.execute(sa.select(closed.c.run_id).where(closed.c.state != "open")).scalars()
     )
@@ -61,8 +61,11 @@ def standings_of(connection: sa.Connection, *, since: float | None = None) -> di
         )
         found.setdefault(row.node_id, []).append(one)
     states, changed = schema.states, {}
-    for row in connection.execute(sa.select(states).order_by(states.c.at, states.c.id)):
-        changed[row.node_id] = row.at if row.state == "in service" else None
+    columns = (states.c.node_id, states.c.state, states.c.at)
+    for node, state, at in connection.execute(
+        sa.select(*columns).order_by(states.c.at, states.c.id)
+    ):
+        changed[node] = at if state == "in service" else None
     return {
         node: standing_of(several, in_service=changed.get(node)) for node, several in found.items()
     }
