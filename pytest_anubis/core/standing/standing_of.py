@@ -17,6 +17,7 @@ Key = tuple[str, str, str]
 GATE: Key = ("inventory", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
 _HARDWARE = "hardware"
+_STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
 _WHOLE: Key = ("", "", "")  # what rejects a run in which nothing failed by name
 
 
@@ -33,7 +34,7 @@ class JudgedRun:
         passed: What was judged and not bad; in an accepted run also what somebody answers for (a waiver).
         benchmarks: Benchmarks that recorded values.
         answered: Somebody closed its defect.
-        number: Its place among runs that began in the same moment.
+        number: Its number in a history.
     """
 
     run: str
@@ -52,9 +53,9 @@ class JudgedRun:
         return self.decision == Decision.REJECTED
 
     @property
-    def order(self) -> tuple[float, bool, int, str]:
+    def order(self) -> tuple[float, int, str]:
         """Sorts runs by their beginning; of those of one moment a rejection comes last."""
-        return self.began, self.rejected, self.number, self.run
+        return self.began, _STRENGTH.index(self.decision), self.run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +128,7 @@ def standing_of(runs: Iterable[JudgedRun], *, in_service: float | None = None) -
                 del standing[key]
                 settled.setdefault(by.run, set()).add(run.run)
         if run.rejected and not _is_answered(run, in_service):
-            standing.update(dict.fromkeys(run.failed or (_WHOLE,), run))
+            standing.update(dict.fromkeys(run.failed, run))
     if not ordered:
         return Standing()
     by = max(standing.values(), key=lambda one: one.order, default=ordered[-1])
@@ -155,7 +156,7 @@ def _settles(
     What the hardware reported cannot pass: it falls when a later run accepts the node, measured at least
     what that one had measured, and the hardware reported nothing of the kind.
     """
-    if key in run.failed:
+    if key in run.failed or run.began <= by.began:
         return False
     if key in passed or (key[0] == GATE[0] and GATE in passed):
         return True

@@ -14,6 +14,7 @@ from pytest_anubis.core.standing.standing_of import standing_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import RunSet
+from pytest_anubis.store.namesakes import full_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,11 +62,13 @@ def fleet_verdict(
         by_node.setdefault(run.node, []).append((moment(run.started) or 0.0, run.run, run))
     latest = {node: _standing_run(several) for node, several in by_node.items()}
     why = why or {}
+    same = full_names({*expected, *latest})
+    there = {same.get(node, node) for node in latest}
     rows = [_row(run, present) for run in latest.values()]
     rows += [
         NodeRow(verdict=_undecided(node, why.get(node) or "no journal of it is here"))
         for node in expected
-        if node not in latest
+        if same.get(node, node) not in there
     ]
     rows.sort(key=lambda row: row.verdict.severity)
     refused = [one.line for one in runs.refused]

@@ -150,7 +150,8 @@ def _standing(
         why = "no run of it came to a verdict" if one.has_run else "no run yet"
         return Place.NEVER, why, node.since or None
     if rejected:
-        return Place.DUE, "rejected, and answered for since: to be measured again", node.changed
+        what = "put into service" if node.changed else "its defect closed"
+        return Place.DUE, f"rejected, and {what} since: to be measured again", node.changed
     if last.verdict.decision is Decision.UNDECIDED:
         return Place.UNDECIDED, _short(last.verdict.headline, node.name), last.at
     if last.doubtful:

@@ -21,7 +21,8 @@ NOW = 2_000_000_000.0
 def standing(
     decision: str, reason: str, ended: float = NOW - 7200, run: str = "r1", **more: Any
 ) -> NodeStanding:
-    judged = JudgedRun(run=run, began=ended - 60, ended=ended, decision=decision)
+    failed = (("t", "m", "gpu3"),) if decision == "REJECTED" else ()
+    judged = JudgedRun(run=run, began=ended - 60, ended=ended, decision=decision, failed=failed)
     return NodeStanding(node="n1", runs=(KeptRun(judged=judged, reason=reason, **more),))
 
 
@@ -39,7 +40,7 @@ def ask(standing: NodeStanding | None, max_age: float | None = 86400.0) -> tuple
     [
         (GOOD, Decision.ACCEPTED, "ANB:ACCEPTED 2 h ago run=r1"),
         (BAD, Decision.REJECTED, "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"),
-        (standing("REJECTED", "ANB:NVLINK-BW", 0.0), Decision.REJECTED, "ANB:NVLINK-BW"),  # time repairs nothing
+        (standing("REJECTED", "ANB:X", 0.0), Decision.REJECTED, "ANB:X"),  # time repairs nothing
         (None, Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run"),
         (NodeStanding(node="n1"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run;"),  # it was refused
         (NodeStanding(node="n1", running="r0"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: run r0 began"),

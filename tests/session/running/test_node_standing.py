@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.node_standing import (
     keep_begun,
     keep_ended,
@@ -126,6 +128,10 @@ def test_a_node_is_named_by_a_name(project: pytest.Pytester) -> None:
     result = project.runpytest("--anubis", "--anubis-node=../n17")
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --anubis-node is '../n17': name the node with letters*"])
+    for option in ("node", "require", "waivers"):
+        result = project.runpytest("--anubis", f"--anubis-{option}= ")
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"ERROR: --anubis-{option} is blank*"])
 
 
 def test_of_runs_that_overlap_the_one_that_began_later_counts(tmp_path: Path) -> None:
@@ -154,7 +160,7 @@ def test_a_clock_that_is_behind_the_baseline_accepts_nothing(
 ) -> None:
     learn()
     (path,) = (project.path / "baselines").glob("*.json")
-    path.write_text(re.sub(r'("created": ?")[0-9]{4}', r"\g<1>2999", path.read_text()))
+    save_baseline(replace(load_baseline(path), created="2999-01-01T00:00:00+00:00"), path.parent)
     waiver = '[[waiver]]\nowner = "o"\nreason = "r"\nmetric = "*"\nexpires = 2998-01-01\n'
     (project.path / "waivers.toml").write_text(waiver)
     result = project.runpytest("--anubis")

@@ -93,7 +93,7 @@ def test_a_sqlite_lock_is_not_waited_for_long(
     with History(tmp_path) as history, history.writing():
         line = refused(tmp_path, lambda history: history.add_node("n1"))
         assert use_history(tmp_path, read_fleet).nodes == ()  # readers need no lock
-    assert line.endswith("database is locked")
+    assert "database is locked" in line
 
 
 ERRORS: list[BaseException] = [
