@@ -154,7 +154,8 @@ def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> 
 
     def noted(known: NodeStanding) -> NodeStanding:
         mine = known.running == record.run
-        began = known.since if mine else moment(record.started) or 0.0
+        filed = [one.judged.began for one in known.runs if one.judged.run == record.run]
+        began = known.since if mine else (*filed, moment(record.started) or 0.0)[0]
         kept = _kept(record, began, ended, reason)
         runs = [one for one in known.runs if one.judged.run != record.run]
         if kept.judged.decision:
