@@ -17,6 +17,7 @@ Key = tuple[str, str, str]
 GATE: Key = ("inventory", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
 _HARDWARE = "hardware"
+_WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 _STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
 _WHOLE: Key = ("", "", "")  # what rejects a run in which nothing failed by name
 
@@ -92,7 +93,8 @@ def judged_run(
     found: dict[Outcome, set[Key]] = {outcome: set() for outcome in Outcome}
     waived = Outcome.PASS if decision == Decision.ACCEPTED else Outcome.NOT_TESTED
     for key, outcome, reason in outcomes:
-        found[waived if reason is Reason.WAIVED else outcome].add(key)
+        if reason not in _WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
+            found[waived if reason is Reason.WAIVED else outcome].add(key)
     fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
     rejected = decision == Decision.REJECTED
     failed = (fail or marginal or {_WHOLE}) if rejected else set[Key]()

@@ -77,6 +77,26 @@ def test_another_device_or_metric_clears_nothing() -> None:
         assert standing_of([BAD, later]).decision is Decision.REJECTED
 
 
+def test_peers_that_judge_without_a_baseline_clear_what_peers_found() -> None:
+    said = [
+        (key("b"), Outcome.INCONCLUSIVE, Reason.NO_BASELINE),
+        (key("b"), Outcome.PASS, Reason.WITHIN),
+    ]
+    for outcomes, decision in ((said, Decision.UNDECIDED), (said[:1], Decision.REJECTED)):
+        later = judged_run(
+            outcomes, run="later", began=2, ended=2, decision="UNDECIDED", benchmarks=()
+        )
+        assert standing_of([BAD, later]).decision is decision
+
+
+def test_a_waiver_answers_in_an_accepted_run_only() -> None:
+    waived = [(key("b"), Outcome.NOT_TESTED, Reason.WAIVED)]
+    for decision in (Decision.ACCEPTED, Decision.UNDECIDED):
+        later = judged_run(waived, run="later", began=2, ended=2, decision=decision, benchmarks=())
+        stands = standing_of([BAD, later]).decision
+        assert (stands is Decision.ACCEPTED) == (decision is Decision.ACCEPTED)
+
+
 def test_somebody_answers_by_name() -> None:
     closed = standing_of([replace(BAD, answered=True)])
     assert (closed.decision, closed.answered) == (Decision.UNDECIDED, True)
