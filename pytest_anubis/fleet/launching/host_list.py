@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_anubis.codec.regular_files import open_regular
+from pytest_anubis.codec import CodecError, read_bytes
 
 _MOST = 200_000
 """Hosts in one list: twice the largest fleet; ``n[0-999999999]`` is a slip of the finger."""
@@ -49,15 +49,13 @@ def read_hosts(text: str) -> list[Host]:
 
 def _of_file(path: Path) -> list[Host]:
     try:
-        with open_regular(path) as file:
-            content = file.read(_LARGEST + 1)
-        lines = content.decode("utf-8").splitlines()
+        lines = read_bytes(path, largest=_LARGEST).decode("utf-8").splitlines()
     except OSError as error:
         raise HostListError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
         raise HostListError(f"{path}: is no text in UTF-8") from None
-    if len(content) > _LARGEST:
-        raise HostListError(f"{path}: larger than {_LARGEST >> 20} MiB: that is no list of hosts")
+    except CodecError as error:
+        raise HostListError(f"{path}: {error}; that is no list of hosts") from None
     found = []
     for number, one in enumerate(lines, start=1):
         words = one.partition("#")[0].split()
