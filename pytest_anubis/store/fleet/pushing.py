@@ -32,10 +32,9 @@ from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journ
 from pytest_anubis.store.run_files import TABLES, RunsError, files_of, is_superbench
 from pytest_anubis.store.samples.columnar_files import SUFFIX
 
-_AT_ONCE = 256
-"""Runs that are sent over one connection: making one costs as much as filing some runs."""
-_TOGETHER = 32
-"""Runs of one transaction: whoever else files waits for these at most, some tenths of a second."""
+_AT_ONCE = 32
+"""Runs that are sent over one connection in one transaction, each of which costs as much as filing a run:
+whoever else files waits for these at most, some tenths of a second."""
 _SLOW_RUN = 0.5
 """Seconds that filing a run may take on a slow server."""
 _BYTES_AT_ONCE = 8 << 20
@@ -115,14 +114,11 @@ def push(
         )
     done = 0
 
-    def told(so_far: Pushed) -> None:
-        if progress is not None:
-            runs = so_far.new + so_far.changed + so_far.known + len(so_far.failed)
-            progress(f"{runs} runs, {done} of {len(files)} files read")
-
     def send(parcels: list[_Parcel]) -> None:
-        # What is sent is off the list.
-        _patiently(lambda: _send(place, parcels, pushed, told), until)
+        _patiently(lambda: _send(place, parcels, pushed), until)
+        if progress is not None:
+            runs = pushed.new + pushed.changed + pushed.known + len(pushed.failed)
+            progress(f"{runs} runs, {done} of {len(files)} files read")
 
     def known(digests: list[str]) -> set[str]:
         return _patiently(lambda: _known(place, digests), until)
@@ -140,7 +136,6 @@ def push(
                     parcels = []
             send(parcels)
             done += len(part)
-            told(pushed)
     except HistoryError as error:
         pushed.stopped, pushed.left = str(error), len(files) - done
     return pushed
@@ -237,41 +232,31 @@ def _known(place: Path | str, digests: list[str]) -> set[str]:
     return use_history(place, ask) if digests else set()
 
 
-def _send(
-    place: Path | str,
-    parcels: list[_Parcel],
-    pushed: Pushed,
-    progress: Callable[[Pushed], None],
-) -> None:
-    """Send runs over one connection and take those that are settled off the list.
+def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
+    """Send runs over one connection; with none it is looked whether the history can be used.
 
     Raises:
         HistoryError: The history cannot be used, or not any more.
     """
-
-    def work(history: History) -> None:
-        while parcels:
-            some = parcels[:_TOGETHER]
-            for one, found in zip(some, _filed(history, some), strict=True):
-                if isinstance(found, HistoryError):
-                    pushed.failed.append(f"{one.path}: {found}")
-                else:
-                    news, lines = found
-                    setattr(pushed, news, getattr(pushed, news) + 1)
-                    pushed.notes += [line for line in lines if line not in pushed.notes]
-                    _forget(one.path, place)
-                parcels.pop(0)
-            progress(pushed)
-
     size = sum(one.content.packed for one in parcels)
     limit = WHOLE + size / _SLOW_LINE + len(parcels) * _SLOW_RUN
-    use_history(place, work, limit=limit)
+    filed = use_history(place, lambda history: _filed(history, parcels), limit=limit)
+    for one, found in zip(parcels, filed, strict=True):
+        if isinstance(found, HistoryError):
+            pushed.failed.append(f"{one.path}: {found}")
+            continue
+        news, lines = found
+        setattr(pushed, news, getattr(pushed, news) + 1)
+        pushed.notes += [line for line in lines if line not in pushed.notes]
+        _forget(one.path, place)
 
 
 def _filed(
     history: History, some: Sequence[_Parcel]
 ) -> list[tuple[News, list[str]] | HistoryError]:
     """File runs together, or each by itself where one of them spoils that."""
+    if not some:
+        return []
     try:
         return record_together(history, [(one.record, one.content) for one in some])
     except HistoryError as error:
