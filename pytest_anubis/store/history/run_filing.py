@@ -38,7 +38,7 @@ from pytest_anubis.store.history.database import (
     shown_time,
 )
 from pytest_anubis.store.history.engines import retried
-from pytest_anubis.store.history.machines.machine_owners import keep_owner, owner_of
+from pytest_anubis.store.history.machines.machine_owners import host_name, keep_owner, owner_of
 from pytest_anubis.store.history.nodes.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
@@ -297,6 +297,9 @@ def _record(
     began = moment(record.started)
     started = time.time() if began is None else began
     since = started - clock.ahead
+    name = host_name(connection, record)
+    alias = f"{record.node} is {name} in the history: one machine" if name != record.node else ""
+    record = renamed(record, name)
     row = held_node(connection, record.node, since=since)
     base = int(row.id)
     digest = content.digest if content is not None else ""
@@ -330,7 +333,7 @@ def _record(
         if known is not None:
             remove_content(connection, run)
         put_content(connection, run, content)
-    lines = [owner.line, clock_line(record, clock) if known is None else ""]
+    lines = [alias, owner.line, clock_line(record, clock) if known is None else ""]
     return "new" if known is None else "changed", [line for line in lines if line]
 
 
