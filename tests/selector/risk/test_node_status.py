@@ -51,6 +51,15 @@ def test_validation_is_known_only_after_it_ran() -> None:
     assert rows.x[1, rows.names.index("hours since validation")] == 20
 
 
+def test_a_run_that_judged_nothing_has_validated_nothing() -> None:
+    runs = [
+        RunSummary(run="r", node="a", started=30 * HOUR, similarities={("b", "m", "d"): 0.9}),
+        RunSummary(run="plan", node="a", started=90 * HOUR, decision="UNDECIDED"),
+    ]
+    now = status_at(FLEET[:1], [], now=100 * HOUR, kinds=(), runs={"a": runs})
+    assert now.x[0, now.names.index("hours since validation")] == 70
+
+
 def test_present_status_feeds_a_model() -> None:
     past = [incident("a", 20, 5)]
     rows = status_rows(FLEET, past, now=100 * HOUR)
