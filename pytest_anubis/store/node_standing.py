@@ -21,6 +21,7 @@ from pytest_anubis.core.standing.standing_of import (
     relevant_runs,
     standing_of,
 )
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import read_journal
@@ -108,9 +109,9 @@ def read_standing(store: Path, node: str) -> NodeStanding | None:
             raise StandingError(f"{path}: is of another version of this program; {again}")
         fields = {name: value for name, value in found.items() if name not in ("format", "version")}
         known = from_plain(NodeStanding, fields, where="standing")
-        if known.node != node:
-            raise StandingError(f"{path}: is another node's; {again}")
-        known.standing  # noqa: B018 - a decision that is none
+        decisions = {one.judged.decision for one in known.runs}
+        if known.node != node or not decisions <= set(Decision):
+            raise StandingError(f"{path}: is another node's, or damaged; {again}")
     except FileNotFoundError:
         return None
     except OSError as error:
