@@ -282,19 +282,20 @@ def _raw(config: pytest.Config, option: Option, environ: Mapping[str, str]) -> A
     given = config.getoption(option.dest)
     if option.switch:
         return bool(given) or (option.ini and bool(config.getini(option.dest)))
-    if given is not None:
-        return given
-    places = []
+    places = [(option.flag, given)]
     if option.env:
-        places.append((f"environment variable {option.env}", environ.get(option.env, "")))
+        places.append((f"environment variable {option.env}", environ.get(option.env) or None))
     if option.ini:
-        places.append((f"ini key {option.dest}", config.getini(option.dest)))
+        places.append((f"ini key {option.dest}", config.getini(option.dest) or None))
     for place, value in places:
-        if value:
-            if option.choices and value not in option.choices:
-                valid = ", ".join(option.choices)
-                raise pytest.UsageError(f"{place} is {value!r}; valid values: {valid}")
-            return value
+        if value is None:
+            continue
+        if not str(value).replace(",", " ").strip():
+            raise pytest.UsageError(f"{place} is blank: write what is meant, or leave it out")
+        if option.choices and value not in option.choices:
+            valid = ", ".join(option.choices)
+            raise pytest.UsageError(f"{place} is {value!r}; valid values: {valid}")
+        return value
     return option.default
 
 

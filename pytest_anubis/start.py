@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.asking.typed_tests import SHIPPED, learning
+from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.waivers.waiving import concerns
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
 from pytest_anubis.distributed.containment.hang_reports import HangReports
@@ -241,7 +244,8 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         baseline=baseline,
         baseline_source=source,
         baseline_note=note,
-        waivers=tuple(one for one in _waivers(settings) if concerns(one, node)),
+        waivers=tuple(one for one in _waivers(settings, baseline) if concerns(one, node)),
+        behind=_behind(baseline),
     )
 
 
@@ -255,11 +259,18 @@ def _node(settings: Settings, inventory: Inventory) -> str:
         raise pytest.UsageError(str(error)) from error
 
 
-def _waivers(settings: Settings) -> tuple[Waiver, ...]:
+def _behind(baseline: Baseline | None) -> float:
+    """Return by how many seconds this clock is behind its baseline; 0 for what clocks may differ by."""
+    learned = moment(baseline.created) if baseline else None
+    behind = (learned or 0.0) - time.time()
+    return behind if behind > CLOCKS_DIFFER else 0.0
+
+
+def _waivers(settings: Settings, baseline: Baseline | None) -> tuple[Waiver, ...]:
     if settings.waivers is None:
         return ()
     try:
-        return read_waivers(settings.waivers, today())
+        return read_waivers(settings.waivers, today(*([baseline.created] if baseline else [])))
     except WaiverError as error:
         raise pytest.UsageError(f"--anubis-waivers: {error}") from error
 

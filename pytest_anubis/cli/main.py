@@ -52,6 +52,9 @@ _NO_CHOICE = re.compile(
 )
 """What argparse says of a word that is none of a few."""
 
+_MAY_BE_BLANK = ("--note", "--pytest-args")
+"""Options that name nothing."""
+
 WRONG = 2
 """Exit code of wrong usage or input, and of an answer that could not be written."""
 
@@ -86,6 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if sys.stdout is None:  # closed by whoever called (``>&-``); files must not get its number
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
+        refuse_blanks(given)
         options = parser.parse_args(given)
         # Programs get the JSON alone; what people would read stands beside it, on the standard error.
         printed = (
@@ -110,6 +114,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:  # argparse has ended the command as well when it printed its help
         flush_output()
         flush_output(sys.stderr)
+
+
+def refuse_blanks(words: Sequence[str]) -> None:
+    """Refuse what is blank where a name belongs, such as ``--node "$NODE"`` without such a variable.
+
+    Raises:
+        CommandError: A word is blank, or the value behind an option's ``=`` is.
+    """
+    before = ""
+    for word in words:
+        option, equals, value = (
+            word.partition("=") if word.startswith("--") else (before, "=", word)
+        )
+        if equals and not value.replace(",", " ").strip() and option not in _MAY_BE_BLANK:
+            raise CommandError(
+                f"{option or 'an argument'} is blank: write what is meant, or leave it out"
+            )
+        before = word
 
 
 class _Command(argparse.ArgumentParser):

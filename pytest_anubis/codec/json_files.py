@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_anubis.codec.codec_error import CodecError, shown
 from pytest_anubis.codec.input_limits import DEEPEST, LARGEST_JSON, most_bytes, too_large
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.codec.surrogates import LONE, without_surrogates
 
 _TOO_DEEP = f"nested too deeply: more than {DEEPEST} levels"
@@ -37,7 +38,7 @@ def read_bytes(path: Path, *, largest: int) -> bytes:
         CodecError: It is too large.
     """
     most = most_bytes(largest)
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         found = file.read(most + 1)
     if len(found) > most:
         raise CodecError(too_large("too large", most))

@@ -10,6 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Literal, get_args
 
@@ -286,6 +287,14 @@ def loss_text(
 
 _NAMED = 3
 """Metrics of one name and test that a list still names one by one, with their parameters."""
+
+
+def named_by(pattern: str, name: str) -> bool:
+    """Return whether a pattern is about a name: ``*`` and ``?`` stand for other letters, all else for itself.
+
+    Brackets are a part of the names of tests, so ``test_link[0]`` is that test alone.
+    """
+    return pattern == name or fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
 def metric_name(*words: str) -> str:

@@ -83,7 +83,7 @@ class Waiver:
         owner: Who answers for it.
         reason: Why it may fail.
         expires: Its last day, ISO 8601, UTC.
-        test: Shell pattern or name of the test or benchmark; empty: any. So are the others.
+        test: Name of the test or benchmark, or a pattern with ``*`` and ``?``; empty: any. So are the others.
         metric: Of the metric.
         device: Of the device.
         component: Of the component.

@@ -47,6 +47,7 @@ class RunContext:
         tests: The tests as they were typed, quoted for a shell; empty where they are no paths.
         root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
         waivers: The failures that somebody answers for; those of other nodes are left out.
+        behind: Seconds by which this machine's clock is behind its baseline; 0 where it is not.
         baseline_source: What was checked of where the baseline is from; empty if nothing was.
         baseline_note: Why there is no baseline and what to do next, one sentence; empty if there is one.
     """
@@ -69,6 +70,7 @@ class RunContext:
     tests: str = ""
     root: str = ""
     waivers: tuple[Waiver, ...] = ()
+    behind: float = 0.0
 
     @property
     def judging(self) -> bool:

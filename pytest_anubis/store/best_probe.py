@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_anubis.codec import read_json
 from pytest_anubis.store.atomic import write_atomically
 
 _NAME = "best-probe.json"
@@ -74,7 +75,7 @@ def forget_best(store: Path) -> None:
 
 def _document(store: Path) -> dict[str, Any]:
     try:
-        document = json.loads((store / _NAME).read_text(encoding="utf-8"))
+        document = read_json(store / _NAME)
     except (OSError, ValueError):
         return {}
     return document if isinstance(document, dict) else {}

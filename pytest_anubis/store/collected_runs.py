@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import Attempted
 from pytest_anubis.core.gather import Gather, Key, Shelf, key_of
 from pytest_anubis.core.measurement import Measurement, TestResult
@@ -29,6 +30,7 @@ from pytest_anubis.store.run_files import is_superbench as is_superbench
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.run_set import RefusedRun as RefusedRun
 from pytest_anubis.store.run_set import RunSet as RunSet
+from pytest_anubis.store.run_set import under_one_name
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
 
 Progress = Callable[[str], None]
@@ -131,10 +133,13 @@ class RunReader:
     def file(self, path: Path, progress: Progress | None) -> None:
         """Take what a file holds; one that cannot be read is refused."""
         try:
-            with path.open("rb") as content:
+            with open_regular(path) as content:
                 self._digest = hashlib.file_digest(content, "sha256").hexdigest()
-        except OSError:
-            self._digest = ""  # whoever reads it says why
+        except IsADirectoryError:
+            self._digest = ""
+        except OSError as error:
+            self.damaged(path, f"{path}: cannot be read ({error.strerror})")
+            return
         try:
             if path.is_dir():
                 raise JournalError(
@@ -276,7 +281,7 @@ class RunReader:
             if self.wanted != EVERYTHING:
                 raise RunsError("none of these runs is of the nodes, class and time asked for")
             raise RunsError("no run in any of these; expected journals, imports (.npz) or tables")
-        return RunSet(
+        found = RunSet(
             unmeasured=self._place_silent(),
             populations=self.gather.populations(),
             runs=tuple(self.runs[key] for key in sorted(self.runs)),
@@ -284,6 +289,7 @@ class RunReader:
             journals=tuple(self.journals),
             warnings=tuple(self.warnings),
         )
+        return under_one_name(found)
 
     def _place_silent(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Give tests without a measurement a row in every population of their benchmark; return the rest."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_anubis.codec import CodecError, parse_json
 from pytest_anubis.codec.input_limits import LARGEST_JSON
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.collected_runs import RunsError, read_runs
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
@@ -31,10 +32,8 @@ def earlier_populations(
         profile: Profile of this run.
         before: Id of this run, which is left out.
     """
-    found = []
-    for started, path in _journals(store, node, hardware_class, profile, before):
-        found.append((started, str(path), path))
-    latest = [path for _, _, path in sorted(found, reverse=True)[:MOST]]
+    own = {"node": node, "hardware_class": hardware_class, "profile": profile}
+    latest = [path for path, _ in _newest_first(store, own, before)[:MOST]]
     if not latest:
         return ()
     try:
@@ -51,15 +50,10 @@ def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, An
         node: Name of the node.
         before: Id of this run, which is left out.
     """
-    heads = [head_of(path) for path in (store / "runs").glob(f"*/{JOURNAL_NAME}")]
-    known = [
-        (str(head.get("started", "")), inventory)
-        for head in heads
-        if head.get("node") == node
-        and head.get("run") != before
-        and isinstance(inventory := head.get("inventory"), Mapping)
-    ]
-    return max(known, key=lambda one: one[0], default=("", {}))[1]
+    for _, head in _newest_first(store, {"node": node}, before):
+        if isinstance(inventory := head.get("inventory"), Mapping):
+            return inventory
+    return {}
 
 
 def latest_journals(store: Path, *, hardware_class: str, most: int) -> list[Path]:
@@ -70,32 +64,33 @@ def latest_journals(store: Path, *, hardware_class: str, most: int) -> list[Path
         hardware_class: Key of the class, which tells the profile too.
         most: How many at most.
     """
+    return [path for path, _ in _newest_first(store, {"hardware_class": hardware_class})[:most]]
+
+
+def journals_of(store: Path, node: str) -> list[Path]:
+    """Return the journals of a node in a store, newest first."""
+    return [path for path, _ in _newest_first(store, {"node": node})]
+
+
+def _newest_first(
+    store: Path, wanted: Mapping[str, str], before: str = ""
+) -> list[tuple[Path, Mapping[str, Any]]]:
+    """Return the journals whose first events say all that is wanted, but for one run, and these events."""
+    heads = ((path, head_of(path)) for path in (store / "runs").glob(f"*/{JOURNAL_NAME}"))
     found = [
-        (str(head.get("started", "")), str(path), path)
-        for path in (store / "runs").glob(f"*/{JOURNAL_NAME}")
-        if (head := head_of(path)).get("hardware_class") == hardware_class
+        (path, head)
+        for path, head in heads
+        if head.get("run") != (before or None) and all(head.get(k) == v for k, v in wanted.items())
     ]
-    return [path for _, _, path in sorted(found, reverse=True)[:most]]
-
-
-def _journals(
-    store: Path, node: str, hardware_class: str, profile: str, before: str
-) -> Iterator[tuple[str, Path]]:
-    for path in (store / "runs").glob(f"*/{JOURNAL_NAME}"):
-        head = head_of(path)
-        same = (
-            head.get("node") == node
-            and head.get("hardware_class") == hardware_class
-            and head.get("profile") == profile
-        )
-        if same and head.get("run") != before:
-            yield str(head.get("started", "")), path
+    return sorted(
+        found, key=lambda one: (str(one[1].get("started", "")), str(one[0])), reverse=True
+    )
 
 
 def head_of(path: Path) -> dict[str, Any]:
     """Return the first event of a journal, empty if it cannot be read."""
     try:
-        with path.open("rb") as lines:
+        with open_regular(path) as lines:
             event = parse_json(lines.readline(LARGEST_JSON), strict=False)
     except (OSError, CodecError):
         return {}

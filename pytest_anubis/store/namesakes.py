@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.run import RunRecord
@@ -49,6 +49,16 @@ class Namesakes:
                 "of the two is mixed: give each a name of its own (--anubis-node)"
             )
         return renamed(record, called)
+
+
+def full_names(names: Collection[str]) -> dict[str, str]:
+    """Return full name of a host -> its short one, where both are among the names and it is the only such."""
+    of_short: dict[str, list[str]] = {}
+    for name in sorted(set(names)):
+        short, dot, _ = name.partition(".")
+        if dot and short in names and not short.isdecimal():  # an address has no short name
+            of_short.setdefault(short, []).append(name)
+    return {full[0]: short for short, full in of_short.items() if len(full) == 1}
 
 
 def machine_of(machines: Sequence[Machine], marks: frozenset[str]) -> int | None:

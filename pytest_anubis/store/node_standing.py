@@ -1,22 +1,38 @@
-"""What is known last of a node, in a small file that is read at once: no journal, no history, no hardware."""
+"""What is known of a node, in a small file that is read at once: no journal, no history, no hardware."""
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
+import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_anubis.codec import CodecError, from_plain, read_json, to_plain
+from pytest_anubis.codec import from_plain, read_json, to_plain
+from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.standing.standing_of import (
+    JudgedRun,
+    Standing,
+    relevant_runs,
+    standing_of,
+)
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_reading import read_journal
 
 FOLDER = "nodes"
 """Folder in the store; ``<node>.json`` is one node's."""
 
-_FORMAT, _VERSION = "anubis-node-standing", 1
-_MOST = 1 << 16  # bytes; one of ours has some hundred
+_FORMAT, _VERSION = "anubis-node-standing", 2
+_MOST = 1 << 24  # bytes; that of a node with eight cards has some hundred thousand
+_NEXT = 1e-3  # seconds by which a run begins after what ended before it, at least
+_JOURNALS = 200  # latest runs that a lost file is made of anew
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -25,32 +41,50 @@ class StandingError(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeptRun:
+    """A judged run as it is kept.
+
+    Attributes:
+        judged: What it says about the node.
+        reason: Its verdict in a scheduler's few words.
+        baseline: Id of the baseline that decided.
+        hardware_class: The node's class.
+    """
+
+    judged: JudgedRun
+    reason: str = ""
+    baseline: str = ""
+    hardware_class: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStanding:
-    """The last verdict on a node, and the run that is under way.
+    """What the runs of a node say, and the run that is under way.
 
     Attributes:
         node: Its name.
-        decision: Of its last judged run; empty before the first.
-        reason: Why, in a scheduler's few words.
-        run: That run; empty before the first.
-        ended: When it ended, seconds since 1970; 0 before the first.
-        baseline: Id of the baseline that decided.
-        hardware_class: The node's class.
-        running: The run that began after it and has not ended; empty if there is none.
-        since: When that one began, seconds since 1970.
+        runs: Those that still count (`relevant_runs`), in the order in which they began.
+        running: The run that began last and has not ended; empty if there is none.
+        since: When that one began, seconds since 1970; not before another one here had ended.
         boot: Id of the start of the machine in which it began.
     """
 
     node: str
-    decision: str = ""
-    reason: str = ""
-    run: str = ""
-    ended: float = 0.0
-    baseline: str = ""
-    hardware_class: str = ""
+    runs: tuple[KeptRun, ...] = ()
     running: str = ""
     since: float = 0.0
     boot: str = ""
+
+    @property
+    def standing(self) -> Standing:
+        """Where the node stands."""
+        return standing_of(one.judged for one in self.runs)
+
+    @property
+    def kept(self) -> KeptRun | None:
+        """The run that its standing rests on; None before the first verdict."""
+        by = self.standing.by
+        return next((one for one in self.runs if by and one.judged.run == by.run), None)
 
 
 def standing_file(store: Path, node: str) -> Path:
@@ -66,61 +100,160 @@ def read_standing(store: Path, node: str) -> NodeStanding | None:
         StandingError: The file is damaged, of another version, or cannot be read.
     """
     path = standing_file(store, node)
+    again = "judge the node again: its journals are read then"
     try:
         found = read_json(path, largest=_MOST)
+        if not isinstance(found, Mapping) or found.get("format") != _FORMAT:
+            raise StandingError(f"{path}: is no node's standing; {again}")
+        if found.get("version") != _VERSION:
+            raise StandingError(f"{path}: is of another version of this program; {again}")
+        fields = {name: value for name, value in found.items() if name not in ("format", "version")}
+        known = from_plain(NodeStanding, fields, where="standing")
+        decisions = {one.judged.decision for one in known.runs}
+        if known.node != node or not decisions <= set(Decision):
+            raise StandingError(f"{path}: is another node's, or damaged; {again}")
     except FileNotFoundError:
         return None
     except OSError as error:
         raise StandingError(f"{path}: cannot be read ({error.strerror})") from error
-    except CodecError as error:
-        raise StandingError(f"{path}: {error}; remove it and judge the node again") from None
-    if not isinstance(found, Mapping) or found.get("format") != _FORMAT:
-        raise StandingError(f"{path}: is no node's standing; remove it and judge the node again")
-    if found.get("version") != _VERSION:
-        raise StandingError(f"{path}: is of another version of this program; judge the node again")
-    fields = {name: value for name, value in found.items() if name not in ("format", "version")}
-    try:
-        standing = from_plain(NodeStanding, fields, where="standing")
-    except CodecError as error:
-        raise StandingError(f"{path}: {error}; remove it and judge the node again") from None
-    if standing.node != node or standing.decision not in ("", *Decision):
-        raise StandingError(f"{path}: is another node's, or damaged; judge the node again")
-    return standing
-
-
-def keep_begun(store: Path, node: str, run: str, *, now: float) -> str:
-    """Note that a run began; return what went wrong in one line. The last verdict stays beside it."""
-    try:
-        known = read_standing(store, node)
     except StandingError:
-        known = None  # what nobody can read says nothing; the new run will
-    begun = replace(known or NodeStanding(node=node), running=run, since=now, boot=boot_id())
-    return keep_standing(store, begun)
+        raise
+    except ValueError as error:
+        raise StandingError(f"{path}: {error}; {again}") from None
+    return known
 
 
-def keep_unjudged(store: Path, node: str) -> str:
-    """Note that the run which began has ended without any verdict: the last one stands."""
+def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool = False) -> str:
+    """Note that a run began; return what went wrong in one line. What earlier ones said stays beside it.
+
+    Args:
+        store: Folder of the store.
+        node: The node's name.
+        run: The run's id.
+        began: When it began, seconds since 1970, by this machine's clock.
+        resumed: It goes on: its place among the runs is that of its first beginning.
+    """
+
+    def noted(known: NodeStanding) -> NodeStanding:
+        # What had ended came before, even if a clock went back.
+        ends = [max(one.judged.began, one.judged.ended) + _NEXT for one in known.runs]
+        since = began if resumed else max([began, *ends])
+        return replace(known, running=run, since=since, boot=boot_id())
+
+    return _change(store, node, noted)
+
+
+def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> str:
+    """Note what a run said; one without a verdict leaves what was known. Return what went wrong in one line.
+
+    Args:
+        store: Folder of the store.
+        record: The run.
+        ended: When it ended, seconds since 1970, by this machine's clock.
+        reason: Its verdict in a scheduler's few words.
+    """
+
+    def noted(known: NodeStanding) -> NodeStanding:
+        mine = known.running == record.run
+        filed = [one.judged.began for one in known.runs if one.judged.run == record.run]
+        began = known.since if mine else (*filed, moment(record.started) or 0.0)[0]
+        kept = _kept(record, began, ended, reason)
+        runs = [one for one in known.runs if one.judged.run != record.run]
+        if kept.judged.decision:
+            runs.append(kept)
+        later = known.running and not mine and known.since > began
+        known = replace(known, runs=_relevant(runs))
+        return known if later else replace(known, running="", since=0.0, boot="")
+
+    return _change(store, record.node, noted)
+
+
+def keep_answered(
+    place: str, node: str, runs: Collection[str] = (), *, in_service: float | None = None
+) -> str:
+    """Note that somebody answered for what runs found; return what went wrong in one line.
+
+    Args:
+        place: The history in which that was noted: a store's folder, else nothing is done.
+        node: The node's name.
+        runs: Runs whose defect was closed.
+        in_service: When the node was put into service again, seconds since 1970; None: it was not.
+    """
+
+    def noted(known: NodeStanding) -> NodeStanding:
+        answered = (
+            replace(one, judged=replace(one.judged, answered=True))
+            if one.judged.run in runs or (in_service is not None and one.judged.ended < in_service)
+            else one
+            for one in known.runs
+        )
+        return replace(known, runs=tuple(answered))
+
+    store = Path(place)
+    there = "://" not in place and standing_file(store, node).exists()
+    return _change(store, node, noted) if there else ""
+
+
+def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding]) -> str:
+    path = standing_file(store, node)
     try:
-        known = read_standing(store, node)
-    except StandingError as error:
-        return str(error)
-    return keep_standing(
-        store, replace(known or NodeStanding(node=node), running="", since=0.0, boot="")
-    )
-
-
-def keep_standing(store: Path, standing: NodeStanding) -> str:
-    """Write a node's standing; return what went wrong in one line, empty if nothing did."""
-    document = {"format": _FORMAT, "version": _VERSION, **to_plain(standing)}
-    text = json.dumps(document, indent=1, allow_nan=False)
-    path = standing_file(store, standing.node)
-    try:
-        write_atomically(path, text + "\n")
+        with _alone(path):
+            try:
+                known = read_standing(store, node)
+            except StandingError:
+                known = None
+            changed = noted(known or _of_journals(store, node))
+            plain = {"format": _FORMAT, "version": _VERSION, **to_plain(changed)}
+            write_atomically(path, json.dumps(plain, allow_nan=False) + "\n")
     except OSError as error:
         return (
             f"{path}: cannot be written ({error.strerror}); health checks do not learn of this run"
         )
     return ""
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """Keep other runs of the node from changing its file meanwhile, where the file system has locks."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    held = os.open(path.with_suffix(".lock"), flags, 0o644)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(held)
+
+
+def _of_journals(store: Path, node: str) -> NodeStanding:
+    """Return what a node's journals say, for a file that is not there or cannot be used."""
+    from pytest_anubis.store.earlier_runs import journals_of
+
+    runs = []
+    for path in journals_of(store, node)[:_JOURNALS]:
+        with contextlib.suppress(JournalError):
+            record = read_journal(path)
+            began = moment(record.started) or 0.0
+            runs.append(_kept(record, began, moment(record.ended) or began, ""))
+    return NodeStanding(node=node, runs=_relevant(runs))
+
+
+def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun:
+    verdict = record.node_verdict
+    return KeptRun(
+        judged=judged_of(record, began=began, ended=ended),
+        reason=reason or (verdict.headline if verdict else ""),
+        baseline=verdict.baseline if verdict else "",
+        hardware_class=record.hardware_class,
+    )
+
+
+def _relevant(runs: Collection[KeptRun]) -> tuple[KeptRun, ...]:
+    of_run = {one.judged.run: one for one in runs}
+    return tuple(
+        replace(of_run[one.run], judged=one) for one in relevant_runs(k.judged for k in runs)
+    )
 
 
 def boot_id() -> str:

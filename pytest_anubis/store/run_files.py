@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
 from pytest_anubis.store.samples.columnar_files import SUFFIX
 
@@ -68,7 +69,7 @@ def is_superbench(path: Path) -> bool:
     if path.suffix != ".jsonl" or path.name == JOURNAL_NAME:
         return False
     try:
-        with path.open("rb") as lines:
+        with open_regular(path) as lines:
             return b'"node"' in (head := lines.read(4096)) and b'"event"' not in head
     except OSError:
         return False

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
+from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.metric import named_by
 from pytest_anubis.core.run import RunRecord
 
 if TYPE_CHECKING:
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """What is taken; without anything, everything. Patterns are those of a shell: ``n1*``, ``rack[12]-??``.
+    """What is taken; without anything, everything.
+
+    Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``; in those of metrics
+    brackets stand for themselves (`core.metric.named_by`).
 
     Attributes:
         nodes: Patterns of the names of nodes; none takes all.
@@ -39,7 +43,9 @@ class RunFilter:
 
     def wants_metric(self, metric: str, benchmark: str) -> bool:
         """Return whether a metric of a benchmark takes part."""
-        return not self.metrics or _one_of(metric, self.metrics) or _one_of(benchmark, self.metrics)
+        return not self.metrics or any(
+            named_by(one, name) for one in self.metrics for name in (metric, benchmark)
+        )
 
     def wants_run(self, record: RunRecord) -> bool:
         """Return whether a run takes part."""
@@ -78,13 +84,9 @@ class RunFilter:
     def _is_late_enough(self, started: str) -> bool:
         if self.since is None:
             return True
-        try:
-            moment = datetime.fromisoformat(started)
-            known = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-            return known.timestamp() >= self.since
-        except (ValueError, OverflowError):
-            return True
+        began = moment(started)
+        return began is None or began >= self.since
 
 
 def _one_of(name: str, patterns: tuple[str, ...]) -> bool:
-    return any(fnmatchcase(name, pattern) for pattern in patterns)
+    return any(name == pattern or fnmatchcase(name, pattern) for pattern in patterns)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
+from pytest_anubis.store.namesakes import full_names, renamed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,3 +63,51 @@ class RunSet:
             if not found.get(run.hardware_class):
                 found[run.hardware_class] = run.attributes
         return found
+
+
+def under_one_name(found: RunSet) -> RunSet:
+    """Return the same with a machine that runs call by its short and by its full name under the short one.
+
+    Machines that are known to be two keep their names.
+    """
+    marks: dict[str, frozenset[str]] = {}
+    for run in found.runs:
+        marks[run.node] = marks.get(run.node, frozenset()) | identity_marks(run.inventory)
+    names = {
+        full: short
+        for full, short in full_names(marks).items()
+        if not another_machine(marks[full], marks[short])
+    }
+    if not names:
+        return found
+    taken = {(run.run, run.node) for run in found.runs}
+
+    def unit(run: str, node: str) -> tuple[str, str]:
+        short = names.get(node, node)
+        twice = short != node and (run, short) in taken
+        return f"{run}~{node}" if twice else run, short
+
+    def called(record: RunRecord) -> RunRecord:
+        run, node = unit(record.run, record.node)
+        return replace(renamed(record, node), run=run)
+
+    def of_units(one: Population) -> Population:
+        units = [unit(*pair) for pair in zip(one.runs, one.nodes, strict=True)]
+        return replace(one, runs=[run for run, _ in units], nodes=[node for _, node in units])
+
+    notes = [
+        f"{full} and {short} are taken for one machine under its full and its short name, {short} here; "
+        "give it one name (--anubis-node)"
+        for full, short in names.items()
+    ]
+    return replace(
+        found,
+        populations=tuple(
+            one if names.keys().isdisjoint(one.nodes) else of_units(one)
+            for one in found.populations
+        ),
+        runs=tuple(map(called, found.runs)),
+        journals=tuple(map(called, found.journals)),
+        unmeasured={unit(*pair): tests for pair, tests in found.unmeasured.items()},
+        warnings=(*found.warnings, *notes),
+    )

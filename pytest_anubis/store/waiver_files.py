@@ -10,6 +10,7 @@ from typing import Any
 
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.json_files import read_bytes
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.verdict import Waiver
 
 LARGEST = 1 << 17
@@ -31,9 +32,15 @@ class WaiverError(ValueError):
     """A file of waivers cannot be used; the message is one line for people."""
 
 
-def today() -> str:
-    """Return today's date, ISO 8601, UTC: what all nodes of a fleet agree on."""
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
+def today(*records: str) -> str:
+    """Return today's date, ISO 8601, UTC: what all nodes of a fleet agree on.
+
+    Args:
+        records: Moments that have passed, ISO 8601: a clock that is behind them is not believed.
+    """
+    days = [datetime.datetime.now(datetime.UTC).timestamp()]
+    days += [found for text in records if (found := moment(text)) is not None]
+    return datetime.datetime.fromtimestamp(max(days), datetime.UTC).date().isoformat()
 
 
 def read_waivers(path: Path, day: str) -> tuple[Waiver, ...]:
@@ -81,8 +88,18 @@ def _waiver(where: str, table: Any, day: str) -> Waiver:
         raise WaiverError(
             f"{where}: unknown key {unknown[0][:40]!r}; a waiver has {', '.join(_KEYS)}"
         )
-    for name in _NEEDED:
-        if not table.get(name):
+    for name in _KEYS:
+        text = table.get(name)
+        if (
+            name in table
+            and isinstance(text, str)
+            and not any(c.isalnum() or c in "*?" for c in text)
+        ):
+            raise WaiverError(
+                f"{where}: {name} is blank; write {'who or what' if name in _NEEDED else 'what'} it is, or "
+                "leave the line out where it covers any"
+            )
+        if name in _NEEDED and not text:
             example = "2027-01-31" if name == "expires" else '"..."'
             raise WaiverError(f"{where}: no {name}; write {name} = {example}")
     texts = {name: _text(where, name, table[name]) for name in table if name != "expires"}

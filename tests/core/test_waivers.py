@@ -6,9 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from pytest_anubis.core.metric import named_by
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
-from pytest_anubis.core.waivers.waiving import with_waiver
+from pytest_anubis.core.waivers.waiving import covers, with_waiver
 
 WAIVER = Waiver(owner="j.doe", reason="HW-4711", expires="2026-12-01")
 SLOW = MetricVerdict(
@@ -26,7 +29,7 @@ SLOW = MetricVerdict(
 
 
 @pytest.mark.parametrize(
-    ("covers", "waived"),
+    ("by", "waived"),
     [
         ({"test": "suites/memory/*"}, True),
         ({"test": SLOW.benchmark}, True),
@@ -41,8 +44,8 @@ SLOW = MetricVerdict(
         ({"component": "memory"}, False),
     ],
 )
-def test_a_failure_is_waived_by_what_covers_all_of_it(covers: dict[str, Any], waived: bool) -> None:
-    found = with_waiver(SLOW, [replace(WAIVER, **covers)])
+def test_a_failure_is_waived_by_what_covers_all_of_it(by: dict[str, Any], waived: bool) -> None:
+    found = with_waiver(SLOW, [replace(WAIVER, **by)])
     assert (found.outcome is Outcome.NOT_TESTED) is waived
     if waived:
         assert found.reason is Reason.WAIVED
@@ -100,3 +103,20 @@ def test_only_what_rejects_is_waived(outcome: Outcome) -> None:
         rejects = outcome is Outcome.FAIL or (outcome is Outcome.MARGINAL and fail_on == "marginal")
         assert (found.waiver is not None) is rejects
         assert found.outcome is not Outcome.PASS or outcome is Outcome.PASS
+
+
+NAMES = st.text(st.sampled_from("ab01[]!-/:"), min_size=1, max_size=8)
+
+
+@given(NAMES, NAMES)
+def test_a_name_without_a_wildcard_is_that_name_alone(one: str, other: str) -> None:
+    assert named_by(one, one)
+    assert named_by(one, other) == (one == other)
+
+
+def test_a_parametrised_test_is_no_pattern() -> None:
+    waiver = replace(WAIVER, test="t.py::test_link[0]")
+    assert not covers(waiver, replace(SLOW, benchmark="t.py::test_link0", test="t.py::test_link0"))
+    named = replace(SLOW, benchmark="t.py::test_link[0]", test="t.py::test_link[0-cuda:1]")
+    assert covers(waiver, named)
+    assert covers(replace(WAIVER, test="t.py::test_link[*]"), named)  # asked for

@@ -60,7 +60,10 @@ MAY_IMPORT = {
 # beside the shelves are named ``.`` and stand where they belong: most rooms keep what is shared first. A
 # shelf that has shelves of its own is named like a room, by its path.
 SHELVES = {
-    "core": ("field_types", "metric", "verdict", "waivers", "survey", ".", "asking", "identity"),
+    "core": (
+        *("field_types", "metric", "verdict", "waivers", "survey", ".", "standing", "asking"),
+        "identity",
+    ),
     "validator": (
         "similarity",
         "changes",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -78,3 +79,29 @@ def test_clones_of_an_image_are_told_apart_by_their_ports() -> None:
     assert another_machine(first, second)
     assert not another_machine(first, identity_marks({"machine": "3" * 32}))
     assert not another_machine(identity_marks({"machine": "redacted"}), frozenset())
+
+
+def test_a_machine_under_its_short_and_its_full_name_is_one(tmp_path: Path) -> None:
+    names = ("n1", "n1.cluster.example", "n2", "n2.a.example", "n2.b.example", "10", "10.0.0.1")
+    lines = [f"{name},gpu0,copy,rate,GB/s,higher,10{k}" for name in names for k in (1, 2)]
+    table = tmp_path / "t.csv"
+    table.write_text("\n".join(["node,device,benchmark,metric,unit,better,value", *lines, ""]))
+    runs = read_runs([table])
+    (population,) = runs.populations
+    assert sorted(set(population.nodes)) == sorted({*names} - {"n1.cluster.example"})
+    units = list(zip(population.nodes, population.devices, population.runs, strict=True))
+    assert len(units) == len(set(units)) == len(names)
+    (note,) = (one for one in runs.warnings if "full" in one)
+    assert "n1.cluster.example" in note
+
+
+def test_two_machines_stay_two_whatever_their_names(tmp_path: Path) -> None:
+    write(tmp_path, "a", 100, machine="1" * 32)
+    path = tmp_path / "runs" / "a" / "journal.jsonl"
+    other = tmp_path / "other"
+    write(other, "b", 200, machine="2" * 32)
+    text = (other / "runs" / "b" / "journal.jsonl").read_text().replace('"n1"', '"n1.x.example"')
+    lines = [re.sub(r',"seq":\d+,"crc":"[0-9a-f]+"', "", line) for line in text.splitlines()]
+    (other / "runs" / "b" / "journal.jsonl").write_text("\n".join(lines) + "\n")
+    runs = read_runs([path, other])
+    assert {run.node for run in runs.runs} == {"n1", "n1.x.example"}

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.core.verdict import Waiver
-from pytest_anubis.store.waiver_files import LARGEST, LINE, WaiverError, read_waivers
+from pytest_anubis.store.waiver_files import (
+    LARGEST,
+    LINE,
+    WaiverError,
+    read_waivers,
+    today,
+)
 
 HEALTHY = """
 # riser
@@ -93,3 +99,20 @@ def test_what_cannot_be_read_is_said(tmp_path: Path) -> None:
     path.write_bytes(b"# \xff")
     with pytest.raises(WaiverError, match="byte 2 is not UTF-8"):
         read_waivers(path, "2026-12-01")
+
+
+@pytest.mark.parametrize(
+    "key", ["owner", "reason", "test", "metric", "component", "device", "node"]
+)
+@pytest.mark.parametrize("blank", ["", " ", "\u3000", " - ", "..."])
+def test_what_is_blank_names_nobody_and_nothing(tmp_path: Path, key: str, blank: str) -> None:
+    given = {"owner": "o", "reason": "r", "metric": "rate"} | {key: blank}
+    text = "".join(f'{name} = "{value}"\n' for name, value in given.items())
+    path = write(tmp_path, f"[[waiver]]\nexpires = 2999-01-01\n{text}")
+    with pytest.raises(WaiverError, match=key):
+        read_waivers(path, "2026-12-01")
+
+
+def test_a_clock_behind_what_was_recorded_is_not_believed() -> None:
+    assert today("2999-12-01T10:00:00Z") == "2999-12-01"
+    assert today("1970-01-01T00:00:00Z", "no date") == today()

@@ -17,6 +17,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import since
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
@@ -338,6 +339,12 @@ def _import(options: argparse.Namespace, source: _Source) -> Imported:
     from pytest_anubis.store.importers.import_result import ImportFileError
 
     path = source.path
+    try:
+        open_regular(path).close()
+    except (FileNotFoundError, IsADirectoryError):
+        pass  # whoever reads it says what it takes
+    except OSError as error:
+        raise CommandError(f"{path}: cannot be read ({error.strerror})") from error
     given: dict[str, Any] = {"run": source.run or options.run}
     if options.hardware_class:
         given["hardware_class"] = options.hardware_class

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunEvidence, RunRecord
@@ -93,10 +92,8 @@ def _from_the_future(runs: RunSet, now: float) -> str:
     """Say in one line which runs begin in the future by this clock; empty if none does."""
     ahead: list[tuple[float, str, str]] = []
     for one in runs.runs:
-        with contextlib.suppress(ValueError):  # nobody knows when it began
-            began = datetime.fromisoformat(one.started)
-            began = began if began.tzinfo else began.replace(tzinfo=UTC)
-            ahead.append((began.timestamp() - now, one.run, one.node))
+        if (began := moment(one.started)) is not None:
+            ahead.append((began - now, one.run, one.node))
     early = sorted((found for found in ahead if found[0] > CLOCKS_DIFFER), reverse=True)
     if not early:
         return ""

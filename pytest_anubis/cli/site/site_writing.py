@@ -25,6 +25,7 @@ from pytest_anubis.cli.site.fleet_source import (
     stored_verdicts,
 )
 from pytest_anubis.cli.site.view_building import fleet_view
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.fleet.fleet_index import MARK, fleet_index
@@ -160,7 +161,7 @@ def _refuse_others(index: Path) -> None:
         CommandError: There is one, or it cannot be read.
     """
     try:
-        with index.open("rb") as there:
+        with open_regular(index) as there:
             ours = MARK.encode() in there.read(_HEAD)
     except FileNotFoundError:
         return

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
 from typing import ClassVar
 
+from pytest_anubis.core.metric import named_by
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
 
 OWN_CHECK = "check"
@@ -103,8 +103,7 @@ def name_of(verdict: MetricVerdict) -> str:
 
 
 def _matches(pattern: str, text: str) -> bool:
-    # As a name first: that of a test has brackets, which mean something in a pattern.
-    return not pattern or pattern == text or fnmatchcase(text, pattern)
+    return not pattern or named_by(pattern, text)
 
 
 def waived_verdict(verdict: MetricVerdict) -> MetricVerdict:

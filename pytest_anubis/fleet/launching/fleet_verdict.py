@@ -1,17 +1,20 @@
-"""What a fleet's runs said: each node's last decision out of its journal, and who sent none."""
+"""What a fleet's runs said: where each node stands by its journals, and who sent none."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.standing.standing_of import standing_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import RunSet
+from pytest_anubis.store.namesakes import full_names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +48,7 @@ def fleet_verdict(
     *,
     now: float | None = None,
 ) -> FleetVerdict:
-    """Return the fleet's verdict: the latest run of each node counts.
+    """Return the fleet's verdict: of each node what follows from all its runs.
 
     Args:
         runs: What was collected.
@@ -54,17 +57,18 @@ def fleet_verdict(
         now: Seconds since 1970; default: this clock's.
     """
     present = time.time() if now is None else now
-    latest: dict[str, RunRecord] = {}
+    by_node: dict[str, list[tuple[float, str, RunRecord]]] = {}
     for run in runs.journals:
-        known = latest.get(run.node)
-        if known is None or (run.started, run.run) > (known.started, known.run):
-            latest[run.node] = run
+        by_node.setdefault(run.node, []).append((moment(run.started) or 0.0, run.run, run))
+    latest = {node: _standing_run(several) for node, several in by_node.items()}
     why = why or {}
+    same = full_names({*expected, *latest})
+    there = {same.get(node, node) for node in latest}
     rows = [_row(run, present) for run in latest.values()]
     rows += [
         NodeRow(verdict=_undecided(node, why.get(node) or "no journal of it is here"))
         for node in expected
-        if node not in latest
+        if same.get(node, node) not in there
     ]
     rows.sort(key=lambda row: row.verdict.severity)
     refused = [one.line for one in runs.refused]
@@ -78,7 +82,10 @@ def _row(run: RunRecord, now: float) -> NodeRow:
         measured = run.settings.get("mode") == "measure" and not run.broken_off
         why = "was only measured, not judged" if measured else run.broken_off or "has no verdict"
         verdict = _undecided(run.node, f"run {run.run} {why}")
-    elif verdict.decision is Decision.ACCEPTED and (early := _begun(run) - now) > CLOCKS_DIFFER:
+    elif (
+        verdict.decision is Decision.ACCEPTED
+        and (early := (moment(run.started) or 0.0) - now) > CLOCKS_DIFFER
+    ):
         # Another run may have been later; a rejection stands whenever it was.
         why = f"accepted by run {run.run}, {early / 3600:.1f} h in the future: the clocks differ"
         verdict = _undecided(run.node, why)
@@ -91,12 +98,11 @@ def _row(run: RunRecord, now: float) -> NodeRow:
     )
 
 
-def _begun(run: RunRecord) -> float:
-    try:
-        began = datetime.fromisoformat(run.started)
-        return (began if began.tzinfo else began.replace(tzinfo=UTC)).timestamp()
-    except ValueError:
-        return 0.0  # nobody knows
+def _standing_run(runs: Sequence[tuple[float, str, RunRecord]]) -> RunRecord:
+    """Return the run that rejects a node, or its latest one."""
+    stands = standing_of(judged_of(run, began=began) for began, _, run in runs)
+    by = stands.by.run if stands.by and stands.failures else ""
+    return max(runs, key=lambda one: (one[1] == by, *one[:2]))[2]
 
 
 def _undecided(node: str, why: str) -> NodeVerdict:

@@ -1,13 +1,14 @@
-"""Is this node fit, by what is known already? Answered from its last verdict, at once."""
+"""Is this node fit, by what is known already? Answered from its standing, at once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.standing.standing_of import Standing
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.export.drain_reason import LEADER, line
-from pytest_anubis.store.node_standing import NodeStanding
+from pytest_anubis.store.node_standing import KeptRun, NodeStanding
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 
@@ -19,20 +20,21 @@ class Health:
     Attributes:
         decision: Of the last verdict; UNDECIDED where it says nothing about today.
         text: One line, as a drain reason.
-        standing: What it rests on; None where there is nothing.
+        kept: The run that it rests on; None where there is none.
     """
 
     decision: Decision
     text: str
-    standing: NodeStanding | None = None
+    kept: KeptRun | None = None
 
 
 def health_of(
     standing: NodeStanding | None, node: str, *, now: float, max_age: float | None, boot: str
 ) -> Health:
-    """Return whether a node is fit by its last verdict; what is unknown, old or cut short is UNDECIDED.
+    """Return whether a node is fit by all its runs; what is unknown, old or cut short is UNDECIDED.
 
-    A node that was rejected stays so however old that is: time repairs nothing.
+    A node that was rejected stays so however old that is, and whatever ran since without judging what had
+    failed: neither time nor another test repairs anything.
 
     Args:
         standing: What is known of it; None before its first run.
@@ -41,30 +43,37 @@ def health_of(
         max_age: Seconds after which an acceptance says nothing any more; None: never.
         boot: Id of this start of the machine; empty where nobody knows.
     """
-    if standing is None or not standing.decision:
+    stands, kept = (standing.standing, standing.kept) if standing else (Standing(), None)
+    if standing is None or kept is None:
         began = "no run"
         if standing is not None and standing.running:
             began = f"run {standing.running} began {_ago(now - standing.since)}"
-        return _open("NO-VERDICT", f"{node}: {began}; judge it with pytest --anubis", standing)
-    told = Health(Decision(standing.decision), standing.reason, standing)
-    if told.decision is not Decision.ACCEPTED:
-        return told
-    age = now - standing.ended
+        return _open("NO-VERDICT", f"{node}: {began}; judge it with pytest --anubis", kept)
+    if stands.answered:
+        why = "rejected, and its defect closed since: judge it with pytest --anubis"
+        return _open("ANSWERED", why, kept)
+    if stands.decision is not Decision.ACCEPTED:
+        told = kept.reason
+        if not told.startswith(LEADER):
+            told = line(f"{LEADER}{stands.decision}", told, run=kept.judged.run)
+        return Health(stands.decision or Decision.UNDECIDED, told, kept)
+    age = now - kept.judged.ended
     if standing.running and standing.boot and boot and standing.boot != boot:
-        return _open("CUT-SHORT", f"the machine went down during run {standing.running}", standing)
+        return _open("CUT-SHORT", f"the machine went down during run {standing.running}", kept)
     limit = float("inf") if max_age is None else max_age
     if standing.running and now - standing.since > limit:
         began = _ago(now - standing.since)
-        return _open("CUT-SHORT", f"run {standing.running} began {began} and never ended", standing)
+        return _open("CUT-SHORT", f"run {standing.running} began {began} and never ended", kept)
     if age < -CLOCKS_DIFFER:
-        return _open("CLOCK", f"accepted {_span(-age)} in the future: the clocks differ", standing)
+        return _open("CLOCK", f"accepted {_span(-age)} in the future: the clocks differ", kept)
     if age > limit:
-        return _open("OLD-VERDICT", f"accepted {_ago(age)}, the limit is {_span(limit)}", standing)
-    return Health(told.decision, line(f"{LEADER}ACCEPTED", _ago(age), run=standing.run), standing)
+        return _open("OLD-VERDICT", f"accepted {_ago(age)}, the limit is {_span(limit)}", kept)
+    told = line(f"{LEADER}ACCEPTED", _ago(age), run=kept.judged.run)
+    return Health(Decision.ACCEPTED, told, kept)
 
 
-def _open(code: str, why: str, standing: NodeStanding | None) -> Health:
-    return Health(Decision.UNDECIDED, line(f"{LEADER}{code}", why), standing)
+def _open(code: str, why: str, kept: KeptRun | None) -> Health:
+    return Health(Decision.UNDECIDED, line(f"{LEADER}{code}", why), kept)
 
 
 def _ago(seconds: float) -> str:

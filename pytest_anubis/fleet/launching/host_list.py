@@ -6,6 +6,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_anubis.codec import CodecError, read_bytes
+
 _MOST = 200_000
 """Hosts in one list: twice the largest fleet; ``n[0-999999999]`` is a slip of the finger."""
 _LARGEST = 16 << 20  # bytes of a file of hosts
@@ -40,22 +42,20 @@ def read_hosts(text: str) -> list[Host]:
         HostListError: There is none in it, one stands there twice, or one is no host.
     """
     path = Path(text.removeprefix("@"))
-    if text.startswith("@") or path.is_file():
+    if text.startswith("@") or (path.exists() and not path.is_dir()):
         return _of_file(path)
     return _checked([Host(name, name) for name in expand(text)], repr(text[:40]))
 
 
 def _of_file(path: Path) -> list[Host]:
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST + 1)
-        lines = content.decode("utf-8").splitlines()
+        lines = read_bytes(path, largest=_LARGEST).decode("utf-8").splitlines()
     except OSError as error:
         raise HostListError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
         raise HostListError(f"{path}: is no text in UTF-8") from None
-    if len(content) > _LARGEST:
-        raise HostListError(f"{path}: larger than {_LARGEST >> 20} MiB: that is no list of hosts")
+    except CodecError as error:
+        raise HostListError(f"{path}: {error}; that is no list of hosts") from None
     found = []
     for number, one in enumerate(lines, start=1):
         words = one.partition("#")[0].split()

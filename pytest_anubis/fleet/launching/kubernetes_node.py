@@ -34,11 +34,11 @@ class KubernetesError(RuntimeError):
 
 def label_patch(health: Health, prefix: str = PREFIX) -> dict[str, Any]:
     """Return a merge patch of a node with its verdict as labels, and the reason as an annotation."""
-    standing = health.standing
+    kept = health.kept
     labels = {
         f"{prefix}/verdict": health.decision.lower(),
-        f"{prefix}/run": label_value(standing.run if standing else ""),
-        f"{prefix}/baseline": label_value(standing.baseline if standing else ""),
+        f"{prefix}/run": label_value(kept.judged.run if kept else ""),
+        f"{prefix}/baseline": label_value(kept.baseline if kept else ""),
     }
     return {"metadata": {"labels": labels, "annotations": {f"{prefix}/reason": health.text}}}
 

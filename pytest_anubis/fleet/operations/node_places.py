@@ -140,9 +140,8 @@ def _standing(
     if node.state in _OUT:
         why = reason_of(last) if last is not None and rejected else "by its operator"
         return Place.QUARANTINED, f"{node.state}: {why}", node.changed
-    # Whoever puts a node into service after it was rejected has done something about it.
-    mended = last is not None and node.changed is not None and node.changed > last.at
-    if last is not None and rejected and not mended:
+    answered = one.standing.answered
+    if last is not None and rejected and not answered:
         return Place.QUARANTINED, f"rejected: {reason_of(last)}", last.at
     if one.open:
         before = f"; before that {last.verdict.decision.value.lower()}" if last else ""
@@ -151,7 +150,8 @@ def _standing(
         why = "no run of it came to a verdict" if one.has_run else "no run yet"
         return Place.NEVER, why, node.since or None
     if rejected:
-        return Place.DUE, "rejected, and put into service since: to be measured again", node.changed
+        what = "put into service" if node.changed else "its defect closed"
+        return Place.DUE, f"rejected, and {what} since: to be measured again", node.changed
     if last.verdict.decision is Decision.UNDECIDED:
         return Place.UNDECIDED, _short(last.verdict.headline, node.name), last.at
     if last.doubtful:

@@ -108,8 +108,9 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
         missing = [card.pci or f"number {card.index}" for card in golden.accelerators]
         missing = [slot for slot in missing if slot not in known]
         on_bus = [slot for slot in missing if slot in silent]
-        # A library that hangs or fails says nothing of cards that the bus still shows.
-        unknown = bool(unheard(inventory)) and len(silent) >= len(golden.accelerators) - found
+        # A library that fails says nothing of cards that the bus still shows, or where no bus can be seen.
+        gone = inventory.on_bus is not None and len(silent) < len(golden.accelerators) - found
+        unknown = bool(unheard(inventory)) and not gone
         withheld = found + len(_withheld(inventory)) >= len(golden.accelerators)
         yield GateFinding(
             what="number of accelerators",
@@ -222,7 +223,8 @@ def _disks(
                 what=f"number of disks of the kind {name}",
                 expected=str(count),
                 found=str(present[model, size]),
-                severity="FAIL",
+                # Not one of any kind: they cannot be seen from here, as in a container.
+                severity="FAIL" if inventory.disks else "INCONCLUSIVE",
                 component="disk",
                 action="look for a disk that is missing or did not start",
             )
@@ -248,7 +250,7 @@ def _nics(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFindin
                 slot=place,
                 expected=like.model or "present",
                 found="missing",
-                severity="FAIL",
+                severity="FAIL" if inventory.nics else "INCONCLUSIVE",
                 component="network",
                 action="look for the adapter on the PCI bus, reseat or replace it",
             )

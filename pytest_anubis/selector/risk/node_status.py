@@ -190,7 +190,9 @@ def _status(
     if before:
         since = max([record.since, *(_end(item) for item in before[:-1])])
         previous = max(0.0, before[-1].started - since) / HOUR
-    done = [run for run in runs if run.started <= start]
+    # A run that judged nothing, as one of --setup-plan, has validated nothing.
+    judged = [run for run in runs if run.similarities or run.decision != "UNDECIDED"]
+    done = [run for run in judged if run.started <= start]
     latest = max(done, key=lambda run: (run.started, run.run), default=None)
     similar = min(latest.similarities.values(), default=math.nan) if latest else math.nan
     return [

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.codec.encodable_text import all_encodable
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.events import (
     BlockerFound,
     DamageFound,
@@ -40,15 +41,12 @@ from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import Journal
-from pytest_anubis.store.node_standing import (
-    NodeStanding,
-    keep_begun,
-    keep_standing,
-    keep_unjudged,
-)
+from pytest_anubis.store.node_standing import keep_begun, keep_ended
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
+
+_DAY = 86400.0
 
 
 class Run:
@@ -116,12 +114,25 @@ class Run:
         else:
             self.sink(self._started())
         if context.judging:
+            resumed = earlier is not None
+            began = moment(self.state.record().started) if resumed else time.time()
             self._note(
-                keep_begun(context.settings.store, context.node, context.run_id, now=time.time())
+                keep_begun(
+                    context.settings.store,
+                    context.node,
+                    context.run_id,
+                    began=began or 0.0,
+                    resumed=resumed,
+                )
             )
         if sys.flags.optimize:
             self._block(
                 "Python runs with -O (PYTHONOPTIMIZE): assert statements check nothing; unset it"
+            )
+        if context.judging and context.behind > _DAY:
+            self._block(
+                f"the clock of this machine is {context.behind / _DAY:.0f} days behind its baseline: "
+                "set it (timedatectl), then run again"
             )
         waivers = context.waivers if context.judging else ()
         # A resumed run may have others, or none any more.
@@ -135,7 +146,7 @@ class Run:
         context = self.context
         self.sink(
             Resumed(
-                started=_now(),
+                started=self._now(),
                 done=len(earlier.done),
                 interrupted=earlier.interrupted,
                 baseline=context.baseline.digest if context.baseline else "",
@@ -152,7 +163,7 @@ class Run:
         return RunStarted(
             run=context.run_id,
             node=context.node,
-            started=_now(),
+            started=self._now(),
             hardware_class=context.hardware_class,
             attributes=context.attributes,
             profile=context.settings.profile,
@@ -228,7 +239,7 @@ class Run:
         elif self.usage_errors() and not self.broken and not self.internal_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         status = int(session.exitstatus)
-        self.sink(RunFinished(exit_status=status, ended=_now(), broken_off=self.broken))
+        self.sink(RunFinished(exit_status=status, ended=self._now(), broken_off=self.broken))
         self._close(session, self._journal)
         self._vouch(int(session.exitstatus))
         self._keep_standing()
@@ -241,8 +252,7 @@ class Run:
             return False
         journal.withdraw()
         self._journal, self.record_path = None, ""
-        if self.context.judging:
-            self._note(keep_unjudged(self.context.settings.store, self.context.node))
+        self._keep_standing()
         return True
 
     def _close(self, session: pytest.Session, journal: Journal) -> None:
@@ -354,21 +364,16 @@ class Run:
 
     def _keep_standing(self) -> None:
         """Leave the verdict where health checks read it at once; a run without one leaves what was known."""
-        context, verdict = self.context, self.state.node_verdict
-        store, node = context.settings.store, context.node
-        if not context.judging or verdict is None:
-            self._note(keep_unjudged(store, node) if context.judging else "")
-            return
-        standing = NodeStanding(
-            node=node,
-            decision=verdict.decision,
-            reason=drain_reason(verdict, self.state.record().told, context.run_id),
-            run=context.run_id,
-            ended=time.time(),
-            baseline=verdict.baseline,
-            hardware_class=context.hardware_class,
-        )
-        self._note(keep_standing(store, standing))
+        context, verdict, record = self.context, self.state.node_verdict, self.state.record()
+        if context.judging:
+            reason = drain_reason(verdict, record.told, context.run_id) if verdict else ""
+            self._note(keep_ended(context.settings.store, record, ended=time.time(), reason=reason))
+
+    def _now(self) -> str:
+        """Return the present; by a clock that is behind the baseline, no time before that."""
+        present = datetime.datetime.now(datetime.UTC)
+        present += datetime.timedelta(seconds=self.context.behind)
+        return present.isoformat(timespec="milliseconds")
 
     def _note(self, problem: str) -> None:
         if problem:
@@ -392,7 +397,3 @@ class Run:
             problem = f"this run is not in the history: {type(error).__name__}"
         if problem:
             warn(self._config, problem)
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")

@@ -6,6 +6,7 @@ import hashlib
 import re
 from pathlib import Path
 
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.store.baselines.baseline_form import BaselineError
 
 SUMS = "SHA256SUMS"
@@ -54,7 +55,7 @@ def _folder(place: Path, pin: str) -> str:
                 f"{place}: has no {SUMS}; write it: find . -name '*.json' -exec sha256sum {{}} + > {SUMS}"
             )
         return ""
-    with sums.open("rb") as file:
+    with open_regular(sums) as file:
         content = file.read(_LARGEST)
     if pin:
         _same(sums, hashlib.sha256(content).hexdigest(), pin)
@@ -81,7 +82,7 @@ def _listed(sums: Path, content: bytes) -> dict[str, str]:
 
 
 def _digest(path: Path) -> str:
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

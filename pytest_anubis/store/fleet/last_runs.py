@@ -9,14 +9,18 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.standing.standing_of import Standing, standing_of
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
 from pytest_anubis.store.fleet.stored_runs import StoredRun, record_of
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents.judged_runs import outcome_of, standings_of
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST
-from pytest_anubis.store.history.database import History, HistoryError, moment_of
+from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.fleet_history import run_counts
 from pytest_anubis.store.journal.journal_events import JournalError
 
@@ -26,13 +30,14 @@ the history's rows say the same without the limit."""
 
 _BAD = (Outcome.FAIL.value, Outcome.MARGINAL.value, Outcome.INCONCLUSIVE.value)
 _SOUND = frozenset({Outcome.PASS, Outcome.MARGINAL})
+_AT_ONCE = 500  # runs that one question names
 _Row = Any
 _Rows = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """A node's last run that came to a verdict.
+    """The run with a verdict that a node stands by.
 
     Attributes:
         run: Its id.
@@ -66,7 +71,9 @@ class NodeLast:
 
     Attributes:
         node: The node; its state is that of the history, ``in service`` where nobody told of any.
-        last: Its last run with a verdict; None before the first.
+        last: The run that it stands by: its last one with a verdict, or an earlier one that rejected it and
+            still counts; None before the first.
+        standing: What follows from all its runs.
         open: Id of a later run that has not ended; empty if there is none.
         open_since: When that one began, seconds since 1970.
         has_run: Whether anything was ever run on it, also what came to no verdict; a node may be registered
@@ -75,6 +82,7 @@ class NodeLast:
 
     node: NodeRecord
     last: LastRun | None = None
+    standing: Standing = field(default_factory=Standing)
     open: str = ""
     open_since: float = 0.0
     has_run: bool = True
@@ -84,7 +92,7 @@ class NodeLast:
 class _Known:
     record: NodeRecord
     last: LastRun | None = None
-    number: int = 0
+    standing: Standing = field(default_factory=Standing)
     open: str = ""
     open_since: float = 0.0
     told: list[MetricVerdict] = field(default_factory=list)
@@ -104,66 +112,86 @@ def last_of_history(
     Raises:
         HistoryError: The database refuses.
     """
-    known = {record.name: _Known(record) for record in history.nodes()}
     counts = run_counts(history)
+    known = {record.name: _Known(record) for record in history.nodes()}
     by_run: dict[int, _Known] = {}
     with history.reading() as connection:
-        for row in connection.execute(_latest(decided=True, since=since)):
-            one = known[row.name]
-            verdict = NodeVerdict(
-                node=row.name, decision=Decision(row.decision), headline=row.headline
-            )
-            one.last = LastRun(
-                run=row.run,
-                started=row.started,
-                ended=row.ended,
-                verdict=verdict,
-                doubtful=row.known == AT_LEAST,
-            )
-            by_run.pop(one.number, None)  # of two that began in one moment the one filed later
-            one.number = row.id
-            by_run[row.id] = one
-        for row in connection.execute(_latest(decided=False, since=since)):
+        nodes = schema.nodes
+        names = {
+            row.id: row.name for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))
+        }
+        for node, standing in standings_of(connection, since=since).items():
+            one, by = known.get(names.get(node, "")), standing.by
+            if one is not None and by is not None:
+                one.standing, by_run[by.number] = standing, one
+        numbers = list(by_run)
+        for start in range(0, len(numbers), _AT_ONCE):
+            _fill(connection, by_run, numbers[start : start + _AT_ONCE])
+        for row in connection.execute(_latest(since)):
             one = known[row.name]
             if row.ended is None and (one.last is None or row.started > one.last.started):
                 one.open, one.open_since = row.run, row.started
-        for row in connection.execute(_findings(since)):
-            if row.run_id in by_run:
-                by_run[row.run_id].told.append(_verdict(row))
-        for row in connection.execute(_passed(since)):
-            if row.run_id in by_run:
-                by_run[row.run_id].passed.add(row.benchmark)
     found = tuple(
         NodeLast(
             node=one.record,
             last=one.last and replace(one.last, told=tuple(one.told), passed=frozenset(one.passed)),
+            standing=one.standing,
             open=one.open,
             open_since=one.open_since,
             has_run=one.record.name in counts,
         )
         for one in known.values()
     )
-    return tuple(_in_full(history, place, found, {one.record.name: one for one in known.values()}))
+    return tuple(_in_full(history, place, found))
+
+
+def _fill(connection: sa.Connection, by_run: dict[int, _Known], numbers: Sequence[int]) -> None:
+    """Give nodes the runs that they stand by, with what was bad in these and what was good."""
+    runs, clocks, verdicts = schema.runs, schema.run_clocks, schema.verdicts
+    query = sa.select(runs.c.id, runs.c.run, runs.c.decision, runs.c.headline, clocks.c.known)
+    query = query.add_columns(schema.began.label("started"), schema.ended.label("ended"))
+    query = query.outerjoin(clocks, clocks.c.run_id == runs.c.id)
+    for row in connection.execute(query.where(runs.c.id.in_(numbers))):
+        name = by_run[row.id].record.name
+        by_run[row.id].last = LastRun(
+            run=row.run,
+            started=row.started,
+            ended=row.ended,
+            verdict=NodeVerdict(node=name, decision=Decision(row.decision), headline=row.headline),
+            doubtful=row.known == AT_LEAST,
+        )
+    bad = sa.select(verdicts).where(verdicts.c.run_id.in_(numbers), verdicts.c.outcome.in_(_BAD))
+    for row in connection.execute(bad.order_by(verdicts.c.id)):
+        last = by_run[row.run_id].last
+        if last is not None and last.verdict.decision is not Decision.ACCEPTED:
+            by_run[row.run_id].told.append(_verdict(row))
+    worst = sa.func.max(sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1))
+    names = (verdicts.c.run_id, verdicts.c.benchmark)
+    good = sa.select(*names).where(verdicts.c.run_id.in_(numbers)).group_by(*names)
+    for run, benchmark in connection.execute(good.having(worst == 0)):
+        by_run[run].passed.add(benchmark)
 
 
 def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:
     """Return what journals that were collected say last of every node, sorted by name."""
     by_node: dict[str, list[tuple[float, RunRecord]]] = {}
     for run in runs:
-        by_node.setdefault(run.node, []).append((_moment(run.started) or 0.0, run))
+        by_node.setdefault(run.node, []).append((moment(run.started) or 0.0, run))
     return tuple(_of_node(node, by_node[node]) for node in sorted(by_node))
 
 
 def _of_node(name: str, runs: Sequence[tuple[float, RunRecord]]) -> NodeLast:
     ordered = sorted(runs, key=lambda pair: (pair[0], pair[1].run))
-    judged = [pair for pair in ordered if pair[1].node_verdict is not None]
+    standing = standing_of(
+        judged_of(run, began=began, ended=moment(run.ended)) for began, run in ordered
+    )
+    by = standing.by.run if standing.by else ""
     began, latest = ordered[-1]
-    record = NodeRecord(name=name, hardware_class=latest.hardware_class, since=ordered[0][0])
-    last = _last_run(*judged[-1]) if judged else None
     unfinished = not latest.ended and latest.node_verdict is None
     return NodeLast(
-        node=record,
-        last=last,
+        node=NodeRecord(name=name, hardware_class=latest.hardware_class, since=ordered[0][0]),
+        last=next((_last_run(*pair) for pair in ordered if by and pair[1].run == by), None),
+        standing=standing,
         open=latest.run if unfinished else "",
         open_since=began if unfinished else 0.0,
     )
@@ -178,7 +206,7 @@ def _last_run(began: float, run: RunRecord) -> LastRun | None:
     return LastRun(
         run=run.run,
         started=began,
-        ended=_moment(run.ended),
+        ended=moment(run.ended),
         verdict=run.node_verdict,
         told=tuple(run.told),
         passed=frozenset(name for name, found in outcomes.items() if found <= _SOUND),
@@ -186,18 +214,17 @@ def _last_run(began: float, run: RunRecord) -> LastRun | None:
     )
 
 
-def _in_full(
-    history: History, place: Path | str, found: Sequence[NodeLast], known: dict[str, _Known]
-) -> Iterator[NodeLast]:
+def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> Iterator[NodeLast]:
     """Give the nodes, the rejected ones with all that their journals say, as far as these can be read."""
     room = MOST_JOURNALS
     for one in found:
-        if one.last is None or one.last.verdict.decision is not Decision.REJECTED or not room:
+        by = one.standing.by
+        if one.last is None or by is None or not by.rejected or not room:
             yield one
             continue
         room -= 1
         stored = StoredRun(
-            number=known[one.node.name].number,
+            number=by.number,
             run=one.last.run,
             node=one.node.name,
             started=one.last.started,
@@ -214,57 +241,20 @@ def _in_full(
             yield replace(one, last=full)
 
 
-def _latest(*, decided: bool, since: float | None) -> sa.Select[_Rows]:
-    """Ask for each node's latest run, or the latest that was decided."""
-    runs, nodes, clocks = schema.runs, schema.nodes, schema.run_clocks
+def _latest(since: float | None) -> sa.Select[_Rows]:
+    """Ask for each node's latest run, with a verdict or without."""
+    runs, nodes = schema.runs, schema.nodes
     last = sa.select(runs.c.node_id, sa.func.max(schema.began).label("started"))
-    last = last.where(runs.c.decision != "") if decided else last
     last = last if since is None else last.where(schema.began >= since)
     of_node = last.group_by(runs.c.node_id).subquery()
-    query = (
-        sa.select(nodes.c.name, runs.c.id, runs.c.run, runs.c.decision, runs.c.headline)
-        .add_columns(schema.began.label("started"), schema.ended.label("ended"), clocks.c.known)
-        .join(nodes, nodes.c.id == runs.c.node_id)
-        .outerjoin(clocks, clocks.c.run_id == runs.c.id)
-        .join(
-            of_node,
-            (of_node.c.node_id == runs.c.node_id) & (of_node.c.started == schema.began),
-        )
-        .order_by(runs.c.id)
-    )
-    if not decided:
-        return query
-    return query.where(runs.c.decision.in_([one.value for one in Decision]))
-
-
-def _findings(since: float | None) -> sa.Select[_Rows]:
-    """Ask for the bad verdicts of the latest runs that were not accepted."""
-    verdicts, latest = schema.verdicts, _latest(decided=True, since=since).subquery()
-    return (
-        sa.select(verdicts)
-        .join(latest, latest.c.id == verdicts.c.run_id)
-        .where(latest.c.decision != Decision.ACCEPTED.value, verdicts.c.outcome.in_(_BAD))
-        .order_by(verdicts.c.id)
-    )
-
-
-def _passed(since: float | None) -> sa.Select[_Rows]:
-    """Ask for the benchmarks of the latest runs of which all was judged and nothing failed."""
-    verdicts, latest = schema.verdicts, _latest(decided=True, since=since).subquery()
-    bad = sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1)
-    return (
-        sa.select(verdicts.c.run_id, verdicts.c.benchmark)
-        .join(latest, latest.c.id == verdicts.c.run_id)
-        .group_by(verdicts.c.run_id, verdicts.c.benchmark)
-        .having(sa.func.max(bad) == 0)
-    )
+    same = (of_node.c.node_id == runs.c.node_id) & (of_node.c.started == schema.began)
+    columns = (nodes.c.name, runs.c.run, schema.began.label("started"), schema.ended.label("ended"))
+    query = sa.select(*columns).join(nodes, nodes.c.id == runs.c.node_id).join(of_node, same)
+    return query.order_by(runs.c.id)
 
 
 def _verdict(row: _Row) -> MetricVerdict:
-    try:
-        outcome, reason = Outcome(row.outcome), Reason(row.reason)
-    except ValueError:  # of a later version
-        outcome, reason = Outcome.INCONCLUSIVE, Reason.NOT_REPORTED
+    outcome, reason = outcome_of(row.outcome, row.reason)
     values = "" if row.value is None else value_text(row.value)
     normal = "" if row.expected is None else f", normal {value_text(row.expected)}"
     return MetricVerdict(
@@ -282,10 +272,3 @@ def _verdict(row: _Row) -> MetricVerdict:
         similarity=row.similarity,
         threshold=row.threshold,
     )
-
-
-def _moment(text: str) -> float | None:
-    try:
-        return moment_of(text) if text else None
-    except HistoryError:
-        return None

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 import sqlalchemy as sa
 
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import RunFinished
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.collected_runs import RunSet, read_runs
@@ -22,17 +23,20 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.contents.content_rows import Content, digest_of, journal_content
 from pytest_anubis.store.history.database import History, HistoryError
-from pytest_anubis.store.history.run_filing import record_run
+from pytest_anubis.store.history.run_filing import News, record_together
 from pytest_anubis.store.history.upkeep.roles import APPENDED
-from pytest_anubis.store.history.waiting_runs import forget, waiting_for
+from pytest_anubis.store.history.waiting_runs import forget, waits_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
 from pytest_anubis.store.run_files import TABLES, RunsError, files_of, is_superbench
 from pytest_anubis.store.samples.columnar_files import SUFFIX
 
-_AT_ONCE = 16
-"""Runs that are sent over one connection: making one costs as much as filing a run."""
+_AT_ONCE = 32
+"""Runs that are sent over one connection in one transaction, each of which costs as much as filing a run:
+whoever else files waits for these at most, some tenths of a second."""
+_SLOW_RUN = 0.5
+"""Seconds that filing a run may take on a slow server."""
 _BYTES_AT_ONCE = 8 << 20
 """Bytes, compressed, that are sent over one connection: some seconds of a slow line."""
 _SLOW_LINE = 1 << 20
@@ -87,7 +91,7 @@ def push(
     *,
     judge: Judge | None = None,
     patience: float = 0.0,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Pushed:
     """Send runs that a history does not have yet.
 
@@ -96,7 +100,7 @@ def push(
         place: The history: the folder of a store or a database URL.
         judge: Gives the runs of an import their verdicts; without it they have none.
         patience: Seconds for which a history that cannot be used is tried again.
-        progress: Called with how many files are done, and how many there are.
+        progress: Called with how many runs and files are done, in a few words.
 
     Raises:
         RunsError: A path does not exist.
@@ -111,7 +115,10 @@ def push(
     done = 0
 
     def send(parcels: list[_Parcel]) -> None:
-        _patiently(lambda: _send(place, parcels, pushed), until)  # what is sent is off the list
+        _patiently(lambda: _send(place, parcels, pushed), until)
+        if progress is not None:
+            runs = pushed.new + pushed.changed + pushed.known + len(pushed.failed)
+            progress(f"{runs} runs, {done} of {len(files)} files read")
 
     def known(digests: list[str]) -> set[str]:
         return _patiently(lambda: _known(place, digests), until)
@@ -129,8 +136,6 @@ def push(
                     parcels = []
             send(parcels)
             done += len(part)
-            if progress is not None:
-                progress(done, len(files))
     except HistoryError as error:
         pushed.stopped, pushed.left = str(error), len(files) - done
     return pushed
@@ -205,7 +210,7 @@ def _of_import(path: Path, pushed: Pushed, judge: Judge | None) -> Iterator[_Par
 def _is_running(path: Path) -> bool:
     """Say whether a journal has no end yet and is still being written."""
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             file.seek(max(0, path.stat().st_size - 4096))  # the last event is a short line
             last = file.read().rstrip().rpartition(b"\n")[2]
         if last.startswith(b'{"event":"%s"' % RunFinished.kind.encode()):
@@ -228,29 +233,38 @@ def _known(place: Path | str, digests: list[str]) -> set[str]:
 
 
 def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
-    """Send runs over one connection and take those that are settled off the list.
+    """Send runs over one connection; with none it is looked whether the history can be used.
 
     Raises:
         HistoryError: The history cannot be used, or not any more.
     """
-
-    def work(history: History) -> None:
-        while parcels:
-            one, lines = parcels[0], list[str]()
-            try:
-                news = record_run(history, one.record, one.content, tell=lines.append)
-            except HistoryError as error:
-                if not _may_file(history, error):
-                    raise
-                pushed.failed.append(f"{one.path}: {error}")
-            else:
-                setattr(pushed, news, getattr(pushed, news) + 1)
-                pushed.notes += [line for line in lines if line not in pushed.notes]
-                _forget(one.path, place)
-            parcels.pop(0)
-
     size = sum(one.content.packed for one in parcels)
-    use_history(place, work, limit=WHOLE + size / _SLOW_LINE)
+    limit = WHOLE + size / _SLOW_LINE + len(parcels) * _SLOW_RUN
+    filed = use_history(place, lambda history: _filed(history, parcels), limit=limit)
+    for one, found in zip(parcels, filed, strict=True):
+        if isinstance(found, HistoryError):
+            pushed.failed.append(f"{one.path}: {found}")
+            continue
+        news, lines = found
+        setattr(pushed, news, getattr(pushed, news) + 1)
+        pushed.notes += [line for line in lines if line not in pushed.notes]
+        _forget(one.path, place)
+
+
+def _filed(
+    history: History, some: Sequence[_Parcel]
+) -> list[tuple[News, list[str]] | HistoryError]:
+    """File runs together, or each by itself where one of them spoils that."""
+    if not some:
+        return []
+    try:
+        return record_together(history, [(one.record, one.content) for one in some])
+    except HistoryError as error:
+        if len(some) == 1:
+            if not _may_file(history, error):
+                raise
+            return [error]
+    return [found for one in some for found in _filed(history, [one])]
 
 
 def _may_file(history: History, error: HistoryError) -> bool:
@@ -272,5 +286,5 @@ def _forget(journal: Path, place: Path | str) -> None:
     runs = journal.parent.parent
     if journal.name == JOURNAL_NAME and runs.name == RUNS_FOLDER:
         name = journal.parent.name
-        if name in waiting_for(runs.parent, place):
+        if waits_for(runs.parent, name, place):
             forget(runs.parent, name)

@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import sqlalchemy as sa
 
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import NODE_STATES, NodeRecord, RunSummary
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.store.history import tables as schema
@@ -340,15 +341,10 @@ def moment_of(text: str) -> float:
     Raises:
         HistoryError: It is neither.
     """
-    try:
-        return float(text)
-    except ValueError:
-        pass
-    try:
-        found = datetime.fromisoformat(text.strip())
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        raise HistoryError(f"{text[:40]!r} is not a date such as 2026-01-31T12:00:00Z") from None
+    found = moment(text)
+    if found is None:
+        raise HistoryError(f"{text[:40]!r} is not a date such as 2026-01-31T12:00:00Z")
+    return found
 
 
 def shown_time(moment: float) -> str:

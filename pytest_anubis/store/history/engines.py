@@ -40,6 +40,11 @@ _DENIED = "42501"
 _MENDS = (
     ("unable to open database file", "is its folder there, and may you write in it?"),
     ("file is not a database", "name another store, or put the history back from a copy"),
+    (
+        "database is locked",
+        "another process holds it for long, or its file system has no locks (NFS): keep the history on a "
+        "local disk or in PostgreSQL (--anubis-history)",
+    ),
     ("attempt to write a readonly database", "you may only read it: file runs as who may write it"),
     ("Connection refused", "is the server running there?"),
     ("No such file or directory", "is the server running there?"),

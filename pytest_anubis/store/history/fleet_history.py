@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.core.history import FleetHistory, Incident, NodeRecord, RunSummary
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents.judged_runs import standings_of
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import defects
 from pytest_anubis.store.history.incident_records import incidents
@@ -61,27 +62,21 @@ def of_class(
 
 
 def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
-    """Return what was decided about each node last, and when that run began; nodes without are left out.
+    """Return where each node stands, and when the run began that this is of; nodes without one are left out.
 
     Raises:
         HistoryError: The database refuses.
     """
-    runs, nodes = schema.runs, schema.nodes
-    last = (
-        sa.select(runs.c.node_id, sa.func.max(schema.began).label("started"))
-        .where(runs.c.decision != "")
-        .group_by(runs.c.node_id)
-        .subquery()
-    )
-    query = (
-        sa.select(nodes.c.name, runs.c.decision, schema.began.label("started"))
-        .join(nodes, nodes.c.id == runs.c.node_id)
-        .join(last, (last.c.node_id == runs.c.node_id) & (last.c.started == schema.began))
-        .where(runs.c.decision != "")
-        .order_by(runs.c.id)
-    )
+    nodes = schema.nodes
     with history.reading() as connection:
-        return {row.name: (row.decision, row.started) for row in connection.execute(query)}
+        names = {
+            row.id: row.name for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))
+        }
+        return {
+            names[node]: (one.decision.value, one.by.began)
+            for node, one in standings_of(connection).items()
+            if one.by and one.decision
+        }
 
 
 def run_counts(history: History) -> dict[str, int]:

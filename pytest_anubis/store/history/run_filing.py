@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
@@ -11,31 +11,34 @@ from typing import Literal
 import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.contents.content_rows import (
     Content,
+    begins_with,
     content_row,
     journal_content,
     put_content,
     remove_content,
+    stored_parts,
 )
 from pytest_anubis.store.history.contents.run_clocks import Clock, clock_line, keep_clock, run_clock
 from pytest_anubis.store.history.contents.run_rows import (
     benchmark_rows,
+    check_rows,
     duration_rows,
     verdict_row,
 )
 from pytest_anubis.store.history.database import (
     History,
     HistoryError,
-    moment_of,
     shown_time,
 )
 from pytest_anubis.store.history.engines import retried
-from pytest_anubis.store.history.machines.machine_owners import keep_owner, owner_of
+from pytest_anubis.store.history.machines.machine_owners import host_name, keep_owner, owner_of
 from pytest_anubis.store.history.nodes.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
@@ -49,6 +52,8 @@ from pytest_anubis.store.namesakes import renamed
 
 _HALF = WHOLE / 2
 """Seconds after which no further run that waits is begun: what is begun has as long to end."""
+
+_FINAL = (Decision.ACCEPTED, Decision.REJECTED)
 
 News = Literal["new", "known", "changed"]
 """What filing a run did: it was not in the history, all of it was, or it is now as it was given."""
@@ -227,7 +232,8 @@ def record_run(
 
     A run is known by its node, its id and the moment at which it began; of two machines with one name each
     is a node of its own. What is known of it is replaced,
-    unless its content is given and the history has that already, or more of it: a run that was resumed. A
+    unless its content is given and the history has that already, or a journal that goes on with it. One that
+    does not begin with what is filed is another run, and refused. A
     rejected run opens a defect with the benchmarks that failed; one that the operator has closed already
     stays as it is.
 
@@ -243,50 +249,91 @@ def record_run(
             is there.
     """
     clock = run_clock(history, record, just_ended=just_ended)
-    news, lines = retried(lambda: _record(history, record, content, clock))
+
+    def write() -> tuple[News, list[str]]:
+        with history.writing() as connection:
+            return _record(connection, record, content, clock)
+
+    news, lines = retried(write)
     for line in lines:
         tell(line)
     return news
 
 
+def record_together(
+    history: History, runs: Sequence[tuple[RunRecord, Content]]
+) -> list[tuple[News, list[str]] | HistoryError]:
+    """Record several runs in one transaction, which costs a fraction of one each.
+
+    Args:
+        history: The history.
+        runs: Runs and their contents.
+
+    Returns:
+        Of each what filing it did and the lines to be told, as by `record_run`, or why it was refused.
+
+    Raises:
+        HistoryError: The database refuses: nothing was filed.
+    """
+    clocks = [run_clock(history, record, just_ended=False) for record, _ in runs]
+
+    def write() -> list[tuple[News, list[str]] | HistoryError]:
+        found: list[tuple[News, list[str]] | HistoryError] = []
+        with history.writing() as connection:
+            for (record, content), clock in zip(runs, clocks, strict=True):
+                try:
+                    with connection.begin_nested():
+                        found.append(_record(connection, record, content, clock))
+                except HistoryError as error:
+                    found.append(error)
+        return found
+
+    return retried(write)
+
+
 def _record(
-    history: History, record: RunRecord, content: Content | None, clock: Clock
+    connection: sa.Connection, record: RunRecord, content: Content | None, clock: Clock
 ) -> tuple[News, list[str]]:
-    began = _moment(record.started)
+    began = moment(record.started)
     started = time.time() if began is None else began
     since = started - clock.ahead
-    with history.writing() as connection:
-        row = held_node(connection, record.node, since=since)
-        base = int(row.id)
-        digest = content.digest if content is not None else ""
-        owner = owner_of(connection, base, record, started=began, digest=digest)
-        if owner.name != record.node:
-            record = renamed(record, owner.name)
-            row = held_node(connection, owner.name, since=since)
-        put_class(connection, row, record.hardware_class)
-        node = int(row.id)
-        keep_owner(connection, base, node, owner)
-        known = _known_run(connection, node, record, content)
-        if known is not None and known[1]:
-            return "known", []
-        run = _put_run(connection, node, known and known[0], record, started)
-        for table, rows in (
-            (schema.benchmarks, list(benchmark_rows(run, record))),
-            (schema.verdicts, [verdict_row(run, item) for item in record.told]),
-            (schema.durations, list(duration_rows(run, record))),
-        ):
-            if known is not None:  # a role that may only append has nothing to take out
-                connection.execute(table.delete().where(table.c.run_id == run))
-            if rows:
-                connection.execute(table.insert().inline(), rows)  # it need not read them back
-        _put_defect(connection, node, run, record, since, new=known is None)
-        if known is None:
-            keep_clock(connection, run, clock)
-        if content is not None:
-            if known is not None:
-                remove_content(connection, run)
-            put_content(connection, run, content)
-    lines = [owner.line, clock_line(record, clock) if known is None else ""]
+    name = host_name(connection, record)
+    alias = f"{record.node} is {name} in the history: one machine" if name != record.node else ""
+    record = renamed(record, name)
+    row = held_node(connection, record.node, since=since)
+    base = int(row.id)
+    digest = content.digest if content is not None else ""
+    owner = owner_of(connection, base, record, started=began, digest=digest)
+    if owner.name != record.node:
+        record = renamed(record, owner.name)
+        row = held_node(connection, owner.name, since=since)
+    put_class(connection, row, record.hardware_class)
+    node = int(row.id)
+    keep_owner(connection, base, node, owner)
+    known = _known_run(connection, node, record, content)
+    if known is not None and known[1]:
+        return "known", []
+    run = _put_run(connection, node, known and known[0], record, started)
+    for table, rows in (
+        (schema.benchmarks, list(benchmark_rows(run, record))),
+        (
+            schema.verdicts,
+            [*(verdict_row(run, item) for item in record.told), *check_rows(run, record)],
+        ),
+        (schema.durations, list(duration_rows(run, record))),
+    ):
+        if known is not None:  # a role that may only append has nothing to take out
+            connection.execute(table.delete().where(table.c.run_id == run))
+        if rows:
+            connection.execute(table.insert().inline(), rows)  # it need not read them back
+    _put_defect(connection, node, run, record, since, new=known is None)
+    if known is None:
+        keep_clock(connection, run, clock)
+    if content is not None:
+        if known is not None:
+            remove_content(connection, run)
+        put_content(connection, run, content)
+    lines = [alias, owner.line, clock_line(record, clock) if known is None else ""]
     return "new" if known is None else "changed", [line for line in lines if line]
 
 
@@ -300,7 +347,7 @@ def _known_run(
     """
     table = schema.runs
     row = connection.execute(
-        sa.select(table.c.id, table.c.started).where(
+        sa.select(table.c.id, table.c.started, table.c.decision).where(
             table.c.node_id == node, table.c.run == without_surrogates(record.run)
         )
     ).first()
@@ -309,20 +356,42 @@ def _known_run(
     there = content_row(connection, row.id) if content is not None else None
     if content is not None and there is not None and there.digest == content.digest:
         return row.id, True
-    began = _moment(record.started)
+    began = moment(record.started)
     if began is not None and began != row.started and not (content and content.kind == "columns"):
         raise HistoryError(
             f"another run {record.run} of {record.node} is in the history, begun {shown_time(row.started)}, "
             f"this one {shown_time(began)}: are these two hosts of one name? Nothing was filed"
         )
-    if content is None or there is None:
+    if content is None:
+        return row.id, False
+    if there is None:
+        said = record.node_verdict.decision.value if record.node_verdict else ""
+        if row.decision in _FINAL and said != row.decision:
+            raise _another(
+                record, f"that one is {row.decision}, this one {said or 'without a verdict'}"
+            )
         return row.id, False
     if there.kind != content.kind or content.kind == "columns":
         raise HistoryError(
             f"another import of run {record.run} of {record.node} is in the history, and this one differs: "
             "import it as a run of its own (--run ID)"
         )
-    return row.id, there.events >= content.events
+    more = content.size > there.bytes
+    shorter, longer = (
+        (there.digest, content.parts_whole())
+        if more
+        else (content.digest, stored_parts(connection, row.id))
+    )
+    if not begins_with(longer, min(content.size, there.bytes), shorter):
+        raise _another(record, "neither of the two journals goes on with the other")
+    return row.id, not more
+
+
+def _another(record: RunRecord, why: str) -> HistoryError:
+    return HistoryError(
+        f"another run {record.run} of {record.node}, begun in the same moment, is in the history: {why}. "
+        "The one there stays; give each run an id of its own (--anubis-run-id)"
+    )
 
 
 def _put_run(
@@ -337,7 +406,7 @@ def _put_run(
         "profile": record.profile,
         "purpose": record.purpose,
         "started": started,
-        "ended": _moment(record.ended),
+        "ended": moment(record.ended),
         "decision": decision.decision.value if decision else "",
         "headline": decision.headline if decision else "",
         "baseline": (decision.baseline if decision else "") or record.baseline,
@@ -389,10 +458,3 @@ def _put_defect(
             schema.defect_benchmarks.insert().inline(),
             [{"defect_id": int(key[0]), "benchmark": benchmark} for benchmark in exposed],
         )
-
-
-def _moment(text: str) -> float | None:
-    try:
-        return moment_of(text) if text else None
-    except HistoryError:
-        return None

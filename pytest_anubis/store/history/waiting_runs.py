@@ -63,6 +63,11 @@ def waiting_for(store: Path, place: Path | str) -> tuple[str, ...]:
     return tuple(run.name for run in waiting(store) if run.place == _shown(place, store))
 
 
+def waits_for(store: Path, name: str, place: Path | str) -> bool:
+    """Return whether a run waits for a history; of many runs this is asked one by one."""
+    return _place(_file(store, name)) == _shown(place, store)
+
+
 def forget(store: Path, name: str) -> None:
     """Note that a run waits no more."""
     with contextlib.suppress(OSError):  # filing it twice does no harm

@@ -22,6 +22,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import Event, NodeDecided, Resumed, RunFinished, RunStarted
 from pytest_anubis.store.journal.journal_events import (
     SCHEMA,
@@ -332,7 +333,7 @@ def is_written(path: Path) -> bool:
 
     A journal that cannot be opened, or lies on a file system without locks, counts as left.
     """
-    with contextlib.suppress(OSError), path.open("rb") as journal:
+    with contextlib.suppress(OSError), open_regular(path) as journal:
         try:
             fcntl.flock(journal, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -343,7 +344,7 @@ def is_written(path: Path) -> bool:
 def _writer(path: Path) -> str:
     """Say who wrote the latest beginning in a journal, as far as it tells."""
     found = None
-    with contextlib.suppress(OSError), path.open("rb") as lines:
+    with contextlib.suppress(OSError), open_regular(path) as lines:
         for line in lines:
             found = _BEGINNING.match(line) or found
     return f"process {int(found[1])}" if found is not None else "another process"

@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import (
     DamageFound,
     LaneGivenUp,
@@ -67,7 +68,7 @@ def read_state(path: Path) -> RunState:
     path = journal_file(path)
     try:
         most = most_bytes(LARGEST_DATA)
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return state_of(iter(partial(file.readline, most + 1), b""), str(path), path.name)
     except OSError as error:
         raise JournalError(f"{path}: cannot be read ({error.strerror})") from error
@@ -116,7 +117,7 @@ class FollowedJournal:
             JournalError: It cannot be read, or is no journal.
         """
         try:
-            with suppress(FileNotFoundError), self._path.open("rb") as file:
+            with suppress(FileNotFoundError), open_regular(self._path) as file:
                 file.seek(self._offset)
                 for line in file:
                     if not line.endswith(b"\n"):

@@ -19,6 +19,7 @@ import numpy as np
 
 from pytest_anubis.codec import CodecError, from_plain, parse_json, to_plain
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import IntArray, Population, Problem
@@ -167,7 +168,7 @@ def load_columns(path: Path) -> Columns:
         ColumnsError: The file cannot be read, is damaged, or has another schema; one line.
     """
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             return replace(read_columns(file, str(path)), origin=origin_of(path))
     except OSError as error:
         raise ColumnsError(f"{path}: cannot be read ({error.strerror})") from error
@@ -203,7 +204,7 @@ def read_columns(file: IO[bytes], name: str) -> Columns:
 def origin_of(path: Path) -> Origin | None:
     """Return which file a columnar file was imported from; None if it does not say."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             plain = parse_json(archive.comment or b"null")
         return from_plain(Origin, plain, where="comment") if plain is not None else None
     except (OSError, ValueError, zipfile.BadZipFile):
@@ -216,7 +217,11 @@ def is_columns(path: Path) -> bool:
     It is not checked any further; one that is damaged so far that it has no mark is none.
     """
     try:
-        with zipfile.ZipFile(path) as archive, archive.open("header.npy") as header:
+        with (
+            open_regular(path) as file,
+            zipfile.ZipFile(file) as archive,
+            archive.open("header.npy") as header,
+        ):
             return f'"{FORMAT}"'.encode() in header.read(_MARKED)
     except (OSError, KeyError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile):
         return False

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from pytest_anubis.cli.main import COMMANDS, module_of
-from pytest_anubis.store.node_standing import NodeStanding, keep_standing
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.store.node_standing import keep_ended
 from tests.cli.command_line import anubis
 
 
@@ -254,8 +256,9 @@ def test_health_answers_in_json(here: Path) -> None:
     nothing = answer("health", "--node=n1", code=20)
     assert (nothing["node"], nothing["decision"], nothing["run"]) == ("n1", "UNDECIDED", None)
     assert "no run" in nothing["reason"]
-    standing = NodeStanding(node="n1", decision="ACCEPTED", run="r", ended=1.0, hardware_class="c")
-    keep_standing(here / ".anubis", standing)
+    accepted = NodeVerdict(node="n1", decision=Decision.ACCEPTED, headline="")
+    done = RunRecord(run="r", node="n1", hardware_class="c", node_verdict=accepted)
+    keep_ended(here / ".anubis", done, ended=1.0, reason="")
     found = answer("health", "--node=n1")
     assert (found["decision"], found["run"], found["ended"]) == ("ACCEPTED", "r", 1.0)
     refused = anubis("health", "--node=n1", "--patch=labels", "--json=-")

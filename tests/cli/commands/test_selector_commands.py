@@ -346,7 +346,7 @@ def test_a_fleets_database_serves_all_commands(
             ("history", "defect", "add", "--node", "n05", "--benchmark", "x", "--on", "2099-01-01"),
             "future",
         ),
-        (("history", "defect", "add", "--node", "n05", "--benchmark", " "), "name at least one"),
+        (("history", "defect", "add", "--node", "n05", "--benchmark", " "), "--benchmark is blank"),
         (("history", "state", "--node=n05", "--as=repair", "--on=yesterday"), "is not a date such"),
         (
             (

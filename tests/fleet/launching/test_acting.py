@@ -14,10 +14,11 @@ from typing import Any
 import pytest
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.fleet.launching import slurm_node
 from pytest_anubis.fleet.launching.kubernetes_node import PREFIX
-from pytest_anubis.store.node_standing import NodeStanding, keep_standing
+from pytest_anubis.store.node_standing import keep_ended, standing_file
 
 REASON = "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"
 DRAINED = "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason={} [root@2026-11-22T20:00:00]"
@@ -39,9 +40,11 @@ def told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def health(folder: Path, decision: Decision, *more: str) -> int:
-    keep_standing(
-        folder, NodeStanding(node="n1", decision=decision, reason=REASON, run="r1", ended=2e9)
-    )
+    said = NodeVerdict(node="n1", decision=decision, headline="")
+    # What is left of an earlier case would stand: a rejection falls by itself never.
+    standing_file(folder, "n1").unlink(missing_ok=True)
+    done = RunRecord(run="r1", node="n1", node_verdict=said)
+    keep_ended(folder, done, ended=2e9, reason=REASON)
     return main(["health", "--node", "n1", "--store", str(folder), *more])
 
 

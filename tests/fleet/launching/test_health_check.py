@@ -7,18 +7,27 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
 from pytest_anubis.fleet.launching.slurm_node import SlurmError, parsed_node
 from pytest_anubis.report.export.drain_reason import CODE, LONGEST, drain_reason
-from pytest_anubis.store.node_standing import NodeStanding
+from pytest_anubis.store.node_standing import KeptRun, NodeStanding
 
 NOW = 2_000_000_000.0
-GOOD = NodeStanding(
-    node="n1", decision="ACCEPTED", reason="ANB:ACCEPTED run=r1", run="r1", ended=NOW - 7200
-)
-BAD = replace(GOOD, decision="REJECTED", reason="ANB:NVLINK-BW gpu3 402<439GB/s run=r1")
+
+
+def standing(
+    decision: str, reason: str, ended: float = NOW - 7200, run: str = "r1", **more: Any
+) -> NodeStanding:
+    failed = (("t", "m", "gpu3"),) if decision == "REJECTED" else ()
+    judged = JudgedRun(run=run, began=ended - 60, ended=ended, decision=decision, failed=failed)
+    return NodeStanding(node="n1", runs=(KeptRun(judged=judged, reason=reason, **more),))
+
+
+GOOD = standing("ACCEPTED", "ANB:ACCEPTED run=r1")
+BAD = standing("REJECTED", "ANB:NVLINK-BW gpu3 402<439GB/s run=r1")
 
 
 def ask(standing: NodeStanding | None, max_age: float | None = 86400.0) -> tuple[Decision, str]:
@@ -31,12 +40,12 @@ def ask(standing: NodeStanding | None, max_age: float | None = 86400.0) -> tuple
     [
         (GOOD, Decision.ACCEPTED, "ANB:ACCEPTED 2 h ago run=r1"),
         (BAD, Decision.REJECTED, "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"),
-        (replace(BAD, ended=0.0), Decision.REJECTED, "ANB:NVLINK-BW"),  # time repairs nothing
+        (standing("REJECTED", "ANB:X", 0.0), Decision.REJECTED, "ANB:X"),  # time repairs nothing
         (None, Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run"),
         (NodeStanding(node="n1"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run;"),  # it was refused
         (NodeStanding(node="n1", running="r0"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: run r0 began"),
-        (replace(GOOD, ended=NOW - 2e5), Decision.UNDECIDED, "ANB:OLD-VERDICT accepted 2 d ago, the"),
-        (replace(GOOD, ended=NOW + 7200), Decision.UNDECIDED, "ANB:CLOCK accepted 2 h in the future"),
+        (standing("ACCEPTED", "", NOW - 2e5), Decision.UNDECIDED, "ANB:OLD-VERDICT accepted 2 d ago, the"),
+        (standing("ACCEPTED", "", NOW + 7200), Decision.UNDECIDED, "ANB:CLOCK accepted 2 h in the future"),
         (replace(GOOD, running="r2", since=NOW - 60, boot="b2"), Decision.ACCEPTED, "ANB:ACCEPTED 2 h ago"),
         (replace(GOOD, running="r2", since=NOW - 60, boot="b1"), Decision.UNDECIDED, "ANB:CUT-SHORT the"),
         (replace(GOOD, running="r2", since=NOW - 1e5, boot="b2"), Decision.UNDECIDED, "ANB:CUT-SHORT run"),
@@ -100,9 +109,8 @@ def test_slurm_says_who_drained_a_node() -> None:
 
 
 def test_kubernetes_is_told_by_labels_and_a_condition() -> None:
-    health = Health(
-        Decision.REJECTED, BAD.reason, replace(BAD, run="r/1" + "x" * 80, baseline="sha:ab")
-    )
+    bad = standing("REJECTED", "ANB:NVLINK-BW gpu3", run="r/1" + "x" * 80, baseline="sha:ab")
+    health = Health(Decision.REJECTED, "ANB:NVLINK-BW gpu3 402<439GB/s run=r1", bad.kept)
     labels = cluster.label_patch(health)["metadata"]["labels"]
     assert labels[f"{cluster.PREFIX}/verdict"] == "rejected"
     assert len(labels[f"{cluster.PREFIX}/run"]) == 63

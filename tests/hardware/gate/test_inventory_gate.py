@@ -456,8 +456,16 @@ def test_without_a_golden_inventory_a_card_without_driver_is_a_question() -> Non
 def test_cards_that_a_hanging_library_does_not_tell_of_are_a_question() -> None:
     silent = replace(without_card(NODE), unreadable=("nvml: did not answer within 30 s",))
     assert [f.severity for f in check_inventory(silent, GOLDEN)] == ["INCONCLUSIVE"] * 2
+    blind = replace(silent, on_bus=None)  # as in a container: not seen is not gone
+    assert {f.severity for f in check_inventory(blind, GOLDEN)} == {"INCONCLUSIVE"}
     gone = replace(silent, on_bus=tuple(str(c.pci) for c in silent.accelerators))
     assert check_inventory(gone, GOLDEN)[0].severity == "FAIL"
+
+
+def test_disks_and_ports_of_which_none_is_seen_are_a_question() -> None:
+    for part in ("disks", "nics"):
+        found = check_inventory(replace(NODE, **{part: ()}), GOLDEN)
+        assert {one.severity for one in found} == {"INCONCLUSIVE"}
 
 
 def test_cards_that_slurm_keeps_from_a_job_are_none_that_are_missing() -> None:

@@ -51,6 +51,16 @@ def test_validation_is_known_only_after_it_ran() -> None:
     assert rows.x[1, rows.names.index("hours since validation")] == 20
 
 
+def test_a_run_that_judged_nothing_has_validated_nothing() -> None:
+    runs = [
+        RunSummary(run="r", node="a", started=30 * HOUR, similarities={("b", "m", "d"): 0.9}),
+        RunSummary(run="plan", node="a", started=40 * HOUR, decision="UNDECIDED"),
+    ]
+    rows = status_rows(FLEET[:1], [incident("a", 50, 0)], now=100 * HOUR, runs={"a": runs})
+    assert rows.x[1, rows.names.index("hours since validation")] == 20
+    assert rows.x[1, rows.names.index("lowest similarity")] == 0.9
+
+
 def test_present_status_feeds_a_model() -> None:
     past = [incident("a", 20, 5)]
     rows = status_rows(FLEET, past, now=100 * HOUR)

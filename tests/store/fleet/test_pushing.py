@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pytest_anubis.store.fleet import pushing
 from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.fleet.stored_runs import read_stored, read_stored_run, stored_runs
 from pytest_anubis.store.history import run_filing
+from pytest_anubis.store.history.contents.content_rows import read_content
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.run_filing import file_finished
 from pytest_anubis.store.history.waiting_runs import waiting
@@ -226,3 +228,41 @@ def test_an_import_is_filed_with_the_verdicts_that_it_is_given(tmp_path: Path) -
     push([table], tmp_path / "fleet", judge=judge)
     with History(tmp_path / "fleet") as history:
         assert [run.profile for run in history.node_history("n1")] == ["judged"]
+
+
+def test_only_a_journal_that_goes_on_takes_the_place_of_another(
+    place: Path | str, tmp_path: Path
+) -> None:
+    draw = random.Random(3)
+    whole = journal(tmp_path / "whole", "r").read_bytes().splitlines(keepends=True)
+    other = [*whole]
+    other[1:1] = [other[2]] * 3  # of the same head, and longer
+    filed: list[bytes] = []
+    for number in range(12):
+        lines = draw.choice([whole, whole, other])[: draw.randint(1, len(whole) + 3)]
+        path = tmp_path / f"{number}" / "r" / "journal.jsonl"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"".join(lines))
+        os.utime(path, (0, 0))  # nobody writes it any more
+        pushed = push([path], place)
+        short, long = sorted((filed or lines, lines), key=len)
+        if long[: len(short)] == short:
+            filed = long
+            assert not pushed.failed
+        else:
+            assert (pushed.new, pushed.changed, len(pushed.failed)) == (0, 0, 1)
+        with History(place) as history:
+            (stored,) = stored_runs(history)
+            assert b"".join(read_content(history, stored.number)) == b"".join(filed)
+
+
+def test_one_run_that_is_refused_costs_no_other(place: Path | str, tmp_path: Path) -> None:
+    journal(tmp_path / "a", "r1")
+    push([tmp_path / "a"], place)
+    journal(tmp_path / "b", "r0")
+    spoilt = journal(tmp_path / "b", "r1")
+    spoilt.write_bytes(spoilt.read_bytes().replace(b"net", b"new"))
+    journal(tmp_path / "b", "r2")
+    pushed = push([tmp_path / "b"], place)
+    assert (pushed.new, len(pushed.failed)) == (2, 1)
+    assert sorted(known(place)) == ["r0", "r1", "r2"]

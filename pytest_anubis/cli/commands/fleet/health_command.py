@@ -1,4 +1,4 @@
-"""``anubis health``: is this node fit, by its last verdict? At once, for health checks and prologs."""
+"""``anubis health``: is this node fit, by its last verdicts? At once, for health checks and prologs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
     explain(
         parser,
-        "Say in one line whether this node is fit, by its last verdict: nothing is measured, no hardware is "
+        "Say in one line whether this node is fit, by all its runs: nothing is measured, no hardware is "
         "asked. Nothing is done about it either, unless --act asks for that.",
         "Exit codes: 0 accepted; 1 rejected; 20 neither: no verdict yet, too old, or a run was cut short; "
         "2 wrong usage, or what --act asked for was refused.",
@@ -90,14 +90,14 @@ def run(options: argparse.Namespace) -> int:
 
 def _document(node: str, health: Health) -> dict[str, Any]:
     """Return the answer for programs; times in seconds since 1970, None where no run is behind it."""
-    known = health.standing if health.standing is not None and health.standing.run else None
+    known = health.kept
     return {
         "schema": 1,
         "node": node,
         "decision": health.decision.name,
         "reason": health.text,
-        "run": None if known is None else known.run,
-        "ended": None if known is None else known.ended,
+        "run": None if known is None else known.judged.run,
+        "ended": None if known is None else known.judged.ended,
         "hardware_class": None if known is None else known.hardware_class,
         "baseline": None if known is None else known.baseline,
     }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +31,7 @@ from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_action, add_json
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
+from pytest_anubis.core.metric import named_by
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.solver_output import suppress_solver_output
@@ -237,7 +237,7 @@ def _cases(
         known = risk.coverage[key].benchmarks
         if not known:
             continue  # `class_notes` says so
-        pins = {name_ for name_ in known if any(fnmatchcase(name_, p) for p in options.pin)}
+        pins = {name_ for name_ in known if any(named_by(p, name_) for p in options.pin)}
         pins |= exposing_open(defects.get(name, ()), [name]) & set(known)
         cases.append(
             NodeCase(
@@ -299,7 +299,7 @@ def _needs(
                 f"--needs {text[:60]!r}: there is no pool {pool[:40]!r} (there is: {there}); "
                 "--pool NAME=N declares one, --partners N the partners"
             )
-        matching = [name for name in known if fnmatchcase(name, pattern)]
+        matching = [name for name in known if named_by(pattern, name)]
         if not matching:
             raise CommandError(
                 f"--needs {text[:60]!r}: no benchmark of the history matches; 'anubis goals' lists them"

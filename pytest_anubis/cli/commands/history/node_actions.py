@@ -13,6 +13,7 @@ from pytest_anubis.cli.shared.history_access import add_history, day_and_time, p
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import folded, table
+from pytest_anubis.store.node_standing import keep_answered
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import NodeRecord
@@ -232,5 +233,9 @@ def _state(options: argparse.Namespace) -> None:
         line += f" and --note {options.note!r} is not kept" if options.note else ""
     if (node.state, node.changed) != (state, node.changed if at is None else at):
         line += f"; a later entry holds now: {node.state} since {now}"
+    if node.state == "in service" and (
+        problem := keep_answered(options.history, options.node, in_service=node.changed)
+    ):
+        line += f"; {problem}"
     plain = {"node": options.node, "state": state, "since": since, "added": added}
     answer(options.json, plain | {"now": {"state": node.state, "since": now}}, line)

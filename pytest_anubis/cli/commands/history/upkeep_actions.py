@@ -32,7 +32,7 @@ def add_upkeep(nouns: Any) -> None:
         "--schema", default="public", help="schema of the tables in the database (default: public)"
     )
     retain = add_action(
-        nouns, "retain", _retain, "take out what is old; of every node its latest run stays whole"
+        nouns, "retain", _retain, "take out what is old; what a node's standing follows from stays"
     )
     for flag, what in (
         ("--contents", "journals and samples that are older: what was measured; verdicts stay"),

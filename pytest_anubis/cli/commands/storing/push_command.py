@@ -70,7 +70,7 @@ def run(options: argparse.Namespace) -> int:
                 place,
                 judge=import_judge(options),
                 patience=options.retry,
-                progress=progress.count,
+                progress=progress.say,
             )
         except RunsError as error:
             raise CommandError(str(error)) from error

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import sqlalchemy as sa
 
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
+from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError
 
@@ -49,6 +50,37 @@ class Content:
         """Bytes that it takes in the database."""
         return sum(len(part) for _, part in self.parts)
 
+    def parts_whole(self) -> Iterator[bytes]:
+        """Yield the parts as they were before they were compressed."""
+        return (zlib.decompress(part) for _, part in self.parts)
+
+
+def begins_with(parts: Iterable[bytes], size: int, digest: str) -> bool:
+    """Return whether the first bytes of a content, so many of them, have this digest.
+
+    Args:
+        parts: The content in order, not compressed.
+        size: How many bytes.
+        digest: SHA-256 in hexadecimal digits.
+    """
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part[:size])
+        size -= min(size, len(part))
+    return not size and found.hexdigest() == digest
+
+
+def stored_parts(connection: sa.Connection, run: int) -> Iterator[bytes]:
+    """Yield the parts of a run's content that is stored, not compressed; what is damaged ends them."""
+    table = schema.content_parts
+    query = sa.select(table.c.packed).where(table.c.run_id == run).order_by(table.c.number)
+    for packed in connection.execute(query).scalars():
+        unpacker = zlib.decompressobj()
+        try:
+            yield unpacker.decompress(packed, most_bytes(LARGEST_DATA))
+        except zlib.error:
+            return
+
 
 def journal_content(path: Path) -> Content:
     """Return a journal's content.
@@ -56,7 +88,7 @@ def journal_content(path: Path) -> Content:
     Raises:
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return _packed("journal", _by_lines(file), None)
 
 
@@ -72,7 +104,7 @@ def digest_of(path: Path) -> str:
     Raises:
         OSError: It cannot be read.
     """
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import MetricVerdict
+from pytest_anubis.core.standing.recorded_run import passed_checks
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 
 def benchmark_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
@@ -28,6 +29,20 @@ def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
         "reference": item.reference.value,
         **{name: getattr(item, name) for name in (*names, *numbers)},
     }
+
+
+def check_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield what passed and has no value as verdicts: tests' own checks, and that of the inventory."""
+    for benchmark, metric, device in passed_checks(record):
+        passed = MetricVerdict(
+            outcome=Outcome.PASS,
+            reason=Reason.WITHIN,
+            text="",
+            benchmark=benchmark,
+            metric=metric,
+            device=device,
+        )
+        yield verdict_row(run, passed)
 
 
 def duration_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:

@@ -8,11 +8,21 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.codec import without_surrogates
-from pytest_anubis.core.identity.machine_marks import identity_marks, what_differs
+from pytest_anubis.core.identity.machine_marks import (
+    another_machine,
+    identity_marks,
+    what_differs,
+)
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History
-from pytest_anubis.store.namesakes import Machine, Namesakes, machine_of, names_of_another
+from pytest_anubis.store.namesakes import (
+    Machine,
+    Namesakes,
+    full_names,
+    machine_of,
+    names_of_another,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +81,29 @@ def owner_of(
     return Owner(
         name=one.name, learned=learned, line=_told(record.node, one.name, family[0], marks)
     )
+
+
+def host_name(connection: sa.Connection, record: RunRecord) -> str:
+    """Return the name of a run's node; that of a machine that is here by its other name, short or full, only.
+
+    Args:
+        connection: For reading.
+        record: The run.
+    """
+    own, column = without_surrogates(record.node), schema.nodes.c.name
+    short = own.partition(".")[0]
+    query = sa.select(column, schema.nodes.c.id)
+    if connection.execute(query.where(column == own)).first() is not None:
+        return record.node
+    like = (column == short) | column.startswith(f"{short}.", autoescape=True)
+    there = {row.name: row.id for row in connection.execute(query.where(like))}
+    for full, name in full_names({*there, own}).items():
+        if own in (full, name):
+            other = name if own == full else full
+            known = _family(connection, there[other])[0].marks
+            if not another_machine(known, identity_marks(record.inventory)):
+                return other
+    return record.node
 
 
 def keep_owner(connection: sa.Connection, base: int, node: int, owner: Owner) -> None:

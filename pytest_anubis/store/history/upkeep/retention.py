@@ -1,4 +1,4 @@
-"""What is thrown away of a history, and when: contents first, runs later, the latest of a node never."""
+"""What is thrown away of a history, and when: contents first, runs later, what a node stands by never."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from pytest_anubis.core.standing.standing_of import Standing
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.content_rows import remove_content
+from pytest_anubis.store.history.contents.judged_runs import standings_of
 from pytest_anubis.store.history.database import History, HistoryError
 
 _AT_ONCE = 200
@@ -36,7 +38,7 @@ def retain(
     runs_before: float | None = None,
     trial: bool = False,
 ) -> Retained:
-    """Take out what is older than asked for; of every node its latest run stays whole.
+    """Take out what is older than asked for; what a node's standing follows from, and its latest run, stay.
 
     Args:
         history: The history.
@@ -53,12 +55,23 @@ def retain(
         latest = sa.select(sa.func.max(schema.began).label("started"), table.c.node_id)
         last = latest.group_by(table.c.node_id).subquery()
         query = (
-            sa.select(table.c.id, schema.began.label("started"), contents.c.bytes)
+            sa.select(
+                table.c.id,
+                table.c.run,
+                table.c.node_id,
+                schema.began.label("started"),
+                contents.c.bytes,
+            )
             .join(last, last.c.node_id == table.c.node_id)
             .outerjoin(contents, contents.c.run_id == table.c.id)
             .where(schema.began < last.c.started)
         )
-        rows = connection.execute(query).all()
+        standings = standings_of(connection)
+        rows = [
+            row
+            for row in connection.execute(query)
+            if row.run not in standings.get(row.node_id, Standing()).needed
+        ]
     gone = [r.id for r in rows if runs_before is not None and r.started < runs_before]
     whole = set(gone)
     thinned = [

@@ -14,6 +14,7 @@ from pytest_anubis.core.history import Incident
 from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.fleet.last_runs import last_of_history
@@ -261,3 +262,26 @@ def test_a_store_of_its_own_tells_them_apart_too(tmp_path: Path) -> None:
     assert filed(tmp_path) == [("n1", "r1"), ("n1", "r3"), (TWIN, "r2")]
     assert set(map(len, map(str.splitlines, told))) == {1}
     assert {run.node for run in read_stored(tmp_path).runs} == {"n1", TWIN}
+
+
+def test_a_machine_under_its_short_and_its_full_name_is_one_node(tmp_path: Path) -> None:
+    names = [
+        "n1",
+        "n1.x.example",
+        "n2.x.example",
+        "n2",
+        "n3.x.example",
+        "n3.y.example",
+        "10",
+        "10.1",
+    ]
+    told: list[str] = []
+    with History(tmp_path) as history:
+        for number, name in enumerate(names):
+            record_run(history, RunRecord(run=f"r{number}", node=name), tell=told.append)
+        known = {node.name for node in history.nodes()}
+    assert known == {"n1", "n2.x.example", "n3.x.example", "n3.y.example", "10", "10.1"}
+    assert told == [
+        "n1.x.example is n1 in the history: one machine",
+        "n2 is n2.x.example in the history: one machine",
+    ]

@@ -1,0 +1,44 @@
+"""What a run's record says about where its node stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.standing_of import GATE, JudgedRun, Key, judged_run
+from pytest_anubis.core.verdict import Outcome, Reason
+
+
+def judged_of(record: RunRecord, *, began: float, ended: float | None = None) -> JudgedRun:
+    """Return what a run says about its node.
+
+    Args:
+        record: The run.
+        began: When it began, seconds since 1970.
+        ended: When it ended; None where that is unknown.
+    """
+    verdict = record.node_verdict
+    outcomes = [
+        ((one.benchmark, one.metric, one.device), one.outcome, one.reason) for one in record.told
+    ]
+    outcomes += [(key, Outcome.PASS, Reason.WITHIN) for key in passed_checks(record)]
+    return judged_run(
+        outcomes,
+        run=record.run,
+        began=began,
+        ended=ended,
+        decision=verdict.decision.value if verdict else "",
+        benchmarks={one.benchmark for one in record.measurements},
+    )
+
+
+def passed_checks(record: RunRecord) -> Iterator[Key]:
+    """Yield what passed and has no value: the own checks of tests, and the comparison of the inventory."""
+    places = {plan.test: plan.place for plan in record.planned}
+    for result in record.results:
+        if result.outcome == "passed" and not result.left_out and result.test in places:
+            benchmark, device = places[result.test]
+            yield benchmark, "", device
+    wrong = any(one.benchmark == GATE[0] for one in record.told)
+    if record.baseline and not record.switched_off and not wrong:
+        yield GATE

@@ -1,0 +1,118 @@
+"""What the runs of a history say about where its nodes stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from pytest_anubis.core.standing.standing_of import (
+    JudgedRun,
+    Key,
+    Standing,
+    judged_run,
+    standing_of,
+)
+from pytest_anubis.core.verdict import Decision, Outcome, Reason
+from pytest_anubis.store.history import tables as schema
+
+_KNOWN = [one.value for one in Decision]
+_REJECTING = (Outcome.FAIL.value, Outcome.MARGINAL.value)
+
+
+def standings_of(connection: sa.Connection, *, since: float | None = None) -> dict[int, Standing]:
+    """Return where every node of a history stands, by its number; `JudgedRun.number` is the run's.
+
+    All is read of nodes that were ever rejected, and of the others their latest run with a verdict.
+
+    Args:
+        connection: For reading.
+        since: Only runs that began then or later count, seconds since 1970; None: all.
+    """
+    runs = schema.runs
+    judged = sa.select(runs.c.id, runs.c.node_id, runs.c.run, runs.c.decision)
+    judged = judged.add_columns(schema.began.label("started"), schema.ended.label("ended"))
+    judged = judged.where(runs.c.decision.in_(_KNOWN))
+    if since is not None:
+        judged = judged.where(schema.began >= since)
+    rejected = sa.select(runs.c.node_id).where(runs.c.decision == Decision.REJECTED.value)
+    of_rejected = runs.c.node_id.in_(rejected)
+    last = judged.with_only_columns(runs.c.node_id, sa.func.max(schema.began).label("started"))
+    newest = last.where(~of_rejected).group_by(runs.c.node_id).subquery()
+    same = (newest.c.node_id == runs.c.node_id) & (newest.c.started == schema.began)
+    found: dict[int, list[JudgedRun]] = {}
+    for row in connection.execute(judged.join(newest, same)):
+        found.setdefault(row.node_id, []).append(_judged(row, (), (), answered=False))
+    outcomes = _outcomes(connection, rejected)
+    benchmarks: dict[int, set[str]] = {}
+    table, closed = schema.benchmarks, schema.defects
+    query = sa.select(table.c.run_id, table.c.benchmark).join(runs, runs.c.id == table.c.run_id)
+    for run, benchmark in connection.execute(query.where(of_rejected)):
+        benchmarks.setdefault(run, set()).add(benchmark)
+    answered = set(
+        connection.execute(sa.select(closed.c.run_id).where(closed.c.state != "open")).scalars()
+    )
+    for row in connection.execute(judged.where(of_rejected)):
+        one = _judged(
+            row,
+            outcomes.get(row.id, ()),
+            benchmarks.get(row.id, ()),
+            answered=row.id in answered,
+        )
+        found.setdefault(row.node_id, []).append(one)
+    states, changed = schema.states, {}
+    columns = (states.c.node_id, states.c.state, states.c.at)
+    for node, state, at in connection.execute(
+        sa.select(*columns).order_by(states.c.at, states.c.id)
+    ):
+        changed[node] = at if state == "in service" else None
+    return {
+        node: standing_of(several, in_service=changed.get(node)) for node, several in found.items()
+    }
+
+
+def _outcomes(
+    connection: sa.Connection, rejected: sa.Select[Any]
+) -> dict[int, list[tuple[Key, Outcome, Reason]]]:
+    """Return the verdicts of rejected nodes on all that ever rejected them, by the number of the run."""
+    runs, verdicts = schema.runs, schema.verdicts
+    bad = (
+        sa.select(runs.c.node_id, verdicts.c.benchmark)
+        .join(verdicts, verdicts.c.run_id == runs.c.id)
+        .where(runs.c.decision == Decision.REJECTED.value, verdicts.c.outcome.in_(_REJECTING))
+        .distinct()
+        .subquery()
+    )
+    names = ("run_id", "benchmark", "metric", "device", "outcome", "reason")
+    query = (
+        sa.select(*(verdicts.c[name] for name in names))
+        .join(runs, runs.c.id == verdicts.c.run_id)
+        .join(bad, (bad.c.node_id == runs.c.node_id) & (bad.c.benchmark == verdicts.c.benchmark))
+        .where(runs.c.node_id.in_(rejected))
+    )
+    found: dict[int, list[tuple[Key, Outcome, Reason]]] = {}
+    for row in connection.execute(query):
+        key = (row.benchmark, row.metric, row.device)
+        found.setdefault(row.run_id, []).append((key, *outcome_of(row.outcome, row.reason)))
+    return found
+
+
+def outcome_of(outcome: str, reason: str) -> tuple[Outcome, Reason]:
+    """Return what a row says; what a later version wrote and nobody here knows is no pass."""
+    try:
+        return Outcome(outcome), Reason(reason)
+    except ValueError:
+        return Outcome.INCONCLUSIVE, Reason.NOT_REPORTED
+
+
+def _judged(row: Any, outcomes: Any, benchmarks: Any, *, answered: bool) -> JudgedRun:
+    return judged_run(
+        outcomes,
+        run=row.run,
+        began=row.started,
+        ended=row.ended,
+        decision=row.decision,
+        benchmarks=benchmarks,
+        answered=answered,
+        number=row.id,
+    )

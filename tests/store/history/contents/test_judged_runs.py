@@ -1,0 +1,131 @@
+"""History, collected journals and the small file that health checks read say the same of every node."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.standing.standing_of import standing_of
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
+from pytest_anubis.fleet.launching.health_check import health_of
+from pytest_anubis.fleet.operations.drain_list import drain_lines
+from pytest_anubis.fleet.operations.node_places import Place, places_of
+from pytest_anubis.store.fleet.last_runs import last_of_history, last_of_runs
+from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.defect_records import close_defect, defects
+from pytest_anubis.store.history.fleet_history import last_verdicts
+from pytest_anubis.store.history.run_filing import record_run
+from pytest_anubis.store.history.upkeep.retention import retain
+from pytest_anubis.store.node_standing import keep_answered, keep_ended, read_standing
+from pytest_anubis.store.run_set import RunSet
+
+BEGIN = 1_700_000_000.0
+DAY = 86400.0
+RATE = Metric(name="rate", unit="GB/s", better="higher")
+
+
+def record(node: str, number: int, began: float, decision: str, **outcomes: str) -> RunRecord:
+    when = datetime.fromtimestamp(BEGIN + began * DAY, UTC).isoformat()
+    return RunRecord(
+        run=f"r{number}",
+        node=node,
+        hardware_class="c",
+        started=when,
+        ended=when,
+        exit_status=0,
+        measurements=tuple(
+            Measurement(
+                test=f"t.py::test_{part}", benchmark=f"t.py::test_{part}", component=f"part.{part}",
+                metric=RATE, device="cpu", values=(1.0,),
+            )
+            for part in outcomes
+        ),
+        verdicts=tuple(
+            MetricVerdict(
+                outcome=Outcome(outcome), reason=Reason.BEYOND, text="", node=node, metric="rate",
+                benchmark=f"t.py::test_{part}", device="cpu", component=f"part.{part}",
+            )
+            for part, outcome in outcomes.items()
+        ),
+        node_verdict=NodeVerdict(node=node, decision=Decision(decision), headline=decision)
+        if decision
+        else None,
+    )  # fmt: skip
+
+
+def drawn(seed: int, node: str) -> list[RunRecord]:
+    draw, found = random.Random(seed), []
+    for number in range(draw.randint(1, 6)):
+        outcomes = {
+            part: draw.choice(["PASS", "PASS", "FAIL", "INCONCLUSIVE", "MARGINAL"])
+            for part in draw.sample("abc", draw.randint(0, 3))
+        }
+        other = draw.choice(["ACCEPTED", "UNDECIDED", "UNDECIDED", ""])
+        decision = "REJECTED" if "FAIL" in outcomes.values() else other
+        found.append(record(node, number, draw.randint(0, 4), decision, **outcomes))
+    return found
+
+
+def test_everybody_says_the_same(tmp_path: Path) -> None:
+    of_node = {f"n{seed}": drawn(seed, f"n{seed}") for seed in range(120)}
+    everything = [one for runs in of_node.values() for one in runs]
+    random.Random(1).shuffle(everything)
+    with History(tmp_path) as history:
+        for one in everything:
+            record_run(history, one)
+            keep_ended(tmp_path, one, ended=BEGIN + 5 * DAY, reason="")
+
+        def stands() -> dict[str, str]:
+            nodes = last_of_history(history, tmp_path)
+            now = BEGIN + 6 * DAY
+            places = places_of(nodes, now=now, risks={}, accepted_risk=1.0)
+            drained = {line.split()[0] for line in drain_lines(places, scontrol=False)[0]}
+            assert drained == {one.node for one in places if one.place is Place.QUARANTINED}
+            filed = {name: found[0] for name, found in last_verdicts(history).items()}
+            shown = {one.node.name: one.standing.decision for one in nodes}
+            assert filed == {name: one.value for name, one in shown.items() if one}
+            return filed
+
+        expected = {}
+        for node, runs in of_node.items():
+            began = {one.run: BEGIN + DAY * drawn_day(one) for one in runs}
+            found = standing_of(judged_of(one, began=began[one.run]) for one in runs)
+            if found.decision:
+                expected[node] = found.decision.value
+            kept = read_standing(tmp_path, node)
+            health = health_of(kept, node, now=BEGIN + 6 * DAY, max_age=None, boot="")
+            assert health.decision.value == expected.get(node, "UNDECIDED"), node
+            row = fleet_verdict(RunSet(journals=tuple(runs)), now=BEGIN + 6 * DAY).rows[0]
+            rejected = expected.get(node) == "REJECTED"
+            assert (row.verdict.decision is Decision.REJECTED) == rejected, node
+            (last,) = last_of_runs(runs)
+            assert last.standing.decision == found.decision
+        assert stands() == expected
+        assert len({*expected.values()}) == 3
+        retain(history, runs_before=BEGIN + 9 * DAY)
+        assert stands() == expected
+
+
+def drawn_day(one: RunRecord) -> float:
+    return (datetime.fromisoformat(one.started).timestamp() - BEGIN) / DAY
+
+
+def test_a_closed_defect_is_answered_for(tmp_path: Path) -> None:
+    bad = record("n1", 1, 1, "REJECTED", a="FAIL")
+    with History(tmp_path) as history:
+        record_run(history, bad)
+        keep_ended(tmp_path, bad, ended=BEGIN + DAY, reason="")
+        (one,) = defects(history)
+        close_defect(history, one.number, "confirmed")
+        assert keep_answered(str(tmp_path), one.node, one.runs) == ""
+        (place,) = places_of(
+            last_of_history(history, tmp_path), now=BEGIN, risks={}, accepted_risk=1.0
+        )
+    health = health_of(read_standing(tmp_path, "n1"), "n1", now=BEGIN, max_age=None, boot="")
+    assert (place.place, health.decision) == (Place.DUE, Decision.UNDECIDED)
