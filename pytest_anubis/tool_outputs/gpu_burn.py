@@ -51,7 +51,7 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
     Raises:
         UnreadableOutput: The words at the end are missing, or a line of progress has another number of cards.
     """
-    lines = tool_lines(text.replace("\r", "\n"), TOOL, _MARK)
+    lines = tool_lines(text.replace("\r\n", "\n").replace("\r", "\n"), TOOL, _MARK)
     cards = list(_ends(lines))
     done: list[list[int]] = [[] for _ in cards]
     rates: list[list[float]] = [[] for _ in cards]

@@ -15,7 +15,7 @@ _RULES = {  # the line that counts -> how many
     "tests completed and failed residual checks,": "failed",
     "tests skipped because of illegal input values.": "skipped",
 }
-_MARK = re.compile(r"HPLinpack \d|T/V\s")
+_MARK = re.compile(r"HPLinpack \d|\|\|Ax-b\|\|_oo/")
 _COLUMNS = frozenset(("T/V", "N", "Time", "Gflops"))
 _VARIANT = re.compile(r"W[RC]\w{1,20}")
 _RESIDUAL = "||Ax-b||"

@@ -27,7 +27,7 @@ _MARK = re.compile(
     r"#\s*(?=nThread\s|Collective test starting|[a-z]{1,6}-tests version |.{0,300}\bbusbw\b)"
 )
 _VERSION = re.compile(r"#\s*[nr]ccl-tests version (\S+)")
-_STARTING = re.compile(r"#\s*Collective test starting:\s*(\w+)_perf\s*")
+_STARTING = re.compile(r"#\s*Collective test starting:\s*(\w*?)(?:_perf)?\s*")
 _CONCLUDED = re.compile(r"#\s*Collective test concluded:\s*(\w+)_perf\s*")
 _OPTIONS = re.compile(r"#\s*nThread\s.*")
 _OPTION = re.compile(r"(agg iters|graph): (\d{1,9})")
@@ -40,7 +40,11 @@ _FAILED = re.compile(
 )
 _DATED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _FIGURE = re.compile(r"-?[0-9]+(\.[0-9]+)?|N/A")
-_WORDS = {"type": r"[a-z]\w{0,20}", "redop": r"[a-z]\w{0,20}", "root": r"-?\d{1,7}"}
+_WORDS = {
+    "type": r"u?int(?:8|32|64)|half|float|double|bfloat16|f\w{0,3}8_?e\dm\d",
+    "redop": r"[a-z]\w{0,20}",
+    "root": r"-?\d{1,7}",
+}
 _NEEDED = ("size", "count", "type", "time", "algbw", "busbw", "#wrong")
 _OTHER_NAMES = {"cputime": "time", "error": "#wrong"}
 """Of columns: time by the host's clock (-C), and the largest difference, which old programs print."""

@@ -22,12 +22,15 @@ _MARGIN = re.compile(
     r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?(?: \d{4})?(?=[\s\[<])\s?)|"
     # [1,0]<stdout>: of Open MPI, [pod/name/container] of Kubernetes
     r"(?P<label>\[[^\[\]\s]{0,200}\d,\d{1,7}\](?:(?=<std)|: ?)|\[pod/[^\[\]\s]{1,300}\] ?)|"
-    r"<std(?:out|err|diag)>:?"
+    r"<std(?:out|err|diag)>:? ?"
 )
 _MARGINS = 6
 """Stamps, labels and streams before one line, at most."""
+_LABELS = 8
+"""Different labels that are taken off, at most."""
 _LABEL = re.compile(r"[^\"{}#]{0,80}\w[^\"{}#]{0,80}")
-_OBJECT = re.compile(r"\{(?=\s*[\"}])")
+_WORD = re.compile(r"\w")
+_OBJECT = re.compile(r"\{(?=\s*(?:[\"}]|\Z))")
 _BEGINS = re.compile(r"\{\s*(?:\"|$)")
 
 
@@ -105,14 +108,15 @@ def _plain_lines(text: str, mark: re.Pattern[str]) -> list[Line]:
 
 def _shapes(lines: list[Line], mark: re.Pattern[str]) -> list[re.Pattern[str]]:
     """Return how the labels look that stand before marks: digits may differ, and blanks at the end."""
-    found: dict[str, None] = {}
+    found: dict[str, int] = {}
     for line in lines:
         hit = mark.search(line.text)
         label = line.text[: hit.start()] if hit else ""
         if _LABEL.fullmatch(label):
-            shape = re.sub(r"\d+", r"\\d+", re.escape(label.rstrip()))
-            found[rf"{shape} {{0,{len(label) - len(label.rstrip())}}}"] = None
-    return [re.compile(shape) for shape in sorted(found, key=len, reverse=True)]
+            stem = re.sub(r"\d+", r"\\d+", re.escape(label.rstrip()))
+            if len(found) < _LABELS or stem in found:
+                found[stem] = max(found.get(stem, 0), len(label) - len(label.rstrip()))
+    return [re.compile(f"{stem} {{0,{blanks}}}") for stem, blanks in found.items()]
 
 
 def _bare(line: str) -> Line:
@@ -131,7 +135,7 @@ def _one_process(tool: str, labels: Mapping[int, str]) -> None:
     """Refuse marks that have different labels."""
     named: dict[str, int] = {}
     for place, label in labels.items():
-        if label:
+        if _WORD.search(label):
             named.setdefault(label, place)
     if len(named) > 1:
         (one, first), (other, second) = sorted(named.items(), key=lambda item: item[1])[:2]
