@@ -1,4 +1,4 @@
-"""Tables and fio's outputs in any form that they are kept in: the same values, or one line that says why not."""
+"""Tables and fio's outputs in any form that they are kept in: the same values, or a line that says why."""
 
 from __future__ import annotations
 
@@ -129,7 +129,8 @@ def job(
         "total_ios": int(rate // 4096),
     }
     read |= more.pop("read", {})
-    return {"jobname": name, "error": 0, "job options": {"filename": f"/dev/{disk}", **options}, "read": read, **more}  # fmt: skip
+    options = {"filename": f"/dev/{disk}", **options}
+    return {"jobname": name, "error": 0, "job options": options, "read": read, **more}
 
 
 def fio(path: Path, *outputs: list[dict[str, Any]]) -> Imported:
