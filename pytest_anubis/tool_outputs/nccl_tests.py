@@ -69,14 +69,12 @@ class Half:
         bus: Bus bandwidth in GB/s: what each link carried.
         errors: What stands in the last column, None where nothing was checked: how many elements are wrong,
             of old programs the largest difference.
-        repeated: Elements that differed when the same was reduced again; 0 where that was not looked at.
     """
 
     time: float
     algorithm: float
     bus: float
     errors: float | None
-    repeated: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -350,13 +348,11 @@ def _row(columns: Sequence[str], words: Sequence[str]) -> Row:
 
 def _half(cells: dict[str, list[str]], place: int) -> Half:
     errors = cells["#wrong"][place]
-    repeated = cells["#bitdiff"][place] if place < len(cells["#bitdiff"]) else "N/A"
     return Half(
         time=number(cells["time"][place], TOOL, "time"),
         algorithm=number(cells["algbw"][place], TOOL, "algbw"),
         bus=number(cells["busbw"][place], TOOL, "busbw"),
         errors=None if errors in _NOTHING else number(errors, TOOL, "errors"),
-        repeated=0.0 if repeated in _NOTHING else number(repeated, TOOL, "#bitdiff"),
     )
 
 

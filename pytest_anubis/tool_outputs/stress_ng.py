@@ -12,6 +12,7 @@ TOOL = "stress-ng"
 
 _RATE, _OPERATIONS, _SECONDS = "bogo-ops-per-second-real-time", "bogo-ops", "wall-clock-time"
 _ENTRY = re.compile(r"( *- )([\w-]{1,60}): *(.*)")
+_END = "..."
 _VERSION = re.compile(r"\s+stress-ng-version: *(\S.*)")
 _MARK = re.compile(r"---$|metrics:$")
 _FAILURE = re.compile(r"stress-ng: (?:[\d:.]{1,20} )?(?:fail|error):")
@@ -58,12 +59,13 @@ def read_stress_ng(text: str) -> StressRun:
     """
     version = ""
     entries: list[dict[str, str]] = []
-    within, indent = False, 0
+    within, ended, indent = False, False, 0
     for line in tool_lines(text, TOOL, _MARK):
         name, colon, value = line.strip().partition(":")
         depth = len(line) - len(line.lstrip())
         if line and not depth:
             within = line.rstrip() == "metrics:"
+            ended = ended or (bool(entries) and line.rstrip() == _END)
         elif not within:
             version = _unquoted(found[1]) if (found := _VERSION.fullmatch(line)) else version
         elif (entry := _ENTRY.fullmatch(line)) and (not entries or len(entry[1]) == indent):
@@ -77,6 +79,8 @@ def read_stress_ng(text: str) -> StressRun:
             entries[-1][name] = _unquoted(value)
     if not entries:
         raise UnreadableOutput(TOOL, "no stressor in its metrics")
+    if not ended:
+        raise UnreadableOutput(TOOL, f"cut off: no line {_END!r} behind its metrics")
     return StressRun(version=version, stressors=tuple(map(_stressor, entries)))
 
 

@@ -22,6 +22,7 @@ from pytest_anubis.store.importers.import_result import (
     file_date,
     run_name,
     runs_of,
+    text_file,
 )
 from pytest_anubis.store.importers.long_form import (
     NAMES_MAY_BE,
@@ -45,14 +46,6 @@ _LEAST_MEMORY = 256 << 20
 _MARKS = ",;\t|"
 _HEADS = 20
 """Lines in which the head is looked for: titles, remarks and Excel's ``sep=;`` may stand above it."""
-_UTF16 = (b"\xff\xfe", b"\xfe\xff")
-_FILES = {
-    b"PK\x03\x04": "a workbook (Excel, OpenDocument) or another archive: save the sheet as CSV UTF-8",
-    b"\xd0\xcf\x11\xe0": "an Excel workbook: save the sheet as CSV UTF-8",
-    b"PAR1": "a Parquet file: give it the ending .parquet",
-    b"\x1f\x8b": "compressed: unpack it",
-}
-"""First bytes of files that are no CSV."""
 _TELL = 100_000  # rows between two words of progress
 
 
@@ -171,19 +164,10 @@ class _Csv:
         self.notes: list[str] = []
         self._wrong = wrong
         try:
-            with path.open("rb") as begin:
-                first = begin.read(4)
-            if kind := next((_FILES[key] for key in _FILES if first.startswith(key)), ""):
-                raise ImportFileError(f"{path}: {kind}")
-            wide = first[:2] in _UTF16
-            if b"\0" in first and not wide:
-                raise ImportFileError(f"{path}: no text in UTF-8: save it as CSV UTF-8")
             # Bytes that are no UTF-8 stay visible and are refused where they stand.
-            self._file = path.open(
-                encoding="utf-16" if wide else "utf-8-sig",
-                errors="replace" if wide else "surrogateescape",
-                newline="",
-            )
+            self._file = text_file(path, errors="surrogateescape", newline="")
+        except ImportFileError as error:
+            raise ImportFileError(f"{path}: {error}") from None
         except OSError as error:
             raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
         try:

@@ -104,7 +104,7 @@ def test_a_point_beside_decimal_commas_may_part_thousands(tmp_path: Path) -> Non
         (b"\xd0\xcf\x11\xe0rest", "Excel"),
         (b"\x1f\x8b\x08rest", "compressed"),
         (b"PAR1rest", "Parquet"),
-        ("node,value".encode("utf-16-le"), "CSV UTF-8"),
+        ("node,value".encode("utf-16-le"), "UTF-8"),
         (b"node benchmark metric unit better value\n", "no comma, semicolon, tab or bar"),
         (b"machine;benchmark;metric;unit;better;value\n", "rename 'machine' to 'node'"),
         (b"node,benchmark,metric,unit,better,result\n", "rename 'result' to 'value'"),
