@@ -12,7 +12,6 @@ from pytest_anubis.store.importers.import_result import (
     ImportFileError,
     Samples,
     Unit,
-    WrongLines,
     import_samples,
     read_text,
 )
@@ -57,7 +56,6 @@ def import_dcgm(
     except UnreadableOutput as error:
         raise ImportFileError(f"{path}: {error}; write it with dcgmi diag -r LEVEL -j") from None
     samples = Samples()
-    notes: list[str] = []
     if found.error:
         text = f"dcgmi diag broke off: {' '.join(found.error[:200].split())}"
         samples.problem(Unit("dcgm/diag", _NOT_PASSED, "node"), "failed", text)
@@ -81,11 +79,11 @@ def import_dcgm(
         elif one.status == SKIP and ran[one.plugin] and not samples.values.get(unit):
             samples.problem(unit, "missing", reason)
         elif one.status == WARN:
-            notes.append(f"{one.plugin}: {device}: {said}")
+            samples.notes.append(f"{one.plugin}: {device}: {said}")
     if skipped := sorted({one.plugin for one in found.results} - ran.keys()):
-        notes.append(f"skipped on every card, not imported: {', '.join(skipped)}")
-    if len(notes) > _MOST_NOTES:
-        notes = [*notes[:_MOST_NOTES], f"... and {len(notes) - _MOST_NOTES} more"]
+        samples.notes.append(f"skipped on every card, not imported: {', '.join(skipped)}")
+    if (more := len(samples.notes) - _MOST_NOTES) > 0:
+        samples.notes[_MOST_NOTES:] = [f"... and {more} more"]
     return import_samples(
         path,
         samples,
@@ -94,8 +92,6 @@ def import_dcgm(
         run=run,
         component=_COMPONENT,
         lines=len(found.results),
-        wrong=WrongLines(),
-        notes=notes,
     )
 
 

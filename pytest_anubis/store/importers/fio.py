@@ -16,7 +16,6 @@ from pytest_anubis.store.importers.import_result import (
     ImportFileError,
     Samples,
     Unit,
-    WrongLines,
     import_samples,
     read_text,
 )
@@ -57,23 +56,19 @@ def import_fio(
     Raises:
         ImportFileError: The file cannot be read, holds no output of fio, or no job of it came to its end.
     """
-    wrong = WrongLines()
     samples = Samples()
-    notes: list[str] = []
     try:
-        outputs = _whole(list(_outputs(read_text(path))), wrong, notes)
+        outputs = _whole(list(_outputs(read_text(path))), samples)
     except UnreadableOutput as error:
-        raise ImportFileError(
-            f"{path}: {error}; run fio with --output-format=json, on each node by itself"
-        ) from None
+        raise ImportFileError(f"{path}: {error}; run fio with --output-format=json") from None
     jobs = 0
     for place, output in outputs:
         for job in output.jobs:
             jobs += 1
             try:
-                _take_job(samples, wrong, place, output, job, device)
+                _take_job(samples, place, output, job, device)
             except CodecError as error:
-                wrong.add(place, str(error))
+                samples.wrong.add(place, str(error))
     return import_samples(
         path,
         samples,
@@ -82,8 +77,6 @@ def import_fio(
         run=run,
         component="storage.disk",
         lines=jobs,
-        wrong=wrong,
-        notes=notes,
     )
 
 
@@ -137,7 +130,7 @@ def _outputs(text: str) -> Iterator[tuple[int, _Output]]:
     found = False
     for place, data in json_objects(text, "fio", frozenset(("jobs", "client_stats"))):
         if "client_stats" in data:
-            raise UnreadableOutput("fio", f"line {place}: of --client, of several nodes at once")
+            raise UnreadableOutput("fio", f"line {place}: of --client, for several nodes at once: run it on each node by itself")
         try:
             output = from_plain(_Output, data, unknown="ignore")
         except CodecError as error:
@@ -148,9 +141,7 @@ def _outputs(text: str) -> Iterator[tuple[int, _Output]]:
         raise UnreadableOutput("fio", "no JSON object with jobs")
 
 
-def _whole(
-    outputs: list[tuple[int, _Output]], wrong: WrongLines, notes: list[str]
-) -> list[tuple[int, _Output]]:
+def _whole(outputs: list[tuple[int, _Output]], samples: Samples) -> list[tuple[int, _Output]]:
     """Return the outputs of jobs that came to their end; the others count what a later one counts again.
 
     Raises:
@@ -165,15 +156,15 @@ def _whole(
         if not running and not starts & later:
             kept.append((place, output))
         elif not kept:
-            wrong.add(
+            samples.wrong.add(
                 place,
                 "the job still ran when this was printed (eta above 0), and its end is missing",
             )
         later |= starts
     if not kept:
-        raise UnreadableOutput("fio", str(wrong.lines[0]))
-    if left := len(outputs) - len(kept) - wrong.count:
-        notes.append(
+        raise UnreadableOutput("fio", str(samples.wrong.lines[0]))
+    if left := len(outputs) - len(kept) - samples.wrong.count:
+        samples.notes.append(
             f"{left} of {len(outputs)} outputs left out: snapshots of jobs that still ran (--status-interval)"
         )
     return kept[::-1]
@@ -186,9 +177,7 @@ def _states(output: _Output) -> list[_State]:
         return []  # said where the job is taken
 
 
-def _take_job(
-    samples: Samples, wrong: WrongLines, place: int, output: _Output, data: Any, device: str
-) -> None:
+def _take_job(samples: Samples, place: int, output: _Output, data: Any, device: str) -> None:
     job = from_plain(_Job, data, where="job", unknown="ignore")
     options = {**output.options, **job.options}
     disk = device or str(options.get("filename", "")).rstrip("/").split("/")[-1] or "disk"
@@ -205,11 +194,11 @@ def _take_job(
                 if job.error:
                     samples.problem(unit, "failed", text)
         except ImportFileError as error:
-            wrong.add(place, f"job {job.jobname!r}, {error}")
+            samples.wrong.add(place, f"job {job.jobname!r}, {error}")
     if not recorded and job.error:
         samples.fail(benchmark, disk, text)
     elif not recorded:
-        wrong.add(place, f"job {job.jobname!r}: nothing was read or written")
+        samples.wrong.add(place, f"job {job.jobname!r}: nothing was read or written")
 
 
 def _group(options: Mapping[str, Any]) -> str:

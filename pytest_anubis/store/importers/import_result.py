@@ -6,7 +6,7 @@ import hashlib
 import io
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -163,12 +163,16 @@ class Samples:
         values: Unit -> values; empty where there is a problem only.
         problems: Unit -> why its values are not taken.
         components: Benchmark -> the part of the node that it exercises.
+        wrong: What was left out.
+        notes: What else people should know, one line each.
     """
 
     def __init__(self) -> None:
         self.values: dict[Unit, list[float]] = {}
         self.problems: dict[Unit, Problem] = {}
         self.components: dict[str, str] = {}
+        self.wrong = WrongLines()
+        self.notes: list[str] = []
         self._failed: list[tuple[str, str, str, Metric]] = []
 
     def add(self, unit: Unit, *values: float) -> None:
@@ -316,8 +320,6 @@ def import_samples(
     run: str,
     component: str,
     lines: int,
-    wrong: WrongLines,
-    notes: Sequence[str] = (),
 ) -> Imported:
     """Make an import of the samples that one log holds of one node.
 
@@ -329,8 +331,6 @@ def import_samples(
         run: The run's id; empty: the file's name.
         component: What is exercised by benchmarks of which the samples do not say it.
         lines: How many lines were read.
-        wrong: What was left out.
-        notes: What else people should know.
     """
     gather = Gather()
     samples.finish()
@@ -355,9 +355,9 @@ def import_samples(
         lines=lines,
         values=sum(len(population.values) for population in populations),
         lost_cells=lost_of_populations(populations),
-        wrong=tuple(wrong.lines),
-        wrong_count=wrong.count,
-        notes=tuple(notes),
+        wrong=tuple(samples.wrong.lines),
+        wrong_count=samples.wrong.count,
+        notes=tuple(samples.notes),
         node=node,
     )
 

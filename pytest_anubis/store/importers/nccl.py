@@ -12,7 +12,6 @@ from pytest_anubis.store.importers.import_result import (
     ImportFileError,
     Samples,
     Unit,
-    WrongLines,
     import_samples,
     read_text,
 )
@@ -58,18 +57,17 @@ def import_nccl(
         log = NcclLog(text)
     except UnreadableOutput as error:
         raise ImportFileError(f"{path}: {error}") from None
-    wrong = WrongLines()
+    samples = Samples()
     for number, what in log.wrong.items():
-        wrong.add(number, what)
+        samples.wrong.add(number, what)
     measured = [one for one in log.runs if one.rows or one.failure]
     if not measured:
         raise ImportFileError(f"{path}: {_why_nothing(text, log)}")
-    samples = Samples()
     named = collective or _from_file(path)
     for one in log.runs:
         one.collective = collective or one.collective or named or _UNKNOWN
         if not one.ended and not one.failure:
-            wrong.add(
+            samples.wrong.add(
                 log.lines,
                 f"the run that begins on line {one.place} ends before the line '{END}': what came after it "
                 "is lost",
@@ -80,6 +78,7 @@ def import_nccl(
         )
     for one in measured:
         _take(samples, one)
+    samples.notes.extend(_notes(measured, node))
     return import_samples(
         path,
         samples,
@@ -88,8 +87,6 @@ def import_nccl(
         run=run,
         component="network.collective",
         lines=log.lines,
-        wrong=wrong,
-        notes=tuple(_notes(measured, node)),
     )
 
 

@@ -11,7 +11,6 @@ from pytest_anubis.store.importers.import_result import (
     ImportFileError,
     Samples,
     Unit,
-    WrongLines,
     import_samples,
     read_text,
 )
@@ -54,9 +53,8 @@ def import_nvbandwidth(
         part = "total" if parts_of(name) else ""
         benchmark, metric = _named(samples, name or "run", part, latency="latency" in name)
         samples.fail(benchmark, "node", text, metric)
-    wrong = WrongLines()
     for what in found.unread:
-        wrong.add(0, what)
+        samples.wrong.add(0, what)
     return import_samples(
         path,
         samples,
@@ -65,7 +63,6 @@ def import_nvbandwidth(
         run=run,
         component="memory.transfer",
         lines=len(found.cases) + len(found.failures) + len(found.unread),
-        wrong=wrong,
     )
 
 
