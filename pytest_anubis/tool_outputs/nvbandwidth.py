@@ -20,7 +20,7 @@ _NOTHING = "N/A"
 _PARTS = {"_read_": ("read1", "read2", "total"), "_write_": ("write1", "write2", "total")}
 """What is in a case's name -> its matrices, where it copies between two cards in both directions."""
 _VERSION = "nvbandwidth Version:"
-_MARK = re.compile(r"nvbandwidth Version:|Running \w{1,100}\.$")
+_MARK = re.compile(r"nvbandwidth Version:|Running [a-z]+_\w{1,100}\.$")
 _RUNNING, _SUM, _WAIVED = re.compile(r"Running (\w{1,100})\.?"), "SUM ", "waived"
 _FAILED = re.compile(  # its own words; other programs' lines hold the word "error" too
     r"^\[(?:CUDA_ERROR|cudaError)\w{0,60}\]|^NVML_ERROR|^ASSERT in|^error\b|^invalid value when checking",

@@ -23,7 +23,7 @@ def checked(done: ToolOutput) -> NvbandwidthRun:
     """
     run = done.read(read_nvbandwidth)
     assert not run.failures, (
-        f"nvbandwidth {run.version}: {'; '.join(' '.join(one) for one in run.failures)}"
+        f"nvbandwidth {run.version}: {'; '.join(': '.join(filter(None, one)) for one in run.failures)}"
     )
     done.check()
     return run
