@@ -188,103 +188,73 @@ def parts_of(name: str) -> tuple[str, ...]:
     return next((parts for word, parts in _PARTS.items() if word in name), ())
 
 
-class _TextReader:
-    """Takes the lines one by one: a matrix is its description, the numbers of its columns, rows and a sum."""
-
-    def __init__(self) -> None:
-        self.cases: list[Case] = []
-        self.failures: list[tuple[str, str]] = []
-        self.unread: list[str] = []
-        self.waived = 0
-        self._name = ""
-        self._lacks: set[str] = set()  # sums that this case still has to have
-        self._description = ""
-        self._columns: list[int] = []
-        self._rows: dict[int, dict[int, float | None]] = {}
-        self._place = 0
-
-    def take(self, place: int, line: str) -> None:
-        """Take one line; those of other programs are passed over, which the sum makes safe."""
-        words = line.split()
-        if found := _RUNNING.fullmatch(line):
-            self.close()
-            self._name, self._place = found[1], place
-            self._lacks = set(parts_of(self._name)) or {""}
-        elif line.lower().startswith(_WAIVED):
-            self.waived += 1
-            self._name = ""
-        elif _FAILED.search(line):
-            self.failures.append((self._name, line[:200]))
-            self._forget()
-        elif line.startswith(_SUM):
-            self._sum(line, words)
-        elif self._name and _UNIT.search(line[-40:]):
-            self._forget_matrix()
-            self._description = line
-        elif self._name and words and all(word.isdecimal() for word in words) and not self._columns:
-            self._columns = [count(word, TOOL, f"{self._name}: a column") for word in words]
-        elif self._columns and words[:1] and words[0].isdecimal():
-            row = count(words[0], TOOL, f"{self._name}: a row")
-            if len(words) != len(self._columns) + 1 or row in self._rows:
-                raise self._bad(f"no row of its matrix: {shown(line)}")
-            self._rows[row] = dict(zip(self._columns, _cells(words[1:], self._name), strict=True))
-
-    def refuse(self, what: str) -> None:
-        """Leave the case out, since one of its lines is wrong."""
-        self.unread.append(what)
-        self._forget()
-
-    def close(self) -> None:
-        """Take note of a case that has no end."""
-        if self._name and (self._lacks or self._description):
-            what = f"{self._name}: cut off: its sum is missing (from line {self._place})"
-            self.unread.append(what)
-        self._forget()
-
-    def _sum(self, line: str, words: list[str]) -> None:
-        name = self._name
-        if not name:
-            raise self._bad(f"a sum without its matrix: {shown(line)}")
-        part = next((p for p in parts_of(name) if words[1:2] == [f"{name}_{p}"]), "")
-        if len(words) != 3 or not (part or words[1] == name):
-            raise self._bad(f"its sum is missing: {shown(line)}")
-        if len(set(self._columns)) != len(self._columns):
-            raise self._bad("a column stands there twice")
-        total = number(words[2], TOOL, f"sum of {name}")
-        case = _case(name, self._description, self._rows, total, part)
-        _check(case, _ROUNDING * (len(case.cells) + 1))
-        self.cases.append(case)
-        self._lacks = self._lacks - {part} if part else set()
-        self._forget_matrix()
-
-    def _bad(self, what: str) -> UnreadableOutput:
-        return UnreadableOutput(TOOL, f"{self._name}: {what}" if self._name else what)
-
-    def _forget_matrix(self) -> None:
-        self._description, self._columns, self._rows = "", [], {}
-
-    def _forget(self) -> None:
-        self._name = ""
-        self._forget_matrix()
-
-
 def _read_text(text: str) -> NvbandwidthRun:
-    version, reader = "", _TextReader()
-    for place, line in enumerate(tool_lines(text, TOOL, _MARK), start=1):
+    version, waived = "", 0
+    blocks: list[tuple[str, int, list[str]]] = [
+        ("", 1, [])
+    ]  # what stands before the first case is none
+    for place, printed in enumerate(tool_lines(text, TOOL, _MARK), start=1):
+        line = printed.strip()
         if line.startswith(_VERSION):
             version = line[len(_VERSION) :].strip()
+        elif found := _RUNNING.fullmatch(line):
+            blocks.append((found[1], place, []))
+        else:
+            blocks[-1][2].append(line)
+    cases, failures, unread = [], [], []
+    for name, place, lines in blocks:
         try:
-            reader.take(place, line.strip())
+            if failed := next(filter(_FAILED.search, lines), ""):
+                failures.append((name, failed[:200]))
+            elif any(line.lower().startswith(_WAIVED) for line in lines):
+                waived += 1
+            elif name:
+                cases += _text_cases(name, lines)
+            elif lost := next((line for line in lines if line.startswith(_SUM)), ""):
+                raise UnreadableOutput(TOOL, f"a sum without its matrix: {shown(lost)}")
         except UnreadableOutput as error:
-            reader.refuse(f"line {place}: {error.what}")
-    reader.close()
+            unread.append(f"{error.what} (from line {place})")
     return NvbandwidthRun(
         version=version,
-        cases=tuple(reader.cases),
-        waived=reader.waived,
-        failures=tuple(reader.failures),
-        unread=tuple(reader.unread),
+        cases=tuple(cases),
+        waived=waived,
+        failures=tuple(failures),
+        unread=tuple(unread),
     )
+
+
+def _text_cases(name: str, lines: Sequence[str]) -> list[Case]:
+    """Return the matrices of one case: a description, the numbers of the columns, rows, and a sum each.
+
+    Lines of other programs are passed over; the sum tells if one was taken for a row, or a row for none.
+    """
+    made: list[Case] = []
+    description = ""
+    columns: list[int] = []
+    rows: dict[int, dict[int, float | None]] = {}
+    for line in lines:
+        words = line.split()
+        if line.startswith(_SUM):
+            part = next((p for p in parts_of(name) if words[1:2] == [f"{name}_{p}"]), "")
+            if len(words) != 3 or not (part or words[1] == name):
+                raise UnreadableOutput(TOOL, f"{name}: its sum is missing: {shown(line)}")
+            total = number(words[2], TOOL, f"sum of {name}")
+            made.append(_case(name, description, rows, total, part))
+            _check(made[-1], _ROUNDING * (len(made[-1].cells) + 1))
+            description, columns, rows = "", [], {}
+        elif _UNIT.search(line[-40:]):
+            description, columns, rows = line, [], {}
+        elif columns and words and words[0].isdecimal():
+            row = count(words[0], TOOL, f"{name}: a row")
+            if len(words) != len(columns) + 1 or row in rows:
+                raise UnreadableOutput(TOOL, f"{name}: no row of its matrix: {shown(line)}")
+            rows[row] = dict(zip(columns, _cells(words[1:], name), strict=True))
+        elif words and all(word.isdecimal() for word in words):
+            columns = [count(word, TOOL, f"{name}: a column") for word in words]
+    lacks = set(parts_of(name)) - {case.part for case in made}
+    if description or not made or (made[0].part and lacks):
+        raise UnreadableOutput(TOOL, f"{name}: cut off: its sum is missing")
+    return made
 
 
 def _cells(words: Sequence[str], name: str) -> list[float | None]:

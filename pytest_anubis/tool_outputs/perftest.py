@@ -17,7 +17,9 @@ _UNITS = {
     "BW average[MiB/sec]": 8 * (1 << 20) / 1e9,
 }
 # Of the head, in order; "BW peak[Gb/sec]" and "99% percentile[usec]" have a blank inside.
-_COLUMN = re.compile(r"#\w{1,20}|BW \w{1,20}\[[^\]\s]{1,20}\]|[^\s\[]{1,20} ?\w{0,20}\[[^\]\s]{1,20}\]")
+_COLUMN = re.compile(
+    r"#\w{1,20}|BW \w{1,20}\[[^\]\s]{1,20}\]|[^\s\[]{1,20} ?\w{0,20}\[[^\]\s]{1,20}\]"
+)
 _TYPICAL, _MEAN = "t_typical[usec]", "t_avg[usec]"
 _MARK = re.compile(r"\s?#bytes\s|\s?#iterations\s")
 _FIGURE = re.compile(r"[-+.,]?\d[-+\d.,eE]{0,40}|-?(?:nan|inf)")

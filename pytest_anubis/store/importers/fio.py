@@ -130,7 +130,10 @@ def _outputs(text: str) -> Iterator[tuple[int, _Output]]:
     found = False
     for place, data in json_objects(text, "fio", frozenset(("jobs", "client_stats"))):
         if "client_stats" in data:
-            raise UnreadableOutput("fio", f"line {place}: of --client, for several nodes at once: run it on each node by itself")
+            raise UnreadableOutput(
+                "fio",
+                f"line {place}: of --client, for several nodes at once: run it on each node by itself",
+            )
         try:
             output = from_plain(_Output, data, unknown="ignore")
         except CodecError as error:

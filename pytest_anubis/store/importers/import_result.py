@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import NamedTuple
 
 from pytest_anubis.codec import CodecError, read_bytes
 from pytest_anubis.codec.input_limits import LARGEST_DATA, LARGEST_JSON, most_bytes, too_large
+from pytest_anubis.codec.text_files import decoded, open_text
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
@@ -36,14 +36,6 @@ RETURN_CODE = "return_code"
 """The metric that says whether a benchmark came to its end: of what failed before it measured anything."""
 
 _MANY = 1000
-_WIDE = "utf-16"
-_NO_TEXT = {
-    b"PK\x03\x04": "a workbook (Excel, OpenDocument) or another archive: save the sheet as CSV UTF-8",
-    b"\xd0\xcf\x11\xe0": "an Excel workbook: save the sheet as CSV UTF-8",
-    b"PAR1": "a Parquet file: give it the ending .parquet, and import it as a table",
-    b"\x1f\x8b": "compressed: unpack it",
-}
-"""First bytes of files that are no text."""
 
 
 class ImportFileError(ValueError):
@@ -376,38 +368,6 @@ def file_date(path: Path) -> str:
     return moment.isoformat(timespec="seconds")
 
 
-def text_file(path: Path, *, errors: str = "replace", newline: str | None = None) -> TextIO:
-    """Open a text file, of UTF-16 where its first bytes say so, else of UTF-8.
-
-    Args:
-        path: The file.
-        errors: What becomes of bytes that are none, as of `open`; in UTF-16 they are replaced.
-        newline: As of `open`.
-
-    Raises:
-        OSError: It cannot be read.
-        ImportFileError: Its first bytes are those of another kind of file; without its name.
-    """
-    file = path.open("rb")
-    try:
-        encoding = _encoding(file.read(4))
-        file.seek(0)
-    except (OSError, ImportFileError):
-        file.close()
-        raise
-    errors = "replace" if encoding == _WIDE else errors
-    return io.TextIOWrapper(file, encoding=encoding, errors=errors, newline=newline)
-
-
-def _encoding(begin: bytes) -> str:
-    if begin[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return _WIDE
-    what = next((what for key, what in _NO_TEXT.items() if begin.startswith(key)), "")
-    if what or b"\0" in begin:
-        raise ImportFileError(what or "no text in UTF-8: save it as that")
-    return "utf-8-sig"
-
-
 def read_text(path: Path) -> str:
     """Read a whole text file; what is no UTF-8 is replaced.
 
@@ -415,9 +375,8 @@ def read_text(path: Path) -> str:
         ImportFileError: It cannot be read, or is too large.
     """
     try:
-        found = read_bytes(path, largest=LARGEST_JSON)
-        return found.decode(_encoding(found[:4]), "replace")
-    except (CodecError, ImportFileError) as error:
+        return decoded(read_bytes(path, largest=LARGEST_JSON))
+    except CodecError as error:
         raise ImportFileError(f"{path}: {error}") from None
     except OSError as error:
         raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
@@ -431,7 +390,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     try:
         most, longest = most_bytes(LARGEST_DATA), most_bytes(LARGEST_JSON)
-        with text_file(path) as file:
+        with open_text(path) as file:
             total = 0
             while line := file.readline(longest + 1):
                 total += len(line)

@@ -21,7 +21,7 @@ from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
-from pytest_anubis.tool_outputs.unreadable import shown
+from pytest_anubis.tool_outputs.table_heads import missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
 # Columns that may be absent or empty, with what then holds.
@@ -40,11 +40,7 @@ _DOUBTFUL = (
 )
 _NO_VALUE = frozenset(("n/a", "na", "#n/a", "-", "--", "null", "none"))
 """Words for a value that was not measured."""
-_OTHER_NAMES = {"hostname": "node", "host": "node", "machine": "node", "server": "node", "test": "benchmark",
-                "units": "unit", "direction": "better", "result": "value"}  # fmt: skip
-"""Names that other tools give to columns; they are proposed, not taken."""
 
-_MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 
 _FILLED = ("unit", "better", "component")
 """Columns that a metric map fills where they are empty."""
@@ -117,7 +113,7 @@ class LongForm:
             filled = (known is not None and name in _FILLED) or (node and name == "node")
             if name not in self.columns and not filled:
                 raise ImportFileError(
-                    f"column {name!r} is missing{_found(self.columns, mark, name)}; needed are "
+                    f"{missing(self.columns, mark, name)}; needed are "
                     f"{', '.join((*NEEDED, 'value'))}: one row a value, not one column a metric "
                     f"({_wide(self.columns)})"
                 )
@@ -307,16 +303,6 @@ def _no_moment(item: object) -> str:
     if said == "is not a number":
         said = "is neither a number of seconds nor ISO 8601, such as 2026-01-31T12:00:00Z"
     return said
-
-
-def _found(columns: Sequence[str], mark: str, wanted: str) -> str:
-    """Return which columns there are instead, by which mark, and which of them is to be renamed."""
-    if mark and len(columns) < 2:
-        return f": no comma, semicolon, tab or bar parts the head {shown(' '.join(columns))}"
-    other = next((name for name in columns if _OTHER_NAMES.get(name) == wanted), "")
-    rename = f" (rename {other!r} to {wanted!r})" if other else ""
-    between = f" between {_MARKS[mark]}" if mark in _MARKS else ""
-    return f": found{between} {shown(', '.join(columns))}{rename}"
 
 
 def _wide(columns: Sequence[str]) -> str:

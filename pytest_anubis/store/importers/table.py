@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
+from pytest_anubis.codec.text_files import open_text
 from pytest_anubis.core.gather import Shelf
 from pytest_anubis.store.importers.grouping import group_rows, row_dates
 from pytest_anubis.store.importers.import_result import (
@@ -22,7 +23,6 @@ from pytest_anubis.store.importers.import_result import (
     file_date,
     run_name,
     runs_of,
-    text_file,
 )
 from pytest_anubis.store.importers.long_form import (
     NAMES_MAY_BE,
@@ -34,6 +34,7 @@ from pytest_anubis.store.importers.long_form import (
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 from pytest_anubis.store.samples.parquet_files import ParquetError
 from pytest_anubis.store.samples.parquet_reading import read_samples
+from pytest_anubis.tool_outputs.table_heads import count_known, table_head
 
 _CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
 _SHORT = (
@@ -43,7 +44,7 @@ _SHORT = (
 """Beginnings of DuckDB's types that take a few bytes a value."""
 _LEAST_MEMORY = 256 << 20
 """Bytes that DuckDB needs to read anything."""
-_MARKS = ",;\t|"
+_NAMES = (*TEXTS, *NUMBERS)
 _HEADS = 20
 """Lines in which the head is looked for: titles, remarks and Excel's ``sep=;`` may stand above it."""
 _TELL = 100_000  # rows between two words of progress
@@ -165,8 +166,8 @@ class _Csv:
         self._wrong = wrong
         try:
             # Bytes that are no UTF-8 stay visible and are refused where they stand.
-            self._file = text_file(path, errors="surrogateescape", newline="")
-        except ImportFileError as error:
+            self._file = open_text(path, errors="surrogateescape", newline="")
+        except CodecError as error:
             raise ImportFileError(f"{path}: {error}") from None
         except OSError as error:
             raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
@@ -188,8 +189,9 @@ class _Csv:
         heads: list[tuple[str, list[str]]] = []
         while len(lines) < _HEADS and (line := self._file.readline(1 << 20)):
             lines.append(line)
-            heads.append(_parted(line))
-            if _known(heads[-1][1], "value") > 2:
+            heads.append(table_head(line, _NAMES))
+            columns = heads[-1][1]
+            if count_known(columns, ("value",)) and count_known(columns, _NAMES) > 2:
                 at = len(lines) - 1
                 break
         else:
@@ -255,20 +257,6 @@ class _Csv:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _parted(line: str) -> tuple[str, list[str]]:
-    """Return what parts a head, and its columns: what gives most known names, else most columns."""
-    found = [
-        (mark, next(csv.reader([line.lstrip("\ufeff")], delimiter=mark), [])) for mark in _MARKS
-    ]
-    return max(found, key=lambda one: (_known(one[1]), len(one[1])))
-
-
-def _known(columns: Sequence[str], needed: str = "") -> int:
-    """Return how many names of a head are known; 0 where the needed one is not there."""
-    names = {name.strip().lower() for name in columns}
-    return len(names.intersection((*TEXTS, *NUMBERS))) if not needed or needed in names else 0
 
 
 def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:
