@@ -203,15 +203,16 @@ def _read_text(text: str) -> NvbandwidthRun:
             blocks[-1][2].append(line)
     cases, failures, unread = [], [], []
     for name, place, lines in blocks:
+        given_up = sum(line.lower().startswith(_WAIVED) for line in lines)
+        summed = next((line for line in lines if line.startswith(_SUM)), "")
+        waived += given_up
         try:
             if failed := next(filter(_FAILED.search, lines), ""):
                 failures.append((name, failed[:200]))
-            elif any(line.lower().startswith(_WAIVED) for line in lines):
-                waived += 1
-            elif name:
+            elif name and (summed or not given_up):
                 cases += _text_cases(name, lines)
-            elif lost := next((line for line in lines if line.startswith(_SUM)), ""):
-                raise UnreadableOutput(TOOL, f"a sum without its matrix: {shown(lost)}")
+            elif summed:
+                raise UnreadableOutput(TOOL, f"a sum without its matrix: {shown(summed)}")
         except UnreadableOutput as error:
             unread.append(f"{error.what} (from line {place})")
     return NvbandwidthRun(

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_anubis.codec import CodecError, read_bytes
-from pytest_anubis.codec.text_files import decoded
+from pytest_anubis.codec.foreign_text import decoded
 from pytest_anubis.store.history.database import HistoryError
 from pytest_anubis.tool_outputs.table_heads import missing, table_head
 

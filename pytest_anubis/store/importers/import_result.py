@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pytest_anubis.codec import CodecError, read_bytes
+from pytest_anubis.codec.foreign_text import decoded, open_text
 from pytest_anubis.codec.input_limits import LARGEST_DATA, LARGEST_JSON, most_bytes, too_large
-from pytest_anubis.codec.text_files import decoded, open_text
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.codec import CodecError
+from pytest_anubis.codec.foreign_text import open_text
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
-from pytest_anubis.codec.text_files import open_text
 from pytest_anubis.core.gather import Shelf
 from pytest_anubis.store.importers.grouping import group_rows, row_dates
 from pytest_anubis.store.importers.import_result import (

@@ -25,14 +25,14 @@ BOTH = {"busbw_2097152": [61.17], "busbw_2097152_in_place": [62.20]}
 FOUR = {"busbw_1048576": [36.70], "busbw_1048576_in_place": [37.45], **BOTH}
 
 
-def of(name: str, *, node: str = "node-a") -> Imported:
+def of(name: str, *, node: str = "node-a", folder: Path = CASES) -> Imported:
     importers: dict[str, Callable[..., Imported]] = {
         "nccl": import_nccl,
         "nvbandwidth": import_nvbandwidth,
         "fio": import_fio,
         "dcgm": import_dcgm,
     }
-    return importers[name.split("_")[0]](CASES / name, node=node)
+    return importers[name.split("_")[0]](folder / name, node=node)
 
 
 def cells(found: Imported) -> dict[str, dict[str, Any]]:
@@ -127,6 +127,31 @@ def test_the_whole_output_is_read(name: str, right: dict[str, Any]) -> None:
     found = of(name)
     assert cells(found) == right
     assert not found.wrong
+
+
+@pytest.mark.parametrize(
+    "label", ["", "0: ", "[1,0]<stdout>:", "2026-03-04T05:06:07Z ", "node-a  | "]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_dressed_cases_say_the_same(tmp_path: Path, label: str, encoding: str) -> None:
+    read = (
+        "nccl_p*",
+        "nccl_t*",
+        "nccl_m*",
+        "nccl_un*",
+        "nvb*",
+        "fio_2*",
+        "fio_b*",
+        "fio_d*",
+        "fio_p*",
+        "dcgm*",
+    )
+    for path in sorted(one for pattern in read for one in CASES.glob(pattern)):
+        text = "".join(label + line for line in path.read_text().splitlines(keepends=True))
+        (tmp_path / path.name).write_text(text, encoding=encoding)
+        found, plain = of(path.name, folder=tmp_path), of(path.name)
+        assert cells(found) == cells(plain), path.name
+        assert (found.wrong_count, found.notes) == (plain.wrong_count, plain.notes)
 
 
 def test_what_lacks_costs_only_itself_and_is_said() -> None:
