@@ -1,7 +1,7 @@
-"""A tool's own lines: labels of launchers, time stamps and colours are taken off here, for every reader.
+"""A tool's own lines: labels of launchers, time stamps and colours are removed here, for every reader.
 
-A label is what stands before a line that only the tool prints (its mark); every line that begins alike loses
-it. Lines of several processes are never mixed.
+A label is the text before a line that only the tool prints (its mark). It is removed from every line that
+begins with it. Outputs of several processes, which have different labels, are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, shown
 _COLOUR = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
 _MARGIN = re.compile(
     # 2026-03-04T05:06:07.8Z of Docker and Kubernetes, 05:06:07; Thu Mar  5 05:06:07 2026 of Open MPI
-    r"(?P<time>\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?"
+    r"(?:\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?"
     r"(?=[\s\[<])\s?|"
     r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?(?: \d{4})?(?=[\s\[<])\s?)|"
     # [1,0]<stdout>: of Open MPI, [pod/name/container] of Kubernetes
@@ -27,7 +27,7 @@ _MARGIN = re.compile(
 _MARGINS = 6
 """Stamps, labels and streams before one line, at most."""
 _LABELS = 8
-"""Different labels that are taken off, at most."""
+"""Different labels that are removed, at most."""
 _LABEL = re.compile(r"[^\"{}#]{0,80}\w[^\"{}#]{0,80}")
 _WORD = re.compile(r"\w")
 _OBJECT = re.compile(r"\{(?=\s*(?:[\"}]|\Z))")
@@ -58,7 +58,11 @@ def tool_lines(text: str, tool: str, mark: re.Pattern[str]) -> list[str]:
         UnreadableOutput: Several processes printed the mark, each with its own label.
     """
     lines = _plain_lines(text, mark)
-    _one_process(tool, {n: line.label for n, line in enumerate(lines, 1) if mark.match(line.text)})
+    labels: dict[str, int] = {}
+    for place, line in enumerate(lines, start=1):
+        if mark.match(line.text):
+            labels.setdefault(line.label, place)
+    _one_process(tool, labels)
     return [line.text for line in lines]
 
 
@@ -77,7 +81,7 @@ def json_objects(
     """
     lines = _plain_lines(text, _BEGINS)
     whole = "\n".join(line.text for line in lines)
-    labels: dict[int, str] = {}
+    labels: dict[str, int] = {}
     at, place, counted = 0, 1, 0
     while begin := _OBJECT.search(whole, at):
         place += whole.count("\n", counted, begin.start())
@@ -88,13 +92,13 @@ def json_objects(
             raise UnreadableOutput(tool, f"the JSON that begins on line {place}: {error}") from None
         if names & data.keys():
             before = whole[whole.rfind("\n", 0, begin.start()) + 1 : begin.start()].strip()
-            labels[place] = lines[place - 1].label or before
+            labels.setdefault(lines[place - 1].label or before, place)
             _one_process(tool, labels)
             yield place, data
 
 
 def _plain_lines(text: str, mark: re.Pattern[str]) -> list[Line]:
-    """Return all lines with the labels that were taken off them."""
+    """Return all lines with the labels that were removed from them."""
     lines = [_bare(line) for line in text.split("\n")]
     for shape in _shapes(lines, mark):
         found = [(line, shape.match(line.text)) for line in lines]
@@ -120,7 +124,7 @@ def _shapes(lines: list[Line], mark: re.Pattern[str]) -> list[re.Pattern[str]]:
 
 
 def _bare(line: str) -> Line:
-    """Take off what no tool prints itself."""
+    """Remove what no tool prints itself."""
     text, label = (_COLOUR.sub("", line) if "\x1b" in line else line).rstrip("\r"), ""
     for _ in range(_MARGINS):
         hit = _MARGIN.match(text)
@@ -131,14 +135,11 @@ def _bare(line: str) -> Line:
     return Line(label.strip(), text)
 
 
-def _one_process(tool: str, labels: Mapping[int, str]) -> None:
-    """Refuse marks that have different labels."""
-    named: dict[str, int] = {}
-    for place, label in labels.items():
-        if _WORD.search(label):
-            named.setdefault(label, place)
+def _one_process(tool: str, labels: Mapping[str, int]) -> None:
+    """Refuse marks that have different labels; given is the line of the first mark of each."""
+    named = [(label, place) for label, place in labels.items() if _WORD.search(label)]
     if len(named) > 1:
-        (one, first), (other, second) = sorted(named.items(), key=lambda item: item[1])[:2]
+        (one, first), (other, second) = named[:2]
         raise UnreadableOutput(
             tool,
             f"outputs of several processes are mixed: line {first} is labelled {shown(one)}, line {second} "
