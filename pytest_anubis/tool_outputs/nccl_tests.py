@@ -35,9 +35,9 @@ _USUAL = {"agg iters": "1", "graph": "0"}
 _RANK = re.compile(r"#\s*Rank\s+(\d{1,7})\s.{0,80}?\bon\s+(\S{1,255})\s+device\s.*")
 _BANDWIDTH = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)\s+FAILED\s*")
 _COMMAND = re.compile(r"\b(\w+)_perf(?=\s+-|[\s'\"]*$)")
-_FAILED = re.compile(
-    r"\bTest (?:\w{1,9} )?failure\b|Segmentation fault|\bunhandled \w{1,9} error\b"
-)
+_FAILED = re.compile(r"\bTest (?:\w{1,9} )?failure\b")
+_CRASHED = re.compile(r"Segmentation fault|\bunhandled \w{1,9} error\b")
+"""What any program may print, so it counts within a run."""
 _DATED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _FIGURE = re.compile(r"-?[0-9]+(\.[0-9]+)?|N/A")
 _WORDS = {
@@ -185,10 +185,13 @@ class NcclLog:
         if found := _VERSION.match(line):
             self._run(place, 1).version = found[1]
         elif found := _STARTING.fullmatch(line):
-            self._run(place, 2).collective = found[1]
+            run = self._run(place, 2)
+            run.collective = found[1] or run.collective
         elif _OPTIONS.fullmatch(line):
-            told = [(key, number) for key, number in _OPTION.findall(line) if _USUAL[key] != number]
-            self._run(place, 3).options = ", ".join(f"{key} {number}" for key, number in told)
+            unusual = [
+                f"{key} {number}" for key, number in _OPTION.findall(line) if _USUAL[key] != number
+            ]
+            self._run(place, 3).options = ", ".join(unusual)
         elif "busbw" in line.split():
             self._head(self._run(place, 4), line[1:].split())
         elif "out-of-place" in line and "in-place" in line:
@@ -230,16 +233,15 @@ class NcclLog:
         lacking = [name for name in _NEEDED if name not in columns]
         halves = {columns.count(name) for name in _NEEDED[3:]} - {0}
         if lacking or len(halves) > 1 or max(halves) > 2:
-            raise UnreadableOutput(
-                TOOL,
-                f"no column {', '.join(lacking)} in the head"
-                if lacking
-                else f"columns stand there a different number of times: {' '.join(names)}",
+            what = (
+                f"no column {', '.join(lacking)}" if lacking else f"uneven halves {' '.join(names)}"
             )
+            raise UnreadableOutput(TOOL, f"{what} in the head")
         self._columns = ["cputime", *columns] if "cputime" in names else columns
 
     def _other(self, line: str) -> None:
-        if _FAILED.search(line):
+        running = bool(self.runs) and not self.runs[-1].ended
+        if _FAILED.search(line) or (running and _CRASHED.search(line)):
             failure = f"the program failed: {line.strip()[:100]}"
             if self.runs:
                 self.runs[-1].failure = self.runs[-1].failure or failure
@@ -336,8 +338,8 @@ def _row(columns: Sequence[str], words: Sequence[str]) -> Row:
             raise UnreadableOutput(TOOL, f"{name}: {shown(cells[name][0])} is none")
     count(cells["count"][0], TOOL, "count")
     usual = ("float", "sum", "none", "-1", "0", "")
-    told = [cells[name][0] if name in cells else "" for name in _WORDS]
-    variant = [*told[:2], f"root{told[2]}" if told[2] not in usual else ""]
+    kind, reduction, root = (cells[name][0] if name in cells else "" for name in _WORDS)
+    variant = [kind, reduction, f"root{root}" if root not in usual else ""]
     variant += ["cputime"] if "cputime" in columns else []
     return Row(
         size=count(cells["size"][0], TOOL, "size"),

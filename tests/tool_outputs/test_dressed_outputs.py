@@ -277,3 +277,11 @@ def test_runs_of_which_nobody_says_what_they_were_are_not_compared(tmp_path: Pat
         f"+ mpirun -np 8 /opt/{name}_perf -b 1M -e 2M\n{unnamed}" for name in ("gather", "scatter")
     ]
     assert {cell[0] for cell in told(path, "".join(named))[0]} == {"gather", "scatter"}
+
+
+def test_a_crash_of_another_program_fails_no_run(tmp_path: Path) -> None:
+    path, text, crash = tmp_path / "x.log", nccl("all_reduce"), "run.sh: line 7: Segmentation fault\n"
+    for around in (crash + text, text + crash):
+        assert {cell[3] for cell in told(path, around)[0]} == {1}
+    head, _ = text.split("# Out of")
+    assert {cell[3] for cell in told(path, head + crash)[0]} == {"failed"}

@@ -24,7 +24,7 @@ from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
 _PERCENTILES = {50.0: "p50", 99.0: "p99"}
 _LATENCIES = {"lat_ns": 1000, "clat_ns": 1000, "lat": 1, "clat": 1}
-"""Where a latency stands, the best first -> how many of its units are a microsecond; fio 2 counts in us."""
+"""Fields of latencies, the best first -> how many of its units are a microsecond; fio 2 counts in us."""
 _SAME = {"rw": ("rw", "readwrite"), "bs": ("bs", "blocksize"), "iodepth": ("iodepth",),
          "numjobs": ("numjobs",), "ioengine": ("ioengine",), "direct": ("direct",),
          "lat_percentiles": ("lat_percentiles",)}  # fmt: skip
@@ -206,11 +206,11 @@ def _take_job(samples: Samples, place: int, output: _Output, data: Any, device: 
 
 def _group(options: Mapping[str, Any]) -> str:
     """Return what makes jobs of one name comparable; empty where fio does not print options."""
-    told = {
+    given = {
         key: next((str(options[name]).lower() for name in names if name in options), "")
         for key, names in _SAME.items()
     }
-    return ", ".join(f"{key}={value[:40]}" for key, value in told.items() if value)
+    return ", ".join(f"{key}={value[:40]}" for key, value in given.items() if value)
 
 
 def _metrics(way: _Way, name: str) -> Iterator[tuple[Metric, float]]:
