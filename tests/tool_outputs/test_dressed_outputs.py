@@ -280,8 +280,46 @@ def test_runs_of_which_nobody_says_what_they_were_are_not_compared(tmp_path: Pat
 
 
 def test_a_crash_of_another_program_fails_no_run(tmp_path: Path) -> None:
-    path, text, crash = tmp_path / "x.log", nccl("all_reduce"), "run.sh: line 7: Segmentation fault\n"
+    path, text, crash = (
+        tmp_path / "x.log",
+        nccl("all_reduce"),
+        "run.sh: line 7: Segmentation fault\n",
+    )
     for around in (crash + text, text + crash):
         assert {cell[3] for cell in told(path, around)[0]} == {1}
     head, _ = text.split("# Out of")
     assert {cell[3] for cell in told(path, head + crash)[0]} == {"failed"}
+
+
+OLD = """\
+# nThread 1 nGpus 8 minBytes 8388608 maxBytes 8388608 warmup iters: 5 iters: 20 validation: 1
+#   Rank  0 Pid  1001 on     node-a device  0 [0x07] Card
+#   Rank  1 Pid  1001 on     node-a device  1 [0x0f] Card
+#       size         count    type   redop    root     time   algbw   busbw  error     time   algbw   busbw  error
+#        (B)    (elements)                             (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     8388608        262144   float           100.0   83.89   73.40  0e+00    101.0   83.06   72.67  1e-07
+# Out of bounds values : 0 OK
+"""
+NEW = """\
+# nccl-tests version 2.19.9 nccl-headers=23102 nccl-library=23102
+# Collective test starting: all_gather_perf
+# nThread 1 nGpus 8 minBytes 8388608 maxBytes 8388608 step: 2(factor) agg iters: 1 validation: 1 graph: 0 unalign: 0
+#  Rank  0 Group  0 Pid 1 on node-a device  0 [0000:c1:00] Card
+#  Rank  1 Group  0 Pid 1 on node-a device  1 [0000:c2:00] Card
+#   size count type redop root time algbw busbw #wrong #bitdiff i_min i_max i_p99 i_cv% time algbw busbw #wrong #bitdiff i_min i_max i_p99 i_cv%  timestamp
+#   (B) (elements) (us) (GB/s) (GB/s) (us) (us) (us) (%) (us) (GB/s) (GB/s) (us) (us) (us) (%) %Y-%m-%d %H:%M:%S
+  8388608 262144 float none -1 100.0 83.89 73.40 0 0 47 55 55 3.20 101.0 83.06 72.67 0 0 46 53 53 2.90 2026-03-04 05:06:07
+# Out of bounds values : 0 OK
+# Bitwise mismatches   : 0 OK
+# Avg bus bandwidth    : 73.0
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("text", [OLD, NEW])
+def test_the_oldest_and_the_newest_nccl_tests_say_the_same(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "all_gather.log"
+    cells, found = told(path, text)
+    assert cells == {("all_gather", "busbw_8388608", "2 ranks", 1)}
+    assert (found.values, found.wrong_count) == (2, 0)
+    cells, _ = told(path, text.replace(": 0 OK", ": 3 FAILED"))
+    assert {cell[3] for cell in cells} == {"failed"}
