@@ -295,7 +295,7 @@ OLD = """\
 # nThread 1 nGpus 8 minBytes 8388608 maxBytes 8388608 warmup iters: 5 iters: 20 validation: 1
 #   Rank  0 Pid  1001 on     node-a device  0 [0x07] Card
 #   Rank  1 Pid  1001 on     node-a device  1 [0x0f] Card
-#       size         count    type   redop    root     time   algbw   busbw  error     time   algbw   busbw  error
+#       size         count    type   redop    root   time   algbw   busbw  error   time   algbw   busbw  error
 #        (B)    (elements)                             (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
      8388608        262144   float           100.0   83.89   73.40  0e+00    101.0   83.06   72.67  1e-07
 # Out of bounds values : 0 OK
