@@ -7,9 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from pytest_anubis.codec import CodecError, from_plain, parse_json
+from pytest_anubis.codec import CodecError, from_plain
 from pytest_anubis.core.field_types import Alias
 from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.tool_outputs.plain_lines import json_objects
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, number, shown
 
 TOOL = "dcgmi diag"
@@ -18,6 +19,8 @@ PASS, FAIL, WARN, SKIP = "pass", "fail", "warn", "skip"
 _WORDS = {"pass": PASS, "fail": FAIL, "warn": WARN, "skip": SKIP, "not run": SKIP}
 _TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 """From DCGM 4 on, and before."""
+_FIELDS = frozenset((*_TITLES, "iterations", "runtime_error"))
+"""A run has one of these."""
 
 _OF = r"(?:GPU (?P<card>[0-9]{1,4}) ){0,2}"  # the older ones say the card twice
 _READINGS: tuple[tuple[re.Pattern[str], str, str, Direction], ...] = (
@@ -123,12 +126,12 @@ class _Test:
 @dataclass(frozen=True, slots=True)
 class _Category:
     category: str = ""
-    tests: tuple[_Test, ...] = ()
+    tests: tuple[_Test | None, ...] = ()  # DCGM 3.1 leaves a hole where a plugin does not apply
 
 
 @dataclass(frozen=True, slots=True)
 class _Body:
-    test_categories: tuple[_Category, ...] = ()
+    test_categories: tuple[_Category | None, ...] = ()
     version: str = ""
     runtime_error: str = ""
     serials: Annotated[Any, Alias("GPU Device Serials")] = ()
@@ -147,29 +150,48 @@ class _Output:
     runtime_error: str = ""
     entity_groups: Any = ()
     serials: Annotated[Any, Alias("GPU Device Serials")] = ()
+    iterations: tuple[Any, ...] = ()
 
 
 def read_dcgm_diag(text: str) -> DiagRun:
-    """Read what one run printed; what stands before the JSON is skipped.
+    """Read what one run printed, or several one after the other (``--iterations``); other lines are skipped.
 
     Raises:
         UnreadableOutput: It is no such JSON, a status is unknown, or no plugin said anything.
     """
-    begin = max(0, text.find("{"))
     try:
-        data: Mapping[str, Any] = parse_json(text[begin:])
-        output = from_plain(_Output, data, unknown="ignore")
+        printed = [
+            from_plain(_Output, data, unknown="ignore")
+            for _, data in json_objects(text, TOOL, _FIELDS)
+        ]
+        outputs = [
+            from_plain(_Output, one, unknown="ignore")
+            for output in printed
+            for one in output.iterations
+        ] + printed
     except CodecError as error:
         raise UnreadableOutput(TOOL, str(error)[:200]) from None
-    body = output.new or output.old or _Body()
+    bodies = [(output, output.new or output.old or _Body()) for output in outputs]
     results = tuple(
-        result for part in body.test_categories for test in part.tests for result in _results(test)
+        result
+        for _, body in bodies
+        for part in body.test_categories
+        for test in (part.tests if part else ())
+        for result in (_results(test) if test else ())
     )
-    broken = body.runtime_error or output.runtime_error
+    broken = next(
+        filter(None, (body.runtime_error or output.runtime_error for output, body in bodies)), ""
+    )
     if not results and not broken:
         raise UnreadableOutput(TOOL, "no plugin says anything")
-    version = output.metadata.version or body.version
-    serials = dict(_serials(body.serials or output.serials, output.entity_groups))
+    version = next(
+        filter(None, (output.metadata.version or body.version for output, body in bodies)), ""
+    )
+    serials = {
+        device: serial
+        for output, body in bodies
+        for device, serial in _serials(body.serials or output.serials, output.entity_groups)
+    }
     return DiagRun(version=version, results=results, error=broken, serials=serials)
 
 

@@ -6,12 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from pytest_anubis.tool_outputs.plain_lines import tool_lines
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, shown
 
 TOOL = "gpu-burn"
 
 _DONE = re.compile(r"(-?[0-9]{1,12}) \(([0-9]{1,12}) Gflop/s\)")
 _ERRORS = re.compile(r"(-?[0-9]{1,12}) ( ?\((?:WARNING|DIED)!\))?")
+_MARK = re.compile(r"Tested \d{1,4} GPUs:")
 _TESTED = re.compile(r"Tested ([0-9]{1,4}) GPUs:")
 _CARD = re.compile(r"GPU ([0-9]{1,4}): (OK|FAULTY)")
 _NAME = re.compile(r"GPU ([0-9]{1,4}): (.{1,200}) \(UUID: ")
@@ -49,7 +51,7 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
     Raises:
         UnreadableOutput: The words at the end are missing, or a line of progress has another number of cards.
     """
-    lines = text.replace("\r", "\n").split("\n")
+    lines = tool_lines(text.replace("\r\n", "\n").replace("\r", "\n"), TOOL, _MARK)
     cards = list(_ends(lines))
     done: list[list[int]] = [[] for _ in cards]
     rates: list[list[float]] = [[] for _ in cards]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from pytest_anubis.tool_outputs.plain_lines import tool_lines
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
 
 TOOL = "HPL"
@@ -13,6 +15,9 @@ _RULES = {  # the line that counts -> how many
     "tests completed and failed residual checks,": "failed",
     "tests skipped because of illegal input values.": "skipped",
 }
+_MARK = re.compile(r"HPLinpack \d|\|\|Ax-b\|\|_oo/")
+_COLUMNS = frozenset(("T/V", "N", "Time", "Gflops"))
+_VARIANT = re.compile(r"W[RC]\w{1,20}")
 _RESIDUAL = "||Ax-b||"
 _ROUNDING = 0.01
 """The time has two decimals, the rate five digits: of a run of a second the rate is that exact."""
@@ -61,16 +66,23 @@ def read_hpl(text: str) -> HplRun:
     """
     version = ""
     solved: list[Solved] = []
-    waiting: list[str] | None = None
+    waiting: dict[str, str] | None = None
+    columns: list[str] = []
     counted: dict[str, int] = {}
-    for place, line in enumerate(text.split("\n"), start=1):
+    for place, line in enumerate(tool_lines(text, TOOL, _MARK), start=1):
         words = line.split()
         if line.startswith("HPLinpack ") and len(words) > 1:
             version = version or words[1]
-        elif len(words) >= 7 and words[0].startswith(("WR", "WC")) and words[1].isdecimal():
+        elif set(words) >= _COLUMNS:
+            columns = words
+        elif (
+            columns
+            and (cells := dict(zip(columns, words, strict=False))).keys() >= _COLUMNS
+            and (_VARIANT.fullmatch(cells["T/V"]))
+        ):
             if waiting is not None:
                 raise UnreadableOutput(TOOL, f"line {place}: a result without a residual before")
-            waiting = words
+            waiting = cells
         elif line.startswith(_RESIDUAL) and "...... " in line:
             if waiting is None:
                 raise UnreadableOutput(TOOL, f"line {place}: a residual without a result")
@@ -88,20 +100,18 @@ def read_hpl(text: str) -> HplRun:
     return HplRun(version=version, solved=tuple(solved))
 
 
-def _solved(words: list[str], residual: list[str], place: str) -> Solved:
+def _solved(cells: dict[str, str], residual: list[str], place: str) -> Solved:
     word = residual[-1]
     if word not in ("PASSED", "FAILED") or len(residual) < 3:
         raise UnreadableOutput(TOOL, f"{place}: neither PASSED nor FAILED: {shown(word)}")
-    size = count(words[1], TOOL, f"{place}: N")
-    seconds, rate = (
-        number(w, TOOL, f"{place}: {n}") for w, n in zip(words[5:7], ("time", "rate"), strict=True)
-    )
+    size = count(cells["N"], TOOL, f"{place}: N")
+    seconds, rate = (number(cells[name], TOOL, f"{place}: {name}") for name in ("Time", "Gflops"))
     work = (2 / 3 * size + 3 / 2) * size * size  # as HPL counts
     # Half of the time's last decimal, in addition: small systems are solved in hundredths.
     if abs(rate * 1e9 * seconds - work) > _ROUNDING * work + 0.006 * rate * 1e9:
         raise UnreadableOutput(TOOL, f"{place}: the rate is not operations / time")
     return Solved(
-        variant=words[0],
+        variant=cells["T/V"],
         size=size,
         seconds=seconds,
         rate=rate,

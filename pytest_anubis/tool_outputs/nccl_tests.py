@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.tool_outputs.plain_lines import tool_lines
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
 
 TOOL = "nccl-tests"
@@ -21,21 +23,40 @@ BANDWIDTH_FROM = 1 << 20
 END = "Out of bounds values"
 """What stands in the last line but one, in that of every version."""
 
-_WORD = re.compile(r"\w+")
-_PROGRAM = "_perf"
-_STARTING = "# Collective test starting:"
-_VERSION = "# nccl-tests version "
-_TYPES = frozenset((
-    *("int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16"),
-    *("f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"),
-))  # fmt: skip
-_FIGURE = re.compile(r"[0-9]+(\.[0-9]+)?|N/A")
+_MARK = re.compile(
+    r"#\s*(?=nThread\s|Collective test starting|[a-z]{1,6}-tests version |.{0,300}\bbusbw\b)"
+)
+_VERSION = re.compile(r"#\s*[nr]ccl-tests version (\S+)")
+_STARTING = re.compile(r"#\s*Collective test starting:\s*(\w*?)(?:_perf)?\s*")
+_CONCLUDED = re.compile(r"#\s*Collective test concluded:\s*(\w+)_perf\s*")
+_OPTIONS = re.compile(r"#\s*nThread\s.*")
+_OPTION = re.compile(r"(agg iters|graph): (\d{1,9})")
+_USUAL = {"agg iters": "1", "graph": "0"}
+_RANK = re.compile(r"#\s*Rank\s+(\d{1,7})\s.{0,80}?\bon\s+(\S{1,255})\s+device\s.*")
+_BANDWIDTH = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)\s+FAILED\s*")
+_COMMAND = re.compile(r"\b(\w+)_perf(?=\s+-|[\s'\"]*$)")
+_FAILED = re.compile(r"\bTest (?:\w{1,9} )?failure\b")
+_CRASHED = re.compile(r"Segmentation fault|\bunhandled \w{1,9} error\b")
+"""What any program may print, so it counts within a run."""
+_DATED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
+_FIGURE = re.compile(r"-?[0-9]+(\.[0-9]+)?|N/A")
+_WORDS = {
+    "type": r"u?int(?:8|32|64)|half|float|double|bfloat16|f\w{0,3}8_?e\dm\d",
+    "redop": r"[a-z]\w{0,20}",
+    "root": r"-?\d{1,7}",
+}
+_NEEDED = ("size", "count", "type", "time", "algbw", "busbw", "#wrong")
+_OTHER_NAMES = {"cputime": "time", "error": "#wrong"}
+"""Of columns: time by the host's clock (-C), and the largest difference, which old programs print."""
+_MAY_BE_BLANK = ("redop", "root")
+"""Columns that old programs leave empty where a collective has none."""
+_UNITS = frozenset(("(B)", "(elements)", "(us)", "(GB/s)", "(%)"))
 _FIGURES = 6
-"""Of a line of results behind its type, at least: twice time and two bandwidths."""
-_COLUMNS = 11
-"""Of a line of results, at least: size, count, type, and twice time, two bandwidths and errors."""
+"""Of a line of results: twice time and two bandwidths."""
 _ROUNDING = 0.006
 """Bandwidths have two decimals: half of the last one, and a little for the time's own rounding."""
+_SOME = 0.05
+"""GB/s of algorithm bandwidth of which the bus bandwidth is not 0 by rounding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,94 +83,193 @@ class Row:
 
     Attributes:
         size: Bytes of the message.
-        halves: Out of place and in place.
+        halves: Out of place and, mostly, in place.
+        variant: What of type, reduction, root and clock is not usual, for the metric's name; mostly empty.
     """
 
     size: int
-    halves: tuple[Half, Half]
+    halves: tuple[Half, ...]
+    variant: str = ""
 
     def metrics(self) -> Iterator[tuple[Metric, float, Half]]:
         """Yield what counts of it: from 1 MiB on bandwidths, below it times; in place with an own name."""
-        for suffix, half in zip(("", "_in_place"), self.halves, strict=True):
+        for suffix, half in zip(("", "_in_place"), self.halves, strict=False):
+            name = f"{self.size}{self.variant}{suffix}"
             if self.size >= BANDWIDTH_FROM:
-                name = f"busbw_{self.size}{suffix}"
-                yield Metric(name=name, unit="GB/s", better="higher"), half.bus, half
+                yield Metric(name=f"busbw_{name}", unit="GB/s", better="higher"), half.bus, half
             else:
-                name = f"time_{self.size}{suffix}"
-                yield Metric(name=name, unit="us", better="lower"), half.time, half
+                yield Metric(name=f"time_{name}", unit="us", better="lower"), half.time, half
 
 
-class NcclLog:
-    """Reads a log line by line, as an importer needs it: what is wrong with a line spoils no other.
-
-    Attributes:
-        collective: Name such as ``all_reduce``, empty until a line tells it.
-        version: Of nccl-tests; before 2.17 the programs do not tell theirs.
-        counts_wrong: The last column counts wrong elements; the older programs print the largest difference,
-            which is seldom 0 for floating point.
-        ended: The line that the program prints last was there.
-        failure: What the program says went wrong; empty if nothing.
-    """
-
-    def __init__(self) -> None:
-        self.collective = ""
-        self.version = ""
-        self.counts_wrong = False
-        self.ended = False
-        self.failure = ""
-
-    def take(self, line: str) -> Row | None:
-        """Take one line; return its results if it is a line of results.
-
-        Raises:
-            UnreadableOutput: It looks like one and is none.
-        """
-        if line.lstrip().startswith("#"):
-            self.counts_wrong = self.counts_wrong or "#wrong" in line
-            self.collective = self.collective or _named(line)
-            if line.startswith(_VERSION):
-                self.version = self.version or next(iter(line[len(_VERSION) :].split()), "")
-            if END in line:
-                self.ended = True
-                if "OK" not in line:
-                    self.failure = "the program reports wrong results (out of bounds values)"
-            return None
-        if "Test NCCL failure" in line or "Test CUDA failure" in line:
-            self.failure = f"the program failed: {line.strip()[:100]}"
-            return None
-        words = line.split()
-        if len(words) < 3 or not (words[0].isdecimal() and words[1].isdecimal()):
-            if _almost_a_row(words):
-                raise UnreadableOutput(
-                    TOOL, f"a line of results without its size: {shown(line.strip())}"
-                )
-            return None
-        if len(words) < _COLUMNS:
-            raise UnreadableOutput(TOOL, f"{len(words)} columns, at least {_COLUMNS} expected")
-        size = count(words[0], TOOL, "size")
-        return Row(size=size, halves=(_half(words[-8:-4]), _half(words[-4:])))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class NcclRun:
     """What one run of one program measured.
 
     Attributes:
         collective: Name such as ``all_reduce``; empty where the log does not tell.
-        version: Of nccl-tests, empty where it does not tell.
+        version: Of nccl-tests; before 2.17 the programs do not tell theirs.
         rows: In the order of the log.
         failure: What the program says went wrong; empty if nothing.
+        place: Line on which it begins.
+        ended: The line that the program prints last was there.
+        counts_wrong: The last column counts wrong elements; the older programs print the largest difference,
+            which is seldom 0 for floating point.
+        ranks: Numbers of the ranks that the log lists, none where it does not list them.
+        hosts: Where they ran.
+        options: Those that change what is measured, where they are not the usual ones.
+        slow: The average bandwidth that the program calls failed (``NCCL_TESTS_MIN_BW``), in GB/s.
     """
 
-    collective: str
-    version: str
-    rows: tuple[Row, ...]
-    failure: str
+    collective: str = ""
+    version: str = ""
+    rows: list[Row] = field(default_factory=list)
+    failure: str = ""
+    place: int = 1
+    ended: bool = False
+    counts_wrong: bool = False
+    ranks: set[int] = field(default_factory=set)
+    hosts: dict[str, None] = field(default_factory=dict)
+    options: str = ""
+    slow: str = ""
+
+    @property
+    def group(self) -> str:
+        """What makes runs comparable: how many ranks on how many hosts, and options."""
+        ranks = f"{len(self.ranks)} ranks" if self.ranks else ""
+        hosts = f"{len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
+        return ", ".join(filter(None, (ranks, hosts, self.options)))
 
     def wrong(self) -> dict[str, float]:
         """Return how many elements are wrong, by metric; only those of which some are."""
         halves = ((m.name, half.errors) for row in self.rows for m, _, half in row.metrics())
         return {name: errors for name, errors in halves if errors}
+
+
+class NcclLog:
+    """Reads a log of one or several runs: what is wrong with a line spoils no other.
+
+    Args:
+        text: The log.
+
+    Attributes:
+        runs: In their order.
+        wrong: Line -> what is wrong with it.
+        lines: How many lines it has.
+
+    Raises:
+        UnreadableOutput: Outputs of several processes are mixed.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.runs: list[NcclRun] = []
+        self.wrong: dict[int, str] = {}
+        self._named = ""
+        self._failure = ""
+        self._stage = 0
+        self._columns: list[str] = []
+        self._swapped = False
+        lines = tool_lines(text, TOOL, _MARK)
+        self.lines = len(lines) - (not lines[-1])
+        for place, line in enumerate(lines, start=1):
+            try:
+                if line.lstrip().startswith("#"):
+                    self._comment(place, line.strip())
+                else:
+                    self._other(line)
+            except UnreadableOutput as error:
+                self.wrong[place] = error.what
+        if self._failure:  # no run began
+            self.runs.append(NcclRun(collective=self._named, failure=self._failure))
+
+    def _comment(self, place: int, line: str) -> None:
+        if found := _VERSION.match(line):
+            self._run(place, 1).version = found[1]
+        elif found := _STARTING.fullmatch(line):
+            run = self._run(place, 2)
+            run.collective = found[1] or run.collective
+        elif _OPTIONS.fullmatch(line):
+            unusual = [
+                f"{key} {number}" for key, number in _OPTION.findall(line) if _USUAL[key] != number
+            ]
+            self._run(place, 3).options = ", ".join(unusual)
+        elif "busbw" in line.split():
+            self._head(self._run(place, 4), line[1:].split())
+        elif "out-of-place" in line and "in-place" in line:
+            self._swapped = line.index("in-place") < line.index("out-of-place")
+        elif "(B)" in line.split():
+            if units := {word for word in line.split() if word.startswith("(")} - _UNITS:
+                self._columns = []
+                raise UnreadableOutput(
+                    TOOL, f"unknown units in the head: {', '.join(sorted(units))}"
+                )
+        elif self.runs:
+            self._summary(self.runs[-1], line)
+
+    def _summary(self, run: NcclRun, line: str) -> None:
+        if found := _RANK.fullmatch(line):
+            run.ranks.add(int(found[1]))
+            run.hosts[found[2]] = None
+        elif found := _CONCLUDED.fullmatch(line):
+            run.collective = run.collective or found[1]
+        elif found := _BANDWIDTH.fullmatch(line):
+            run.slow = found[1]
+        elif END in line or "Bitwise mismatches" in line:
+            run.ended = run.ended or END in line
+            if "OK" not in line.split():
+                run.failure = f"the program reports wrong results: {line[1:].strip()[:100]}"
+
+    def _run(self, place: int, stage: int) -> NcclRun:
+        """Return the run that a line of a head belongs to: a new one where the last is further on."""
+        if not self.runs or stage <= self._stage:
+            self.runs.append(NcclRun(place=place, collective=self._named, failure=self._failure))
+            self._named = self._failure = ""
+            self._columns, self._swapped = [], False
+        self._stage = stage
+        return self.runs[-1]
+
+    def _head(self, run: NcclRun, names: list[str]) -> None:
+        run.counts_wrong = "#wrong" in names
+        columns = [_OTHER_NAMES.get(name, name) for name in names if name != "timestamp"]
+        lacking = [name for name in _NEEDED if name not in columns]
+        halves = {columns.count(name) for name in _NEEDED[3:]} - {0}
+        if lacking or len(halves) > 1 or max(halves) > 2:
+            what = (
+                f"no column {', '.join(lacking)}" if lacking else f"uneven halves {' '.join(names)}"
+            )
+            raise UnreadableOutput(TOOL, f"{what} in the head")
+        self._columns = ["cputime", *columns] if "cputime" in names else columns
+
+    def _other(self, line: str) -> None:
+        running = bool(self.runs) and not self.runs[-1].ended
+        if _FAILED.search(line) or (running and _CRASHED.search(line)):
+            failure = f"the program failed: {line.strip()[:100]}"
+            if self.runs:
+                self.runs[-1].failure = self.runs[-1].failure or failure
+            else:
+                self._failure = self._failure or failure
+            return
+        words = _DATED.sub("", line).split()
+        if not _like_a_row(words):
+            named = set(_COMMAND.findall(line))
+            if named:
+                self._named = named.pop() if len(named) == 1 else ""
+            return
+        if not self._columns:
+            raise UnreadableOutput(
+                TOOL, f"a line of results without its head: {shown(line.strip())}"
+            )
+        run = self.runs[-1]
+        row = _row(self._columns, words)
+        if self._swapped:
+            row = replace(row, halves=row.halves[::-1])
+        out = row.halves[0]
+        if len(run.ranks) == 1 or (not out.bus and out.algorithm >= _SOME):
+            raise UnreadableOutput(
+                TOOL,
+                "one rank alone, which has no bus bandwidth: start it with -g CARDS, or build it with MPI=1 "
+                "and start it with mpirun",
+            )
+        run.rows.append(row)
 
 
 def read_nccl_tests(text: str) -> NcclRun:
@@ -159,60 +279,83 @@ def read_nccl_tests(text: str) -> NcclRun:
         UnreadableOutput: A line of results is not as it should be, wrong elements are not counted, columns do
             not mean what they should (the bandwidth is not size over time), or the end is missing.
     """
-    log = NcclLog()
-    rows: list[Row] = []
-    for place, line in enumerate(text.split("\n"), start=1):
-        try:
-            row = log.take(line)
-        except UnreadableOutput as error:
-            raise UnreadableOutput(TOOL, f"line {place}: {error.what}") from None
-        if row is None:
-            continue
-        _check(row, f"line {place}", shown(line.strip()))
-        rows.append(row)
-    if not log.failure:
-        if not rows:
+    log = NcclLog(text)
+    for place, what in log.wrong.items():
+        raise UnreadableOutput(TOOL, f"line {place}: {what}")
+    if len(log.runs) != 1:
+        what = f"{len(log.runs)} runs, one expected" if log.runs else "no line of results"
+        raise UnreadableOutput(TOOL, what)
+    run = log.runs[0]
+    for row in run.rows:
+        _check(row)
+    if not run.failure:
+        if not run.rows:
             raise UnreadableOutput(TOOL, "no line of results")
-        if not log.counts_wrong:
+        if not run.counts_wrong:
             raise UnreadableOutput(TOOL, "no column #wrong: the version is too old to count errors")
-        if not log.ended:
+        if not run.ended:
             raise UnreadableOutput(TOOL, f"the line '{END}' is missing at the end")
-    return NcclRun(
-        collective=log.collective, version=log.version, rows=tuple(rows), failure=log.failure
-    )
+    return run
 
 
-def _check(row: Row, place: str, line: str) -> None:
+def _check(row: Row) -> None:
     if row.halves[0].errors is None:
-        raise UnreadableOutput(TOOL, f"{place}: the results were not checked: {line}")
+        raise UnreadableOutput(TOOL, f"{row.size} bytes: the results were not checked")
     for half in row.halves:
         if row.size and not half.time:
-            raise UnreadableOutput(TOOL, f"{place}: a time of 0: {line}")
+            raise UnreadableOutput(TOOL, f"{row.size} bytes: a time of 0")
         expected = row.size / half.time / 1e3 if row.size else 0.0
         if abs(half.algorithm - expected) > _ROUNDING + 0.01 * expected:  # times have four digits
-            raise UnreadableOutput(TOOL, f"{place}: the bandwidth is not size / time: {line}")
+            raise UnreadableOutput(
+                TOOL,
+                f"{row.size} bytes: the bandwidth is not size / time: {half.algorithm}, {half.time}",
+            )
 
 
-def _almost_a_row(words: Sequence[str]) -> bool:
-    """Say whether words are those of a line of results whose beginning was lost: a type, then figures."""
-    place = next((n for n, word in enumerate(words) if word in _TYPES), len(words))
-    return sum(bool(_FIGURE.fullmatch(word)) for word in words[place:]) >= _FIGURES
+def _like_a_row(words: Sequence[str]) -> bool:
+    """Say whether words are a line of results, be it damaged: two whole numbers first, or mostly figures."""
+    if len(words) >= 3 and words[0].isdecimal() and words[1].isdecimal():
+        return True
+    figures = sum(bool(_FIGURE.fullmatch(word)) for word in words)
+    return figures >= _FIGURES and 3 * figures >= 2 * len(words)
 
 
-def _named(line: str) -> str:
-    """Return the collective that a line of the head names, empty if it names none."""
-    if _STARTING in line:
-        words = line.partition(_STARTING)[2].split()
-        return words[0].removesuffix(_PROGRAM) if len(words) == 1 else ""
-    programs = (word for word in _WORD.findall(line) if word.endswith(_PROGRAM))
-    return next(programs, "").removesuffix(_PROGRAM)
-
-
-def _half(words: Sequence[str]) -> Half:
-    time, algorithm, bus, errors = words
-    return Half(
-        time=number(time, TOOL, "time"),
-        algorithm=number(algorithm, TOOL, "algbw"),
-        bus=number(bus, TOOL, "busbw"),
-        errors=None if errors in ("N/A", "n/a") else number(errors, TOOL, "errors"),
+def _row(columns: Sequence[str], words: Sequence[str]) -> Row:
+    names = [name for name in columns if name != "cputime"]
+    lacks = len(names) - len(words)
+    if lacks:
+        blank = _MAY_BE_BLANK[:lacks] if 0 < lacks <= len(_MAY_BE_BLANK) else ()
+        names = [name for name in names if name not in blank]
+    if len(names) != len(words):
+        raise UnreadableOutput(
+            TOOL, f"{len(words)} values, {len(names)} in the head: {shown(' '.join(words))}"
+        )
+    cells: dict[str, list[str]] = defaultdict(list)
+    for name, word in zip(names, words, strict=True):
+        cells[name].append(word)
+    for name, rule in _WORDS.items():
+        if name in cells and not re.fullmatch(rule, cells[name][0]):
+            raise UnreadableOutput(TOOL, f"{name}: {shown(cells[name][0])} is none")
+    count(cells["count"][0], TOOL, "count")
+    usual = ("float", "sum", "none", "-1", "0", "")
+    kind, reduction, root = (cells[name][0] if name in cells else "" for name in _WORDS)
+    variant = [kind, reduction, f"root{root}" if root not in usual else ""]
+    variant += ["cputime"] if "cputime" in columns else []
+    return Row(
+        size=count(cells["size"][0], TOOL, "size"),
+        halves=tuple(_half(cells, place) for place in range(len(cells["busbw"]))),
+        variant="".join(f"_{word}" for word in variant if word not in usual),
     )
+
+
+def _half(cells: dict[str, list[str]], place: int) -> Half:
+    errors = cells["#wrong"][place]
+    return Half(
+        time=number(cells["time"][place], TOOL, "time"),
+        algorithm=number(cells["algbw"][place], TOOL, "algbw"),
+        bus=number(cells["busbw"][place], TOOL, "busbw"),
+        errors=None if errors in _NOTHING else number(errors, TOOL, "errors"),
+    )
+
+
+_NOTHING = ("N/A", "n/a")

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
-from pytest_anubis.codec import CodecError, from_plain, parse_json
-from pytest_anubis.core.field_types import Alias, NotNegative
-from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, number, shown
+from pytest_anubis.codec import CodecError, from_plain
+from pytest_anubis.core.field_types import NotNegative
+from pytest_anubis.tool_outputs.plain_lines import json_objects, tool_lines
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
 
 TOOL = "nvbandwidth"
 Unit = Literal["GB/s", "ns"]
@@ -19,7 +20,14 @@ _NOTHING = "N/A"
 _PARTS = {"_read_": ("read1", "read2", "total"), "_write_": ("write1", "write2", "total")}
 """What is in a case's name -> its matrices, where it copies between two cards in both directions."""
 _VERSION = "nvbandwidth Version:"
-_RUNNING, _SUM, _WAIVED = "Running ", "SUM ", "Waived"
+_MARK = re.compile(r"nvbandwidth Version:|Running [a-z]+_\w{1,100}\.$")
+_RUNNING, _SUM, _WAIVED = re.compile(r"Running (\w{1,100})\.?"), "SUM ", "waived"
+_FAILED = re.compile(  # its own words; other programs' lines hold the word "error" too
+    r"^\[(?:CUDA_ERROR|cudaError)\w{0,60}\]|^NVML_ERROR|^ASSERT in|^error\b|^invalid value when checking",
+    re.IGNORECASE,
+)
+_NOT_RUN = "Not Found"
+"""The status of a case that this version does not have."""
 _ROUNDING = 0.006
 """Of a cell in the text, which has two decimals; in JSON cells have six significant digits."""
 _DIGITS = 1e-5
@@ -62,24 +70,47 @@ class NvbandwidthRun:
         version: As the tool says it, e.g. ``v0.6``; empty if it does not.
         cases: Those that ran.
         waived: How many do not apply to this machine, as the tool found.
-        failures: What went wrong, one line each.
+        failures: Case, empty where it was all of them, and what went wrong.
+        unread: What of the output cannot be read, one line each: a case that was cut off, an unknown form.
     """
 
     version: str
     cases: tuple[Case, ...]
     waived: int
-    failures: tuple[str, ...]
+    failures: tuple[tuple[str, str], ...]
+    unread: tuple[str, ...] = ()
 
 
 def read_nvbandwidth(text: str) -> NvbandwidthRun:
     """Read what one run printed.
 
     Raises:
-        UnreadableOutput: It is neither form, no case ran, or a matrix and its sum do not fit.
+        UnreadableOutput: It is neither form, no case ran, a case was cut off, or a matrix and its sum do not
+            fit.
     """
-    run = _read_json(text) if text.lstrip().startswith("{") else _read_text(text)
+    run = scan_nvbandwidth(text)
+    for what in run.unread:
+        raise UnreadableOutput(TOOL, what)
+    return run
+
+
+def scan_nvbandwidth(text: str) -> NvbandwidthRun:
+    """Read what one run printed; a case that cannot be read spoils no other.
+
+    Raises:
+        UnreadableOutput: It is neither form, or no case ran.
+    """
+    printed = json_objects(text, TOOL, frozenset(("nvbandwidth",)))
+    runs = [_read_json(data) for _, data in printed] or [_read_text(text)]
+    run = NvbandwidthRun(
+        version=runs[0].version,
+        cases=tuple(case for one in runs for case in one.cases),
+        waived=sum(one.waived for one in runs),
+        failures=tuple(failure for one in runs for failure in one.failures),
+        unread=tuple(what for one in runs for what in one.unread),
+    )
     if not run.cases and not run.failures:
-        raise UnreadableOutput(TOOL, "no test case ran")
+        raise UnreadableOutput(TOOL, run.unread[0] if run.unread else "no test case ran")
     return run
 
 
@@ -100,36 +131,39 @@ class _Body:
     error: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Output:
-    body: Annotated[_Body, Alias("nvbandwidth")] = field(default_factory=_Body)
-
-
-def _read_json(text: str) -> NvbandwidthRun:
+def _read_json(printed: Mapping[str, object]) -> NvbandwidthRun:
     try:
-        data: Mapping[str, Any] = parse_json(text)
-        body = from_plain(_Output, data, unknown="ignore").body
+        body = from_plain(_Body, printed["nvbandwidth"], unknown="ignore")
     except CodecError as error:
         raise UnreadableOutput(TOOL, str(error)[:200]) from None
-    cases, failures, waived = [], [body.error] if body.error else [], 0
+    failures = [("", body.error)] if body.error else []
+    cases: list[Case] = []
+    unread: list[str] = []
     for case in body.testcases:
-        if case.status == "Waived":
-            waived += 1
-        elif case.status != "Passed" or case.error:
-            failures.append(f"{case.name}: {case.status} {case.error}".strip())
-        else:
-            cases += _json_cases(case)
+        if case.status == _NOT_RUN:
+            unread.append(f"{case.name}: this version does not have it")
+        elif case.status == "Passed" and not case.error:
+            try:
+                cases += _json_cases(case)
+            except UnreadableOutput as error:
+                unread.append(error.what)
+        elif case.status != "Waived":
+            failures.append((case.name, f"{case.status} {case.error}".strip()))
     return NvbandwidthRun(
-        version=body.version, cases=tuple(cases), waived=waived, failures=tuple(failures)
+        version=body.version,
+        cases=tuple(cases),
+        waived=sum(case.status == "Waived" for case in body.testcases),
+        failures=tuple(failures),
+        unread=tuple(unread),
     )
 
 
 def _json_cases(case: _Case) -> list[Case]:
     """Return the matrices of one case: three in one array, of which the last sum is told, or one."""
-    rows = [_cells(row, case.name) for row in case.bandwidth_matrix]
-    parts = _parts(case.name)
+    rows = [dict(enumerate(_cells(row, case.name))) for row in case.bandwidth_matrix]
+    parts = parts_of(case.name)
     if not parts or "Total" not in case.bandwidth_description or len(rows) % len(parts):
-        made = [_case(case.name, case.bandwidth_description, rows, case.sum)]
+        made = [_case(case.name, case.bandwidth_description, dict(enumerate(rows)), case.sum)]
     else:
         high = len(rows) // len(parts)
         made = []
@@ -138,14 +172,16 @@ def _json_cases(case: _Case) -> list[Case]:
             total = (
                 case.sum
                 if part == parts[-1]
-                else sum(c for row in own for c in row if c is not None)
+                else sum(c for row in own for c in row.values() if c is not None)
             )
-            made.append(_case(case.name, case.bandwidth_description, own, total, part))
+            made.append(
+                _case(case.name, case.bandwidth_description, dict(enumerate(own)), total, part)
+            )
     _check(made[-1], sum(_DIGITS * cell for cell in made[-1].cells))
     return made
 
 
-def _parts(name: str) -> tuple[str, ...]:
+def parts_of(name: str) -> tuple[str, ...]:
     """Return what the matrices of a case are called, if it has several."""
     if "bidirectional" not in name:
         return ()
@@ -153,48 +189,73 @@ def _parts(name: str) -> tuple[str, ...]:
 
 
 def _read_text(text: str) -> NvbandwidthRun:
-    version, waived, name = "", 0, ""
-    cases, failures = [], []
-    lines = iter(text.split("\n"))
-    for line in lines:
+    version, waived = "", 0
+    blocks: list[tuple[str, int, list[str]]] = [
+        ("", 1, [])
+    ]  # what stands before the first case is none
+    for place, printed in enumerate(tool_lines(text, TOOL, _MARK), start=1):
+        line = printed.strip()
         if line.startswith(_VERSION):
             version = line[len(_VERSION) :].strip()
-        elif line.startswith(_WAIVED):
-            waived += 1
-        elif "error" in line.lower():
-            failures.append(line.strip()[:200])
-        elif line.startswith(_RUNNING):
-            name = line[len(_RUNNING) :].strip().removesuffix(".")
-            cases.append(_text_case(name, next(lines, ""), lines))
-        elif _parts(name) and _UNIT.search(line[-40:]):  # the next matrix of the same case
-            cases.append(_text_case(name, line, lines))
-        elif line.startswith(_SUM):
-            raise UnreadableOutput(TOOL, f"a sum without its matrix: {shown(line)}")
+        elif found := _RUNNING.fullmatch(line):
+            blocks.append((found[1], place, []))
+        else:
+            blocks[-1][2].append(line)
+    cases, failures, unread = [], [], []
+    for name, place, lines in blocks:
+        given_up = sum(line.lower().startswith(_WAIVED) for line in lines)
+        summed = next((line for line in lines if line.startswith(_SUM)), "")
+        waived += given_up
+        try:
+            if failed := next(filter(_FAILED.search, lines), ""):
+                failures.append((name, failed[:200]))
+            elif name and (summed or not given_up):
+                cases += _text_cases(name, lines)
+            elif summed:
+                raise UnreadableOutput(TOOL, f"a sum without its matrix: {shown(summed)}")
+        except UnreadableOutput as error:
+            unread.append(f"{error.what} (from line {place})")
     return NvbandwidthRun(
-        version=version, cases=tuple(cases), waived=waived, failures=tuple(failures)
+        version=version,
+        cases=tuple(cases),
+        waived=waived,
+        failures=tuple(failures),
+        unread=tuple(unread),
     )
 
 
-def _text_case(name: str, description: str, lines: Iterator[str]) -> Case:
-    """Read the column numbers of a matrix, its rows and its sum, which stand in this order."""
-    columns = next(lines, "").split()
-    rows: list[list[float | None]] = []
+def _text_cases(name: str, lines: Sequence[str]) -> list[Case]:
+    """Return the matrices of one case: a description, the numbers of the columns, rows, and a sum each.
+
+    Lines of other programs are passed over; the sum tells if one was taken for a row, or a row for none.
+    """
+    made: list[Case] = []
+    description = ""
+    columns: list[int] = []
+    rows: dict[int, dict[int, float | None]] = {}
     for line in lines:
         words = line.split()
-        if not words:
-            continue
         if line.startswith(_SUM):
-            part = next((p for p in _parts(name) if words[1:2] == [f"{name}_{p}"]), "")
+            part = next((p for p in parts_of(name) if words[1:2] == [f"{name}_{p}"]), "")
             if len(words) != 3 or not (part or words[1] == name):
                 raise UnreadableOutput(TOOL, f"{name}: its sum is missing: {shown(line)}")
             total = number(words[2], TOOL, f"sum of {name}")
-            case = _case(name, description, rows, total, part)
-            _check(case, _ROUNDING * (len(case.cells) + 1))
-            return case
-        if words[0] != str(len(rows)) or len(words) != len(columns) + 1:
-            raise UnreadableOutput(TOOL, f"{name}: no row of its matrix: {shown(line)}")
-        rows.append(_cells(words[1:], name))
-    raise UnreadableOutput(TOOL, f"{name}: cut off")
+            made.append(_case(name, description, rows, total, part))
+            _check(made[-1], _ROUNDING * (len(made[-1].cells) + 1))
+            description, columns, rows = "", [], {}
+        elif _UNIT.search(line[-40:]):
+            description, columns, rows = line, [], {}
+        elif columns and words and words[0].isdecimal():
+            row = count(words[0], TOOL, f"{name}: a row")
+            if len(words) != len(columns) + 1 or row in rows:
+                raise UnreadableOutput(TOOL, f"{name}: no row of its matrix: {shown(line)}")
+            rows[row] = dict(zip(columns, _cells(words[1:], name), strict=True))
+        elif words and all(word.isdecimal() for word in words):
+            columns = [count(word, TOOL, f"{name}: a column") for word in words]
+    lacks = set(parts_of(name)) - {case.part for case in made}
+    if description or not made or (made[0].part and lacks):
+        raise UnreadableOutput(TOOL, f"{name}: cut off: its sum is missing")
+    return made
 
 
 def _cells(words: Sequence[str], name: str) -> list[float | None]:
@@ -204,7 +265,7 @@ def _cells(words: Sequence[str], name: str) -> list[float | None]:
 def _case(
     name: str,
     description: str,
-    rows: Sequence[Sequence[float | None]],
+    rows: Mapping[int, Mapping[int, float | None]],
     total: float,
     part: str = "",
 ) -> Case:
@@ -212,7 +273,11 @@ def _case(
     if unit is None:
         raise UnreadableOutput(TOOL, f"{name}: no unit in {shown(description)}")
     found = {
-        (i, j): cell for i, row in enumerate(rows) for j, cell in enumerate(row) if cell is not None
+        (i, j): cell
+        for i, row in rows.items()
+        for j, cell in row.items()
+        # Of a card with itself the first version prints 0.
+        if cell is not None and (cell or i != j or "device_to_device" not in name)
     }
     if not found:
         raise UnreadableOutput(TOOL, f"{name}: an empty matrix")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from pytest_anubis.tool_outputs.plain_lines import tool_lines
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
 
 TOOL = "perftest"
@@ -16,8 +17,13 @@ _UNITS = {
     "BW average[MiB/sec]": 8 * (1 << 20) / 1e9,
 }
 # Of the head, in order; "BW peak[Gb/sec]" and "99% percentile[usec]" have a blank inside.
-_COLUMN = re.compile(r"#\w{1,20}|BW \w{1,20}\[[^\]\s]{1,20}\]|[^\s\[]{1,20} ?\w{0,20}\[\w{1,20}\]")
-_TYPICAL = "t_typical[usec]"
+_COLUMN = re.compile(
+    r"#\w{1,20}|BW \w{1,20}\[[^\]\s]{1,20}\]|[^\s\[]{1,20} ?\w{0,20}\[[^\]\s]{1,20}\]"
+)
+_TYPICAL, _MEAN = "t_typical[usec]", "t_avg[usec]"
+_MARK = re.compile(r"\s?#bytes\s|\s?#iterations\s")
+_FIGURE = re.compile(r"[-+.,]?\d[-+\d.,eE]{0,40}|-?(?:nan|inf)")
+"""What may be meant as a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,13 +49,19 @@ def read_perftest(text: str) -> tuple[Line, ...]:
     """
     lines: list[Line] = []
     columns: list[str] = []
-    for place, line in enumerate(text.split("\n"), start=1):
+    for place, line in enumerate(tool_lines(text, TOOL, _MARK), start=1):
         words = line.split()
-        if words and words[0] == _HEAD:
+        if _HEAD in words:
             columns = _COLUMN.findall(line)
             if _TYPICAL not in columns and not any(name in columns for name in _UNITS):
-                raise UnreadableOutput(TOOL, f"line {place}: an unknown head: {shown(line)}")
-        elif columns and words and words[0].isdecimal():
+                lacks = (
+                    f"no {_TYPICAL}, which runs by time (-D) do not have"
+                    if _MEAN in columns
+                    else ""
+                )
+                what = lacks or "an unknown head"
+                raise UnreadableOutput(TOOL, f"line {place}: {what}: {shown(line)}")
+        elif columns and words and all(map(_FIGURE.fullmatch, words)):
             if len(words) != len(columns):
                 raise UnreadableOutput(
                     TOOL, f"line {place}: {len(words)} values, {len(columns)} in the head"

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
+from pytest_anubis.tool_outputs.plain_lines import tool_lines
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
 
 TOOL = "stress-ng"
 
 _RATE, _OPERATIONS, _SECONDS = "bogo-ops-per-second-real-time", "bogo-ops", "wall-clock-time"
-_ENTRY = "    - stressor:"
-_FIELD = "      "
+_ENTRY = re.compile(r"( *- )([\w-]{1,60}): *(.*)")
+_END = "..."
+_VERSION = re.compile(r"\s+stress-ng-version: *(\S.*)")
+_MARK = re.compile(r"---$|metrics:$")
+_FAILURE = re.compile(r"stress-ng: (?:[\d:.]{1,20} )?(?:fail|error):")
 _ROUNDING = 0.01
 """The rate is that of the run, the seconds those of its longest instance: they differ by less."""
 
@@ -54,36 +59,44 @@ def read_stress_ng(text: str) -> StressRun:
     """
     version = ""
     entries: list[dict[str, str]] = []
-    within = False
-    for line in text.split("\n"):
-        name, colon, value = line.partition(":")
-        if line and not line[0].isspace():
+    within, ended, indent = False, False, 0
+    for line in tool_lines(text, TOOL, _MARK):
+        name, colon, value = line.strip().partition(":")
+        depth = len(line) - len(line.lstrip())
+        if line and not depth:
             within = line.rstrip() == "metrics:"
-        elif name == f"{_FIELD}stress-ng-version" and colon:
-            version = value.strip()
-        elif within and f"{name}:" == _ENTRY:
-            entries.append({"stressor": value.strip()})
-        elif within and line.strip():
-            if not entries or not colon or not line.startswith(_FIELD):
+            ended = ended or (bool(entries) and line.rstrip() == _END)
+        elif not within:
+            version = _unquoted(found[1]) if (found := _VERSION.fullmatch(line)) else version
+        elif (entry := _ENTRY.fullmatch(line)) and (not entries or len(entry[1]) == indent):
+            indent = len(entry[1])
+            entries.append({entry[2]: _unquoted(entry[3])})
+        elif line.strip() and depth <= indent:  # deeper stands what each instance did
+            if not entries or not colon or depth < indent:
                 raise UnreadableOutput(TOOL, f"no line of its metrics: {shown(line)}")
-            entries[-1][name.strip()] = value.strip()
+            if name in entries[-1]:
+                raise UnreadableOutput(TOOL, f"{name} stands twice in one stressor")
+            entries[-1][name] = _unquoted(value)
     if not entries:
         raise UnreadableOutput(TOOL, "no stressor in its metrics")
+    if not ended:
+        raise UnreadableOutput(TOOL, f"cut off: no line {_END!r} behind its metrics")
     return StressRun(version=version, stressors=tuple(map(_stressor, entries)))
+
+
+def _unquoted(value: str) -> str:
+    value = value.strip()
+    return value[1:-1] if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"" else value
 
 
 def failures(log: str) -> tuple[str, ...]:
     """Return the lines by which stress-ng says that something was wrong: ``fail`` and ``error``."""
-    return tuple(
-        line.strip()[:200]
-        for line in log.split("\n")
-        if line.startswith(("stress-ng: fail:", "stress-ng: error:"))
-    )
+    return tuple(line.strip()[:200] for line in log.split("\n") if _FAILURE.match(line))
 
 
 def _stressor(entry: dict[str, str]) -> Stressor:
     missing = [name for name in (_RATE, _OPERATIONS, _SECONDS) if name not in entry]
-    name = entry["stressor"]
+    name = entry.get("stressor", "")
     if missing or not name:
         raise UnreadableOutput(TOOL, f"{name or 'a stressor'}: {', '.join(missing)} missing")
     made = Stressor(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import stat
 import subprocess
@@ -14,6 +13,7 @@ from types import TracebackType
 from typing import Any, Literal, Self
 
 from pytest_anubis.benchmarking.tools import UnreadableOutput
+from pytest_anubis.tool_outputs.plain_lines import json_objects
 from suites.storage.latency_log import percentiles, read_histograms
 
 Direction = Literal["read", "write"]
@@ -302,10 +302,11 @@ def read_result(name: str, code: int, output: str, errors: str) -> dict[str, Any
     if code:
         said = errors.strip() or output.strip()
         raise FioError(f"fio {name} ended with {code}: {said[:500]}")
-    begin = output.find("{")  # warnings may stand before it
     try:
-        job: dict[str, Any] = json.loads(output[begin:])["jobs"][0]
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+        printed = [data for _, data in json_objects(output, "fio", frozenset(("jobs",)))]
+        job: dict[str, Any] = printed[-1]["jobs"][0]
+        job.get("error")
+    except (ValueError, AttributeError, KeyError, IndexError, TypeError) as error:
         raise UnreadableOutput("fio", output or "nothing") from error
     if job.get("error"):
         raise FioError(f"fio {name}: error {job['error']}")

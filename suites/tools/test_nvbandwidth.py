@@ -22,7 +22,9 @@ def checked(done: ToolOutput) -> NvbandwidthRun:
         AssertionError: A case failed.
     """
     run = done.read(read_nvbandwidth)
-    assert not run.failures, f"nvbandwidth {run.version}: {'; '.join(run.failures)}"
+    assert not run.failures, (
+        f"nvbandwidth {run.version}: {'; '.join(': '.join(filter(None, one)) for one in run.failures)}"
+    )
     done.check()
     return run
 

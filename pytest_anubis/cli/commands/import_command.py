@@ -116,6 +116,13 @@ def add(parser: argparse.ArgumentParser) -> None:
             sub.add_argument(
                 "--node", help=f"node that it comes from; default: this one ({platform.node()})"
             )
+        if kind == "superbench":
+            sub.add_argument("--node", help="node of an object that names none")
+        if kind == "nccl":
+            sub.add_argument(
+                "--collective", default="", metavar="NAME",
+                help="what was measured, such as all_reduce; default: what the log or the file's name says",
+            )  # fmt: skip
         add_store(sub)
         add_json(sub, "what was taken and what was left out")
 
@@ -363,11 +370,12 @@ def _import(options: argparse.Namespace, source: _Source) -> Imported:
             if options.kind == "superbench":
                 from pytest_anubis.store.importers.superbench import import_superbench
 
+                given["node"] = source.node or options.node or ""
                 return import_superbench(path, progress=progress.say, **given)
             if options.kind == "nccl":
                 from pytest_anubis.store.importers.nccl import import_nccl
 
-                return import_nccl(path, **given)
+                return import_nccl(path, collective=options.collective, **given)
             if options.kind == "nvbandwidth":
                 from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidth
 

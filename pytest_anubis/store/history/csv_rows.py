@@ -1,4 +1,4 @@
-"""Reading the tables that people enter into the history: CSV with a line of column names."""
+"""Reading the tables that people enter: CSV with a line of column names, whatever parts them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_anubis.codec import CodecError, read_bytes
+from pytest_anubis.codec.foreign_text import decoded
 from pytest_anubis.store.history.database import HistoryError
+from pytest_anubis.tool_outputs.table_heads import missing, table_head
 
 _LARGEST = 8 << 20
 """Bytes: a hundred thousand lines. Python's objects take up to 250 times the text (a file of line ends and
@@ -30,10 +32,12 @@ def read_rows(
         HistoryError: It cannot be read, is too large, is no CSV, or has not these columns; one line.
     """
     try:
-        text = read_bytes(path, largest=_LARGEST).decode("utf-8-sig", "replace")
-        reader = csv.reader(io.StringIO(text, newline=""))
-        head = [name.strip().lower() for name in next(reader, [])]
-        wrong = [f"column {name!r} is missing" for name in needed if name not in head]
+        text = decoded(read_bytes(path, largest=_LARGEST))
+        mark, columns = table_head(text.partition("\n")[0], (*needed, *may_be))
+        reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
+        next(reader, None)
+        head = [name.strip().lower() for name in columns]
+        wrong = [missing(head, mark, name) for name in needed if name not in head]
         if not others:
             wrong += [f"no column {name[:40]!r}" for name in head if name not in (*needed, *may_be)]
         if wrong:

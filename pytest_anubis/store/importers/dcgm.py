@@ -6,13 +6,12 @@ from collections import Counter
 from pathlib import Path
 
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import Problem
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,
+    Samples,
     Unit,
-    WrongLines,
     import_samples,
     read_text,
 )
@@ -40,7 +39,8 @@ def import_dcgm(
     Every plugin and card gives ``not_passed`` of ``dcgm/<plugin>``: 0 where it passed, 1 where it warned, the
     problem ``failed`` with DCGM's reason where it failed, the problem ``missing`` where it was skipped and
     other cards were not. A plugin that was skipped on every card is listed. Bandwidths, latencies and rates
-    that its remarks tell are metrics of their own.
+    that its remarks tell are metrics of their own. A run that broke off has the problem ``failed`` in
+    ``not_passed`` of ``dcgm/diag``.
 
     Args:
         path: The file.
@@ -49,58 +49,49 @@ def import_dcgm(
         run: The run's id; default: the file's name.
 
     Raises:
-        ImportFileError: The file cannot be read, is no such output, or the run broke off.
+        ImportFileError: The file cannot be read, or is no such output.
     """
     try:
         found = read_dcgm_diag(read_text(path))
     except UnreadableOutput as error:
         raise ImportFileError(f"{path}: {error}; write it with dcgmi diag -r LEVEL -j") from None
+    samples = Samples()
     if found.error:
-        raise ImportFileError(
-            f"{path}: dcgmi diag broke off: {' '.join(found.error[:200].split())}"
-        )
-    samples: dict[Unit, list[float]] = {}
-    failed: dict[Unit, Problem] = {}
-    notes: list[str] = []
+        text = f"dcgmi diag broke off: {' '.join(found.error[:200].split())}"
+        samples.problem(Unit("dcgm/diag", _NOT_PASSED, "node"), "failed", text)
     ran = Counter(one.plugin for one in found.results if one.status != SKIP)
     blamed = {one.plugin for one in found.results if one.device and one.status in (FAIL, WARN)}
     for one in found.results:
         if not one.device and one.plugin in blamed:
             continue  # the summary of what its cards said
         name, device = f"dcgm/{one.plugin}", one.device or "node"
-        unit = (name, _NOT_PASSED, device)
+        unit = Unit(name, _NOT_PASSED, device)
+        samples.components[name] = _COMPONENTS.get(one.plugin, _COMPONENT)
         reason = one.text or {FAIL: "failed", SKIP: "skipped"}.get(one.status, "")
+        said = f"{_serial(found, device)}{reason or 'a warning'}"
         if one.status != SKIP:
-            samples.setdefault(unit, []).append(float(one.status == WARN))
+            samples.add(unit, float(one.status == WARN))
             for metric, value in one.readings:
-                samples.setdefault((name, metric, device), []).append(value)
+                samples.add(Unit(name, metric, device), value)
         if one.status == FAIL:
-            text = f"{_serial(found, device)}{reason}"
-            for hit in (unit, *((name, metric, device) for metric, _ in one.readings)):
-                failed[hit] = Problem(kind="failed", text=text)
-        elif one.status == SKIP and ran[one.plugin]:
-            samples.setdefault(unit, [])
-            failed[unit] = Problem(kind="missing", text=reason)
+            for hit in (unit, *(Unit(name, metric, device) for metric, _ in one.readings)):
+                samples.problem(hit, "failed", said)
+        elif one.status == SKIP and ran[one.plugin] and not samples.values.get(unit):
+            samples.problem(unit, "missing", reason)
         elif one.status == WARN:
-            said = f"{_serial(found, device)}{reason or 'a warning'}"
-            notes.append(f"{one.plugin}: {device}: {said}")
+            samples.notes.append(f"{one.plugin}: {device}: {said}")
     if skipped := sorted({one.plugin for one in found.results} - ran.keys()):
-        notes.append(f"skipped on every card, not imported: {', '.join(skipped)}")
-    if len(notes) > _MOST_NOTES:
-        notes = [*notes[:_MOST_NOTES], f"... and {len(notes) - _MOST_NOTES} more"]
+        samples.notes.append(f"skipped on every card, not imported: {', '.join(skipped)}")
+    if (more := len(samples.notes) - _MOST_NOTES) > 0:
+        samples.notes[_MOST_NOTES:] = [f"... and {more} more"]
     return import_samples(
         path,
         samples,
-        failed,
         node=node,
         hardware_class=hardware_class,
         run=run,
-        component={
-            name: _COMPONENTS.get(name.removeprefix("dcgm/"), _COMPONENT) for name, _, _ in samples
-        },
+        component=_COMPONENT,
         lines=len(found.results),
-        wrong=WrongLines(),
-        notes=notes,
     )
 
 

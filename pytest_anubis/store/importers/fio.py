@@ -7,21 +7,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
-from pytest_anubis.codec import CodecError, from_plain, leading_json
+from pytest_anubis.codec import CodecError, from_plain
 from pytest_anubis.core.field_types import Alias, Count, NotNegative
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import Problem
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,
+    Samples,
     Unit,
-    WrongLines,
     import_samples,
     read_text,
 )
+from pytest_anubis.tool_outputs.plain_lines import json_objects
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
-_PERCENTILES = (("50.000000", "p50"), ("99.000000", "p99"))
+_PERCENTILES = {50.0: "p50", 99.0: "p99"}
+_LATENCIES = {"lat_ns": 1000, "clat_ns": 1000, "lat": 1, "clat": 1}
+"""Fields of latencies, the best first -> how many of its units are a microsecond; fio 2 counts in us."""
+_SAME = {"rw": ("rw", "readwrite"), "bs": ("bs", "blocksize"), "iodepth": ("iodepth",),
+         "numjobs": ("numjobs",), "ioengine": ("ioengine",), "direct": ("direct",),
+         "lat_percentiles": ("lat_percentiles",)}  # fmt: skip
+"""Options that make jobs comparable, with their names."""
 
 
 def import_fio(
@@ -35,7 +42,9 @@ def import_fio(
     """Read one or several JSON outputs of fio, one after the other in one file.
 
     Every job gives, for reading and writing, ``bandwidth`` in MB/s, ``iops`` in op/s and the total
-    latency's 50th and 99th percentile in us. A job that ended with an error has the problem ``failed``.
+    latency's 50th and 99th percentile in us; its group says how it read and wrote (``rw``, ``bs``,
+    ``iodepth``, ...). A job that ended with an error has the problem ``failed``, be it that it moved nothing.
+    What ``--status-interval`` printed of a job that still ran is left out.
 
     Args:
         path: The file.
@@ -45,31 +54,29 @@ def import_fio(
         run: The run's id; default: the file's name.
 
     Raises:
-        ImportFileError: The file cannot be read or holds no output of fio.
+        ImportFileError: The file cannot be read, holds no output of fio, or no job of it came to its end.
     """
-    wrong = WrongLines()
-    samples: dict[Unit, list[float]] = {}
-    failed: dict[Unit, Problem] = {}
+    samples = Samples()
+    try:
+        outputs = _whole(list(_outputs(read_text(path))), samples)
+    except UnreadableOutput as error:
+        raise ImportFileError(f"{path}: {error}; run fio with --output-format=json") from None
     jobs = 0
-    for output in _outputs(read_text(path), path):
+    for place, output in outputs:
         for job in output.jobs:
             jobs += 1
             try:
-                _take_job(samples, failed, output, job, device)
-            except (CodecError, ImportFileError) as error:
-                wrong.add(0, str(error))
-    if not jobs:
-        raise ImportFileError(f"{path}: no job in it, so it is no JSON output of fio")
+                _take_job(samples, place, output, job, device)
+            except CodecError as error:
+                samples.wrong.add(place, str(error))
     return import_samples(
         path,
         samples,
-        failed,
         node=node,
         hardware_class=hardware_class,
         run=run,
         component="storage.disk",
         lines=jobs,
-        wrong=wrong,
     )
 
 
@@ -83,11 +90,14 @@ class _Way:
     """What a job read, wrote or trimmed."""
 
     total_ios: Count = 0
+    io_bytes: NotNegative = 0.0
     bw_bytes: NotNegative = 0.0
     bw: NotNegative | None = None
     iops: NotNegative | None = None
     lat_ns: _Latency | None = None
     clat_ns: _Latency | None = None
+    lat: _Latency | None = None
+    clat: _Latency | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,50 +111,106 @@ class _Job:
 
 
 @dataclass(frozen=True, slots=True)
+class _State:
+    """Of a job, whether it still ran, in seconds to go."""
+
+    jobname: str = ""
+    eta: NotNegative = 0.0
+    job_start: NotNegative = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class _Output:
     jobs: tuple[Any, ...]  # a wrong one among them leaves the others as they are
     options: Annotated[Mapping[str, Any], Alias("global options")] = field(default_factory=dict)
 
 
-def _outputs(text: str, path: Path) -> Iterator[_Output]:
-    """Yield every JSON object; what stands before the first and between them (warnings) is skipped."""
-    at = text.find("{")
-    while at >= 0:
+def _outputs(text: str) -> Iterator[tuple[int, _Output]]:
+    """Yield every output with the line where it begins; warnings before and between are skipped."""
+    found = False
+    for place, data in json_objects(text, "fio", frozenset(("jobs", "client_stats"))):
+        if "client_stats" in data:
+            raise UnreadableOutput(
+                "fio",
+                f"line {place}: of --client, for several nodes at once: run it on each node by itself",
+            )
         try:
-            data, end = leading_json(text, at)
             output = from_plain(_Output, data, unknown="ignore")
         except CodecError as error:
-            said = str(error)[:80]
-            raise ImportFileError(
-                f"{path} line {text.count(chr(10), 0, at) + 1}: not JSON output of fio ({said}); "
-                "run fio with --output-format=json"
-            ) from None
-        yield output
-        at = text.find("{", end)
+            raise UnreadableOutput("fio", f"line {place}: {str(error)[:80]}") from None
+        found = found or bool(output.jobs)
+        yield place, output
+    if not found:
+        raise UnreadableOutput("fio", "no JSON object with jobs")
 
 
-def _take_job(
-    samples: dict[Unit, list[float]],
-    failed: dict[Unit, Problem],
-    output: _Output,
-    data: Any,
-    device: str,
-) -> None:
+def _whole(outputs: list[tuple[int, _Output]], samples: Samples) -> list[tuple[int, _Output]]:
+    """Return the outputs of jobs that came to their end; the others count what a later one counts again.
+
+    Raises:
+        UnreadableOutput: None did.
+    """
+    kept: list[tuple[int, _Output]] = []
+    later: set[tuple[str, float]] = set()
+    for place, output in reversed(outputs):
+        states = _states(output)
+        starts = {(state.jobname, state.job_start) for state in states if state.job_start}
+        running = any(state.eta for state in states)
+        if not running and not starts & later:
+            kept.append((place, output))
+        elif not kept:
+            samples.wrong.add(
+                place,
+                "the job still ran when this was printed (eta above 0), and its end is missing",
+            )
+        later |= starts
+    if not kept:
+        raise UnreadableOutput("fio", str(samples.wrong.lines[0]))
+    if left := len(outputs) - len(kept) - samples.wrong.count:
+        samples.notes.append(
+            f"{left} of {len(outputs)} outputs left out: snapshots of jobs that still ran (--status-interval)"
+        )
+    return kept[::-1]
+
+
+def _states(output: _Output) -> list[_State]:
+    try:
+        return [from_plain(_State, job, unknown="ignore") for job in output.jobs]
+    except CodecError:
+        return []  # said where the job is taken
+
+
+def _take_job(samples: Samples, place: int, output: _Output, data: Any, device: str) -> None:
     job = from_plain(_Job, data, where="job", unknown="ignore")
     options = {**output.options, **job.options}
     disk = device or str(options.get("filename", "")).rstrip("/").split("/")[-1] or "disk"
+    benchmark, text = f"fio/{job.jobname}", f"fio error {job.error}"
     recorded = False
     for name, way in (("read", job.read), ("write", job.write), ("trim", job.trim)):
-        for metric, value in _metrics(way, name) if way is not None and way.total_ios else ():
-            unit = (f"fio/{job.jobname}", metric, disk)
-            samples.setdefault(unit, []).append(value)
-            recorded = True
-            if job.error:
-                failed[unit] = Problem(kind="failed", text=f"fio error {job.error}")
-    if not recorded:
-        raise ImportFileError(
-            f"job {job.jobname!r}: nothing was read or written (fio error {job.error})"
-        )
+        if way is None or not (way.total_ios or way.io_bytes):
+            continue
+        recorded = True
+        try:
+            for metric, value in _metrics(way, name):
+                unit = Unit(benchmark, metric, disk, _group(options))
+                samples.add(unit, value)
+                if job.error:
+                    samples.problem(unit, "failed", text)
+        except ImportFileError as error:
+            samples.wrong.add(place, f"job {job.jobname!r}, {error}")
+    if not recorded and job.error:
+        samples.fail(benchmark, disk, text)
+    elif not recorded:
+        samples.wrong.add(place, f"job {job.jobname!r}: nothing was read or written")
+
+
+def _group(options: Mapping[str, Any]) -> str:
+    """Return what makes jobs of one name comparable; empty where fio does not print options."""
+    given = {
+        key: next((str(options[name]).lower() for name in names if name in options), "")
+        for key, names in _SAME.items()
+    }
+    return ", ".join(f"{key}={value[:40]}" for key, value in given.items() if value)
 
 
 def _metrics(way: _Way, name: str) -> Iterator[tuple[Metric, float]]:
@@ -153,11 +219,21 @@ def _metrics(way: _Way, name: str) -> Iterator[tuple[Metric, float]]:
         raise ImportFileError(f"{name}: {'bw' if bandwidth is None else 'iops'} is missing")
     yield Metric(name=f"{name}_bandwidth", unit="MB/s", better="higher"), bandwidth / 1e6
     yield Metric(name=f"{name}_iops", unit="op/s", better="higher"), way.iops
-    percentiles = next(
-        (la.percentile for la in (way.lat_ns, way.clat_ns) if la and la.percentile), {}
-    )
-    for key, label in _PERCENTILES if percentiles else ():
-        if key not in percentiles:
-            raise ImportFileError(f"{name}: percentile {key} is missing")
-        metric = Metric(name=f"{name}_latency_{label}", unit="us", better="lower")
-        yield metric, percentiles[key] / 1000
+    latencies = {key: getattr(way, key) for key in _LATENCIES}
+    source = next((key for key, one in latencies.items() if one and one.percentile), "")
+    if not source:
+        return
+    percentiles = {_number(key): value for key, value in latencies[source].percentile.items()}
+    for wanted, label in _PERCENTILES.items():
+        if wanted in percentiles:
+            metric = Metric(name=f"{name}_latency_{label}", unit="us", better="lower")
+            yield metric, percentiles[wanted] / _LATENCIES[source]
+    if lacks := [f"{wanted:g}" for wanted in _PERCENTILES if wanted not in percentiles]:
+        raise ImportFileError(f"{name}: no percentile {', '.join(lacks)} (--percentile_list)")
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return -1.0

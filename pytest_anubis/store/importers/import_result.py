@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 from pytest_anubis.codec import CodecError, read_bytes
+from pytest_anubis.codec.foreign_text import decoded, open_text
 from pytest_anubis.codec.input_limits import LARGEST_DATA, LARGEST_JSON, most_bytes, too_large
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
@@ -25,11 +27,13 @@ from pytest_anubis.store.samples.columnar_files import (
     save_columns,
 )
 
-Unit = tuple[str, Metric, str]  # benchmark, metric, device
 Progress = Callable[[str], None]
 
 UNCLASSIFIED = "unclassified"
 IMPORTS_FOLDER = "imports"
+
+RETURN_CODE = "return_code"
+"""The metric that says whether a benchmark came to its end: of what failed before it measured anything."""
 
 _MANY = 1000
 
@@ -130,6 +134,68 @@ class Imported:
         when = datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
         runs = tuple(replace(run, started=when, ended=when) for run in self.runs)
         return replace(self, runs=runs, file_dated=False)
+
+
+class Unit(NamedTuple):
+    """What one sample is of; `group`: what makes it comparable, as `Population.group`."""
+
+    benchmark: str
+    metric: Metric
+    device: str
+    group: str = ""
+
+
+_CAME_TO_ITS_END = Metric(name=RETURN_CODE, unit="count", better="equal")
+
+
+class Samples:
+    """Collects what one output says of one node: values in time order, and what has none.
+
+    Attributes:
+        values: Unit -> values; empty where there is a problem only.
+        problems: Unit -> why its values are not taken.
+        components: Benchmark -> the part of the node that it exercises.
+        wrong: What was left out.
+        notes: What else people should know, one line each.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[Unit, list[float]] = {}
+        self.problems: dict[Unit, Problem] = {}
+        self.components: dict[str, str] = {}
+        self.wrong = WrongLines()
+        self.notes: list[str] = []
+        self._failed: list[tuple[str, str, str, Metric]] = []
+
+    def add(self, unit: Unit, *values: float) -> None:
+        """Take values of a unit, none or some."""
+        self.values.setdefault(unit, []).extend(values)
+
+    def problem(self, unit: Unit, kind: str, text: str) -> None:
+        """Say that a unit has no values that count."""
+        self.add(unit)
+        self.problems[unit] = Problem(kind=kind, text=text)
+
+    def fail(
+        self, benchmark: str, device: str, text: str, metric: Metric = _CAME_TO_ITS_END
+    ) -> None:
+        """Say that a benchmark failed on a device before it measured anything.
+
+        Args:
+            benchmark: Its name.
+            device: The device, or ``node``.
+            text: Why, in one line.
+            metric: The one that failed, where the output has none of the benchmark.
+        """
+        self._failed.append((benchmark, device, text, metric))
+
+    def finish(self) -> None:
+        """Give what failed altogether each metric that is known of its benchmark, else one of its own."""
+        known = {(unit.benchmark, unit.metric, unit.group) for unit in self.values}
+        for benchmark, device, text, usual in self._failed:
+            own = [(metric, group) for one, metric, group in known if one == benchmark]
+            for metric, group in own or [(usual, "")]:
+                self.problem(Unit(benchmark, metric, device, group), "failed", text)
 
 
 class ImportFolder:
@@ -239,45 +305,39 @@ def runs_of(
 
 def import_samples(
     path: Path,
-    samples: Mapping[Unit, Sequence[float]],
-    failed: Mapping[Unit, Problem],
+    samples: Samples,
     *,
     node: str,
     hardware_class: str,
     run: str,
-    component: str | Mapping[str, str],
+    component: str,
     lines: int,
-    wrong: WrongLines,
-    notes: Sequence[str] = (),
 ) -> Imported:
     """Make an import of the samples that one log holds of one node.
 
     Args:
         path: The log.
-        samples: (benchmark, metric, device) -> values in time order.
-        failed: What failed; its values are not taken.
+        samples: What it says.
         node: The node.
         hardware_class: Its class.
         run: The run's id; empty: the file's name.
-        component: What all of it exercises, or what each benchmark does.
+        component: What is exercised by benchmarks of which the samples do not say it.
         lines: How many lines were read.
-        wrong: What was left out.
-        notes: What else people should know.
     """
     gather = Gather()
-    for unit, values in samples.items():
-        benchmark, metric, device = unit
+    samples.finish()
+    for unit, values in samples.values.items():
         gather.add(
             hardware_class=hardware_class,
-            benchmark=benchmark,
-            metric=metric,
-            component=component if isinstance(component, str) else component[benchmark],
-            group="",
+            benchmark=unit.benchmark,
+            metric=unit.metric,
+            component=samples.components.get(unit.benchmark, component),
+            group=unit.group,
             node=node,
-            device=device,
+            device=unit.device,
             run=run or run_name(path),
-            values=() if unit in failed else values,
-            problem=failed.get(unit),
+            values=() if unit in samples.problems else values,
+            problem=samples.problems.get(unit),
         )
     populations = gather.populations()
     return Imported(
@@ -287,9 +347,9 @@ def import_samples(
         lines=lines,
         values=sum(len(population.values) for population in populations),
         lost_cells=lost_of_populations(populations),
-        wrong=tuple(wrong.lines),
-        wrong_count=wrong.count,
-        notes=tuple(notes),
+        wrong=tuple(samples.wrong.lines),
+        wrong_count=samples.wrong.count,
+        notes=tuple(samples.notes),
         node=node,
     )
 
@@ -315,7 +375,7 @@ def read_text(path: Path) -> str:
         ImportFileError: It cannot be read, or is too large.
     """
     try:
-        return read_bytes(path, largest=LARGEST_JSON).decode("utf-8-sig", "replace")
+        return decoded(read_bytes(path, largest=LARGEST_JSON))
     except CodecError as error:
         raise ImportFileError(f"{path}: {error}") from None
     except OSError as error:
@@ -330,7 +390,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     try:
         most, longest = most_bytes(LARGEST_DATA), most_bytes(LARGEST_JSON)
-        with path.open(encoding="utf-8-sig", errors="replace") as file:
+        with open_text(path) as file:
             total = 0
             while line := file.readline(longest + 1):
                 total += len(line)

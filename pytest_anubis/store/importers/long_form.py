@@ -21,6 +21,7 @@ from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
+from pytest_anubis.tool_outputs.table_heads import missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
 # Columns that may be absent or empty, with what then holds.
@@ -31,7 +32,15 @@ NUMBERS = ("value", "time", "return_code")
 NAMES_MAY_BE = 1000
 """Characters: SuperBench puts all arguments of a function into a metric's name, some three hundred."""
 
-_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f\u2019]\d{3})+([.,]\d+)?")
+_DECIMAL_COMMA = "has a decimal comma; write a point"
+_DOUBTFUL = (
+    "value has a point where others have a decimal comma: it may part thousands; write points alone"
+)
+_NO_VALUE = frozenset(("n/a", "na", "#n/a", "-", "--", "null", "none"))
+"""Words for a value that was not measured."""
+
 
 _FILLED = ("unit", "better", "component")
 """Columns that a metric map fills where they are empty."""
@@ -78,6 +87,7 @@ class LongForm:
         run: The run of rows that name none.
         node: The node of rows that name none; empty: rows must.
         known: What units, directions and components are where the file does not say them.
+        mark: What parts the file's columns; empty: nothing does.
 
     Raises:
         ImportFileError: A needed column is missing, or one stands twice.
@@ -92,7 +102,9 @@ class LongForm:
         run: str,
         node: str = "",
         known: MetricMap | None = None,
+        mark: str = "",
     ) -> None:
+        self._mark = mark
         self.columns = [str(name).strip().lower() for name in columns]
         self._wrong = wrong
         self._defaults = OPTIONAL | {"class": hardware_class, "run": run, "node": node}
@@ -101,8 +113,9 @@ class LongForm:
             filled = (known is not None and name in _FILLED) or (node and name == "node")
             if name not in self.columns and not filled:
                 raise ImportFileError(
-                    f"column {name!r} is missing; needed are {', '.join((*NEEDED, 'value'))}: one row a "
-                    f"value, not one column a metric ({_wide(self.columns)})"
+                    f"{missing(self.columns, mark, name)}; needed are "
+                    f"{', '.join((*NEEDED, 'value'))}: one row a value, not one column a metric "
+                    f"({_wide(self.columns)})"
                 )
         for name in (*TEXTS, *NUMBERS):
             if self.columns.count(name) > 1:
@@ -152,6 +165,9 @@ class LongForm:
             # A return code that is NaN or huge is still no success.
             found = np.nan_to_num(np.where(empty, 0.0, found), nan=-1.0, posinf=-1.0, neginf=-1.0)
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
+        if self._mark not in ("", ","):
+            points = ("." in cell for cell in by_name["value"])
+            chunk["point"] = np.fromiter(points, dtype=bool, count=count)
         if self._has_times:
             chunk["time"], _ = self._numbers(by_name["time"], "time", where, good)
         chunk["good"] = good
@@ -174,6 +190,10 @@ class LongForm:
                 lines=empty,
             )
         good = joined["good"]
+        if "point" in joined and self._wrong.causes[f"value {_DECIMAL_COMMA}"]:
+            for line in joined["line"][joined["point"] & good].tolist():
+                self._wrong.add(line, _DOUBTFUL, _DOUBTFUL)
+            good &= ~joined["point"]
         if self._known is not None:
             self._fill(joined, self._known)
         names: dict[str, list[str]] = {}
@@ -248,14 +268,14 @@ class LongForm:
             pass  # the slow way finds which
         found = np.full(len(column), math.nan)
         for i, item in enumerate(column):
-            if item is None or (isinstance(item, str) and not item.strip()):
+            if item is None or (isinstance(item, str) and _is_nothing(item, name)):
                 missing[i] = True
                 continue
             try:
                 found[i] = _moment(item) if name == "time" else float(item)
             except (TypeError, ValueError, OverflowError):
                 if good[i]:  # a row is one wrong line, whatever else is wrong with it
-                    said = _no_number(item) if name != "time" else _no_moment(item)
+                    said = _no_number(item, self._mark) if name != "time" else _no_moment(item)
                     why = f"{name} {said}"
                     text = f"{where.node(i)}column {name}: {str(item)[:40]!r} {said}"
                     self._wrong.add(where.lines[i], text, why)
@@ -263,10 +283,17 @@ class LongForm:
         return found, missing
 
 
-def _no_number(item: object) -> str:
-    """Return why a cell is none: a decimal comma may part thousands as well, and is not guessed at."""
-    if isinstance(item, str) and _DECIMAL_COMMA.fullmatch(item.strip()):
-        return "has a decimal comma; write a point"
+def _is_nothing(item: str, column: str) -> bool:
+    """Say whether a cell is empty, or holds a word for a value that does not exist."""
+    return not item.strip() or (column == "value" and item.strip().lower() in _NO_VALUE)
+
+
+def _no_number(item: object, mark: str = "") -> str:
+    """Return why a cell is none: what a comma means, decimals or thousands, is not guessed at."""
+    if isinstance(item, str) and _COMMA.fullmatch(item.strip()) and mark != ",":
+        return _DECIMAL_COMMA
+    if isinstance(item, str) and _THOUSANDS.fullmatch(item.strip()):
+        return "has marks between thousands; write it without"
     return "is not a number"
 
 

@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from pathlib import Path
 
-from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import Problem
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
     ImportFileError,
-    WrongLines,
+    Samples,
+    Unit,
     import_samples,
-    read_lines,
+    read_text,
 )
-from pytest_anubis.tool_outputs.nccl_tests import COLLECTIVES, END, NcclLog, Row
+from pytest_anubis.tool_outputs.nccl_tests import COLLECTIVES, END, NcclLog, NcclRun
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
-
-@dataclass(slots=True)
-class _Found:
-    """What one log said so far."""
-
-    samples: dict[Metric, list[float]] = field(default_factory=dict)
-    wrong_results: dict[Metric, Problem] = field(default_factory=dict)
-    rows: int = 0
-    empty: int = 0
+_UNKNOWN = "collective"
+_SHOWN = 4
+"""Hosts and collectives that a note names."""
 
 
 def import_nccl(
@@ -38,73 +31,122 @@ def import_nccl(
     run: str = "",
     collective: str = "",
 ) -> Imported:
-    """Read the output of one or several runs of one nccl-tests program on one node.
+    """Read the output of one or several runs of nccl-tests programs on one node.
 
-    From 1 MiB on a size gives the metric ``busbw_<bytes>`` in GB/s, below it ``time_<bytes>`` in us; in
-    place the names end in ``_in_place``. Repeated sizes are values of one sample, in their order. Lines
-    with wrong results (``#wrong`` above 0) have the problem ``failed``; so has all when the
-    program says so at its end. A log without that end was cut: that counts as a wrong line. Rows of no bytes
-    are left out, since nothing was sent, and counted in a note.
+    Each collective is a benchmark. From 1 MiB on a size gives the metric ``busbw_<bytes>`` in GB/s, below it
+    ``time_<bytes>`` in us; in place the names end in ``_in_place``, and types, reductions and roots other
+    than ``float``, ``sum`` and 0 stand before that. The group says how many ranks there were. Repeated sizes
+    are values of one sample, in their order. Lines with wrong results (``#wrong`` above 0) have the problem
+    ``failed``; so has all of a run whose program says so, be it that it measured nothing. A run without its
+    end was cut: that counts as a wrong line. Rows of no bytes are left out, since nothing was sent, and
+    counted in a note.
 
     Args:
         path: The log.
-        node: The node that it comes from; the log does not say it.
+        node: The node that it comes from.
         hardware_class: The node's class.
         run: The run's id; default: the file's name.
         collective: Name such as ``all_reduce``; default: as the log or the file's name tells.
 
     Raises:
-        ImportFileError: The file cannot be read or holds no result line.
+        ImportFileError: The file cannot be read, holds no result line, or several runs of which it is not
+            known what they measured.
     """
-    log = NcclLog()
-    found = _Found()
-    wrong = WrongLines()
-    number = 0
+    text = read_text(path)
     try:
-        for number, line in enumerate(read_lines(path), start=1):
-            try:
-                row = log.take(line)
-            except UnreadableOutput as error:
-                wrong.add(number, error.what)
-                continue
-            if row is not None:
-                _note(found, row, log.counts_wrong)
-    except ImportFileError as error:
+        log = NcclLog(text)
+    except UnreadableOutput as error:
         raise ImportFileError(f"{path}: {error}") from None
-    if not found.rows:
-        raise ImportFileError(f"{path}: no line of results, so it is no output of nccl-tests")
-    if not log.ended and not log.failure:
-        wrong.add(number, f"the log ends before the line '{END}': what came after it is lost")
-    notes = [log.failure] if log.failure else []
-    if found.empty:
-        notes.append(f"rows of 0 bytes left out, since nothing was sent: {found.empty}")
-    name = collective or log.collective or _from_file(path)
-    failed = found.wrong_results
-    if log.failure:
-        failed = dict.fromkeys(found.samples, Problem(kind="failed", text=log.failure))
+    samples = Samples()
+    for number, what in log.wrong.items():
+        samples.wrong.add(number, what)
+    measured = [one for one in log.runs if one.rows or one.failure]
+    if not measured:
+        raise ImportFileError(f"{path}: {_why_nothing(text, log)}")
+    named = collective or _from_file(path)
+    for one in log.runs:
+        one.collective = collective or one.collective or named or _UNKNOWN
+        if not one.ended and not one.failure:
+            samples.wrong.add(
+                log.lines,
+                f"the run that begins on line {one.place} ends before the line '{END}': what came after it "
+                "is lost",
+            )
+    if len([one for one in measured if one.collective == _UNKNOWN]) > 1:
+        raise ImportFileError(
+            f"{path}: {len(measured)} runs, and not which collective they measured; name it with --collective"
+        )
+    for one in measured:
+        _take(samples, one)
+    samples.notes.extend(_notes(measured, node))
     return import_samples(
         path,
-        {(f"nccl-tests/{name}", m, "node"): values for m, values in found.samples.items()},
-        {(f"nccl-tests/{name}", m, "node"): problem for m, problem in failed.items()},
+        samples,
         node=node,
         hardware_class=hardware_class,
         run=run,
         component="network.collective",
-        lines=number,
-        wrong=wrong,
-        notes=tuple(notes),
+        lines=log.lines,
     )
 
 
-def _note(found: _Found, row: Row, counts_wrong: bool) -> None:
-    found.rows += 1
-    found.empty += not row.size
-    for metric, value, half in row.metrics() if row.size else ():
-        found.samples.setdefault(metric, []).append(value)
-        if half.errors and counts_wrong:
-            found.wrong_results[metric] = Problem(kind="failed", text="wrong results")
+def _take(samples: Samples, run: NcclRun) -> None:
+    benchmark = f"nccl-tests/{run.collective}"
+    for row in run.rows:
+        for metric, value, half in row.metrics() if row.size else ():
+            unit = Unit(benchmark, metric, "node", run.group)
+            samples.add(unit, value)
+            if run.failure:
+                samples.problem(unit, "failed", run.failure)
+            elif half.errors and run.counts_wrong:
+                samples.problem(unit, "failed", "wrong results")
+    if run.failure and not any(row.size for row in run.rows):
+        samples.fail(benchmark, "node", run.failure)
+
+
+def _notes(runs: list[NcclRun], node: str) -> Iterator[str]:
+    yield from (run.failure for run in runs if run.failure)
+    if empty := sum(not row.size for run in runs for row in run.rows):
+        yield f"rows of 0 bytes left out, since nothing was sent: {empty}"
+    names = list(dict.fromkeys(run.collective for run in runs))
+    if len(names) > 1:
+        yield f"{len(runs)} runs of different collectives, each a benchmark: {', '.join(names[:_SHOWN])}"
+    if _UNKNOWN in names:
+        yield (
+            f"the log does not say which collective it is: kept as nccl-tests/{_UNKNOWN}; name it with "
+            "--collective"
+        )
+    for run in runs:
+        if run.slow:
+            yield (
+                f"line {run.place}: the program calls the average bus bandwidth of {run.slow} GB/s failed "
+                "(NCCL_TESTS_MIN_BW); it is judged by the baseline"
+            )
+    hosts = list(dict.fromkeys(host for run in runs for host in run.hosts if host != "localhost"))
+    if len(hosts) > 1 or (hosts and _short(hosts[0]) != _short(node)):
+        more = f" and {len(hosts) - _SHOWN} more" if len(hosts) > _SHOWN else ""
+        yield (
+            f"kept for node {node}; the log is of {', '.join(hosts[:_SHOWN])}{more} (--node names another)"
+        )
+
+
+def _why_nothing(text: str, log: NcclLog) -> str:
+    """Return why a log has no result, in one line."""
+    if log.wrong:
+        number, what = next(iter(log.wrong.items()))
+        return f"no line of results of nccl-tests that is known; line {number}: {what}"
+    if text.lstrip().startswith("{"):
+        return "JSON, which is not read of nccl-tests; import what the program prints"
+    if log.runs:
+        begin = f"nccl-tests began on line {log.runs[0].place}"
+        return f"{begin} and has no line of results: it was cut off or hung"
+    return "no line of results, so it is no output of nccl-tests"
+
+
+def _short(host: str) -> str:
+    return host.partition(".")[0].lower()
 
 
 def _from_file(path: Path) -> str:
     flat = re.sub(r"[^a-z]", "", path.name.lower())
-    return next((name for name in COLLECTIVES if name.replace("_", "") in flat), "collective")
+    return next((name for name in COLLECTIVES if name.replace("_", "") in flat), "")

@@ -8,7 +8,7 @@ the words in their names.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from pytest_anubis.codec import CodecError, parse_json
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.store.importers.grouping import group_rows
 from pytest_anubis.store.importers.import_result import (
+    RETURN_CODE,
     UNCLASSIFIED,
     Imported,
     ImportFileError,
@@ -50,9 +51,6 @@ DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
 )  # fmt: skip
 
 _KEY = re.compile(r"(?P<benchmark>.+?)/(?:(?P<run>\d+)/)?(?P<metric>[^/]+?)(?::(?P<rank>\d+))?")
-
-RETURN_CODE = "return_code"
-"""The metric that says whether a benchmark came to its end."""
 
 _COLUMNS = (
     "benchmark", "metric", "device", "unit", "better", "component", "time", "node", "run", "value",
@@ -89,10 +87,11 @@ def import_superbench(
     *,
     hardware_class: str = UNCLASSIFIED,
     run: str = "",
+    node: str = "",
     known: MetricMap | None = None,
     progress: Progress | None = None,
 ) -> Imported:
-    """Read a SuperBench summary.
+    """Read a SuperBench summary: one object a line, or one object, over several lines, of one node.
 
     A benchmark with a return code other than 0 gives every metric that other nodes have of it the
     problem ``failed``, and where none has any, the metric ``return_code``; a metric that most nodes have
@@ -103,6 +102,7 @@ def import_superbench(
         path: The ``.jsonl`` file.
         hardware_class: The class of all nodes in it.
         run: The run's id; default: the file's name.
+        node: The node of an object that names none; empty: objects must.
         known: The metric map; default: the one that comes with the package.
         progress: Called with one short line now and then.
 
@@ -112,9 +112,9 @@ def import_superbench(
     run = run or run_name(path)
     wrong = WrongLines()
     form = LongForm(_COLUMNS, wrong, hardware_class=hardware_class, run=run)
-    reader = _Reader(form, wrong, run, known or known_metrics())
+    reader = _Reader(form, wrong, run, known or known_metrics(), node)
     try:
-        for number, line in enumerate(read_lines(path), start=1):
+        for number, line in _objects(path):
             if line.strip():
                 reader.line(number, line)
                 if progress is not None:
@@ -139,7 +139,18 @@ def import_superbench(
         lost_cells=grouped.lost,
         notes=tuple(reader.notes()),
         left_out=reader.left_out,
+        node=node if reader.unnamed else "",
     )
+
+
+def _objects(path: Path) -> Iterator[tuple[int, str]]:
+    """Yield line numbers and texts of objects: a line each, or the whole file where ``{`` stands alone."""
+    lines = enumerate(read_lines(path), start=1)
+    for number, line in lines:
+        if line.strip() == "{":
+            yield number, "\n".join((line, *(rest for _, rest in lines)))
+            return
+        yield number, line
 
 
 class _Reader:
@@ -151,8 +162,11 @@ class _Reader:
         wrong: WrongLines,
         run: str,
         known: MetricMap,
+        node: str,
     ) -> None:
         self.wrong = wrong
+        self.unnamed = 0  # objects that name no node
+        self._node = node
         self.lines = 0
         self.nodes: dict[str, int] = {}  # node -> how often it stood there
         self._form = form
@@ -175,6 +189,13 @@ class _Reader:
             self.wrong.add(number, error.problem, "not JSON")
             return
         node = data.pop("node", None) if isinstance(data, dict) else None
+        if node is None and isinstance(data, dict) and any("/" in name for name in data):
+            self.unnamed += 1
+            node = self._node
+            if not node:
+                text = "an object that names no node; name it with --node"
+                self.wrong.add(number, text, text)
+                return
         if not isinstance(node, str) or not node.strip() or not node.isprintable():
             text = "not an object with a node's name in 'node'"
             self.wrong.add(number, text, text)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import csv
 import os
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from pytest_anubis.codec import CodecError
+from pytest_anubis.codec.foreign_text import open_text
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
 from pytest_anubis.core.gather import Shelf
 from pytest_anubis.store.importers.grouping import group_rows, row_dates
@@ -23,10 +24,17 @@ from pytest_anubis.store.importers.import_result import (
     run_name,
     runs_of,
 )
-from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, LongForm, check_rows
+from pytest_anubis.store.importers.long_form import (
+    NAMES_MAY_BE,
+    NUMBERS,
+    TEXTS,
+    LongForm,
+    check_rows,
+)
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 from pytest_anubis.store.samples.parquet_files import ParquetError
 from pytest_anubis.store.samples.parquet_reading import read_samples
+from pytest_anubis.tool_outputs.table_heads import count_known, table_head
 
 _CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
 _SHORT = (
@@ -36,6 +44,9 @@ _SHORT = (
 """Beginnings of DuckDB's types that take a few bytes a value."""
 _LEAST_MEMORY = 256 << 20
 """Bytes that DuckDB needs to read anything."""
+_NAMES = (*TEXTS, *NUMBERS)
+_HEADS = 20
+"""Lines in which the head is looked for: titles, remarks and Excel's ``sep=;`` may stand above it."""
 _TELL = 100_000  # rows between two words of progress
 
 
@@ -57,7 +68,7 @@ def import_table(
     earliest of its rows; else its date is the file's.
 
     Args:
-        path: A ``.parquet`` file, else CSV with a head (comma, semicolon or tab).
+        path: A ``.parquet`` file, else CSV with a head (comma, semicolon, tab or bar), in UTF-8 or UTF-16.
         hardware_class: The class of rows that name none.
         run: The run of rows that name none; default: the file's name.
         node: The node of rows that name none; empty: rows must.
@@ -81,6 +92,7 @@ def import_table(
             run=run,
             node=node,
             known=known or known_metrics(),
+            mark=reader.mark,
         )
         for lines, columns in reader.chunks():
             form.add(lines, columns)
@@ -93,7 +105,7 @@ def import_table(
     finally:
         reader.close()
     populations = grouped.populations
-    notes = [f"column {name[:40]!r} is not used" for name in form.unused]
+    notes = [*reader.notes, *(f"column {name[:40]!r} is not used" for name in form.unused)]
     if not populations:
         notes.append("no good line at all")
     return Imported(
@@ -140,44 +152,76 @@ def exported_samples(path: Path, shelf: Shelf | None = None) -> Imported | None:
 
 
 class _Csv:
-    """Reads a CSV file in chunks of columns."""
+    """Reads a CSV file in chunks of columns.
+
+    Attributes:
+        columns: Names in the head: the first line that holds ``value`` and two other known names.
+        mark: What parts the columns.
+        notes: What else people should know.
+    """
 
     def __init__(self, path: Path, wrong: WrongLines) -> None:
         self.lines = 0
+        self.notes: list[str] = []
         self._wrong = wrong
         try:
             # Bytes that are no UTF-8 stay visible and are refused where they stand.
-            self._file = path.open(encoding="utf-8-sig", errors="surrogateescape", newline="")
+            self._file = open_text(path, errors="surrogateescape", newline="")
+        except CodecError as error:
+            raise ImportFileError(f"{path}: {error}") from None
         except OSError as error:
             raise ImportFileError(f"{path}: cannot be read ({error.strerror})") from error
         try:
             most = most_bytes(LARGEST_DATA)
             if os.fstat(self._file.fileno()).st_size > most:
                 raise ImportFileError(f"{path}: {too_large('too large', most)}")
-            head = self._file.readline(1 << 20)
-            if not head:
-                raise ImportFileError(f"{path}: the file is empty")
-            marks = {mark: head.count(mark) for mark in ",;\t"}
-            self._mark = max(marks, key=lambda mark: marks[mark])
-            self.columns: list[str] = next(csv.reader([head], delimiter=self._mark), [])
-        except (OSError, csv.Error, CodecError) as error:
+            self._head(path)
+        except (OSError, csv.Error, CodecError, UnicodeError) as error:
             self._file.close()
             raise ImportFileError(f"{path}: cannot be read ({error})") from error
         except ImportFileError:
             self._file.close()
             raise
 
+    def _head(self, path: Path) -> None:
+        """Find the head; where no line looks like one it is the first that is no remark."""
+        lines: list[str] = []
+        heads: list[tuple[str, list[str]]] = []
+        while len(lines) < _HEADS and (line := self._file.readline(1 << 20)):
+            lines.append(line)
+            heads.append(table_head(line, _NAMES))
+            columns = heads[-1][1]
+            if count_known(columns, ("value",)) and count_known(columns, _NAMES) > 2:
+                at = len(lines) - 1
+                break
+        else:
+            if not lines:
+                raise ImportFileError(f"{path}: the file is empty")
+            at = next(
+                (
+                    n
+                    for n, line in enumerate(lines)
+                    if line.strip("\ufeff \r\n#") and line[0] != "#"
+                ),
+                0,
+            )
+        self.mark, self.columns = heads[at]
+        self._begin = at + 1  # lines before the first row
+        self._rest = chain(lines[at + 1 :], self._file)
+        if at:
+            self.notes.append(f"line {at + 1} is the head; what stands above it is not used")
+
     def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
         """Yield (line numbers, one tuple per column)."""
-        reader = csv.reader(self._file, delimiter=self._mark)
+        reader = csv.reader(self._rest, delimiter=self.mark)
         width = len(self.columns)
         while True:
-            before = reader.line_num
+            before = reader.line_num + self._begin
             rows: list[list[str]] = []
             more = self._fill(rows, reader)
-            lines: Sequence[int] = range(before + 2, before + 2 + len(rows))  # the head is line 1
-            if reader.line_num - before != len(rows):
-                lines = _first_lines(rows, before + 2)
+            lines: Sequence[int] = range(before + 1, before + 1 + len(rows))
+            if reader.line_num + self._begin - before != len(rows):
+                lines = _first_lines(rows, before + 1)
             if set(map(len, rows)) != {width}:
                 lines, rows = self._of_width(width, lines, rows)
             self.lines += len(rows)
@@ -192,7 +236,8 @@ class _Csv:
             rows.extend(islice(reader, _CHUNK))
         except csv.Error as error:
             # What came before the bad row stays; the reader goes on behind it.
-            self._wrong.add(getattr(reader, "line_num", -1) + 1, f"not CSV ({error})", "not CSV")
+            line = getattr(reader, "line_num", -1) + self._begin
+            self._wrong.add(line, f"not CSV ({error})", "not CSV")
             self.lines += 1
             return True
         return len(rows) == _CHUNK
@@ -225,6 +270,9 @@ def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:
 
 class _Parquet:
     """Reads a Parquet file in chunks of columns, through DuckDB."""
+
+    mark = ""
+    notes: Sequence[str] = ()
 
     def __init__(self, path: Path) -> None:
         self.lines = 0

@@ -94,7 +94,6 @@ def test_numbers_of_version_4_and_a_card_that_was_skipped(tmp_path: Path) -> Non
         ('{"DCGM Diagnostic": ' * 5_000, "output of dcgmi diag cannot be read"),
         ('{"jobs": [{"jobname": "x"}]}', "no plugin says anything"),
         ('{"DCGM Diagnostic": {"test_categories": 5}}', "test_categories"),
-        ('{"DCGM Diagnostic": {"runtime_error": "no\\ncard"}}', "broke off: no card"),
     ],
 )
 def test_what_is_no_such_output_is_one_line(tmp_path: Path, text: str, said: str) -> None:

@@ -419,6 +419,7 @@ def test_text_that_is_no_utf8_is_told_as_that(tmp_path: Path) -> None:
 
 def test_a_line_of_results_whose_beginning_was_lost_is_a_wrong_line(tmp_path: Path) -> None:
     rows = (
+        "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong\n"
         "  1048576  262144  float  none  -1  74.7  14.0  24.5  0  76.1  13.7  24.0  0\n"
         "xx2097152  524288  float  none  -1  74.7  28.0  49.1  0  76.1  27.5  48.2  0\n"
         "[1,0]<stdout>: 4194304 1048576 float sum -1 74.7 56.1 98.2 N/A 76.1 55.1 96.4 N/A\n"
@@ -427,9 +428,9 @@ def test_a_line_of_results_whose_beginning_was_lost_is_a_wrong_line(tmp_path: Pa
     )
     path = table(tmp_path, f"{rows}# Out of bounds values : 0 OK\n", "x.log")
     found = import_nccl(path, node="n")
-    assert [line.line for line in found.wrong] == [2, 3]
-    assert "without its size" in found.wrong[0].text
-    assert found.values == 2
+    assert [line.line for line in found.wrong] == [3]
+    assert "'xx2097152' is no whole number" in found.wrong[0].text
+    assert found.values == 4
 
 
 def test_nccl_logs() -> None:

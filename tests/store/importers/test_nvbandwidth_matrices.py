@@ -56,10 +56,13 @@ def test_rows_of_several_hosts_are_told_apart() -> None:
 
 def test_what_failed_is_listed_and_what_is_no_output_refused(tmp_path: Path) -> None:
     found = import_nvbandwidth(DATA / "nvbandwidth_pairs.json", node="n1")
-    assert [str(line) for line in found.wrong] == ["all_to_one_write_ce: Error"]
+    (failed,) = [p for p in found.populations if p.benchmark == "nvbandwidth/all_to_one_write_ce"]
+    assert failed.problems[0].kind == "failed"
     path = tmp_path / "bad.json"
     only = '{"nvbandwidth": {"testcases": [{"name": "a", "status": "Error"}]}}'
-    for content, words in ((only, "every test case failed: a: Error"), ("hi", "no test case ran")):
-        path.write_text(content)
-        with pytest.raises(ImportFileError, match=words):
-            import_nvbandwidth(path, node="n")
+    path.write_text(only)
+    (population,) = import_nvbandwidth(path, node="n").populations
+    assert (population.benchmark, population.problems[0].text) == ("nvbandwidth/a", "Error")
+    path.write_text("hi")
+    with pytest.raises(ImportFileError, match="no test case ran"):
+        import_nvbandwidth(path, node="n")

@@ -1,0 +1,147 @@
+"""A tool's own lines: labels of launchers, time stamps and colours are removed here, for every reader.
+
+A label is the text before a line that only the tool prints (its mark). It is removed from every line that
+begins with it. Outputs of several processes, which have different labels, are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, NamedTuple
+
+from pytest_anubis.codec import CodecError, leading_json
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, shown
+
+_COLOUR = re.compile(r"\x1b\[[0-9;?]{0,20}[A-Za-z]")
+_MARGIN = re.compile(
+    # 2026-03-04T05:06:07.8Z of Docker and Kubernetes, 05:06:07; Thu Mar  5 05:06:07 2026 of Open MPI
+    r"(?:\[?(?:\d{4}-\d\d-\d\d[T ])?\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?\]?"
+    r"(?=[\s\[<])\s?|"
+    r"(?:[A-Z][a-z]{2} )?[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?(?: \d{4})?(?=[\s\[<])\s?)|"
+    # [1,0]<stdout>: of Open MPI, [pod/name/container] of Kubernetes
+    r"(?P<label>\[[^\[\]\s]{0,200}\d,\d{1,7}\](?:(?=<std)|: ?)|\[pod/[^\[\]\s]{1,300}\] ?)|"
+    r"<std(?:out|err|diag)>:? ?"
+)
+_MARGINS = 6
+"""Stamps, labels and streams before one line, at most."""
+_LABELS = 8
+"""Different labels that are removed, at most."""
+_LABEL = re.compile(r"[^\"{}#]{0,80}\w[^\"{}#]{0,80}")
+_WORD = re.compile(r"\w")
+_OBJECT = re.compile(r"\{(?=\s*(?:[\"}]|\Z))")
+_BEGINS = re.compile(r"\{\s*(?:\"|$)")
+
+
+class Line(NamedTuple):
+    """One line of a tool.
+
+    Attributes:
+        label: What a launcher put before it; empty if nothing.
+        text: The line as the tool printed it.
+    """
+
+    label: str
+    text: str
+
+
+def tool_lines(text: str, tool: str, mark: re.Pattern[str]) -> list[str]:
+    """Return the lines of an output, each in its place, without labels, time stamps and colours.
+
+    Args:
+        text: The output.
+        tool: Name of the tool, for the message.
+        mark: How a line begins that no other program prints, and every process of the tool does.
+
+    Raises:
+        UnreadableOutput: Several processes printed the mark, each with its own label.
+    """
+    lines = _plain_lines(text, mark)
+    labels: dict[str, int] = {}
+    for place, line in enumerate(lines, start=1):
+        if mark.match(line.text):
+            labels.setdefault(line.label, place)
+    _one_process(tool, labels)
+    return [line.text for line in lines]
+
+
+def json_objects(
+    text: str, tool: str, names: AbstractSet[str]
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the JSON objects of a tool, and the line where each begins; other lines and objects are skipped.
+
+    Args:
+        text: The output.
+        tool: Name of the tool, for the message.
+        names: A field that each of the tool's objects has: one of these.
+
+    Raises:
+        UnreadableOutput: An object is damaged or cut off, or they are of several processes.
+    """
+    lines = _plain_lines(text, _BEGINS)
+    whole = "\n".join(line.text for line in lines)
+    labels: dict[str, int] = {}
+    at, place, counted = 0, 1, 0
+    while begin := _OBJECT.search(whole, at):
+        place += whole.count("\n", counted, begin.start())
+        counted = begin.start()
+        try:
+            data, at = leading_json(whole, begin.start())
+        except CodecError as error:
+            raise UnreadableOutput(tool, f"the JSON that begins on line {place}: {error}") from None
+        if names & data.keys():
+            before = whole[whole.rfind("\n", 0, begin.start()) + 1 : begin.start()].strip()
+            labels.setdefault(lines[place - 1].label or before, place)
+            _one_process(tool, labels)
+            yield place, data
+
+
+def _plain_lines(text: str, mark: re.Pattern[str]) -> list[Line]:
+    """Return all lines with the labels that were removed from them."""
+    lines = [_bare(line) for line in text.split("\n")]
+    for shape in _shapes(lines, mark):
+        found = [(line, shape.match(line.text)) for line in lines]
+        if sum(hit is not None for _, hit in found) > 1:
+            lines = [
+                Line((line.label + hit[0]).strip(), line.text[hit.end() :]) if hit else line
+                for line, hit in found
+            ]
+    return lines
+
+
+def _shapes(lines: list[Line], mark: re.Pattern[str]) -> list[re.Pattern[str]]:
+    """Return how the labels look that stand before marks: digits may differ, and blanks at the end."""
+    found: dict[str, int] = {}
+    for line in lines:
+        hit = mark.search(line.text)
+        label = line.text[: hit.start()] if hit else ""
+        if _LABEL.fullmatch(label):
+            stem = re.sub(r"\d+", r"\\d+", re.escape(label.rstrip()))
+            if len(found) < _LABELS or stem in found:
+                found[stem] = max(found.get(stem, 0), len(label) - len(label.rstrip()))
+    return [re.compile(f"{stem} {{0,{blanks}}}") for stem, blanks in found.items()]
+
+
+def _bare(line: str) -> Line:
+    """Remove what no tool prints itself."""
+    text, label = (_COLOUR.sub("", line) if "\x1b" in line else line).rstrip("\r"), ""
+    for _ in range(_MARGINS):
+        hit = _MARGIN.match(text)
+        if hit is None:
+            break
+        label += hit["label"] or ""
+        text = text[hit.end() :]
+    return Line(label.strip(), text)
+
+
+def _one_process(tool: str, labels: Mapping[str, int]) -> None:
+    """Refuse marks that have different labels; given is the line of the first mark of each."""
+    named = [(label, place) for label, place in labels.items() if _WORD.search(label)]
+    if len(named) > 1:
+        (one, first), (other, second) = named[:2]
+        raise UnreadableOutput(
+            tool,
+            f"outputs of several processes are mixed: line {first} is labelled {shown(one)}, line {second} "
+            f"{shown(other)}; read the output of each by itself",
+        )

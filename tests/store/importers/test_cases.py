@@ -1,0 +1,255 @@
+"""Small outputs of tools that were once read wrongly, refused or taken in part, with what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.store.importers.dcgm import import_dcgm
+from pytest_anubis.store.importers.fio import import_fio
+from pytest_anubis.store.importers.import_result import Imported, ImportFileError
+from pytest_anubis.store.importers.nccl import import_nccl
+from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidth
+from pytest_anubis.store.importers.superbench import import_superbench
+from pytest_anubis.store.importers.table import import_table
+from pytest_anubis.tool_outputs.perftest import read_perftest
+from pytest_anubis.tool_outputs.stream_benchmark import read_stream
+from pytest_anubis.tool_outputs.stress_ng import read_stress_ng
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
+
+CASES = Path(__file__).parent / "data" / "cases"
+BOTH = {"busbw_2097152": [61.17], "busbw_2097152_in_place": [62.20]}
+FOUR = {"busbw_1048576": [36.70], "busbw_1048576_in_place": [37.45], **BOTH}
+
+
+def of(name: str, *, node: str = "node-a", folder: Path = CASES) -> Imported:
+    importers: dict[str, Callable[..., Imported]] = {
+        "nccl": import_nccl,
+        "nvbandwidth": import_nvbandwidth,
+        "fio": import_fio,
+        "dcgm": import_dcgm,
+    }
+    return importers[name.split("_")[0]](folder / name, node=node)
+
+
+def cells(found: Imported) -> dict[str, dict[str, Any]]:
+    """Benchmark -> metric, with its device where there are several -> values, or the kind of its problem."""
+    told: dict[str, dict[str, Any]] = {}
+    for p in found.populations:
+        for row, device in enumerate(p.devices):
+            name = p.metric.name if device == "node" else f"{p.metric.name} {device}"
+            own = told.setdefault(p.benchmark, {})
+            assert name not in own
+            own[name] = p.problems[row].kind if row in p.problems else p.sample(row).tolist()
+    return told
+
+
+def disk(read: float = 0.0, write: float = 0.0, p99: bool = True) -> dict[str, list[float]]:
+    """What fio says of nvme0n1, in MB/s, with the other numbers that these cases have."""
+    found: dict[str, list[float]] = {}
+    for way, rate, iops in (("read", read, 50000.0), ("write", write, 25000.0)):
+        if rate:
+            found |= {f"{way}_bandwidth nvme0n1": [rate], f"{way}_iops nvme0n1": [iops]}
+            found[f"{way}_latency_p50 nvme0n1"] = [100.0]
+            found |= {f"{way}_latency_p99 nvme0n1": [200.0]} if p99 else {}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "right"),
+    [
+        ("nccl_per_iteration.log", {"nccl-tests/all_reduce": FOUR}),
+        ("nccl_timestamps.log", {"nccl-tests/all_reduce": FOUR}),
+        ("nccl_mpirun_tag.log", {"nccl-tests/all_reduce": BOTH}),
+        ("nccl_min_bandwidth_failed.log", {"nccl-tests/all_reduce": BOTH}),
+        ("nccl_unnamed_b.log", {"nccl-tests/all_reduce": BOTH}),
+        (
+            "nccl_unnamed_a.log",
+            {
+                "nccl-tests/all_gather": {
+                    "busbw_2097152": [45.88],
+                    "busbw_2097152_in_place": [47.05],
+                }
+            },
+        ),
+        (
+            "nccl_two_programs.log",
+            {
+                "nccl-tests/all_reduce": BOTH,
+                "nccl-tests/all_gather": {
+                    "busbw_2097152": [45.88],
+                    "busbw_2097152_in_place": [47.05],
+                },
+            },
+        ),
+        (
+            "nvbandwidth_json_after_warning.txt",
+            {
+                "nvbandwidth/host_to_device_memcpy_ce": {
+                    "bandwidth cuda:0": [54.3],
+                    "bandwidth cuda:1": [54.1],
+                }
+            },
+        ),
+        (
+            "nvbandwidth_foreign_error_line.txt",
+            {
+                "nvbandwidth/host_to_device_memcpy_ce": {
+                    "bandwidth cuda:0": [54.3],
+                    "bandwidth cuda:1": [54.1],
+                }
+            },
+        ),
+        ("fio_2_1.json", {"fio/seqwrite": disk(write=102.4)}),
+        ("fio_2_latency.json", {"fio/randread": disk(read=204.8)}),
+        ("fio_brace_before.json", {"fio/randread": disk(read=204.8)}),
+        (
+            "dcgm_text_after.json",
+            {"dcgm/inforom": {"not_passed GPU 0": [0.0], "not_passed GPU 1": "failed"}},
+        ),
+        (
+            "dcgm_null_between_tests.json",
+            {
+                "dcgm/denylist": {"not_passed GPU 0": [0.0], "not_passed GPU 1": [0.0]},
+                "dcgm/inforom": {"not_passed GPU 0": [0.0], "not_passed GPU 1": "failed"},
+            },
+        ),
+        (
+            "dcgm_iterations.json",
+            {"dcgm/inforom": {"not_passed GPU 0": [0.0, 0.0], "not_passed GPU 1": "failed"}},
+        ),
+    ],
+)
+def test_the_whole_output_is_read(name: str, right: dict[str, Any]) -> None:
+    found = of(name)
+    assert cells(found) == right
+    assert not found.wrong
+
+
+@pytest.mark.parametrize(
+    "label", ["", "0: ", "[1,0]<stdout>:", "2026-03-04T05:06:07Z ", "node-a  | "]
+)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16"])
+def test_dressed_cases_say_the_same(tmp_path: Path, label: str, encoding: str) -> None:
+    read = (
+        "nccl_p*",
+        "nccl_t*",
+        "nccl_m*",
+        "nccl_un*",
+        "nvb*",
+        "fio_2*",
+        "fio_b*",
+        "fio_d*",
+        "fio_p*",
+        "dcgm*",
+    )
+    for path in sorted(one for pattern in read for one in CASES.glob(pattern)):
+        text = "".join(label + line for line in path.read_text().splitlines(keepends=True))
+        (tmp_path / path.name).write_text(text, encoding=encoding)
+        found, plain = of(path.name, folder=tmp_path), of(path.name)
+        assert cells(found) == cells(plain), path.name
+        assert (found.wrong_count, found.notes) == (plain.wrong_count, plain.notes)
+
+
+def test_what_lacks_costs_only_itself_and_is_said() -> None:
+    found = of("nvbandwidth_cut_off.txt")
+    right = {"bandwidth cuda:0": [54.3], "bandwidth cuda:1": [54.1]}
+    assert cells(found) == {
+        "nvbandwidth/host_to_device_memcpy_ce": right,
+        "nvbandwidth/device_to_host_memcpy_ce": right,
+    }
+    assert "device_to_device_memcpy_read_ce" in str(found.wrong[0])
+    found = of("fio_percentile_list.json")
+    assert cells(found) == {"fio/randrw": disk(read=204.8, write=102.4, p99=False)}
+    assert [str(line).count("99") for line in found.wrong] == [1, 1]
+
+
+def test_a_disk_that_moved_nothing_is_a_failed_unit() -> None:
+    told = cells(of("fio_dead_disk.json"))["fio/randread"]
+    assert told["read_bandwidth nvme0n1"] == [204.8]
+    assert {told[name] for name in told if "nvme1n1" in name} == {"failed"}
+
+
+def test_a_card_with_itself_is_no_pair() -> None:
+    told = cells(of("nvbandwidth_zero_diagonal.txt"))
+    (pairs,) = told.values()
+    assert len(pairs) == 12
+    assert pairs["bandwidth cuda:0>cuda:1"] == [270.10]
+    assert pairs["bandwidth cuda:1>cuda:0"] == [271.00]
+    assert pairs["bandwidth cuda:3>cuda:2"] == [273.20]
+
+
+def test_a_log_of_other_hosts_says_for_whom_it_is_kept() -> None:
+    (note,) = of("nccl_other_hosts.log", node="mine").notes
+    assert all(name in note for name in ("mine", "node-a", "node-b"))
+    (note,) = of("nccl_min_bandwidth_failed.log").notes
+    assert "61.68 GB/s" in note
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("nccl_output.json", "JSON"), ("fio_client_server.json", "--client")]
+)
+def test_forms_that_are_not_read_are_called_by_their_names(name: str, words: str) -> None:
+    with pytest.raises(ImportFileError, match=words) as refused:
+        of(name)
+    assert "\n" not in str(refused.value)
+
+
+def test_an_object_of_no_node_needs_a_name() -> None:
+    path = CASES / "superbench_summary.json"
+    with pytest.raises(ImportFileError, match="--node"):
+        import_superbench(path)
+    found = import_superbench(path, node="node-a")
+    values = {p.metric.name: p.sample(0).tolist() for p in found.populations}
+    assert values == {"h2d_bw": [25.1], "d2h_bw": [24.2], "fp64": [9000.5]}
+    assert found.node == "node-a"
+
+
+@pytest.mark.parametrize("name", ["table_utf16.csv", "table_comment_above.csv", "table_pipes.csv"])
+def test_tables_of_other_forms(name: str) -> None:
+    found = import_table(CASES / name)
+    assert cells(found) == {"stream": {"triad": [412507.0]}}
+    assert not found.wrong
+
+
+def test_words_for_nothing_are_missing_values() -> None:
+    found = import_table(CASES / "table_na.csv")
+    (p,) = found.populations
+    assert [p.problems[row].kind if row in p.problems else p.sample(row).tolist() for row in range(3)] == [
+        [412507.0], "missing", "missing"
+    ]  # fmt: skip
+    assert not found.wrong
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("table_thousands.csv", "between thousands"), ("table_excel_german.csv", "decimal")]
+)  # fmt: skip
+def test_commas_in_numbers_are_refused(name: str, words: str) -> None:
+    found = import_table(CASES / name)
+    assert (found.values, found.wrong_count) == (0, 2)
+    assert words in str(found.wrong[0])
+
+
+@pytest.mark.parametrize(
+    ("name", "words"), [("table_hostname.csv", "rename 'hostname'"), ("table_workbook.xlsx", "Excel")]
+)  # fmt: skip
+def test_tables_that_are_none_say_what_they_are(name: str, words: str) -> None:
+    with pytest.raises(ImportFileError, match=words):
+        import_table(CASES / name)
+
+
+def test_readers_without_an_importer() -> None:
+    (matrix,) = read_stress_ng((CASES / "stress_ng_instances.yaml").read_text()).stressors
+    assert (matrix.rate, matrix.operations, matrix.seconds) == (400, 8000, 20)
+    assert read_stress_ng((CASES / "stress_ng_instances.yaml").read_text()).version == "0.21.03"
+    stream = read_stream((CASES / "stream_5_9.txt").read_text())
+    assert (stream.version, stream.array, set(stream.rates.values())) == (
+        "5.9",
+        160_000_000,
+        {8000},
+    )
+    with pytest.raises(UnreadableOutput, match="-D"):
+        read_perftest((CASES / "perftest_latency_by_duration.txt").read_text())

@@ -1,0 +1,325 @@
+"""What launchers, shells and versions do to an output changes nothing that is read, or it is refused."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.store.importers.import_result import ImportFileError
+from pytest_anubis.store.importers.nccl import import_nccl
+from pytest_anubis.tool_outputs.dcgm_diag import read_dcgm_diag
+from pytest_anubis.tool_outputs.gpu_burn import read_gpu_burn
+from pytest_anubis.tool_outputs.hpl import read_hpl
+from pytest_anubis.tool_outputs.nccl_tests import NcclLog, read_nccl_tests
+from pytest_anubis.tool_outputs.nvbandwidth import read_nvbandwidth
+from pytest_anubis.tool_outputs.perftest import read_perftest
+from pytest_anubis.tool_outputs.stream_benchmark import read_stream
+from pytest_anubis.tool_outputs.stress_ng import read_stress_ng
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
+
+DATA = Path(__file__).parent / "data"
+Reader = Callable[[str], Any]
+OUTPUTS: list[tuple[Reader, str]] = [
+    (read_nccl_tests, "all_reduce_perf.txt"),
+    (read_nvbandwidth, "nvbandwidth.txt"),
+    (read_nvbandwidth, "nvbandwidth_pairs.txt"),
+    (read_nvbandwidth, "nvbandwidth.json"),
+    (read_perftest, "ib_write_bw.txt"),
+    (read_perftest, "ib_write_lat.txt"),
+    (read_dcgm_diag, "dcgm_diag_3.json"),
+    (read_dcgm_diag, "dcgm_diag_4.json"),
+    (read_stress_ng, "stress_ng.yaml"),
+    (read_gpu_burn, "gpu_burn.txt"),
+    (read_hpl, "hpl.txt"),
+    (read_stream, "stream.txt"),
+]
+LABELS = [
+    "[1,0]<stdout>:",
+    "[prterun-node-a-77@1,0]<stdout>: ",
+    "Thu Mar  5 05:06:{:02d} 2026<stdout>:",
+    "Thu Mar  5 05:06:{:02d} 2026[1,0]<stdout>:",
+    "0: ",
+    "07: ",
+    "[0] ",
+    "node-a: ",
+    "node-a.example.org: ",
+    "bench-1  | ",
+    "[pod/bench-x7/main] ",
+    "worker-0 main ",
+    "2026-03-04T05:06:{:02d}.123456789Z ",
+    "[2026-03-04 05:06:{:02d}] ",
+    "05:06:{:02d} ",
+    "Mar  4 05:06:{:02d} node-a bench[4711]: ",
+    "2026-03-04T05:06:{:02d}Z [1,0]<stdout>:",
+]
+
+
+def golden(name: str) -> str:
+    return (DATA / name).read_bytes().decode()
+
+
+def dressed(text: str, label: str) -> str:
+    lines = text.rstrip("\n").split("\n")
+    return "\n".join(label.format(n % 60) + line for n, line in enumerate(lines)) + "\n"
+
+
+def same(one: Any, other: Any) -> bool:
+    for run in (one, other):
+        if hasattr(run, "place"):
+            run.place = 0  # the line on which it begins is another one
+    return bool(one == other)
+
+
+@pytest.mark.parametrize(("reader", "name"), OUTPUTS)
+@pytest.mark.parametrize("label", LABELS)
+def test_labels_and_stamps_are_taken_off(reader: Reader, name: str, label: str) -> None:
+    assert reader(dressed(golden(name), label)) == reader(golden(name))
+
+
+@pytest.mark.parametrize(("reader", "name"), OUTPUTS)
+def test_lines_around_an_output_colours_and_line_ends_change_nothing(
+    reader: Reader, name: str
+) -> None:
+    text, whole = golden(name), reader(golden(name))
+    before = "+ srun ./bench {size}\nWARNING: an error came up\n[node-a] component.c:17 error 5\n\n"
+    after = "\ncommand terminated with exit code 226\nsrun: job 17 done\n"
+    coloured = "\n".join(f"\x1b[0;32m{line}\x1b[0m" for line in text.split("\n"))
+    for changed in (before + text, text + after, coloured, text.replace("\n", "\r\n")):
+        assert same(reader(changed), whole)
+
+
+@pytest.mark.parametrize(("reader", "name"), OUTPUTS)
+@pytest.mark.parametrize(
+    ("one", "other"), [("0: ", "1: "), ("[1,0]<stdout>:", "[1,1]<stdout>:"), ("n1: ", "n2: ")]
+)
+def test_outputs_of_several_processes_are_never_mixed(
+    reader: Reader, name: str, one: str, other: str
+) -> None:
+    text = golden(name)
+    pairs = zip(dressed(text, one).split("\n"), dressed(text, other).split("\n"), strict=True)
+    woven = "\n".join(line for pair in pairs for line in pair)
+    for mixed in (dressed(text, one) + dressed(text, other), woven):
+        with pytest.raises(UnreadableOutput) as refused:
+            reader(mixed)
+        assert "\n" not in str(refused.value)
+
+
+def permuted(columns: list[str], draw: random.Random) -> list[int]:
+    """Draw an order of columns in which those of one name keep theirs."""
+    order = draw.sample(range(len(columns)), len(columns))
+    places = {name: iter([n for n, one in enumerate(columns) if one == name]) for name in columns}
+    return [next(places[columns[n]]) for n in order]
+
+
+TABLES: list[tuple[Reader, str, str, str]] = [
+    (read_nccl_tests, "all_reduce_perf.txt", r"#  +size.*", r" +\d+ +\d+ +float.*"),
+    (read_perftest, "ib_write_bw.txt", r" #bytes.*", r" \d+ .*"),
+    (read_perftest, "ib_write_lat.txt", r" #bytes.*", r" \d+ .*"),
+    (read_hpl, "hpl.txt", r"T/V +N .*", r"WR0.*"),
+    (read_stream, "stream.txt", r"Function .*", r"(Copy|Scale|Add|Triad):.*"),
+]
+
+
+@pytest.mark.parametrize(("reader", "name", "head", "row"), TABLES)
+def test_columns_are_found_by_their_names(reader: Reader, name: str, head: str, row: str) -> None:
+    draw, text, whole = random.Random(9), golden(name), reader(golden(name))
+    (line,) = [line for line in text.split("\n") if re.fullmatch(head, line)]
+    columns = re.split(r"\s{2,}|(?<=\w) (?=t_)|(?<=s) (?=#)", line.strip("# ").strip())
+    if name.startswith("all_reduce"):
+        columns = line[1:].split()
+    if name.startswith("ib_"):
+        columns = ["#bytes", "#iterations", *re.findall(r"(?:BW |9[\d.]*% )?[\w]+\[[^]]+\]", line)]
+    for _ in range(20):
+        order = permuted(columns, draw)
+        lines = []
+        for one in text.split("\n"):
+            cells = columns if one == line else one.split()
+            if one == line or re.fullmatch(row, one):
+                begin = "#  " if one == line and name.startswith("all_reduce") else " "
+                one = (begin if name[0] in "ai" else "") + "  ".join(cells[n] for n in order)
+            lines.append(one)
+        assert reader("\n".join(lines)) == whole
+
+
+def test_lost_and_added_cells_of_a_row_are_refused() -> None:
+    text, draw = golden("all_reduce_perf.txt"), random.Random(3)
+    row = next(line for line in text.split("\n") if " 33554432 " in line)
+    cells = row.split()
+    for _ in range(60):
+        changed = list(cells)
+        for _ in range(draw.randint(1, 3)):
+            del changed[draw.randrange(len(changed))]
+        if changed in (cells[:3] + cells[4:], cells[:3] + cells[5:]):
+            continue  # old programs leave reduction and root empty
+        log = NcclLog(text.replace(row, " ".join(changed)))
+        assert len(log.wrong) == 1
+        assert len(log.runs[0].rows) == 3
+        changed = [*cells[: (n := draw.randrange(len(cells)))], "7", *cells[n:]]
+        assert len(NcclLog(text.replace(row, " ".join(changed))).wrong) == 1
+
+
+def nccl(
+    name: str,
+    sizes: tuple[int, ...] = (1 << 20, 1 << 21),
+    *,
+    ranks: int = 8,
+    of: str = "float sum -1",
+) -> str:
+    rows = [
+        f"{size} {size // 4} {of} 100 {size / 1e5:.2f} {size / 6e4:.2f} 0 100 {size / 1e5:.2f} "
+        f"{size / 6e4:.2f} 0"
+        for size in sizes
+    ]
+    return "\n".join((
+        f"# Collective test starting: {name}_perf",
+        "# nThread 1 nGpus 8 minBytes 1 maxBytes 2 agg iters: 1 validation: 1 graph: 0",
+        *(f"#  Rank {n} Group  0 Pid 4711 on node-a device {n} [0000:1b:00] Card" for n in range(ranks)),
+        "#  size count type redop root time algbw busbw #wrong time algbw busbw #wrong",
+        "#  (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)",
+        *rows,
+        "# Out of bounds values : 0 OK",
+        "# Avg bus bandwidth : 1.0",
+        "#\n",
+    ))  # fmt: skip
+
+
+def told(path: Path, text: str, **more: Any) -> tuple[set[Any], Any]:
+    """Benchmark, metric, group and how many values of each sample of a log, and the import."""
+    path.write_text(text)
+    found = import_nccl(path, node="node-a", **more)
+    cells = set()
+    for p in found.populations:
+        kind = p.problems[0].kind if p.problems else len(p.values)
+        if not p.metric.name.endswith("in_place"):
+            cells.add((p.benchmark.removeprefix("nccl-tests/"), p.metric.name, p.group, kind))
+    return cells, found
+
+
+def test_what_differs_is_no_repetition(tmp_path: Path) -> None:
+    path, size = tmp_path / "x.log", (1 << 20,)
+    runs = [
+        nccl("all_reduce", size),
+        nccl("all_reduce", size, of="half sum -1"),
+        nccl("all_reduce", size, of="float prod -1"),
+        nccl("all_reduce", size, ranks=4),
+        nccl("all_reduce", size).replace("graph: 0", "graph: 4"),
+        nccl("broadcast", size, of="float none 3"),
+        nccl("all_reduce", size),
+    ]
+    cells, found = told(path, "".join(runs))
+    assert cells == {
+        ("all_reduce", "busbw_1048576", "8 ranks", 2),
+        ("all_reduce", "busbw_1048576_half", "8 ranks", 1),
+        ("all_reduce", "busbw_1048576_prod", "8 ranks", 1),
+        ("all_reduce", "busbw_1048576", "4 ranks", 1),
+        ("all_reduce", "busbw_1048576", "8 ranks, graph 4", 1),
+        ("broadcast", "busbw_1048576_root3", "8 ranks", 1),
+    }
+    assert not found.wrong
+
+
+def test_a_log_that_was_cut_says_so_wherever_it_was(tmp_path: Path) -> None:
+    path, text = tmp_path / "x.log", nccl("all_reduce") + nccl("alltoall")
+    whole, _ = told(path, text)
+    for end in range(0, len(text) - 40, 11):
+        try:
+            cells, found = told(path, text[:end])
+        except ImportFileError:
+            continue
+        assert {cell[:3] for cell in cells} <= {cell[:3] for cell in whole}
+        assert found.wrong or {cell[0] for cell in cells} == {"all_reduce"}
+        missing = "Collective test starting: alltoall" in text[:end]
+        assert bool(found.wrong) or not missing
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        "node-a: Test NCCL failure common.cu:1 'unhandled cuda error'",
+        "node-a: Test CUDA failure common.cu:502 'an illegal memory access was encountered'",
+        " .. node-a pid 93200: Test failure common.cu:632",
+    ],
+)
+def test_a_run_that_failed_is_a_failed_unit(tmp_path: Path, failure: str) -> None:
+    path, whole = tmp_path / "x.log", nccl("all_reduce")
+    at_once = nccl("alltoall", ()).split("# Out of")[0] + failure + "\n"
+    cells, _ = told(path, whole + at_once)
+    assert ("alltoall", "return_code", "", "failed") in cells
+    assert ("all_reduce", "busbw_1048576", "8 ranks", 1) in cells
+    cells, _ = told(path, whole.split("# Out of")[0] + failure + "\n")
+    assert {cell[3] for cell in cells} == {"failed"}
+    cells, _ = told(path, failure + "\n")
+    assert {cell[3] for cell in cells} == {"failed"}
+
+
+def test_one_rank_alone_has_no_bus(tmp_path: Path) -> None:
+    alone = re.sub(r"(\d+ \d+ float sum -1 100 \S+) \S+", r"\1 0.00", nccl("all_reduce", ranks=1))
+    for text in (alone, re.sub("#  Rank.*\n", "", alone), alone * 8):
+        with pytest.raises(ImportFileError, match="one rank alone"):
+            told(tmp_path / "x.log", text)
+
+
+def test_runs_of_which_nobody_says_what_they_were_are_not_compared(tmp_path: Path) -> None:
+    unnamed = re.sub("# Collective.*\n", "", nccl("all_reduce"))
+    path = tmp_path / "x.log"
+    _, found = told(path, unnamed)
+    assert any("--collective" in note for note in found.notes)
+    with pytest.raises(ImportFileError, match="--collective"):
+        told(path, unnamed * 2)
+    cells, _ = told(path, unnamed * 2, collective="all_gather")
+    assert {cell[0] for cell in cells} == {"all_gather"}
+    named = [
+        f"+ mpirun -np 8 /opt/{name}_perf -b 1M -e 2M\n{unnamed}" for name in ("gather", "scatter")
+    ]
+    assert {cell[0] for cell in told(path, "".join(named))[0]} == {"gather", "scatter"}
+
+
+def test_a_crash_of_another_program_fails_no_run(tmp_path: Path) -> None:
+    path, text, crash = (
+        tmp_path / "x.log",
+        nccl("all_reduce"),
+        "run.sh: line 7: Segmentation fault\n",
+    )
+    for around in (crash + text, text + crash):
+        assert {cell[3] for cell in told(path, around)[0]} == {1}
+    head, _ = text.split("# Out of")
+    assert {cell[3] for cell in told(path, head + crash)[0]} == {"failed"}
+
+
+OLD = """\
+# nThread 1 nGpus 8 minBytes 8388608 maxBytes 8388608 warmup iters: 5 iters: 20 validation: 1
+#   Rank  0 Pid  1001 on     node-a device  0 [0x07] Card
+#   Rank  1 Pid  1001 on     node-a device  1 [0x0f] Card
+#       size         count    type   redop    root   time   algbw   busbw  error   time   algbw   busbw  error
+#        (B)    (elements)                             (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
+     8388608        262144   float           100.0   83.89   73.40  0e+00    101.0   83.06   72.67  1e-07
+# Out of bounds values : 0 OK
+"""
+NEW = """\
+# nccl-tests version 2.19.9 nccl-headers=23102 nccl-library=23102
+# Collective test starting: all_gather_perf
+# nThread 1 nGpus 8 minBytes 8388608 maxBytes 8388608 step: 2(factor) agg iters: 1 validation: 1 graph: 0 unalign: 0
+#  Rank  0 Group  0 Pid 1 on node-a device  0 [0000:c1:00] Card
+#  Rank  1 Group  0 Pid 1 on node-a device  1 [0000:c2:00] Card
+#   size count type redop root time algbw busbw #wrong #bitdiff i_min i_max i_p99 i_cv% time algbw busbw #wrong #bitdiff i_min i_max i_p99 i_cv%  timestamp
+#   (B) (elements) (us) (GB/s) (GB/s) (us) (us) (us) (%) (us) (GB/s) (GB/s) (us) (us) (us) (%) %Y-%m-%d %H:%M:%S
+  8388608 262144 float none -1 100.0 83.89 73.40 0 0 47 55 55 3.20 101.0 83.06 72.67 0 0 46 53 53 2.90 2026-03-04 05:06:07
+# Out of bounds values : 0 OK
+# Bitwise mismatches   : 0 OK
+# Avg bus bandwidth    : 73.0
+"""  # noqa: E501
+
+
+@pytest.mark.parametrize("text", [OLD, NEW])
+def test_the_oldest_and_the_newest_nccl_tests_say_the_same(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "all_gather.log"
+    cells, found = told(path, text)
+    assert cells == {("all_gather", "busbw_8388608", "2 ranks", 1)}
+    assert (found.values, found.wrong_count) == (2, 0)
+    cells, _ = told(path, text.replace(": 0 OK", ": 3 FAILED"))
+    assert {cell[3] for cell in cells} == {"failed"}
