@@ -32,6 +32,9 @@ MOST_NEEDED = 1_000_000
 """Most values that a criterion may ask a sample for: what is learned asks for five."""
 
 
+DOUBTFUL = "doubtful-values"
+"""Kind of a `Finding`: values that somebody must look at, since they are too good or wrong on many nodes."""
+
 SEPARATES = " separates them"
 """Stands behind the name of the attribute that tells two groups of nodes apart, where they are told."""
 

@@ -273,8 +273,9 @@ class RunRecord:
     @property
     def driver_words(self) -> tuple[str, ...]:
         """What drivers logged that decides nothing by itself, in one line for people; empty if nothing."""
-        words = dict.fromkeys(event.text for event in self.hardware if event.sort == EVIDENCE)
-        return (f"kernel log: {'; '.join(words)}",) if words else ()
+        words = list(dict.fromkeys(e.text for e in self.hardware if e.sort == EVIDENCE))
+        more = f"; and {len(words) - 3} more in the journal" if len(words) > 3 else ""
+        return (f"kernel log: {'; '.join(words[:3])}{more}",) if words else ()
 
     @property
     def waivers(self) -> tuple[Waiver, ...]:

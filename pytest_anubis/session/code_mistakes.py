@@ -28,6 +28,8 @@ _WRONG_CALL = re.compile(
 )
 INSTALLED = ("site-packages", "dist-packages")
 """Folders of what was installed: nobody's own code, also where an environment stands in the project."""
+UNSEEN = (pytest.PytestUnhandledThreadExceptionWarning, pytest.PytestUnraisableExceptionWarning)
+"""What pytest warns of where something was raised outside of a test's own calls."""
 
 
 def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
@@ -43,10 +45,12 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
     error = raised.value
     if isinstance(error, pytest.PytestReturnNotNoneWarning | DeprecationWarning):
         return _returned(item, error)
-    if unseen := unseen_failures(error, pytest.PytestWarning):
+    if unseen := unseen_failures(error, UNSEEN):
         said = str(unseen[0]).split("\n", 1)[0]
         path, line = _last_place(unseen[0].__traceback__)
-        what = f"{type(unseen[0]).__name__} in a thread or finaliser, where it fails no test: {said}"
+        what = (
+            f"{type(unseen[0]).__name__} in a thread or finaliser, where it fails no test: {said}"
+        )
         return _sentence(what, path, line, item, "")
     if isinstance(error, pytest.FixtureLookupError):
         return _fixture_mistake(item, error)
@@ -66,13 +70,13 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
 
 
 def unseen_failures(
-    error: BaseException, category: type[pytest.PytestWarning]
+    error: BaseException, category: tuple[type[pytest.PytestWarning], ...]
 ) -> list[BaseException]:
     """Return what was raised in threads or finalisers, of which pytest warns; empty for any other error.
 
     Args:
         error: What pytest raises in place of its warnings, one or a group of them.
-        category: Of the warnings.
+        category: Which warnings.
     """
     group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
     if not all(isinstance(one, category) for one in group):

@@ -29,10 +29,11 @@ _PREFIX = re.compile(r"(\d{1,4}),\d+,-?\d+,[^;]{0,80};")
 _ERROR = 3
 # "{1}[Hardware Error]: event severity: recoverable": lines with one number in braces are one record.
 _RECORD_OF_FIRMWARE = re.compile(r"(\{\d+\})\[Hardware Error\]:")
+_BEGINS = "Hardware error from APEI"
 _REST = 0.05
 """Seconds in which the rest of a record of the firmware is written, on a slow console too."""
 _KINDS = 20
-"""Kinds of error-level lines without a row of the catalogue that are listed at once; more tell nobody more."""
+"""Kinds of error-level lines without a row of the catalogue that are listed at once."""
 _SHOWN = 120
 """Characters that are shown of such a line."""
 
@@ -168,16 +169,20 @@ def kernel_events(lines: Sequence[str]) -> tuple[KernelEvent, ...]:
 
 def _messages(lines: Sequence[str]) -> Iterator[tuple[int | None, str]]:
     """Yield priority and text of every message, a record of the firmware as one; None: it is not known."""
-    records: dict[str, list[str]] = {}
+    records: list[list[str]] = []
+    last: dict[str, list[str]] = {}
     for line in lines:
         prefix = _PREFIX.match(line)
         level = int(prefix[1]) if prefix else None
         text = line[prefix.end() :] if prefix else line
         if (part := _RECORD_OF_FIRMWARE.search(text)) is not None:
-            records.setdefault(part[1], []).append(text)
+            if part[1] not in last or _BEGINS in text:
+                last[part[1]] = []
+                records.append(last[part[1]])
+            last[part[1]].append(text)
         else:
             yield level, text
-    for parts in records.values():
+    for parts in records:
         yield None, " ".join(parts)
 
 

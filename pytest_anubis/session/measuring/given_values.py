@@ -29,6 +29,8 @@ def checked_metric(
     goal: str,
     question: str,
     action: str,
+    *,
+    expect: float | None = None,
 ) -> Metric:
     """Return a metric as the test describes it.
 
@@ -39,6 +41,7 @@ def checked_metric(
         goal: Why it is measured.
         question: What it answers.
         action: What to do when it is bad.
+        expect: Its one right value, where that is known.
 
     Raises:
         MetricUsageError: It has no direction, or name or unit make no sense.
@@ -51,7 +54,13 @@ def checked_metric(
         )
     try:
         return Metric(
-            name=name, unit=unit, better=better, goal=goal, question=question, action=action
+            name=name,
+            unit=unit,
+            better=better,
+            goal=goal,
+            question=question,
+            action=action,
+            expect=expect,
         )
     except MetricError as error:
         raise MetricUsageError(str(error)) from None

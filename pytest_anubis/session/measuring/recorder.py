@@ -238,6 +238,7 @@ class Recorder:
         action: str = "",
         group: str = "",
         rounds_of: str = "",
+        expect: float | None = None,
     ) -> tuple[float, ...]:
         """Record one value or several that the test measured itself.
 
@@ -253,6 +254,7 @@ class Recorder:
             action: What to do when it is bad.
             group: Label of comparable units.
             rounds_of: A metric that was measured in the same rounds: what disturbed these, disturbed both.
+            expect: The one right value of ``equal``, where it is known; of counts of faults it is 0.
 
         Returns:
             The values as floats.
@@ -261,7 +263,7 @@ class Recorder:
             MetricUsageError: Unit, direction or values make no sense.
         """
         __tracebackhide__ = True
-        metric = self._metric(name, unit, better, goal, question, action)
+        metric = self._metric(name, unit, better, goal, question, action, expect=expect)
         values = numbers_of(value, name)
         if rounds_of:
             return self._keep_beside(metric, group, values, rounds_of)
@@ -384,7 +386,12 @@ class Recorder:
         return tuple(value for value, _ in taken.fresh)
 
     def _metric(
-        self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
+        self,
+        name: str,
+        unit: str,
+        better: Direction | None,
+        *words: str,
+        expect: float | None = None,
     ) -> Metric:
         __tracebackhide__ = True
         from pytest_anubis.hardware.round_plans import lengths_version
@@ -395,8 +402,9 @@ class Recorder:
                 "record all its values at once, or give the second one another name"
             )
         mark = self._mark
-        texts = (goal or mark.goal, question or mark.question, action or mark.action)
-        metric = checked_metric(name, unit, better, *texts)
+        own = (mark.goal, mark.question, mark.action)
+        texts = (word or of_mark for word, of_mark in zip(words, own, strict=True))
+        metric = checked_metric(name, unit, better, *texts, expect=expect)
         lengths = lengths_version(self._context.settings.profile, self._device.kind)
         return replace(metric, version=mark.version + lengths - 1)  # both only grow
 

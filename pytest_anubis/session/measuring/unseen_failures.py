@@ -1,7 +1,7 @@
 """Failures of which pytest only warns: in a thread, in a finaliser, a check that is returned or always true.
 
 While a test runs these warnings are errors, whatever filters the user has set. A check that fails in a thread
-of the test fails the test; of the others nothing says what they mean, so the test is INCONCLUSIVE
+of the test fails the test; of what else was raised nothing says what it means, so the test is INCONCLUSIVE
 (`code_mistakes`). What comes when no test runs, and an assertion that cannot fail, block the node.
 """
 
@@ -23,7 +23,7 @@ from _pytest.threadexception import collect_thread_exception  # pytest has no pu
 from _pytest.unraisableexception import collect_unraisable
 
 from pytest_anubis.core.events import BlockerFound
-from pytest_anubis.session.code_mistakes import INSTALLED, unseen_failures
+from pytest_anubis.session.code_mistakes import INSTALLED, UNSEEN, unseen_failures
 from pytest_anubis.session.context import emit
 
 _NEEDED = ("threadexception", "unraisableexception")
@@ -64,13 +64,13 @@ class UnseenFailures:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self) -> Generator[None, Any, Any]:
-        """Raise what pytest would warn of; what failed in a thread as it was raised there."""
+        """Raise what pytest would warn of; a check that failed in a thread as it was raised there."""
         with _as_errors():
             try:
                 return (yield)
             except Exception as error:
-                threads = unseen_failures(error, pytest.PytestUnhandledThreadExceptionWarning)
-                failed = next(iter(threads), error)
+                checks = [one for one in unseen_failures(error, UNSEEN[:1]) if _is_check(one)]
+                failed = next(iter(checks), error)
         raise failed
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -91,7 +91,7 @@ class UnseenFailures:
                 try:
                     hear(self._config)
                 except Exception as error:
-                    for one in unseen_failures(error, pytest.PytestWarning):
+                    for one in unseen_failures(error, UNSEEN):
                         said = f"{type(one).__name__}: {one}".split("\n", 1)[0]
                         self._block(f"failed in a thread or finaliser outside of any test: {said}")
 
@@ -99,18 +99,20 @@ class UnseenFailures:
         emit(self._config, BlockerFound(text=text))
 
 
+def _is_check(error: BaseException) -> bool:
+    return isinstance(error, AssertionError | pytest.fail.Exception)
+
+
 @contextmanager
 def _as_errors() -> Iterator[None]:
     with warnings.catch_warnings():
-        for category in (
-            pytest.PytestUnhandledThreadExceptionWarning,
-            pytest.PytestUnraisableExceptionWarning,
-            pytest.PytestReturnNotNoneWarning,
-        ):
+        for category in (*UNSEEN, pytest.PytestReturnNotNoneWarning):
             warnings.simplefilter("error", category)
         # As an error it is one in the coroutine's finaliser.
         warnings.filterwarnings("error", r"coroutine .* was never awaited", RuntimeWarning)
-        warnings.filterwarnings("error", "It is deprecated to return", DeprecationWarning)  # unittest
+        warnings.filterwarnings(
+            "error", "It is deprecated to return", DeprecationWarning
+        )  # unittest
         yield
 
 
@@ -131,5 +133,9 @@ def _always_true(tests: Iterable[Path], config: pytest.Config) -> Iterator[tuple
         except (OSError, SyntaxError, ValueError):  # no Python: it has no such assertion
             continue
         for found in ast.walk(tree):
-            if isinstance(found, ast.Assert) and isinstance(found.test, ast.Tuple) and found.test.elts:
+            if (
+                isinstance(found, ast.Assert)
+                and isinstance(found.test, ast.Tuple)
+                and found.test.elts
+            ):
                 yield path, found.lineno
