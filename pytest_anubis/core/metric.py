@@ -106,7 +106,8 @@ class Metric:
     @property
     def best_is_zero(self) -> bool:
         """Lower is better and nothing at all is best, as of faults or shares; a time or a size is never 0."""
-        return self.better == "lower" and (self.unit.lower() in _BARE or self.counts_faults)
+        bare = self.unit.lower().partition("/")[0].strip() in _BARE
+        return self.better == "lower" and (bare or self.counts_faults)
 
     @property
     def is_duration(self) -> bool:

@@ -136,7 +136,7 @@ ROWS = (
     KernelLine(
         "host-memory-error",
         "uncorrected memory error",
-        r"EDAC .{0,60}?: (?:[1-9]\d* )?UE\b",
+        r"EDAC .{0,60}?: (?:[1-9]\d* )?UE\b(?!/)",
         "edac_mc.c",
     ),
     KernelLine(

@@ -29,7 +29,7 @@ from pytest_anubis.session.context import emit
 _NEEDED = ("threadexception", "unraisableexception")
 """pytest's own plugins that hear of these failures."""
 
-_TUPLE = re.compile(rb"^[ \t]*assert\s*\(", re.MULTILINE)
+_TUPLE = re.compile(rb"\bassert\s*\(")
 """What may be an assertion of a tuple: most files have none, and need not be parsed."""
 
 

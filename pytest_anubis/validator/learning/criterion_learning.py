@@ -119,7 +119,7 @@ def learn_criterion(
     if scope == "node":
         population = pooled(population, shelf if population.values.nbytes > LARGE else None)
     rows = rows_of(population, shelf)
-    strange = strange_rows(rows, population.metric, one_machine=one_machine)
+    strange = strange_rows(rows, population.metric)
     if strange:
         population = without_strange(population, strange)
         rows = rows_of(population, shelf)
