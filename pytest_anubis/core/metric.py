@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Literal, get_args
 
-from pytest_anubis.core.field_types import Compact, Range, compact
+from pytest_anubis.core.field_types import Compact, Range, Rare, compact
 
 Direction = Literal["higher", "lower", "equal"]
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
@@ -44,8 +44,8 @@ class Metric:
         goal: What the measurement is for (the G of Goal-Question-Metric).
         question: What the metric answers (the Q).
         action: What to do when the metric is bad.
-        expect: The one right value of ``equal``, where it is known; of a count of faults it is 0 without being
-            said (`right`).
+        expect: The one right value of ``equal``, where it is known; of a count of faults it is 0 by itself
+            (`right`).
         version: Counts up when a benchmark comes to measure something else under the same name, or for
             another time: values of different versions are never compared.
 
@@ -61,7 +61,7 @@ class Metric:
     question: str = ""
     action: str = ""
     version: Annotated[int, Range(least=1), Compact] = 1
-    expect: Annotated[float | None, Compact] = None
+    expect: Annotated[float | None, Rare] = None
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.name.isprintable():

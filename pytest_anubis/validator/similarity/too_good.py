@@ -1,9 +1,10 @@
 """Values that are better than anything learned explains: a unit that slipped, or work that was not done.
 
-A healthy unit may be somewhat better than its class: a new driver, a cooler room. Of the GPUs of two clusters,
-judged by what half of their nodes taught, none was better than typical by more than 6 %. A virtual machine beside noisy neighbours is
-another thing: its latency of memory was five times as good in a quiet hour as when it learned. So what is too
-good lies beyond a factor and beyond several times the spread, and the runs of one machine get more of both.
+A healthy unit may be somewhat better than its class: a new driver, a cooler room. Of the GPUs of two clusters
+none was better than typical by more than 6 %, judged by what half of their nodes taught. A virtual machine
+beside noisy neighbours is another thing: its latency of memory was five times as good in a quiet hour as when
+it learned. So what is too good lies beyond a factor and beyond several times the spread, and the runs of one
+machine get more of both.
 It is a question, never an answer: such a value accepts nothing and rejects nothing.
 """
 
@@ -20,8 +21,8 @@ from pytest_anubis.validator.similarity.distance import TINY
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows
 
 FACTOR, LIMITS = 1.5, 2.0
-"""How many times as good as typical a unit must be at the least, and how many times the loss that is tolerated
-lies, as a ratio, between the best unit that was learned from and one that is too good."""
+"""How many times as good as typical a unit must be at the least, and which power of the tolerated loss lies
+between the best unit that was learned from and one that is too good."""
 FACTOR_OF_RUNS, LIMITS_OF_RUNS = 2.0, 4.0
 """The same of a baseline of one machine."""
 LEAST_SLIP = 7.5

@@ -1,4 +1,4 @@
-"""Values that are better than anything learned: a question where spread does not explain them, else normal."""
+"""Values that are better than anything learned: a question, unless their spread explains them."""
 
 from __future__ import annotations
 
