@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -29,8 +30,6 @@ def checked_metric(
     goal: str,
     question: str,
     action: str,
-    *,
-    expect: float | None = None,
 ) -> Metric:
     """Return a metric as the test describes it.
 
@@ -41,7 +40,6 @@ def checked_metric(
         goal: Why it is measured.
         question: What it answers.
         action: What to do when it is bad.
-        expect: Its one right value, where that is known.
 
     Raises:
         MetricUsageError: It has no direction, or name or unit make no sense.
@@ -54,14 +52,21 @@ def checked_metric(
         )
     try:
         return Metric(
-            name=name,
-            unit=unit,
-            better=better,
-            goal=goal,
-            question=question,
-            action=action,
-            expect=expect,
+            name=name, unit=unit, better=better, goal=goal, question=question, action=action
         )
+    except MetricError as error:
+        raise MetricUsageError(str(error)) from None
+
+
+def expecting(metric: Metric, right: float | None) -> Metric:
+    """Return a metric with its one right value, where that is known.
+
+    Raises:
+        MetricUsageError: It may vary, or the value is none.
+    """
+    __tracebackhide__ = True
+    try:
+        return metric if right is None else replace(metric, expect=right)
     except MetricError as error:
         raise MetricUsageError(str(error)) from None
 

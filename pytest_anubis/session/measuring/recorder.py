@@ -20,6 +20,7 @@ from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
     checked_clock,
     checked_metric,
+    expecting,
     numbers_of,
     running_clock,
 )
@@ -263,7 +264,7 @@ class Recorder:
             MetricUsageError: Unit, direction or values make no sense.
         """
         __tracebackhide__ = True
-        metric = self._metric(name, unit, better, goal, question, action, expect=expect)
+        metric = expecting(self._metric(name, unit, better, goal, question, action), expect)
         values = numbers_of(value, name)
         if rounds_of:
             return self._keep_beside(metric, group, values, rounds_of)
@@ -386,12 +387,7 @@ class Recorder:
         return tuple(value for value, _ in taken.fresh)
 
     def _metric(
-        self,
-        name: str,
-        unit: str,
-        better: Direction | None,
-        *words: str,
-        expect: float | None = None,
+        self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
     ) -> Metric:
         __tracebackhide__ = True
         from pytest_anubis.hardware.round_plans import lengths_version
@@ -402,9 +398,8 @@ class Recorder:
                 "record all its values at once, or give the second one another name"
             )
         mark = self._mark
-        own = (mark.goal, mark.question, mark.action)
-        texts = (word or of_mark for word, of_mark in zip(words, own, strict=True))
-        metric = checked_metric(name, unit, better, *texts, expect=expect)
+        texts = (goal or mark.goal, question or mark.question, action or mark.action)
+        metric = checked_metric(name, unit, better, *texts)
         lengths = lengths_version(self._context.settings.profile, self._device.kind)
         return replace(metric, version=mark.version + lengths - 1)  # both only grow
 

@@ -13,21 +13,22 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from _pytest.threadexception import collect_thread_exception  # pytest has no public way
-from _pytest.unraisableexception import collect_unraisable
 
 from pytest_anubis.core.events import BlockerFound
 from pytest_anubis.session.code_mistakes import INSTALLED, UNSEEN, unseen_failures
 from pytest_anubis.session.context import emit
 
-_NEEDED = ("threadexception", "unraisableexception")
-"""pytest's own plugins that hear of these failures."""
+_NEEDED = {
+    "threadexception": "collect_thread_exception",
+    "unraisableexception": "collect_unraisable",
+}
+"""pytest's own plugins that hear of these failures, and what of them tells what they have heard."""
 
 _TUPLE = re.compile(rb"\bassert\s*\(")
 """What may be an assertion of a tuple: most files have none, and need not be parsed."""
@@ -83,9 +84,9 @@ class UnseenFailures:
     def pytest_sessionfinish(self) -> None:
         """Block for what failed when no test ran any more."""
         gc.collect()
-        hear: Callable[[pytest.Config], None]
-        for name, hear in zip(_NEEDED, (collect_thread_exception, collect_unraisable), strict=True):
-            if not self._config.pluginmanager.has_plugin(name):
+        for name, telling in _NEEDED.items():
+            hear = getattr(self._config.pluginmanager.get_plugin(name), telling, None)
+            if hear is None:
                 continue
             with _as_errors():
                 try:
