@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from pytest_anubis.core.field_types import LEFT_OUT, Alias, Compact, Flat, Range
+from pytest_anubis.core.field_types import LEFT_OUT, Alias, Compact, Flat, Range, Rare
 
 
 class DeclaredField(NamedTuple):
@@ -20,6 +20,7 @@ class DeclaredField(NamedTuple):
         required: It has no default.
         default: Its default; `dataclasses.MISSING` if there is none.
         left_out: It is left out of plain data while it holds its default.
+        rare: It is left out of full plain data as well.
         finite: Its numbers are neither NaN nor infinite.
         flat: The names in plain data of what stands flat in it; None where it has its own object.
     """
@@ -29,6 +30,7 @@ class DeclaredField(NamedTuple):
     required: bool
     default: Any
     left_out: bool
+    rare: bool
     finite: bool
     flat: Mapping[str, str] | None
 
@@ -45,7 +47,8 @@ def declared_fields(cls: Any) -> tuple[DeclaredField, ...]:
         if field.default_factory is not dataclasses.MISSING:
             default = field.default_factory()
         optional = default is not dataclasses.MISSING
-        compact = Compact in marks or whole_class == "defaults"
+        rare = Rare in marks
+        compact = rare or Compact in marks or whole_class == "defaults"
         found.append(
             DeclaredField(
                 attribute=field.name,
@@ -53,6 +56,7 @@ def declared_fields(cls: Any) -> tuple[DeclaredField, ...]:
                 required=not optional,
                 default=default,
                 left_out=optional and (compact or (whole_class == "none" and default is None)),
+                rare=rare,
                 finite=not _may_be_odd(hints[field.name]),
                 flat=next((m.stored for m in marks if isinstance(m, Flat)), None),
             )

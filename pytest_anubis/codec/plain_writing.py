@@ -96,9 +96,9 @@ def _pairs(value: Mapping[Any, Any], full: bool, finite: bool) -> dict[str, Any]
 
 def _object(value: Any, cls: type, full: bool) -> dict[str, Any]:
     made: dict[str, Any] = {}
-    for attribute, stored, _, default, left_out, finite, flat in declared_fields(cls):
+    for attribute, stored, _, default, left_out, rare, finite, flat in declared_fields(cls):
         item = getattr(value, attribute)
-        if left_out and not full and item == default:
+        if left_out and (rare or not full) and item == default:
             continue
         try:
             plain = item if type(item) in _SIMPLE else _plain(item, full, finite)

@@ -26,11 +26,14 @@ LEAST_SIMILAR = 0.02
 """Lowest threshold of a criterion: a unit at a hundredth of what is normal is .01 alike, and must fail."""
 LEAST_CENTRE = 1e-12
 """Smallest centre of what should be high: rates in their units are a million times that at the least."""
-MOST_CENTRE = 1e30
-"""Largest centre of what should be low: no duration, size or count in any unit comes near."""
+MOST_CENTRE = 1e28
+"""Largest centre: no quantity comes near, and what is a hundred times as large is a sample still."""
 MOST_NEEDED = 1_000_000
 """Most values that a criterion may ask a sample for: what is learned asks for five."""
 
+
+DOUBTFUL = "doubtful-values"
+"""Kind of a `Finding`: values that somebody must look at, since they are too good or wrong on many nodes."""
 
 SEPARATES = " separates them"
 """Stands behind the name of the attribute that tells two groups of nodes apart, where they are told."""
@@ -160,8 +163,8 @@ def cannot_fail(criterion: Criterion) -> str:
         return f"a threshold of {lowest:g} is below {LEAST_SIMILAR:g}, so no loss is too large"
     if better == "higher" and top < LEAST_CENTRE:
         return f"its centre is nothing ({top:g}), and no value is below that"
-    if better == "lower" and top > MOST_CENTRE:
-        return f"its centre is endless ({top:g}), and no value is above that"
+    if top > MOST_CENTRE:
+        return f"its centre is endless ({top:g}), and no sample is so large"
     return ""
 
 

@@ -85,6 +85,10 @@ class Compact:
     """The field is left out of plain data while it holds its default: ``Annotated[int, Compact]``."""
 
 
+class Rare(Compact):
+    """The same of full plain data too, so that the digests of older files stay what they are."""
+
+
 AnyFloat = Annotated[float, Range(finite=False)]
 """A float that may be NaN or infinite; in plain data ``"NaN"``, ``"Infinity"``, ``"-Infinity"``."""
 

@@ -14,7 +14,7 @@ from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Annotated, Literal, get_args
 
-from pytest_anubis.core.field_types import Compact, Range, compact
+from pytest_anubis.core.field_types import Compact, Range, Rare, compact
 
 Direction = Literal["higher", "lower", "equal"]
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
@@ -45,12 +45,14 @@ class Metric:
         goal: What the measurement is for (the G of Goal-Question-Metric).
         question: What the metric answers (the Q).
         action: What to do when the metric is bad.
+        expect: The one right value of ``equal``, where it is known; of a count of faults it is 0 by itself
+            (`right`).
         version: Counts up when a benchmark comes to measure something else under the same name, or for
             another time: values of different versions are never compared.
 
     Raises:
-        MetricError: The name or the unit is empty or unprintable, the direction is unknown, or the version is
-            below 1.
+        MetricError: The name or the unit is empty or unprintable, the direction is unknown, a value is
+            expected of what may vary, or the version is below 1.
     """
 
     name: str
@@ -60,6 +62,7 @@ class Metric:
     question: str = ""
     action: str = ""
     version: Annotated[int, Range(least=1), Compact] = 1
+    expect: Annotated[float | None, Rare] = None
 
     def __post_init__(self) -> None:
         if not self.name.strip() or not self.name.isprintable():
@@ -75,6 +78,11 @@ class Metric:
                 "say better='higher', better='lower' or better='equal'"
             )
 
+        if self.expect is not None and not (self.better == "equal" and 0 <= self.expect < math.inf):
+            raise MetricError(
+                f"metric {self.name!r} has expect={self.expect}; only better='equal' has one right value, "
+                "a number that is not negative"
+            )
         if self.version < 1:
             raise MetricError(f"metric {self.name!r} has version {self.version}; the first is 1")
 
@@ -82,6 +90,25 @@ class Metric:
     def variant(self) -> Variant:
         """What has to be equal for two samples of this metric to be compared."""
         return self.unit, self.better, self.version
+
+    @property
+    def counts_faults(self) -> bool:
+        """It counts what is wrong, by its unit or, where that says nothing, by its name."""
+        words = self.name if self.unit.lower() in _BARE else self.unit
+        return bool(_FAULT.search(words))
+
+    @property
+    def right(self) -> float | None:
+        """The one right value of an exact metric, where it is known: no majority makes another one right."""
+        if self.better != "equal":
+            return None
+        return 0.0 if self.expect is None and self.counts_faults else self.expect
+
+    @property
+    def best_is_zero(self) -> bool:
+        """Lower is better and nothing at all is best, as of faults or shares; a time or a size is never 0."""
+        bare = self.unit.lower().partition("/")[0].strip() in _BARE
+        return self.better == "lower" and (bare or self.counts_faults)
 
     @property
     def is_duration(self) -> bool:
@@ -94,6 +121,17 @@ class Metric:
 
 _RATES = ("/s", "/sec", "/second", "/min", "/h", "bps", "flops", "iops", "hz", " per second")
 """How the units of rates end, in small letters."""
+_BARE = frozenset({"count", "counts", "1", "%", "percent", "ratio", "share", "number"})
+"""Units that do not say of what."""
+_FAULT = re.compile(
+    r"(?i)(?<![a-z])(?:\w*errors?|err|faults?|fail(?:ed|s|ures?)?|mismatch(?:es)?|wrong|corrupt\w*|warnings?|"
+    r"violations?|flips?|retransmits?|retries|replays|drop(?:s|ped)?|lost|losses|defects?|not_?passed|"
+    r"return_?codes?|exit_?codes?)(?![a-z])"
+)
+_SLIPS = (8, 60, 1000, 1024, 3600, 8000, 10**6, 2**20, 8 * 10**6, 10**9, 2**30)
+"""What units of one quantity differ by: bits and bytes, seconds and minutes, kilo, mega, giga, kibi."""
+_SLIPPED = 0.011
+"""How near to such a factor a ratio must be, as a fraction: 1000 and 1024 are told apart."""
 _MULTIPLE, _FRACTION = 0.5, 0.1
 """Similarities down from which a loss is told as a multiple and no percentage: what took twice as long is no
 longer read well in percent; of what should be high "85 % slower" is, so later."""
@@ -160,6 +198,22 @@ def value_text(value: float | None, unit: str = "") -> str:
     else:
         text = f"{value:.3e}"
     return f"{text} {'' if unit == '1' else unit}".rstrip()
+
+
+def slip_of(ratio: float) -> str:
+    """Return the factor between two units that a ratio of values comes near: ``1000``; empty for any other.
+
+    Args:
+        ratio: How many times as large one value is as another; below 1 it is turned round.
+    """
+    ratio = 1 / ratio if 0 < ratio < 1 else ratio
+    return next((str(one) for one in _SLIPS if abs(ratio / one - 1) <= _SLIPPED), "")
+
+
+def slip_text(ratio: float) -> str:
+    """Say that two values may be in two units, with a blank in front; empty where nothing tells so."""
+    factor = slip_of(ratio)
+    return f" (a factor of {factor}: another unit?)" if factor else ""
 
 
 def exact_text(value: float, unit: str, name: str = "") -> str:

@@ -43,6 +43,9 @@ THERMAL = "thermal-slowdown"
 HOT_AIR = "hot-air"
 """Sort of `HardwareFound`: the air that the node takes in is hotter than its cards are made for."""
 
+EVIDENCE = "evidence"
+"""Sort of `HardwareFound`: words of a driver that decide nothing by themselves, and are listed."""
+
 RESUMABLE = (2, 3)
 """Exit statuses of runs that can be gone on with: pytest's for interrupted, and for failed inside."""
 
@@ -266,6 +269,13 @@ class RunRecord:
         return frozenset(
             test for event in self.hardware if event.sort == THERMAL for test in event.tests
         )
+
+    @property
+    def driver_words(self) -> tuple[str, ...]:
+        """What drivers logged that decides nothing by itself, in one line for people; empty if nothing."""
+        words = list(dict.fromkeys(e.text for e in self.hardware if e.sort == EVIDENCE))
+        more = f"; and {len(words) - 3} more in the journal" if len(words) > 3 else ""
+        return (f"kernel log: {'; '.join(words[:3])}{more}",) if words else ()
 
     @property
     def waivers(self) -> tuple[Waiver, ...]:

@@ -28,6 +28,7 @@ class Reason(StrEnum):
     UNDETECTABLE = "undetectable"  # beyond the practical threshold, inside the healthy spread
     UNUSUAL = "unusual"  # outside the healthy spread, not yet costly
     BEYOND = "beyond"  # beyond both thresholds
+    TOO_GOOD = "too-good"  # better than anything learned by more than its spread explains
     CHANGE_POINT = "change-point"  # passes as a whole, but changed within the run
     CLASS_SHIFT = (
         "class-shift"  # most nodes of the class moved together: the baseline is out of date
@@ -311,6 +312,7 @@ _OF_REASON = {
     Reason.TOO_FEW: Triage.RETEST,
     Reason.CLASS_SHIFT: Triage.INVESTIGATE,
     Reason.INVALID: Triage.INVESTIGATE,
+    Reason.TOO_GOOD: Triage.INVESTIGATE,
     Reason.HARDWARE: Triage.INVESTIGATE,
 }
 """Of verdicts that are INCONCLUSIVE; of the other reasons the blocker itself says what to do."""

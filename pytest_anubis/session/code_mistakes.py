@@ -26,8 +26,10 @@ _WRONG_CALL = re.compile(
     r"takes \d+ positional|expected (at (least|most) )?\d+ arguments?, got|"
     r"^'(?!NoneType')\w+' object is not callable"  # None may be what was looked for and not found
 )
-_INSTALLED = ("site-packages", "dist-packages")
+INSTALLED = ("site-packages", "dist-packages")
 """Folders of what was installed: nobody's own code, also where an environment stands in the project."""
+UNSEEN = (pytest.PytestUnhandledThreadExceptionWarning, pytest.PytestUnraisableExceptionWarning)
+"""What pytest warns of where something was raised outside of a test's own calls."""
 
 
 def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
@@ -41,6 +43,15 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
         One sentence that begins with `MISTAKE`; empty for every other error.
     """
     error = raised.value
+    if isinstance(error, pytest.PytestReturnNotNoneWarning | DeprecationWarning):
+        return _returned(item, error)
+    if unseen := unseen_failures(error, UNSEEN):
+        said = str(unseen[0]).split("\n", 1)[0]
+        path, line = _last_place(unseen[0].__traceback__)
+        what = (
+            f"{type(unseen[0]).__name__} in a thread or finaliser, where it fails no test: {said}"
+        )
+        return _sentence(what, path, line, item, "")
     if isinstance(error, pytest.FixtureLookupError):
         return _fixture_mistake(item, error)
     if isinstance(error, SyntaxError):
@@ -58,9 +69,33 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
     return _sentence(f"{type(error).__name__}: {said}", path, line, item, meant(wrong, names))
 
 
+def unseen_failures(
+    error: BaseException, category: tuple[type[pytest.PytestWarning], ...]
+) -> list[BaseException]:
+    """Return what was raised in threads or finalisers, of which pytest warns; empty for any other error.
+
+    Args:
+        error: What pytest raises in place of its warnings, one or a group of them.
+        category: Which warnings.
+    """
+    group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
+    if not all(isinstance(one, category) for one in group):
+        return []
+    return [one.__cause__ or one for one in group]
+
+
 def meant(name: str, names: Iterable[str]) -> str:
     """Return the name that a misspelt one comes nearest to; empty where none is near."""
     return next(iter(get_close_matches(name, list(names), 1)), "")
+
+
+def _returned(item: pytest.Item, error: BaseException) -> str:
+    """Say that a test returns its check, so that nothing fails; empty for other warnings that are errors."""
+    if isinstance(error, DeprecationWarning) and "It is deprecated to return" not in str(error):
+        return ""
+    line = (item.location[1] or 0) + 1
+    what = "the test returns a value, which checks nothing: say assert instead of return"
+    return _sentence(what, os.fspath(item.path), line, item, "")
 
 
 def _fixture_mistake(item: pytest.Item, error: pytest.FixtureLookupError) -> str:
@@ -111,7 +146,7 @@ def _last_place(trace: TracebackType | None) -> tuple[str, int]:
 
 def _is_own(path: str, item: pytest.Item) -> bool:
     """Return whether a file belongs to the test: beside it or below, or a conftest of its folders."""
-    if not path or not path.endswith(".py") or any(part in Path(path).parts for part in _INSTALLED):
+    if not path or not path.endswith(".py") or any(part in Path(path).parts for part in INSTALLED):
         return False
     file, test = Path(path).resolve(), item.path.resolve()
     above = file.parent in test.parents

@@ -13,7 +13,7 @@ from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import Attempted
 from pytest_anubis.core.gather import Gather, Key, Shelf, key_of
 from pytest_anubis.core.measurement import Measurement, TestResult
-from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.run import EVIDENCE, RunRecord
 from pytest_anubis.core.sample import Problem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.core.waivers.waiving import WaiversRead
@@ -88,8 +88,9 @@ def refusal(record: RunRecord) -> str:
         return "the node was rejected in this run"
     if record.purpose == "acceptance" and decision is not Decision.ACCEPTED:
         return "the node was under acceptance and not accepted; learn from `--anubis-mode=measure` runs"
-    if record.hardware:
-        return f"the hardware reported {record.hardware[0].name} meanwhile: learn from sound nodes"
+    reported = next((event.name for event in record.hardware if event.sort != EVIDENCE), "")
+    if reported:
+        return f"the hardware reported {reported} meanwhile: learn from sound nodes"
     measured = record.measurements
     # Load makes nothing wrong: exact values teach, whatever else ran.
     if measured and all(m.disturbance and m.metric.better != "equal" for m in measured):

@@ -7,6 +7,9 @@ import math
 import pytest
 
 from pytest_anubis.core.metric import (
+    Direction,
+    Metric,
+    MetricError,
     found_from,
     is_known_unit,
     loss_size,
@@ -15,6 +18,7 @@ from pytest_anubis.core.metric import (
     percent_text,
     relative_loss,
     size_text,
+    slip_of,
     told_apart,
 )
 
@@ -116,3 +120,45 @@ def test_units_of_the_trade_are_known_and_slips_are_not() -> None:
     known = "GB/s GBps Gbps TFLOPS GFLOP/s samples/s tokens/s us/step ms % 1 °C MHz count kIOPS MiB/s unit"
     assert all(map(is_known_unit, [*known.split(), "samples per second"]))
     assert not any(map(is_known_unit, ["GBs/foo", "GBs", "parrots/s", ","]))
+
+
+@pytest.mark.parametrize(
+    ("name", "unit", "right"),
+    [
+        ("m", "errors", 0),
+        ("m", "Errors", 0),
+        ("m", "bit flips", 0),
+        ("exact_errors", "count", 0),
+        ("return_code", "count", 0),
+        ("wrong", "1", 0),
+        ("errors_per_run", "1", 0),
+        ("fingerprint", "1", None),
+        ("links", "count", None),
+        ("terror", "bytes", None),
+        ("lossless_frames", "count", None),
+    ],
+)
+def test_counts_of_faults_have_0_as_their_right_value(
+    name: str, unit: str, right: float | None
+) -> None:
+    assert Metric(name=name, unit=unit, better="equal").right == right
+    assert Metric(name=name, unit=unit, better="higher").right is None
+    assert Metric(name=name, unit=unit, better="equal", expect=2.0).right == 2
+
+
+@pytest.mark.parametrize(
+    ("better", "expect"), [("higher", 1.0), ("equal", -1.0), ("equal", math.inf)]
+)
+def test_only_exact_metrics_expect_a_value(better: Direction, expect: float) -> None:
+    with pytest.raises(MetricError, match="expect"):
+        Metric(name="m", unit="1", better=better, expect=expect)
+
+
+@pytest.mark.parametrize("factor", [8, 60, 1000, 1024, 3600, 10**6, 10**9])
+def test_a_slip_is_known_by_its_factor_in_both_directions(factor: int) -> None:
+    assert slip_of(factor * 1.003) == slip_of(1 / (factor * 1.003)) == str(factor)
+
+
+@pytest.mark.parametrize("ratio", [0.0, 1.0, 2.0, 9.0, 70.0, 500.0])
+def test_other_ratios_are_no_slips(ratio: float) -> None:
+    assert slip_of(ratio) == ""

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.class_learning import golden_of, learned_class
-from pytest_anubis.cli.learning.doubts import is_doubtful, spoiled
+from pytest_anubis.cli.learning.doubts import has_doubtful_values, is_doubtful, spoiled
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
 from pytest_anubis.cli.learning.option_values import (
     add_limits,
@@ -99,7 +99,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "are run here, or from runs that were collected from many nodes.",
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed, or a class "
         "for which no criterion could be learned; 20 others disturbed all that was measured, or a baseline "
-        "was written, but it does not hold its stated error rate, others disturbed the machine so that a "
+        "was written, but it does not hold its stated error rate, values of some nodes are too good or wrong "
+        "(a unit, work that was not done, a count of faults), others disturbed the machine so that a "
         "metric has no criterion, no metric of a component shows a loss of a half, no run recorded a metric "
         "that a mark declares, or somebody must decide about a slower group of nodes (anubis baseline "
         "populations FILE). "
@@ -294,7 +295,13 @@ def _learn_from(
             options, key, populations, runs, learn, several=several, see=see
         )
         if not baseline.criteria:
-            without.append(key)
+            if has_doubtful_values(baseline):
+                doubtful += 1
+                say(
+                    f"{key}: no baseline: look at the values that the findings name, and learn again"
+                )
+            else:
+                without.append(key)
             continue
         gaps = chosen(key)
         doubt = is_doubtful(baseline, populations, options) or bool(gaps.unset)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.telling.next_commands import without_command
 from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.core.baseline import DOUBTFUL
 from pytest_anubis.core.metric import metric_names
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.validator.deciding.ledger import uncovered_components
@@ -55,6 +56,7 @@ def is_doubtful(
         again = f"learn again when this machine is quiet: {told}" if told else "measure again"
         say(f"{count_text(len(lost), 'metric')} lost to disturbances: {names}; {again}")
         doubt = True
+    doubt = doubt or has_doubtful_values(baseline)
     if bare := uncovered_components(baseline):
         say(
             "nothing is accepted while these components have no metric that shows a loss of a half:"
@@ -64,6 +66,11 @@ def is_doubtful(
         if len(bare) > len(told):
             say(f"  ... and {len(bare) - len(told)} more (-v shows all)")
     return doubt or bool(bare)
+
+
+def has_doubtful_values(baseline: Baseline) -> bool:
+    """Return whether somebody must look at values first; the findings name the nodes."""
+    return any(finding.kind == DOUBTFUL for finding in baseline.findings)
 
 
 def spoiled(runs: Sequence[Path], wanted: int) -> set[tuple[str, str]]:

@@ -169,10 +169,11 @@ def describe(error: BaseException) -> str:
 
 
 def _bindings() -> Any:
+    # The deprecated distribution of the same name warns at import; it must not stop a run. No catch_warnings:
+    # this may be a thread beside a test, whose warnings would be lost when what was before is put back.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pynvml")
+    warnings.filterwarnings("ignore", "The pynvml package is deprecated", FutureWarning)
     try:
-        with warnings.catch_warnings():
-            # The deprecated distribution of the same name warns at import; it must not stop a run.
-            warnings.simplefilter("ignore", FutureWarning)
-            return importlib.import_module("pynvml")
+        return importlib.import_module("pynvml")
     except (ImportError, OSError, KeyError, AttributeError):
         return None

@@ -168,9 +168,9 @@ def silent_facts(notes: Iterable[str]) -> list[Fact]:
 
 
 def log_facts(events: Sequence[KernelEvent]) -> Iterator[Fact]:
-    """Yield what the kernel log tells that is a finding by itself."""
+    """Yield what the kernel log tells of hardware, evidence too: it is listed."""
     for event in events:
-        if event.sort in ("evidence", "program"):
+        if event.sort == "program":
             continue
         times = f", {event.count} times" if event.count > 1 else ""
         yield Fact(

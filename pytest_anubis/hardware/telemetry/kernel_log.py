@@ -1,39 +1,22 @@
-"""Hardware events in the kernel log: NVIDIA's XID and SXid, AMD's RAS, machine checks, lost devices."""
+"""Hardware events in the kernel log: XIDs and SXids, the rows of the catalogue, and errors of any driver."""
 
 from __future__ import annotations
 
 import os
 import re
+import time
 from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
+from pytest_anubis.core.run import EVIDENCE
+from pytest_anubis.hardware.telemetry.kernel_catalogue import PATTERNS
 from pytest_anubis.hardware.telemetry.xid_catalogue import xid
-
-Sort = Literal[
-    "xid-fault",
-    "xid-reset",
-    "xid-unclear",
-    "switch-fault",
-    "switch-event",
-    "uncorrected-memory-error",
-    "deferred-memory-error",
-    "remap-failed",
-    "card-lost",
-    "card-reset",
-    "host-memory-error",
-    "pcie-fatal",
-    "evidence",
-    "program",
-]
-"""Sorts of `HardwareFound` that the kernel log knows, ``evidence`` for what decides nothing by itself, and
-``program`` for what programs provoke."""
 
 # One record of /dev/kmsg is at most this long.
 _RECORD = 8192
 
-_ADDRESS = r"([0-9a-fA-F]{4,8}:[0-9a-fA-F]{2}:[0-9a-fA-F]{2}(?:\.[0-7])?)"
 # "Xid (PCI:0000:5d:00): 79", "Xid (PCI:0000:5d:00 GPU-I:05): 94", "Xid (0000:5d:00): 31" (older)
 _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]{0,40}\): (\d{1,6})(.{0,200})")
 # "nvidia-nvswitch0: SXid (PCI:0000:05:00.0): 20034, Fatal, Link 30 LTSSM Fault Up"; details follow in
@@ -41,76 +24,20 @@ _XID = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)[^)]{0,40}\): (\d{1,6})
 _SXID = re.compile(
     r"nvidia-(nvswitch\d{1,3}): SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6}), (Fatal|Non-fatal)"
 )
-_FALLEN = re.compile(rf"NVRM: .{{0,60}}?{_ADDRESS}: GPU has fallen off the bus")
+# "priority,number,time,flags;message": of the kernel itself are priorities below 8, errors those up to 3.
+_PREFIX = re.compile(r"(\d{1,4}),\d+,-?\d+,[^;]{0,80};")
+_ERROR = 3
+# "{1}[Hardware Error]: event severity: recoverable": lines with one number in braces are one record.
+_RECORD_OF_FIRMWARE = re.compile(r"(\{\d+\})\[Hardware Error\]:")
+_BEGINS = "Hardware error from APEI"
+_REST = 0.05
+"""Seconds in which the rest of a record of the firmware is written, on a slow console too."""
+_KINDS = 20
+"""Kinds of error-level lines without a row of the catalogue that are listed at once."""
+_SHOWN = 120
+"""Characters that are shown of such a line."""
 
-# Words of the kernel that mean hardware, what to call them, and under which rule they fall (`Sort`). AMD's
-# lines begin with the card's address: "amdgpu 0000:c3:00.0: amdgpu: ...".
-_AMD = rf"amdgpu {_ADDRESS}: .{{0,80}}?"
-_OTHERS: tuple[tuple[re.Pattern[str], str, Sort], ...] = (
-    (
-        # amdgpu_ras.c: "socket: 4, die: 0 1 new uncorrectable hardware errors detected in umc block"; the
-        # driver repeats totals, which are none of this run's, as "... detected in total in umc block".
-        re.compile(
-            rf"{_AMD}\b[1-9]\d* (?:new )?uncorrectable hardware errors detected in (?!total)"
-        ),
-        "uncorrectable error of the card (RAS)",
-        "uncorrected-memory-error",
-    ),
-    (
-        re.compile(rf"{_AMD}\b[1-9]\d* new deferred hardware errors detected in (?!total)"),
-        "deferred error of the card (RAS)",
-        "deferred-memory-error",
-    ),
-    (
-        re.compile(rf"{_AMD}\b[1-9]\d* (?:new )?correctable hardware errors detected in (?!total)"),
-        "corrected error of the card (RAS)",
-        "evidence",
-    ),
-    (
-        re.compile(
-            rf"{_AMD}(?:poison is consumed|RAS poison|uncorrectable hardware error ?\(ERREVENT)"
-        ),
-        "uncorrectable error of the card (RAS)",
-        "uncorrected-memory-error",
-    ),
-    (
-        re.compile(rf"{_AMD}RAS.{{0,80}}exceeds? (?:the )?(?:bad page )?threshold"),
-        "more bad pages than the card has spares",
-        "remap-failed",
-    ),
-    (
-        re.compile(rf"{_AMD}(?:device lost from bus|GPU is lost)"),
-        "the card has fallen off the bus",
-        "card-lost",
-    ),
-    (re.compile(rf"{_AMD}GPU reset begin"), "reset of the card", "card-reset"),
-    (re.compile(rf"{_AMD}ring .{{0,40}}timeout"), "time-out of the card", "evidence"),
-    (re.compile(r"mce: \[Hardware Error\]|Machine check"), "machine check of the CPU", "evidence"),
-    (re.compile(r"EDAC \S+: .*\bUE\b"), "uncorrected memory error", "host-memory-error"),
-    (re.compile(r"EDAC \S+: .*\bCE\b"), "corrected memory error", "evidence"),
-    (
-        # The port tells it: "... error message received from 0000:5d:00.0", earlier "error received: ...".
-        re.compile(rf"AER: .{{0,60}}Uncorrected \(Fatal\).{{0,60}}?{_ADDRESS}"),
-        "uncorrected PCIe error",
-        "pcie-fatal",
-    ),
-    (re.compile(r"AER: .{0,80}Uncorrected \(Fatal\)"), "uncorrected PCIe error", "pcie-fatal"),
-    (re.compile(r"AER: .*(?:Uncorrected|Fatal)"), "uncorrected PCIe error", "evidence"),
-    (
-        re.compile(r"nvme nvme\d+: .*(?:I/O .*timeout|controller is down)"),
-        "NVMe time-out",
-        "evidence",
-    ),
-    (re.compile(r"amdgpu .*(?:ring .*timeout|GPU reset begin)"), "AMD GPU time-out", "evidence"),
-    (re.compile(r"I/O error, dev "), "disk I/O error", "evidence"),
-    (
-        re.compile(r"Out of memory: Killed process|oom-kill:"),
-        "the kernel killed a process",
-        "program",
-    ),
-)
-
-_OF_GRADE: dict[str, Sort] = {
+_OF_GRADE: dict[str, str] = {
     "fault": "xid-fault",
     "reset": "xid-reset",
     "unclear": "xid-unclear",
@@ -133,7 +60,7 @@ class KernelEvent:
 
     what: str
     place: str = ""
-    sort: Sort = "evidence"
+    sort: str = EVIDENCE
     count: int = 1
     line: str = ""
 
@@ -171,28 +98,39 @@ class KernelLog:
             self.unreadable = f"kernel log: {error.strerror or error}"
 
     def new_lines(self) -> list[str]:
-        """Return the messages since the last call, without their prefix."""
+        """Return the messages since the last call, each with the prefix that has its priority.
+
+        A record of the firmware is waited for until it is whole: its severity and its cause are lines apart.
+        """
+        lines = self._read()
+        while lines and _RECORD_OF_FIRMWARE.search(lines[-1]):
+            time.sleep(_REST)
+            more = self._read()
+            lines += more
+            if not more:
+                break
+        return lines
+
+    def _read(self) -> list[str]:
         lines: list[str] = []
-        if self._descriptor is None:
-            return lines
-        while True:
+        while self._descriptor is not None:
             try:
                 record = os.read(self._descriptor, _RECORD)
             except BlockingIOError:
-                return lines
+                break
             except (
                 BrokenPipeError
             ):  # records were overwritten before they were read; go on behind them
                 continue
             except OSError as error:
                 self.unreadable = f"kernel log: {error.strerror or error}"
-                return lines
+                break
             if not record:
-                return lines
-            # "priority,number,time,flags;message" and continuation lines with key=value
-            for line in record.decode(errors="replace").splitlines():
-                if not line.startswith(" "):
-                    lines.append(line.partition(";")[2] or line)
+                break
+            # Lines that begin with a blank continue a record, with key=value.
+            text = record.decode(errors="replace")
+            lines += [line for line in text.splitlines() if not line.startswith(" ")]
+        return lines
 
     def close(self) -> None:
         """Close the device."""
@@ -201,23 +139,55 @@ class KernelLog:
             self._descriptor = None
 
 
-def kernel_events(lines: list[str]) -> tuple[KernelEvent, ...]:
-    """Pick the events that matter out of kernel log lines; repeats become one event with a count."""
-    counts: Counter[tuple[str, str, Sort]] = Counter()
-    first: dict[tuple[str, str, Sort], str] = {}
-    for line in lines:
+def kernel_events(lines: Sequence[str]) -> tuple[KernelEvent, ...]:
+    """Pick the events that matter out of kernel log lines; repeats become one event with a count.
+
+    Args:
+        lines: With or without the prefix; only with it a line without a row in the catalogue is known as an
+            error, and listed as evidence.
+    """
+    counts: Counter[tuple[str, str, str]] = Counter()
+    first: dict[tuple[str, str, str], tuple[str, str]] = {}
+    for level, line in _messages(lines):
         found = _event(line)
         if found is not None:
-            counts[found] += 1
-            first.setdefault(found, line[:200])
+            key, what = found, found[0]
+        elif level is not None and level <= _ERROR and line.strip():
+            what = f"error: {line.strip()[:_SHOWN]}"
+            key = (re.sub(r"\d[\da-fA-FxX]*", "#", what), "", EVIDENCE)
+            if key not in first and sum(one[2] == EVIDENCE for one in first) >= _KINDS:
+                continue
+        else:
+            continue
+        counts[key] += 1
+        first.setdefault(key, (what, line[:200]))
     return tuple(
-        KernelEvent(what=what, place=place, sort=sort, count=count, line=first[key])
+        KernelEvent(what=first[key][0], place=key[1], sort=key[2], count=count, line=first[key][1])
         for key, count in counts.items()
-        for what, place, sort in [key]
     )
 
 
-def _event(line: str) -> tuple[str, str, Sort] | None:
+def _messages(lines: Sequence[str]) -> Iterator[tuple[int | None, str]]:
+    """Yield priority and text of every message, a record of the firmware as one; None: it is not known."""
+    records: list[list[str]] = []
+    last: dict[str, list[str]] = {}
+    for line in lines:
+        prefix = _PREFIX.match(line)
+        level = int(prefix[1]) if prefix else None
+        text = line[prefix.end() :] if prefix else line
+        if (part := _RECORD_OF_FIRMWARE.search(text)) is not None:
+            if part[1] not in last or _BEGINS in text:
+                last[part[1]] = []
+                records.append(last[part[1]])
+            last[part[1]].append(text)
+        else:
+            yield level, text
+    for parts in records:
+        yield None, " ".join(parts)
+
+
+def _event(line: str) -> tuple[str, str, str] | None:
+    """Return what a line says, of which place, and under which rule it falls; None where no row fits."""
     if (match := _XID.search(line)) is not None:
         number = int(match[2])
         return f"XID {number}: {xid(number).meaning}", match[1].lower(), xid_sort(number, match[3])
@@ -225,15 +195,15 @@ def _event(line: str) -> tuple[str, str, Sort] | None:
         fatal = match[4] == "Fatal"
         what = f"{'fatal' if fatal else 'non-fatal'} SXid {match[3]} of {match[1]}"
         return what, match[2].lower(), "switch-fault" if fatal else "switch-event"
-    if (match := _FALLEN.search(line)) is not None:
-        return "the card has fallen off the bus", match[1].lower(), "card-lost"
-    for pattern, what, sort in _OTHERS:
+    for pattern, row in PATTERNS:
         if (match := pattern.search(line)) is not None:
-            return what, (match[1] if pattern.groups else "").lower(), sort
+            named = {name: text for name, text in match.groupdict().items() if text}
+            place = named.pop("at", "") or named.pop("probed", "")
+            return row.what.format(dev=next(iter(named.values()), "")), place.lower(), row.sort
     return None
 
 
-def xid_sort(number: int, message: str = "") -> Sort:
+def xid_sort(number: int, message: str = "") -> str:
     """Return under which rule an XID falls.
 
     Args:

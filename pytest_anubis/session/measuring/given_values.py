@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -53,6 +54,19 @@ def checked_metric(
         return Metric(
             name=name, unit=unit, better=better, goal=goal, question=question, action=action
         )
+    except MetricError as error:
+        raise MetricUsageError(str(error)) from None
+
+
+def expecting(metric: Metric, right: float | None) -> Metric:
+    """Return a metric with its one right value, where that is known.
+
+    Raises:
+        MetricUsageError: It may vary, or the value is none.
+    """
+    __tracebackhide__ = True
+    try:
+        return metric if right is None else replace(metric, expect=right)
     except MetricError as error:
         raise MetricUsageError(str(error)) from None
 

@@ -20,6 +20,7 @@ from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
     checked_clock,
     checked_metric,
+    expecting,
     numbers_of,
     running_clock,
 )
@@ -238,6 +239,7 @@ class Recorder:
         action: str = "",
         group: str = "",
         rounds_of: str = "",
+        expect: float | None = None,
     ) -> tuple[float, ...]:
         """Record one value or several that the test measured itself.
 
@@ -253,6 +255,7 @@ class Recorder:
             action: What to do when it is bad.
             group: Label of comparable units.
             rounds_of: A metric that was measured in the same rounds: what disturbed these, disturbed both.
+            expect: The one right value of ``equal``, where it is known; of counts of faults it is 0.
 
         Returns:
             The values as floats.
@@ -261,7 +264,7 @@ class Recorder:
             MetricUsageError: Unit, direction or values make no sense.
         """
         __tracebackhide__ = True
-        metric = self._metric(name, unit, better, goal, question, action)
+        metric = expecting(self._metric(name, unit, better, goal, question, action), expect)
         values = numbers_of(value, name)
         if rounds_of:
             return self._keep_beside(metric, group, values, rounds_of)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import HardwareFound
+from pytest_anubis.core.run import EVIDENCE
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.report.text.text_table import printable
@@ -114,6 +115,8 @@ class HardwareWatch:
         if not self._measuring or not self._state.begun:
             return
         for event in self._state.record().hardware:
+            if event.sort == EVIDENCE:
+                continue
             part = f"{event.part}: " if event.part else ""
             line = f"anubis: the hardware reported: {part}{event.text}; nothing is learned from this run"
             terminalreporter.write_line(printable(line), red=True)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.core.events import HardwareFound
-from pytest_anubis.core.run import HOT_AIR, THERMAL, RunRecord
+from pytest_anubis.core.run import EVIDENCE, HOT_AIR, THERMAL, RunRecord
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
 BENCHMARK = "hardware"
@@ -182,6 +182,55 @@ RULES: dict[str, Rule] = {
         "memory",
         "replace the module that the kernel log names (EDAC)",
         "data in main memory was lost",
+    ),
+    "card-start-failed": Rule(
+        Outcome.INCONCLUSIVE,
+        "accelerator",
+        "read what the driver says in the kernel log, reinstall the driver, reseat the card, then test again",
+        "a card that is broken and a driver that does not fit it are refused alike",
+    ),
+    "machine-check": Rule(
+        Outcome.FAIL,
+        "cpu",
+        "decode the machine check (rasdaemon, mcelog), replace the processor or module that it names",
+        "the processor found data that it could not correct",
+    ),
+    "disk-fault": Rule(
+        Outcome.FAIL,
+        "storage.disk",
+        "replace the disk (smartctl -x tells its state)",
+        "a sector that cannot be read is data that is lost",
+    ),
+    "disk-trouble": Rule(
+        Outcome.INCONCLUSIVE,
+        "storage.disk",
+        "check the disk (smartctl -x), its cable and slot, then test again",
+        "disk, cable, controller and driver give the same words, and each of them costs speed",
+    ),
+    "network-trouble": Rule(
+        Outcome.INCONCLUSIVE,
+        "network",
+        "check cable, transceiver and switch port, then test again",
+        "somebody may have pulled a cable; a link that goes down by itself is a fault",
+    ),
+    "host-trouble": Rule(
+        Outcome.INCONCLUSIVE,
+        "host",
+        "read the kernel log around it, then test again",
+        "devices that do not answer and mistakes of drivers both hold the kernel",
+    ),
+    "unclear": Rule(
+        Outcome.INCONCLUSIVE,
+        "host",
+        "look in the kernel log for the device that it names, then test again",
+        "something was not corrected, and no row of the catalogue says what",
+    ),
+    EVIDENCE: Rule(None, "host", "read the kernel log", "listed: it decides nothing by itself"),
+    "pcie-uncorrected": Rule(
+        Outcome.INCONCLUSIVE,
+        "pcie",
+        "reseat the device that the kernel log names, check its slot and riser, then test again",
+        "a transfer was lost and the link goes on; programs that ask for what is not there cause it too",
     ),
     "pcie-fatal": Rule(
         Outcome.FAIL,

@@ -22,8 +22,10 @@ from pytest_anubis.validator.judging.sample_judging import (
     Subject,
     conclude,
     judge_row,
+    likeness,
 )
 from pytest_anubis.validator.judging.verdict_table import (
+    FAIL,
     INCONCLUSIVE,
     NOT_TESTED,
     OUTCOMES,
@@ -37,6 +39,7 @@ from pytest_anubis.validator.judging.verdict_table import (
 )
 from pytest_anubis.validator.similarity.partial_loss import part_of
 from pytest_anubis.validator.similarity.pooling import pooled
+from pytest_anubis.validator.similarity.too_good import lowest_likeness
 from pytest_anubis.validator.similarity.usable_rows import Rows, rows_of
 
 
@@ -135,7 +138,9 @@ class JudgedColumns:
         moved = reason is Reason.CLASS_SHIFT and self.shift is not None
         sure = UNKNOWN if moved else certainty_of(population.sample(row), alike, held, looks)
         part = part_of(population.sample(row), alike, held)
-        full = conclude(base, alike, held, baseline, sure=sure, part=part)
+        values = population.sample(row)
+        gain = 1.0 if metric.better == "equal" else likeness(values, held)[1]
+        full = conclude(base, alike, held, baseline, sure=sure, part=part, gain=gain)
         if not moved or self.shift is None:
             return full
         text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
@@ -213,10 +218,12 @@ def judge_columns(
         other = Reason.OTHER_VERSION if ours[:2] == theirs[:2] else Reason.WRONG_UNIT
         reason[:] = REASONS.index(other)
     else:
-        similarity = _similarities(rows, criterion)
+        similarity, gains = _similarities(rows, criterion)
         practical, _ = thresholds_of(criterion)
         learned = learned_for(similarity, criterion, population.looks)
         fill_verdicts(similarity, practical, learned, outcome, reason, threshold, criterion.look)
+        good = (gains < lowest_likeness(criterion)) & (outcome < FAIL)
+        outcome[good], reason[good] = INCONCLUSIVE, REASONS.index(Reason.TOO_GOOD)
         few = np.diff(population.offsets) < criterion.least
         if few.any():
             outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
@@ -233,14 +240,16 @@ def judge_columns(
     )
 
 
-def _similarities(rows: Rows, criterion: Criterion) -> FloatArray:
+def _similarities(rows: Rows, criterion: Criterion) -> tuple[FloatArray, FloatArray]:
+    """Return how alike every unit is to the criterion where it is worse, and where it is better."""
     if criterion.metric.better == "equal":
         out = np.full(rows.total, np.nan)
         for block in rows.blocks:
             out[block.index] = (block.values == criterion.centre[0]).mean(axis=1)
-        return out
-    centre = np.asarray(criterion.centre)
-    return np.maximum(0.0, 1 - rows.losses(centre, criterion.metric.better))
+        return out, np.ones(rows.total)
+    below, above = rows.sides(np.asarray(criterion.centre))
+    worse, better = (below, above) if criterion.metric.better == "higher" else (above, below)
+    return np.maximum(0.0, 1 - worse), np.maximum(0.0, 1 - better)
 
 
 def _problems(

@@ -18,6 +18,7 @@ from pytest_anubis.core.metric import (
     exact_text,
     loss_size,
     loss_text,
+    slip_text,
     told_apart,
     told_by_medians,
     value_text,
@@ -25,8 +26,13 @@ from pytest_anubis.core.metric import (
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import UNKNOWN, Certainty, certainty_of
-from pytest_anubis.validator.judging.verdict_table import criterion_for, decide, of_group
-from pytest_anubis.validator.similarity.distance import one_sided, trouble, uniformly_worse
+from pytest_anubis.validator.judging.verdict_table import (
+    criterion_for,
+    decide,
+    of_group,
+    thresholds_of,
+)
+from pytest_anubis.validator.similarity.distance import sides, trouble, uniformly_worse
 from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_of
 
 EQUAL = 0.995
@@ -140,13 +146,13 @@ def judge_sample(
         return _unusable(base, problem, few=array.size < least)
     better = criterion.metric.better
     if better == "equal":
-        alike = float((array == criterion.centre[0]).mean())
+        alike, gain = float((array == criterion.centre[0]).mean()), 1.0
     else:
-        alike = one_sided(array, criterion.centre, better)
+        alike, gain = likeness(array, criterion)
     held = criterion_for(alike, criterion, looks, disturbance)
     sure = certainty_of(array, alike, held, looks)
     part = part_of(array, alike, held)
-    return conclude(base, alike, held, baseline, reference, population, sure, part)
+    return conclude(base, alike, held, baseline, reference, population, sure, part, gain)
 
 
 def judge_row(
@@ -187,6 +193,13 @@ def judge_row(
     )
 
 
+def likeness(values: npt.ArrayLike, criterion: Criterion) -> tuple[float, float]:
+    """Return how alike a sample is to a criterion where it is worse, and where it is better."""
+    below, above = sides(values, criterion.centre)
+    worse, better = (below, above) if criterion.metric.better == "higher" else (above, below)
+    return max(0.0, 1 - worse), max(0.0, 1 - better)
+
+
 def _middle(array: FloatArray) -> float | None:
     """Return the median, None without finite values; of a billion equal values in constant memory."""
     low, high = (float(array.min()), float(array.max())) if array.size else (np.nan, np.nan)
@@ -204,6 +217,7 @@ def conclude(
     population: str = "",
     sure: Certainty = UNKNOWN,
     part: str = "",
+    gain: float = 1.0,
 ) -> MetricVerdict:
     """Complete a verdict from a one-sided similarity; a disturbed sample cannot reject.
 
@@ -216,8 +230,9 @@ def conclude(
         population: What it was learned from, in words.
         sure: How sure the loss is, from `certainty_of`.
         part: Which part of its values is far off, from `part_of`.
+        gain: One-sided similarity where the sample is better; what is too good is INCONCLUSIVE.
     """
-    outcome, reason, threshold = decide(alike, criterion)
+    outcome, reason, threshold = decide(alike, criterion, gain)
     # Load makes a machine slow, not wrong: an exact value that differs is none of its doing.
     excused = base.disturbance and base.better != "equal"
     if excused and outcome in (Outcome.FAIL, Outcome.MARGINAL):
@@ -242,7 +257,9 @@ def conclude(
         count=base.count,
         value=base.value,
         expected=criterion.typical,
-        limit=limit_of(criterion.typical, threshold, criterion.metric.better),
+        limit=limit_of(criterion.typical, min(thresholds_of(criterion)), criterion.metric.better)
+        if reason is Reason.TOO_GOOD
+        else limit_of(criterion.typical, threshold, criterion.metric.better),
         similarity=alike,
         threshold=threshold,
         practical=criterion.alpha,
@@ -338,6 +355,11 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
     if said.reason is Reason.WITHIN:
         allowed = loss_size(said.threshold, better)
         return f"{_compared(base, said, state, None)}, within the threshold of {allowed} ({said.population})"
+    low, high = sorted((base.value or 0.0, said.expected))
+    slip = slip_text(high / low) if low > 0 else ""
+    if said.reason is Reason.TOO_GOOD:
+        times = f"{value_text(high / low)} times as good" if low > 0 else "better without end"
+        return f"{state}: {times}{slip}, which is too good: unit? did the work happen?"
     decimals = told_apart(said.similarity, said.threshold, better)
     state = _compared(base, said, state, decimals)
     practical = f"the practical threshold of {loss_size(criterion.alpha, better, decimals)}"
@@ -353,7 +375,7 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
         within = of_group(criterion, said.similarity) or practical
         return _with_disturbance(base, said, f"{state}, beyond {spread} but within {within}")
     beyond = practical + (spread and f" and {spread}")
-    return _with_disturbance(base, said, f"{state}, beyond {beyond}")
+    return _with_disturbance(base, said, f"{state}, beyond {beyond}{slip}")
 
 
 def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: int | None) -> str:

@@ -24,6 +24,7 @@ from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.sample import FloatArray, Problem
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
+from pytest_anubis.validator.similarity.too_good import lowest_likeness
 
 OUTCOMES = (
     Outcome.PASS,
@@ -43,6 +44,7 @@ _CELLS = (
     (Outcome.FAIL, Reason.BEYOND),
 )
 """By `costly + 2 * unusual`: beyond the practical threshold, beyond the learned one."""
+_FAIL_CELL = len(_CELLS) - 1
 _OUTCOME_OF = np.array([OUTCOMES.index(outcome) for outcome, _ in _CELLS], dtype=np.int8)
 _REASON_OF = np.array([REASONS.index(reason) for _, reason in _CELLS], dtype=np.int8)
 
@@ -65,10 +67,18 @@ class Call(NamedTuple):
     threshold: float
 
 
-def decide(similarity: float, criterion: Criterion) -> Call:
-    """Apply the verdict table to the one-sided similarity of one sample."""
+def decide(similarity: float, criterion: Criterion, gain: float = 1.0) -> Call:
+    """Apply the verdict table to one sample.
+
+    Args:
+        similarity: One-sided, where the sample is worse.
+        criterion: What is normal.
+        gain: The same where it is better: what does not fail and is too good decides nothing.
+    """
     practical, learned = thresholds_of(criterion)
     cell = (similarity < practical) + 2 * (similarity < learned)
+    if cell < _FAIL_CELL and gain < lowest_likeness(criterion):
+        return Call(Outcome.INCONCLUSIVE, Reason.TOO_GOOD, lowest_likeness(criterion))
     if cell == 1 and criterion.look is not None and similarity < criterion.look:
         return Call(Outcome.MARGINAL, Reason.UNDETECTABLE, criterion.look)
     return Call(*_CELLS[cell], learned if cell == 0 else min(practical, learned))

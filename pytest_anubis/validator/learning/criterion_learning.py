@@ -7,10 +7,28 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import ALPHA, MOST_MEDIANS, Criterion, Exclusion, Finding, Scope
+from pytest_anubis.core.baseline import (
+    ALPHA,
+    DOUBTFUL,
+    MOST_MEDIANS,
+    Criterion,
+    Exclusion,
+    Scope,
+)
 from pytest_anubis.core.gather import Shelf
-from pytest_anubis.core.metric import Direction, loss_size, loss_text, told_apart
+from pytest_anubis.core.metric import (
+    Direction,
+    loss_size,
+    loss_text,
+    told_apart,
+)
 from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.validator.learning.doubtful_values import (
+    finding_on,
+    some_nodes,
+    strange_finding,
+    without_strange,
+)
 from pytest_anubis.validator.learning.learned_criterion import (
     LearnedCriterion,
     LearnError,
@@ -34,6 +52,7 @@ from pytest_anubis.validator.similarity.centre import (
 from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.partial_loss import part_text
 from pytest_anubis.validator.similarity.pooling import pooled
+from pytest_anubis.validator.similarity.too_good import strange_rows
 from pytest_anubis.validator.similarity.usable_rows import (
     LARGE,
     BoolArray,
@@ -54,6 +73,9 @@ populations. A judgement: of ten strong healthy units three may be noise, and a 
 rarely leaves."""
 EVEN = 0.35
 """Of two groups that each have at least this share (`Cluster.share`), which is the larger one is luck."""
+FEW_DIFFER = 0.1
+"""Share of the nodes that may differ from the exact value of all others, and one node in any case: where more
+do, the others may be wrong."""
 ENOUGH_VALUES, SHORTER = 5, 4
 """A sample with this many values, or a quarter of the smallest one learned from, can be judged: its median is
 then no single value's, and a run that was cut short is told from one that was not."""
@@ -97,16 +119,26 @@ def learn_criterion(
     if scope == "node":
         population = pooled(population, shelf if population.values.nbytes > LARGE else None)
     rows = rows_of(population, shelf)
+    strange = strange_rows(rows, population.metric)
+    if strange:
+        population = without_strange(population, strange)
+        rows = rows_of(population, shelf)
     # A node's values lack what one of its devices lacks: that stands with the device, once.
     exclusions = _unusable(population, rows, () if scope == "unit" else population.problems)
     too_few = _too_few(population, rows.usable)
     if too_few:
-        return _without(population, rows, too_few, exclusions)
-    if population.metric.better == "equal":
-        return _exact(population, rows, scope, exclusions)
-    if one_machine:
-        return _of_machine(population, rows, alpha, method, scope, exclusions)
-    return _of_fleet(population, rows, alpha, method, scope, exclusions)
+        learned = _without(population, rows, too_few, exclusions)
+    elif population.metric.better == "equal":
+        learned = _exact(population, rows, scope, exclusions)
+    elif one_machine:
+        learned = _of_machine(population, rows, alpha, method, scope, exclusions)
+    else:
+        learned = _of_fleet(population, rows, alpha, method, scope, exclusions)
+    if strange and scope == "unit":
+        learned = replace(
+            learned, findings=(*learned.findings, strange_finding(population, strange))
+        )
+    return learned
 
 
 def _of_fleet(
@@ -215,10 +247,22 @@ def _exact(
     population: Population, rows: Rows, scope: Scope, exclusions: tuple[Exclusion, ...]
 ) -> LearnedCriterion:
     constant, flagged = learn_constant(population, rows)
+    right = population.metric.right
+    if right is not None and constant != right:
+        wrong = [row for row in _rows(rows.usable) if (population.sample(row) != right).any()]
+        if not wrong:
+            constant, flagged = right, np.zeros(rows.total, dtype=np.bool_)
+        else:
+            reason = f"{right:g} is right, and others have other values"
+            return _refused(population, rows, wrong, reason, exclusions)
     if constant is None:
         return _without(
             population, rows, "fewer than half of the units agree on one value", exclusions
         )
+    odd = sorted({population.nodes[row] for row in _rows(flagged)})
+    if right is None and len(odd) > max(1, FEW_DIFFER * len({*population.nodes})):
+        reason = f"not all but a few nodes agree on {constant:g}"
+        return _refused(population, rows, _rows(flagged), reason, exclusions)
     healthy = rows.usable & ~flagged
     criterion = _criterion(
         population, rows, np.empty((0, rows.total)), np.array([constant]), healthy, ALPHA, scope
@@ -337,12 +381,7 @@ def _no_majority(
 def _without(
     population: Population, rows: Rows, reason: str, exclusions: tuple[Exclusion, ...]
 ) -> LearnedCriterion:
-    finding = Finding(
-        kind="no-criterion",
-        benchmark=population.benchmark,
-        metric=population.metric.name,
-        text=f"{population.metric.name}: no criterion, {reason}",
-    )
+    finding = finding_on(population, "no-criterion", f"no criterion, {reason}")
     return LearnedCriterion(
         population=population,
         criterion=None,
@@ -353,6 +392,24 @@ def _without(
         flagged=np.zeros(rows.total, dtype=np.bool_),
         rows=rows,
     )
+
+
+def _refused(
+    population: Population,
+    rows: Rows,
+    odd: Sequence[int],
+    why: str,
+    exclusions: tuple[Exclusion, ...],
+) -> LearnedCriterion:
+    """Return no criterion, since what most units show may be wrong, with the names of those to look at."""
+    nodes = sorted({population.nodes[row] for row in odd})
+    reason = f"{why}: {some_nodes(nodes)}"
+    learned = _without(population, rows, reason, exclusions)
+    return replace(learned, findings=(replace(learned.findings[0], kind=DOUBTFUL),))
+
+
+def _rows(members: BoolArray) -> list[int]:
+    return np.flatnonzero(members).tolist()
 
 
 def _exclusion(population: Population, row: int, reason: str) -> Exclusion:

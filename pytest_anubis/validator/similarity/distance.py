@@ -32,13 +32,16 @@ class SampleError(ValueError):
     """Values that are not a sample, or samples that cannot be compared."""
 
 
-def trouble(values: npt.ArrayLike, *, least: int = 1, durations: bool = False) -> str | None:
+def trouble(
+    values: npt.ArrayLike, *, least: int = 1, durations: bool = False, most: float = HIGH
+) -> str | None:
     """Say in one phrase why values cannot be a sample, or return None when they can.
 
     Args:
         values: Shape (n,). Constant memory: only the least and the largest value are looked at first.
         least: The fewest values that count as a sample.
         durations: They are durations, of which none can be 0 (`Metric.is_duration`).
+        most: No quantity in any unit is larger.
     """
     array = np.asarray(values)
     if array.ndim != 1:
@@ -49,6 +52,8 @@ def trouble(values: npt.ArrayLike, *, least: int = 1, durations: bool = False) -
             return f"value {int(np.isnan(array).argmax()) + 1} is NaN"
         if np.isinf(high) or np.isinf(low):
             return f"value {int(np.isinf(array).argmax()) + 1} is infinite"
+        if high > most:
+            return f"value {int(array.argmax()) + 1} is {high:g}, more than anything can be: unit?"
         if low < 0:
             where = int((array < 0).argmax())
             text = f"value {where + 1} is negative ({array[where]:g})"
@@ -73,7 +78,7 @@ def ordered(values: npt.ArrayLike) -> FloatArray:
         SampleError: Empty, NaN, infinite or negative values.
     """
     array = np.asarray(values)
-    problem = trouble(array)
+    problem = trouble(array, most=np.inf)
     if problem is not None:
         raise SampleError(f"not a sample: {problem}")
     if array.min() == array.max():
@@ -153,7 +158,12 @@ def worse(below: FloatArray, above: FloatArray, better: Direction) -> FloatArray
     return above if better == "lower" else below + above
 
 
-def _compare(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
+def sides(a: npt.ArrayLike, b: npt.ArrayLike) -> tuple[float, float]:
+    """Return the one-sided distances of a sample where it lies below another one, and above it.
+
+    Raises:
+        SampleError: Empty, NaN, infinite or negative values.
+    """
     first, second = ordered(a), ordered(b)
     steps = common_steps(len(first), len(second))
     scale = max(float(first[-1]), float(second[-1]))
@@ -191,7 +201,7 @@ def similarity(a: npt.ArrayLike, b: npt.ArrayLike) -> float:
     Raises:
         SampleError: Empty, NaN, infinite or negative values.
     """
-    below, above = _compare(a, b)
+    below, above = sides(a, b)
     return max(0.0, 1.0 - (below + above))
 
 
@@ -212,6 +222,6 @@ def one_sided(sample: npt.ArrayLike, criterion_values: npt.ArrayLike, better: Di
     """
     if better not in ("higher", "lower", "equal"):
         raise SampleError(f"better={better!r} is no direction; say 'higher', 'lower' or 'equal'")
-    below, above = _compare(sample, criterion_values)
+    below, above = sides(sample, criterion_values)
     loss = {"higher": below, "lower": above, "equal": below + above}[better]
     return max(0.0, 1.0 - loss)

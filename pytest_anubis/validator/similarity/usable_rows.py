@@ -12,7 +12,7 @@ import numpy as np
 from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.metric import Direction
 from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem
-from pytest_anubis.validator.similarity.distance import losses, trouble, worse
+from pytest_anubis.validator.similarity.distance import HIGH, losses, trouble, worse
 
 GRID = 256
 """Most quantiles that a centre keeps: samples of one size up to this lose nothing, as nearly all are (60
@@ -206,8 +206,8 @@ def rows_of(population: Population, shelf: Shelf | None = None) -> Rows:
     values, durations = population.values, population.metric.is_duration
     if values.size:
         low, high = float(values.min()), float(values.max())
-        if not (low >= 0 and high < math.inf) or (durations and low == 0):
-            wrong = ~(np.isfinite(values) & (values > 0 if durations else values >= 0))
+        if not (low >= 0 and high <= HIGH) or (durations and low == 0):
+            wrong = ~((values <= HIGH) & (values > 0 if durations else values >= 0))
             touched = np.add.reduceat(np.append(wrong, False), offsets[:-1]) > 0
             usable &= ~(touched & (sizes > 0))
     usable &= sizes > 0

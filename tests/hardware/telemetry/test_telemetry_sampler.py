@@ -248,7 +248,7 @@ def test_unknown_xid_has_to_be_looked_at() -> None:
         ("mce: [Hardware Error]: Machine check events logged", "machine check of the CPU"),
         ("EDAC MC0: 1 CE memory read error on CPU_SrcID#0", "corrected memory error"),
         ("EDAC MC1: 1 UE memory scrubbing error", "uncorrected memory error"),
-        ("nvme nvme0: I/O 12 QID 3 timeout, aborting", "NVMe time-out"),
+        ("nvme nvme0: I/O 12 QID 3 timeout, aborting", "time-out or reset of nvme0"),
         ("Out of memory: Killed process 77 (python)", "the kernel killed a process"),
         ("pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error", "uncorrected PCIe error"),
     ],
@@ -267,7 +267,7 @@ def test_kernel_log_is_read_from_now_on(tmp_path: Path) -> None:
     log = KernelLog(path)
     with path.open("a") as file:
         file.write(f"4,2,9,-;{XID}\n SUBSYSTEM=pci\n6,3,9,-;other\n")
-    assert log.new_lines() == [XID, "other"]
+    assert [line.partition(";")[2] or line for line in log.new_lines()] == [XID, "other"]
     assert log.new_lines() == []
     log.close()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import typing
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,6 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
-from pytest_anubis.hardware.telemetry.kernel_log import Sort
 from pytest_anubis.store.collected_runs import read_runs, refusal
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.validator.deciding.hardware_policy import RULES, verdicts_of_hardware
@@ -133,10 +131,6 @@ def test_every_sort_decides_as_its_rule_says_although_all_tests_passed(sort: str
 )
 def test_the_rules_that_matter_most(sort: str, outcome: Outcome) -> None:
     assert RULES[sort].outcome is outcome
-
-
-def test_every_sort_of_the_kernel_log_has_a_rule() -> None:
-    assert set(typing.get_args(Sort)) - {"evidence", "program"} <= set(RULES)
 
 
 def test_a_sort_of_a_later_version_is_not_overlooked() -> None:

@@ -1,0 +1,142 @@
+"""Failures of which pytest only warns: in a thread, in a finaliser, a check that is returned or always true.
+
+While a test runs these warnings are errors, whatever filters the user has set. A check that fails in a thread
+of the test fails the test; of what else was raised nothing says what it means, so the test is INCONCLUSIVE
+(`code_mistakes`). What comes when no test runs, and an assertion that cannot fail, block the node.
+"""
+
+from __future__ import annotations
+
+import ast
+import gc
+import os
+import re
+import sys
+import warnings
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_anubis.core.events import BlockerFound
+from pytest_anubis.session.code_mistakes import INSTALLED, UNSEEN, unseen_failures
+from pytest_anubis.session.context import emit
+
+_NEEDED = {
+    "threadexception": "collect_thread_exception",
+    "unraisableexception": "collect_unraisable",
+}
+"""pytest's own plugins that hear of these failures, and what of them tells what they have heard."""
+
+_TUPLE = re.compile(rb"\bassert\s*\(")
+"""What may be an assertion of a tuple: most files have none, and need not be parsed."""
+
+
+class UnseenFailures:
+    """Turns warnings about failures into failures; registered wherever tests run.
+
+    Args:
+        config: This process's configuration.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Block for each assertion that cannot fail, and where pytest's ears are switched off."""
+        for path, line in _always_true({item.path for item in session.items}, self._config):
+            self._block(
+                f"{os.path.relpath(path, self._config.rootpath)}:{line}: the assertion is of a tuple and can "
+                "never fail: leave out the parentheses"
+            )
+        for name in _NEEDED:
+            if not self._config.pluginmanager.has_plugin(name):
+                self._block(f"-p no:{name}: failures in threads or finalisers are not seen")
+
+    # Innermost: pytest's own plugins warn behind the body, and other wrappers must see what is raised.
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
+        """Raise what pytest would warn of."""
+        with _as_errors():
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        """Raise what pytest would warn of; a check that failed in a thread as it was raised there."""
+        with _as_errors():
+            try:
+                return (yield)
+            except Exception as error:
+                checks = [one for one in unseen_failures(error, UNSEEN[:1]) if _is_check(one)]
+                failed = next(iter(checks), error)
+        raise failed
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
+        """Raise what pytest would warn of."""
+        with _as_errors():
+            return (yield)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Block for what failed when no test ran any more."""
+        gc.collect()
+        for name, telling in _NEEDED.items():
+            hear = getattr(self._config.pluginmanager.get_plugin(name), telling, None)
+            if hear is None:
+                continue
+            with _as_errors():
+                try:
+                    hear(self._config)
+                except Exception as error:
+                    for one in unseen_failures(error, UNSEEN):
+                        said = f"{type(one).__name__}: {one}".split("\n", 1)[0]
+                        self._block(f"failed in a thread or finaliser outside of any test: {said}")
+
+    def _block(self, text: str) -> None:
+        emit(self._config, BlockerFound(text=text))
+
+
+def _is_check(error: BaseException) -> bool:
+    return isinstance(error, AssertionError | pytest.fail.Exception)
+
+
+@contextmanager
+def _as_errors() -> Iterator[None]:
+    with warnings.catch_warnings():
+        for category in (*UNSEEN, pytest.PytestReturnNotNoneWarning):
+            warnings.simplefilter("error", category)
+        # As an error it is one in the coroutine's finaliser.
+        warnings.filterwarnings("error", r"coroutine .* was never awaited", RuntimeWarning)
+        warnings.filterwarnings(
+            "error", "It is deprecated to return", DeprecationWarning
+        )  # unittest
+        yield
+
+
+def _always_true(tests: Iterable[Path], config: pytest.Config) -> Iterator[tuple[Path, int]]:
+    """Yield file and line of every assertion of a tuple in the tests' files and in modules of the project.
+
+    Python and pytest warn of it once, when a file is compiled: a second run would not hear of it.
+    """
+    modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    files = {Path(file) for file in modules if file and file.endswith(".py")}
+    own = {file for file in files if config.rootpath in file.parents}
+    for path in sorted({*tests, *own}):
+        if any(part in path.parts for part in INSTALLED):
+            continue
+        try:
+            source = path.read_bytes()
+            tree = ast.parse(source) if _TUPLE.search(source) else ast.Module([], [])
+        except (OSError, SyntaxError, ValueError):  # no Python: it has no such assertion
+            continue
+        for found in ast.walk(tree):
+            if (
+                isinstance(found, ast.Assert)
+                and isinstance(found.test, ast.Tuple)
+                and found.test.elts
+            ):
+                yield path, found.lineno

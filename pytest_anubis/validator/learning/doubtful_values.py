@@ -1,0 +1,51 @@
+"""Values that are left out of learning since they are too good or in another unit, and who has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pytest_anubis.core.baseline import DOUBTFUL, Finding
+from pytest_anubis.core.metric import slip_text, value_text
+from pytest_anubis.core.sample import Population, Problem
+
+NAMED = 8
+"""Nodes that a finding names."""
+
+
+def without_strange(population: Population, strange: Mapping[int, float]) -> Population:
+    """Return a population whose units that are too good, or in another unit, have no part in learning."""
+    problems = {
+        row: Problem(kind="invalid", text=f"{_as_good(times)}: unit? did the work happen?")
+        for row, times in strange.items()
+    }
+    return replace(population, problems={**population.problems, **problems})
+
+
+def _as_good(times: float) -> str:
+    return f"{value_text(times)} times as good as the others{slip_text(times)}"
+
+
+def strange_finding(population: Population, strange: Mapping[int, float]) -> Finding:
+    """Name the nodes whose values were left out."""
+    worst: dict[str, float] = {}
+    for row, times in strange.items():
+        worst.setdefault(population.nodes[row], times)
+    names = [f"{node} is {_as_good(times)}" for node, times in sorted(worst.items())]
+    return finding_on(
+        population,
+        DOUBTFUL,
+        f"{some_nodes(names)}; left out: unit? did the work happen?",
+    )
+
+
+def some_nodes(names: Sequence[str]) -> str:
+    """Return the first of many names, and how many more there are."""
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"
+
+
+def finding_on(population: Population, kind: str, text: str) -> Finding:
+    """Return a finding on a metric; its text begins with the metric's name."""
+    name = population.metric.name
+    return Finding(kind=kind, benchmark=population.benchmark, metric=name, text=f"{name}: {text}")

@@ -1,0 +1,98 @@
+"""Failed checks of which pytest only warns: no run with one is accepted, whatever filters are set."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.session.conftest import HEALTHY, Learn, set_speed
+
+THREAD = """
+import threading
+def run(check):
+    thread = threading.Thread(target=check)
+    thread.start()
+    thread.join()
+"""
+CYCLE = """
+class Buffer:
+    def __init__(self): self.me = self
+    def __del__(self): {}
+"""
+KINDS = {
+    "assertion in a thread": (
+        1,
+        THREAD + "def check(): assert 1 == 2\ndef test_it(): run(check)\n",
+    ),
+    "fail in a thread": (
+        1,
+        THREAD + "import pytest\ndef check(): pytest.fail('no')\ndef test_it(): run(check)\n",
+    ),
+    "error in a thread": (20, THREAD + "def check(): {}['x']\ndef test_it(): run(check)\n"),
+    "thread of a fixture": (
+        20,
+        THREAD + "import pytest\n@pytest.fixture\ndef it():\n    yield\n    run(check)\n"
+        "def check(): assert 1 == 2\ndef test_it(it): pass\n",
+    ),
+    "several threads": (
+        1,
+        THREAD + "def check(): assert 1 == 2\ndef test_it():\n    for _ in range(3): run(check)\n",
+    ),
+    "returned comparison": (20, "def test_it(): return 1 == 2\n"),
+    "returned in a class": (20, "class TestIt:\n    def test_it(self): return 1 == 2\n"),
+    "returned in unittest": (
+        20,
+        "import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self): return 1 == 2\n",
+    ),
+    "always true": (20, "def test_it(): assert (1 == 2, 'text')\n"),
+    "finaliser": (20, "class It:\n    def __del__(self): assert 1 == 2\ndef test_it(): It()\n"),
+    "finaliser at the end": (
+        20,
+        CYCLE.format("assert 1 == 2")
+        + "import gc\ndef test_it():\n    gc.disable()\n    Buffer()\n",
+    ),
+    "not awaited": (20, "async def check(): assert 1 == 2\ndef test_it(): check()\n"),
+}
+
+
+@pytest.mark.parametrize("filters", ["default", "ignore"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_check_that_only_warns_accepts_nothing(
+    project: pytest.Pytester, learn: Learn, kind: str, filters: str
+) -> None:
+    learn()
+    code, source = KINDS[kind]
+    project.makepyfile(test_zz=source)
+    result = project.runpytest("--anubis", "-W", filters)
+    assert result.ret == code
+    result.stdout.fnmatch_lines(["*test_zz*"])
+    if kind == "always true":  # compiled by now: pytest itself warns no more
+        assert project.runpytest("--anubis", "-W", filters).ret == code
+
+
+def test_ordinary_threads_and_finalisers_are_accepted(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    project.makepyfile(
+        test_zz=THREAD + CYCLE.format("self.me = None") + "import warnings\n"
+        "def check(): assert 1 == 1, ('a', 'b')\n"
+        "def test_it():\n    run(check)\n    Buffer()\n    warnings.warn('ordinary')\n"
+        "    assert (1 ==\n            1)\n    assert ()  == ()\n"
+    )
+    set_speed(project, HEALTHY)
+    result = project.runpytest("--anubis", "-W", "default")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*UserWarning: ordinary*"])
+
+
+def test_switching_pytests_ears_off_accepts_nothing(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    assert project.runpytest("--anubis", "-p", "no:threadexception").ret == 20
+
+
+def test_a_check_in_a_thread_of_a_workers_first_test_fails_it(
+    in_workers: None, project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    project.makepyfile(test_aa=KINDS["assertion in a thread"][1])
+    assert project.runpytest("--anubis").ret == 1
