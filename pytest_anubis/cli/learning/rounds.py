@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -18,8 +18,9 @@ from pytest_anubis.cli.learning.disturbed_rounds import (
 )
 from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.option_values import left_out
-from pytest_anubis.cli.learning.watched_round import run_round
+from pytest_anubis.cli.learning.watched_round import failed_tests, run_round
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment, left_text
@@ -60,6 +61,7 @@ class Rounds:
         profile: Sizes and durations.
         pytest_args: More of pytest's own arguments.
         unwanted: What nothing is learned of, as `option_values.left_out` reads it.
+        failed: Test that failed in a round, and has no more of them -> why.
     """
 
     tests: Sequence[str]
@@ -67,6 +69,7 @@ class Rounds:
     profile: str
     pytest_args: str = ""
     unwanted: Sequence[str] = ()
+    failed: dict[str, str] = field(default_factory=dict)
     _stamp: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S"))
     _records: list[RunRecord] = field(default_factory=list)
     _paths: list[Path] = field(default_factory=list)
@@ -202,7 +205,7 @@ class Rounds:
         self._records.append(
             run_round(
                 self.tests,
-                without=sorted(without),
+                without=sorted({*without, *self.failed}),
                 store=self.store,
                 profile=self.profile,
                 run_id=f"learn-{self._stamp}-{number:02d}",
@@ -214,6 +217,12 @@ class Rounds:
         self._took.append(time.monotonic() - begin)
         if told := disturbed_line(self._records[-1]):
             line.say(f"round {number}: {told}")
+        for one in failed_tests(self._records[-1]):
+            self.failed[one.test] = one.environment or one.text or one.outcome
+            line.say(
+                f"round {number}: {one.test} failed: {self.failed[one.test]}; what the others measured is "
+                "kept, and they go on without it"
+            )
 
     def _stops(self, line: LiveLine) -> bool:
         """Say that another round would be in vain, where that is so; the end of the command says why."""
@@ -248,7 +257,12 @@ class Rounds:
 
     def _measured(self) -> set[str]:
         """Return the tests that measured something in any round."""
-        return {one.test for record in self._records for one in record.measurements}
+        return {one.test for one in self._useful()}
+
+    def _useful(self) -> Iterator[Measurement]:
+        """Give what was measured by tests that never failed."""
+        for record in self._records:
+            yield from (one for one in record.measurements if one.test not in self.failed)
 
     def _known(self) -> set[str]:
         """Return the tests of any round, those too that were skipped or record no metric."""
@@ -257,10 +271,7 @@ class Rounds:
     def _tests_of(self, keys: Collection[Key]) -> set[str]:
         """Return the tests that measured some metrics in any round."""
         return {
-            one.test
-            for record in self._records
-            for one in record.measurements
-            if (one.benchmark, one.metric.name) in keys
+            one.test for one in self._useful() if (one.benchmark, one.metric.name) in keys
         }
 
     def _lacking(self, baseline: Baseline | None, detect: float) -> set[str]:
@@ -274,8 +285,7 @@ class Rounds:
         }
         return {
             one.test
-            for record in self._records
-            for one in record.measurements
+            for one in self._useful()
             if not left_out(one, self.unwanted) and (one.benchmark, one.metric.name) not in shows
         }
 
