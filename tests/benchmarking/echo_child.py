@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 
 from pytest_anubis.benchmarking.children import Message, answer
 
 
 def echo(request: Message) -> Message:
-    """Answer what was sent."""
+    """Answer what was sent, after a warning."""
+    warnings.warn("a library's settings of old", FutureWarning, stacklevel=1)
     return {"text": request["text"]}
 
 

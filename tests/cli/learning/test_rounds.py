@@ -30,6 +30,7 @@ class Machine:
         self.disturbance: tuple[str, ...] = ()
         self.disturbed = tuple(SECONDS)
         self.skipped: tuple[str, ...] = ()
+        self.failing: tuple[str, ...] = ()
         self.told: list[str] = []  # what the live line showed of the first round
 
     def run_round(
@@ -51,7 +52,16 @@ class Machine:
             self.now += START + sum(SECONDS[test] for test in ran)
         return SimpleNamespace(
             run=run_id,
-            results=[SimpleNamespace(test=test, seconds=SECONDS[test]) for test in ran],
+            results=[
+                SimpleNamespace(
+                    test=test,
+                    seconds=SECONDS[test],
+                    outcome="failed" if test in self.failing else "passed",
+                    environment="",
+                    text="AssertionError: a wrong sum",
+                )
+                for test in ran
+            ],
             measurements=[
                 SimpleNamespace(
                     test=test,
@@ -109,6 +119,22 @@ def test_a_test_that_is_always_skipped_has_no_more_rounds(machine: Machine, tmp_
     machine.skipped = ("suite.py::test_b",)
     of_suite(tmp_path).within(200.0, 0.1, showing(a=0.3), quiet)
     assert machine.asked == [["suite.py"]] * 7 + [["suite.py::test_a"]] * 9
+
+
+@pytest.mark.parametrize("timed", [True, False])
+def test_a_test_that_fails_has_no_more_rounds_and_the_others_go_on(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str], timed: bool
+) -> None:
+    machine.failing = ("suite.py::test_b",)
+    some = of_suite(tmp_path)
+    if timed:
+        some.within(60.0, 0.1, showing(), quiet)
+    else:
+        some.of_number(4, lambda paths, wanted: {("suite.py::test_b", "rate")})
+    assert machine.asked[0] == ["suite.py"]
+    assert set(map(tuple, machine.asked[1:])) == {("suite.py::test_a",)}
+    assert some.failed == {"suite.py::test_b": "AssertionError: a wrong sum"}
+    assert "suite.py::test_b failed: AssertionError: a wrong sum" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("timed", [True, False])
