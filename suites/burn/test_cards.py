@@ -20,10 +20,10 @@ SIZE = {"smoke": 8192, "standard": 8192, "soak": 16384}
 WARM_UP = {"smoke": 2.0, "standard": 15.0, "soak": 60.0}
 """Seconds under load before rates count: a card's clock falls with its temperature."""
 
-LOADS = {"smoke": 8, "standard": 100, "soak": 3600}
+LOADS = {"smoke": 6, "standard": 100, "soak": 3600}
 """Loads of a second, of all cards together, one right after the other."""
 
-AT_ONCE = {"smoke": 8, "standard": 40, "soak": 3600}
+AT_ONCE = {"smoke": 5, "standard": 40, "soak": 3600}
 """The same while they copy and reduce besides."""
 
 ALONE = {"smoke": 0.5, "standard": 2.0, "soak": 60.0}
@@ -50,6 +50,26 @@ TRAFFIC = {
 """What runs beside the products, and what is asked of it."""
 
 SECOND = 1.0
+START = {1: 8.0, 2: 12.0}
+"""Seconds until so many processes at least have loaded torch and are connected; the first test waits for it."""
+
+AROUND = 4.0
+"""Seconds in which factors and the first result are made, and results are looked at in the end."""
+
+
+def costs(seconds: Callable[[str, int], float]) -> dict[str, object]:
+    """Return what a test costs by profile and number of cards, as the lengths above add up.
+
+    Args:
+        seconds: Of a profile and a number of cards.
+    """
+    on_cards = {
+        number: {profile: f"{seconds(profile, number):.0f}s" for profile in SIZE}
+        for number in (1, 2, 4, 8)
+    }
+    return {"cpu": "1s", "accelerator": on_cards}
+
+
 _ACTION = (
     "A wrong element: take the card out of service. A slow one: compare its clock, power and temperature, in "
     "the test's properties, with the others'; exchange places with another card to tell card from slot"
@@ -107,9 +127,16 @@ def verified(cards: Cards) -> None:
 @pytest.mark.anubis(
     component="accelerator.burn",
     scope="node",
-    version=2,  # one load without rests
-    # A third of it the start of eight processes and their NCCL, which the tests below share.
-    cost={"cpu": "1s", "accelerator": "36s"},
+    version=3,  # a shorter load in `smoke`
+    cost=costs(
+        lambda profile, cards: (
+            START[min(cards, 2)]
+            + AROUND
+            + WARM_UP[profile]
+            + LOADS[profile]
+            + (2 * cards * ALONE[profile] if cards > 1 else 0)
+        )
+    ),
     deadline="600s",
     metrics=["burn_rate", "slowest_share", "burn_errors"],
     goal="Accelerators compute right, and at their rate, when all of them work as hard as they can",
@@ -212,7 +239,7 @@ def sensors(anubis_metric: MetricFixture, cards: Cards) -> None:
     component="accelerator.power",
     scope="node",
     version=2,  # `standard` steps for a third of the time
-    cost={"cpu": "1s", "accelerator": "7s"},
+    cost=costs(lambda profile, _: AROUND / 2 + SECOND + len(STEPS[profile]) * STEPPING[profile]),
     deadline="600s",
     metrics=["step_rate_10", "step_errors"],
     goal="Power supplies hold when the load of all accelerators comes and goes at once",
@@ -243,8 +270,8 @@ def test_load_steps(anubis_metric: MetricFixture, anubis_node: NodeFixture, card
 @pytest.mark.anubis(
     component="accelerator.burn",
     scope="node",
-    version=2,  # one load without rests, the all-reduce without its copies
-    cost={"cpu": "1s", "accelerator": "13s"},
+    version=3,  # a shorter load in `smoke`
+    cost=costs(lambda profile, _: AROUND + SECOND + AT_ONCE[profile]),
     deadline="600s",
     # One card alone reduces nothing, so that rate cannot be asked of every node.
     metrics=[

@@ -267,7 +267,12 @@ class StandIns(Cards):
         self.processes = [one] * world
 
     def reply(self, do: str, count: int = 1, periods: int = 1, each: int = 1, **_: Any) -> Message:
-        part = {"work": 7e14, "seconds": 1.0, "wrong": 0, "moved": dict.fromkeys(test_cards.TRAFFIC, 1e9)}
+        part = {
+            "work": 7e14,
+            "seconds": 1.0,
+            "wrong": 0,
+            "moved": dict.fromkeys(test_cards.TRAFFIC, 1e9),
+        }
         parts = [part] * (periods // each if do == "steps" else count)
         right = {"fingerprint": 7, "unlike_double": 0, "rows": [], "notices": True}
         return {"size": 128, "seconds": 0.01, "parts": parts, **right}

@@ -74,8 +74,8 @@ if TYPE_CHECKING:
 
 
 SMOKE_TIME = 180.0
-"""Seconds that learning the smoke set takes from start to end, unless somebody says otherwise or six rounds
-take longer: with the installation before it and the run after it that is within six minutes."""
+"""Seconds that learning the smoke set takes from start to end, unless somebody says otherwise or the fewest
+rounds take longer: with the installation before it and the run after it that is within six minutes."""
 
 DEFAULT_ROUNDS = 5
 """Rounds of the longer profiles: with them the noise is known, and each takes minutes or hours."""

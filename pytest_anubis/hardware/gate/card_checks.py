@@ -163,9 +163,7 @@ def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFindin
     )
 
 
-def _readiness(
-    card: Accelerator, golden: Accelerator | None, alone: bool
-) -> Iterator[GateFinding]:
+def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> Iterator[GateFinding]:
     """Yield what somebody has to set, start or wait for before the card can be tested."""
 
     def finding(

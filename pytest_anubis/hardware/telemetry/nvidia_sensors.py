@@ -160,9 +160,7 @@ class NvidiaSource:
         }
         return {name: float(value) for name, value in found.items() if value is not None}
 
-    def _counters(
-        self, handle: Any, links: Sequence[int], notes: list[str]
-    ) -> dict[str, int]:
+    def _counters(self, handle: Any, links: Sequence[int], notes: list[str]) -> dict[str, int]:
         """Return all counters: one call where the card knows the fields, single calls for the rest."""
         plain = (
             *(*_COUNTED, *_REMAPPED),

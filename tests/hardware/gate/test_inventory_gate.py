@@ -539,7 +539,9 @@ def test_memory_that_a_hypervisor_took_back_is_noted(virtual: bool | None, sever
 
 @pytest.mark.parametrize("state", ["not started", "in progress", "failed (NVML error 15)"])
 @pytest.mark.parametrize("count", [1, 8])
-def test_fabric_that_is_not_complete_blocks_only_where_cards_need_it(state: str, count: int) -> None:
+def test_fabric_that_is_not_complete_blocks_only_where_cards_need_it(
+    state: str, count: int
+) -> None:
     first, *others = NODE.accelerators
     cards = (replace(first, fabric=state), *others)[:count]
     found = check_inventory(replace(NODE, accelerators=cards, on_bus=None))
