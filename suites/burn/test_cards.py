@@ -51,7 +51,7 @@ TRAFFIC = {
 
 SECOND = 1.0
 START = {1: 8.0, 2: 12.0}
-"""Seconds until so many processes at least have loaded torch and are connected; the first test waits for it."""
+"""Seconds until at least so many processes have loaded torch and are connected, in the first test here."""
 
 AROUND = 4.0
 """Seconds in which factors and the first result are made, and results are looked at in the end."""

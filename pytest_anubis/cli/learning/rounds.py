@@ -36,7 +36,7 @@ LEAST_TIMED = 6
 """Fewest rounds however short the time: with fewer, nearly nothing can be shown on a noisy machine."""
 
 LEAST_ON_CARDS = 3
-"""The same where there are accelerators, whose rates repeat within a percent: a round of theirs takes minutes."""
+"""The same where there are accelerators: their rates repeat within a percent, and a round takes minutes."""
 
 FOR_ALL = 0.7
 """Part of the time in which all benchmarks run; the rest goes to those that cannot show enough yet."""
