@@ -6,6 +6,7 @@ import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 """What switches TF32 on or off behind a program's back: NVIDIA's containers set the second one."""
@@ -67,11 +68,20 @@ def single_precision(*, tf32: bool = False) -> Iterator[None]:
     """
     import torch
 
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = tf32
+    backends: Any = torch.backends
+    # From 2.9 on each part has a setting of its own, and whoever mixes it with the ones before is refused.
+    if hasattr(backends.cudnn, "conv"):
+        name, value = "fp32_precision", "tf32" if tf32 else "ieee"
+        parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
+        parts += [backends.mkldnn.matmul, backends.mkldnn.conv]
+    else:
+        name, value = "allow_tf32", tf32
+        parts = [backends.cuda.matmul, backends.cudnn]
+    before = [getattr(part, name) for part in parts]
+    for part in parts:
+        setattr(part, name, value)
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
+        for part, was in zip(parts, before, strict=True):
+            setattr(part, name, was)

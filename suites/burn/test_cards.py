@@ -20,10 +20,10 @@ SIZE = {"smoke": 8192, "standard": 8192, "soak": 16384}
 WARM_UP = {"smoke": 2.0, "standard": 15.0, "soak": 60.0}
 """Seconds under load before rates count: a card's clock falls with its temperature."""
 
-LOADS = {"smoke": 6, "standard": 100, "soak": 3600}
+LOADS = {"smoke": 5, "standard": 100, "soak": 3600}
 """Loads of a second, of all cards together, one right after the other."""
 
-AT_ONCE = {"smoke": 5, "standard": 40, "soak": 3600}
+AT_ONCE = {"smoke": 4, "standard": 40, "soak": 3600}
 """The same while they copy and reduce besides."""
 
 ALONE = {"smoke": 0.5, "standard": 2.0, "soak": 60.0}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -35,11 +35,17 @@ _ACTION = (
 )
 
 
+def costing(dtype: str, *, smoke: str = "4s", **keys: object) -> Any:
+    """Return a type with what its product costs: in the longer profiles with five windows of energy."""
+    on_cards = {"smoke": smoke, "standard": "40s", "soak": "13min"}
+    cost = {"cpu": "3s", "accelerator": on_cards}
+    return pytest.param(dtype, marks=pytest.mark.anubis(cost=cost, **keys))
+
+
 @pytest.mark.anubis(
     component="compute.matrix",
     scope="device",
     host=LONG,
-    cost={"cpu": "3s", "accelerator": {"smoke": "5s", "standard": "40s", "soak": "13min"}},
     version=2,  # on a host in huge pages, whatever is set for shared memory
     metrics=["gemm_rate"],
     goal=_GOAL,
@@ -49,19 +55,9 @@ _ACTION = (
 @pytest.mark.parametrize(
     "dtype",
     [
-        "float32",
-        pytest.param(
-            "bfloat16",
-            marks=pytest.mark.anubis(
-                cost={
-                    "cpu": "3s",
-                    "accelerator": {"smoke": "9s", "standard": "40s", "soak": "13min"},
-                }
-            ),
-        ),
-        pytest.param(
-            "float64", marks=pytest.mark.anubis(profiles={"cpu": ALL, "accelerator": LONG})
-        ),
+        costing("float32", smoke="4s"),
+        costing(ENERGY, smoke="8s"),
+        costing("float64", profiles={"cpu": ALL, "accelerator": LONG}),
     ],
 )
 @pytest.mark.usefixtures("torch_settings")

@@ -232,6 +232,32 @@ def test_tf32_of_the_environment_is_ignored(
         assert torch.get_float32_matmul_precision() == "high"
 
 
+@pytest.mark.parametrize("new", [True, False], ids=["torch 2.9 on", "torch before 2.9"])
+def test_tf32_that_somebody_has_set_is_put_aside_and_back(
+    monkeypatch: pytest.MonkeyPatch, new: bool
+) -> None:
+    def part(**has: object) -> Any:
+        return SimpleNamespace(**has)
+
+    if new:  # whoever reads the settings of old where these differ is refused
+        parts = [part(fp32_precision=value) for value in ("tf32", "tf32", "none", "bf16", "ieee")]
+        matmul, conv, rnn, *of_host = parts
+        cudnn = part(conv=conv, rnn=rnn)
+        wanted: tuple[object, object] = ("ieee", "tf32")
+    else:
+        parts = [part(allow_tf32=True), part(allow_tf32=False)]
+        (matmul, cudnn), of_host = parts, [part(), part()]
+        wanted = (False, True)
+    mkldnn = part(matmul=of_host[0], conv=of_host[1])
+    backends = part(cuda=part(matmul=matmul), cudnn=cudnn, mkldnn=mkldnn)
+    monkeypatch.setattr(torch, "backends", backends)
+    before = [vars(one).copy() for one in parts]
+    for tf32, value in zip((False, True), wanted, strict=True):
+        with precision.single_precision(tf32=tf32):
+            assert [list(vars(one).values()) for one in parts] == [[value]] * len(parts)
+        assert [vars(one) for one in parts] == before
+
+
 @pytest.mark.usefixtures("card")
 def test_device_that_does_not_notice_an_error_is_not_believed(
     monkeypatch: pytest.MonkeyPatch,
