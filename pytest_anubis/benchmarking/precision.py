@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
@@ -69,19 +70,28 @@ def single_precision(*, tf32: bool = False) -> Iterator[None]:
     import torch
 
     backends: Any = torch.backends
-    # From 2.9 on each part has a setting of its own, and whoever mixes it with the ones before is refused.
-    if hasattr(backends.cudnn, "conv"):
-        name, value = "fp32_precision", "tf32" if tf32 else "ieee"
+    parts: list[Any] = []
+    if hasattr(
+        backends.cudnn, "conv"
+    ):  # torch 2.9 on: each part has a setting, which counts before the rest
         parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
         parts += [backends.mkldnn.matmul, backends.mkldnn.conv]
-    else:
-        name, value = "allow_tf32", tf32
-        parts = [backends.cuda.matmul, backends.cudnn]
-    before = [getattr(part, name) for part in parts]
+    products = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
+    network = (
+        partial(getattr, backends.cudnn, "allow_tf32"),
+        partial(setattr, backends.cudnn, "allow_tf32"),
+    )
+    of_parts = [partial(setattr, part, "fp32_precision", part.fp32_precision) for part in parts]
+    put_back: list[Callable[[], object]] = []
+    # Both are set, alike: torch refuses to tell the older ones where they contradict the others.
+    for (get, put), value in ((products, "high" if tf32 else "highest"), (network, tf32)):
+        with suppress(RuntimeError):
+            put_back.append(partial(put, get()))
+        put(value)
     for part in parts:
-        setattr(part, name, value)
+        part.fp32_precision = "tf32" if tf32 else "ieee"
     try:
         yield
     finally:
-        for part, was in zip(parts, before, strict=True):
-            setattr(part, name, was)
+        for again in (*put_back, *of_parts):
+            again()

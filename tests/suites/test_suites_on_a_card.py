@@ -232,30 +232,45 @@ def test_tf32_of_the_environment_is_ignored(
         assert torch.get_float32_matmul_precision() == "high"
 
 
+class Settings(SimpleNamespace):
+    """Torch's settings of old, which refuse to be read where somebody has mixed them with the new ones."""
+
+    mixed = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "allow_tf32" and super().__getattribute__("mixed"):
+            raise RuntimeError("you have used a mix of the legacy and new APIs")
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
 @pytest.mark.parametrize("new", [True, False], ids=["torch 2.9 on", "torch before 2.9"])
 def test_tf32_that_somebody_has_set_is_put_aside_and_back(
-    monkeypatch: pytest.MonkeyPatch, new: bool
+    monkeypatch: pytest.MonkeyPatch, new: bool, mixed: bool
 ) -> None:
-    def part(**has: object) -> Any:
-        return SimpleNamespace(**has)
-
-    if new:  # whoever reads the settings of old where these differ is refused
-        parts = [part(fp32_precision=value) for value in ("tf32", "tf32", "none", "bf16", "ieee")]
-        matmul, conv, rnn, *of_host = parts
-        cudnn = part(conv=conv, rnn=rnn)
-        wanted: tuple[object, object] = ("ieee", "tf32")
-    else:
-        parts = [part(allow_tf32=True), part(allow_tf32=False)]
-        (matmul, cudnn), of_host = parts, [part(), part()]
-        wanted = (False, True)
-    mkldnn = part(matmul=of_host[0], conv=of_host[1])
-    backends = part(cuda=part(matmul=matmul), cudnn=cudnn, mkldnn=mkldnn)
+    values = ("tf32", "tf32", "none", "bf16", "ieee")
+    parts = [SimpleNamespace(fp32_precision=value) for value in values]
+    cudnn = Settings(allow_tf32=True, mixed=mixed and new)
+    if new:
+        cudnn.conv, cudnn.rnn = parts[1:3]
+    backends = SimpleNamespace(
+        cuda=SimpleNamespace(matmul=parts[0]),
+        cudnn=cudnn,
+        mkldnn=SimpleNamespace(matmul=parts[3], conv=parts[4]),
+    )
+    told = ["medium"]
     monkeypatch.setattr(torch, "backends", backends)
-    before = [vars(one).copy() for one in parts]
-    for tf32, value in zip((False, True), wanted, strict=True):
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: told[-1])
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", told.append)
+    for tf32 in (False, True):
         with precision.single_precision(tf32=tf32):
-            assert [list(vars(one).values()) for one in parts] == [[value]] * len(parts)
-        assert [vars(one) for one in parts] == before
+            assert told[-1] == ("high" if tf32 else "highest")
+            assert vars(cudnn)["allow_tf32"] is tf32
+            if new:
+                assert {part.fp32_precision for part in parts} == {"tf32" if tf32 else "ieee"}
+        assert told[-1] == "medium"
+        assert vars(cudnn)["allow_tf32"] is (tf32 if cudnn.mixed else True)
+        assert tuple(part.fp32_precision for part in parts) == values
 
 
 @pytest.mark.usefixtures("card")

@@ -99,7 +99,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "are run here, or from runs that were collected from many nodes.",
         "Exit codes: 0 every class has its baseline; 2 wrong usage or input, a round that failed as a whole, "
         "or a class for which no criterion could be learned; 20 a test failed (the others have their "
-        "criteria), others disturbed all that was measured, or a baseline was written, but it does not hold its stated error rate, others disturbed the machine so that a "
+        "criteria), others disturbed all that was measured, or a baseline was written, but it does not hold "
+        "its stated error rate, others disturbed the machine so that a "
         "metric has no criterion, no metric of a component shows a loss of a half, no run recorded a metric "
         "that a mark declares, or somebody must decide about a slower group of nodes (anubis baseline "
         "populations FILE). "
