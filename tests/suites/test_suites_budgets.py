@@ -21,7 +21,7 @@ MOST = {
     ("smoke", 2): 165.0,
     ("smoke", 8): 230.0,
     ("standard", 1): 3900.0,
-    ("standard", 2): 4500.0,
+    ("standard", 2): 4600.0,
     ("standard", 8): 4950.0,
 }
 """Seconds that a profile is planned to take on so many cards, with every adapter to another's tool: it may
