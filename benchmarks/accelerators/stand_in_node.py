@@ -5,7 +5,7 @@ own with a suite of fixed values, so that nothing depends on this machine's spee
 machine, and its tests warn as a library would. Three of four runs have workers (``-n 2``), the fourth has
 none; faults that may be there before a run strike in mid-run in every second one. Prints one row a condition:
 how often it was tried, how often exit code and line were right, and what was said once.
-Run: ``python -m benchmarks.accelerators.stand_in_node [--cards 8] [--runs 20] [--only NAME] [--workers 2]``.
+Run: ``python benchmarks/accelerators/stand_in_node.py [--cards 8] [--runs 20] [--only NAME] [--workers 2]``.
 """
 
 from __future__ import annotations

@@ -12,9 +12,14 @@ from pytest_anubis.benchmarking.children import Message, answer
 
 
 def echo(request: Message) -> Message:
-    """Answer what was sent, after a warning."""
-    warnings.warn("a library's settings of old", FutureWarning, stacklevel=1)
+    """Answer what was sent."""
     return {"text": request["text"]}
+
+
+def warn(_request: Message) -> Message:
+    """Warn as a library would."""
+    warnings.warn("settings of old", FutureWarning, stacklevel=1)
+    return {}
 
 
 def fail(_request: Message) -> Message:
@@ -49,4 +54,5 @@ def die(_request: Message) -> Message:
 
 if __name__ == "__main__":
     handlers = {"echo": echo, "fail": fail, "hang": hang, "die": die, "doze": doze, "start": start}
+    handlers["warn"] = warn
     answer(int(sys.argv[1]), handlers)
