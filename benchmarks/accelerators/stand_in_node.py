@@ -32,9 +32,7 @@ from tests.quiet import QUIET
 LONGEST = 300.0
 """Seconds that a run may take: one whose driver hangs waits for it three times 15 s, on two shared cores."""
 
-CARDS = 8
-"""Cards of the node, unless somebody says otherwise."""
-
+CARDS = 8  # of the node, unless somebody says otherwise
 BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 
 
@@ -336,7 +334,8 @@ def learned(folder: Path, library: Path, cards: int = CARDS) -> Path:
     node = node_of(folder, library, cards)
     command = [sys.executable, "-m", "pytest_anubis.cli.main", "learn", "test_node.py"]
     # Two workers are one lane of cards and one of the node: the same class as without workers.
-    command += ["--rounds=3", "--pytest-args=--anubis-in-process"]
+    # Six samples at least: with three a baseline finds a loss of a tenth, and not yet one of a twentieth.
+    command += [f"--rounds={max(3, 6 // cards)}", "--pytest-args=--anubis-in-process"]
     done = subprocess.run(
         command,
         cwd=folder,

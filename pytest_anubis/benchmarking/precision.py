@@ -71,20 +71,28 @@ def single_precision(*, tf32: bool = False) -> Iterator[None]:
 
     backends: Any = torch.backends
     parts: list[Any] = []
-    if hasattr(
-        backends.cudnn, "conv"
-    ):  # torch 2.9 on: each part has a setting, which counts before the rest
+    # From torch 2.9 on each part has a setting of its own, which counts before the older ones.
+    if hasattr(backends.cudnn, "conv"):
         parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
         parts += [backends.mkldnn.matmul, backends.mkldnn.conv]
-    products = torch.get_float32_matmul_precision, torch.set_float32_matmul_precision
-    network = (
-        partial(getattr, backends.cudnn, "allow_tf32"),
-        partial(setattr, backends.cudnn, "allow_tf32"),
+    older: tuple[tuple[Callable[[], Any], Callable[[Any], object], Any], ...] = (
+        (
+            torch.get_float32_matmul_precision,
+            torch.set_float32_matmul_precision,
+            "high" if tf32 else "highest",
+        ),
+        (
+            partial(getattr, backends.cudnn, "allow_tf32"),
+            partial(setattr, backends.cudnn, "allow_tf32"),
+            tf32,
+        ),
     )
-    of_parts = [partial(setattr, part, "fp32_precision", part.fp32_precision) for part in parts]
+    of_parts: list[Callable[[], object]] = [
+        partial(setattr, part, "fp32_precision", part.fp32_precision) for part in parts
+    ]
     put_back: list[Callable[[], object]] = []
     # Both are set, alike: torch refuses to tell the older ones where they contradict the others.
-    for (get, put), value in ((products, "high" if tf32 else "highest"), (network, tf32)):
+    for get, put, value in older:
         with suppress(RuntimeError):
             put_back.append(partial(put, get()))
         put(value)

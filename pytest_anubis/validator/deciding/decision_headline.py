@@ -99,7 +99,9 @@ def headline(
         # Behind another blocker nobody would know what is meant.
         told = absent and not uncovered and _is_absence(blocking[0], absent)
         step = f". Next step: {absence_step(absent)}" if told else ""
-        first = uncovered or others_disturbed(verdicts) or f"{reason.partition(AFTER_DEATH)[0]}{more}"
+        first = (
+            uncovered or others_disturbed(verdicts) or f"{reason.partition(AFTER_DEATH)[0]}{more}"
+        )
         doubt = doubt_of(baseline) if any(judged_by_fleet(v) for v in verdicts) else ""
         doubt = f"; the baseline's {doubt}" if doubt else ""
         return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{doubt}{step}"
