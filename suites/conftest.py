@@ -14,6 +14,11 @@ _DROPPED = drop_tf32_variables()  # now: before any test of this process loads a
 _CHOICES = drop_nccl_choices()
 
 
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Let a library's warning be a warning: settings that turn warnings into errors are for other tests."""
+    item.add_marker(pytest.mark.filterwarnings("default"))
+
+
 def pytest_report_header() -> list[str]:
     """Say what of the environment the benchmarks do not obey."""
     why = [

@@ -1,16 +1,17 @@
-"""Eight stand-in cards, healthy in odd surroundings or with one fault: is every run's verdict right?
+"""Stand-in cards, healthy in odd surroundings or with one fault: is every run's verdict right?
 
 The cards are a small C library in place of NVIDIA's, behind the real bindings; every run is a process of its
-own with a suite of fixed values, so that nothing depends on this machine's speed. Three of four runs have
-workers (``-n 2``), the fourth has none; faults that may be there before a run strike in mid-run in every
-second one. Prints one row a condition: how often it was tried, how often exit code and line were right, and
-what was said once.
-Run: ``python benchmarks/accelerators/stand_in_node.py [--runs 20] [--only NAME] [--workers 2]``.
+own with a suite of fixed values, so that nothing depends on this machine's speed. The node is a virtual
+machine, and its tests warn as a library would. Three of four runs have workers (``-n 2``), the fourth has
+none; faults that may be there before a run strike in mid-run in every second one. Prints one row a condition:
+how often it was tried, how often exit code and line were right, and what was said once.
+Run: ``python benchmarks/accelerators/stand_in_node.py [--cards 8] [--runs 20] [--only NAME] [--workers 2]``.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import shutil
 import subprocess
@@ -18,7 +19,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -31,9 +32,23 @@ from tests.quiet import QUIET
 LONGEST = 300.0
 """Seconds that a run may take: one whose driver hangs waits for it three times 15 s, on two shared cores."""
 
-NAMES = ("GPU 3", "0000:61:00.0", "1650000003")
-"""By which of its names a line may name the card: number, slot, serial number, not its device:
-that stands in ids of tests too."""
+CARDS = 8  # of the node, unless somebody says otherwise
+BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
+
+
+def faulty(cards: int) -> int:
+    """Return which of the cards has the fault: the fourth, or the last."""
+    return min(3, cards - 1)
+
+
+def names(cards: int) -> tuple[str, str, str]:
+    """Return by which names a line may name the faulty card: number, slot, serial number.
+
+    Not its device: that stands in ids of tests too.
+    """
+    card = faulty(cards)
+    return f"GPU {card}", f"0000:{BUSES[card]}:00.0", f"165000000{card}"
+
 
 BEGINS = {0: "ACCEPTED:", 1: "REJECTED:", 20: ""}
 """How the line begins that has to say it: a headline; what is undecided is told by the gate as well."""
@@ -46,32 +61,42 @@ CONFTEST = (
     + '''
 import os
 from dataclasses import replace
+from pathlib import Path
 from pytest_anubis import start
 from pytest_anubis.hardware.gate import surroundings
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
+from pytest_anubis.session.running import gate_plugin
+from suites.conftest import pytest_itemcollected
 
-def _settled():
+def _settled(**how):
     """Leave out what this machine changes by itself: its disks, its network, what it hides."""
-    inventory = read_inventory()
+    inventory = read_inventory(**how)
     processor = replace(inventory.processor, unreadable=())
-    return replace(inventory, processor=processor, disks=(), nics=())
+    system = replace(inventory.system, virtual=True)
+    memory = replace(inventory.memory, total=int(os.environ.get("MEMORY", 128)) << 30)
+    found = {"processor": processor, "system": system, "memory": memory}
+    return replace(inventory, **found, disks=(), nics=())
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure():
     start.read_inventory = _settled
+    gate_plugin.read_inventory = _settled
+    KernelLog.__init__.__defaults__ = (Path(os.environ.get("KERNEL_LOG", "/dev/kmsg")),)
     surroundings._torch = lambda: surroundings.Torch(version="2.13.0+cu130", cuda="13.0")
     surroundings._size = lambda _: int(os.environ.get("SHARED_MEMORY", 1 << 30))
 '''
 )
 
 SUITE = """
-import os, pathlib, time, pytest
+import os, pathlib, time, warnings, pytest
 
 VALUES = [100 + 0.1 * (number % 5) for number in range(20)]
 
 def measure(metric, device, name):
-    mine = device.name == "cuda:3"
-    if mine and name == "copy" and os.environ.get("FAULT"):
+    mine = device.name == "cuda:" + os.environ["FAULTY"]
+    warnings.warn("a library's settings of old", FutureWarning)
+    if mine and name == os.environ.get("WHILE", "copy") and os.environ.get("FAULT"):
         with pathlib.Path(os.environ["ANUBIS_NVML_STATE"]).open("a") as state:
             state.write(os.environ["FAULT"] + chr(10))
         time.sleep(float(os.environ.get("LASTING", "0")))
@@ -85,6 +110,10 @@ def test_copy(anubis_metric, anubis_device):
 @pytest.mark.anubis(component="accelerator.compute", scope="device", cost="1s")
 def test_product(anubis_metric, anubis_device):
     measure(anubis_metric, anubis_device, "product")
+
+@pytest.mark.anubis(component="accelerator.power", scope="device", cost="1s")
+def test_steps(anubis_metric, anubis_device):
+    measure(anubis_metric, anubis_device, "steps")
 """
 
 
@@ -138,7 +167,6 @@ def present(code: int, line: str, says: str) -> Condition:
     return Condition(code=code, says=says, at_start=(line,))
 
 
-UUIDS = ",".join(f"GPU-5a000000-0000-0000-0000-0000000000{card:02}" for card in range(8))
 NGC = {
     "NVIDIA_VISIBLE_DEVICES": "all",
     "NVIDIA_DRIVER_CAPABILITIES": "compute,utility,video",
@@ -168,72 +196,117 @@ NGC = {
 LASTS = {"LASTING": "1.2"}
 """Seconds in which a slowdown is seen: six samples of the telemetry, of which two are asked for."""
 
-CONDITIONS: dict[str, Condition] = {
-    "healthy": healthy(),
-    "NGC's variables": healthy(**NGC),
-    "exclusive-process": Condition(
-        code=0, says="ACCEPTED", named=False, at_start=("gpu.compute.mode 3",), where="workers"
-    ),
-    "exclusive-process, one process": Condition(
-        code=20, says="compute mode is exclusive-process", at_start=("gpu.compute.mode 3",), where="one"
-    ),
-    "64 MiB of /dev/shm": healthy(SHARED_MEMORY=str(64 << 20)),
-    "visible by number": healthy(CUDA_VISIBLE_DEVICES="7,6,5,4,3,2,1,0"),
-    "two of eight visible": Condition(
-        code=20,
-        says="cuda:7 are hidden by CUDA_VISIBLE_DEVICES=3,1 and not tested",
-        named=False,
-        environment={"CUDA_VISIBLE_DEVICES": "3,1"},
-    ),
-    "visible by UUID": healthy(CUDA_VISIBLE_DEVICES=UUIDS),
-    "visible by MIG": Condition(
-        code=20,
-        says="CUDA_VISIBLE_DEVICES is a slice of a card (MIG), expected whole cards; next step: slices "
-        "are not tested",
-        named=False,
-        at_start=("gpu0.mig 1", "gpu0.mig.devices 1"),
-        environment={"CUDA_VISIBLE_DEVICES": "MIG-5a000000-0000-0000-0000-000000000000"},
-    ),
-    "MIG on one card": Condition(
-        code=20, says="partitioning (MIG) is on", at_start=("gpu3.mig 1", "gpu3.mig.devices 2")
-    ),
-    "uncorrected ECC": struck(1, "gpu3.ecc.uncorrected.volatile 1", "1 uncorrected memory error"),
-    "XID 48": struck(1, "event 3 0x8 48", "XID 48: uncorrectable memory error"),
-    "XID 63": struck(20, "event 3 0x8 63", "XID 63: memory row remapped"),
-    "XID 74": struck(1, "event 3 0x8 74", "XID 74: NVLink error"),
-    "XID 79": struck(1, "event 3 0x8 79", "XID 79: the card has fallen off the bus"),
-    "XID 94": struck(1, "event 3 0x8 94", "XID 94: contained uncorrectable"),
-    "XID 95": struck(1, "event 3 0x8 95", "XID 95: uncontained uncorrectable"),
-    "XID 119": struck(1, "event 3 0x8 119", "XID 119: the card's system processor"),
-    "remap pending": struck(
-        20, "gpu3.remapped.pending 1", "a row remapping waits for a reset",
-        start="row remapping is waiting for a reset",
-    ),
-    "remap failed": struck(
-        1, "gpu3.remapped.failed 1", "a row could not be remapped", start="row remapping is failed"
-    ),
-    "thermal slowdown": struck(1, "gpu3.reasons 0x40", "thermal slowdown", **LASTS),
-    "power brake": struck(1, "gpu3.reasons 0x88", "power brake", **LASTS),
-    "x8 link": struck(
-        1, "gpu3.pcie.width 8", "PCIe link width is 8", start="PCIe link width is 8, expected 16"
-    ),
-    "lost NVLink": struck(
-        1, "gpu3.nvlink.7.state 0", "number of NVLinks that are up is 17",
-        start="number of NVLinks that are up is 17, expected 18",
-    ),
-    "fabric not completed": present(20, "gpu3.fabric.state 2", "fabric is in progress"),
-    "one slow card of eight": Condition(
-        code=1, says="copy is 90.18 GB/s, expected 100.2 GB/s: 10 % slower", environment={"FACTOR": "0.9"}
-    ),
-    # The practical threshold is a loss of 5 %, that of the only look at recorded values 5.1 % (`hasty`).
-    "a card 5 % slow": Condition(
-        code=1, says="copy is 94.69 GB/s, expected 100.2 GB/s: 5.5 % slower", environment={"FACTOR": "0.945"}
-    ),
-    "less memory": present(1, "gpu3.memory 75161927680", "memory is 70.0 GiB, expected 79.6 GiB"),
-    "hang in NVML": struck(20, "gpu3.hang.nvmlDeviceGetFieldValues 600", "card is silent"),
-    "hang in NVML at the start": present(20, "gpu3.hang.nvmlDeviceGetVbiosVersion 600", "card is silent"),
-    "card lost": struck(1, "gpu3.lost 1", "the card is lost"),
-}  # fmt: skip
+STEPS = {**LASTS, "WHILE": "steps"}
+
+
+@functools.cache
+def conditions(cards: int = CARDS) -> dict[str, Condition]:
+    """Return what a node with so many cards is tried in."""
+    card, alone = faulty(cards), cards == 1
+    mine = f"gpu{card}."
+    uuids = (f"GPU-5a000000-0000-0000-0000-0000000000{number:02}" for number in range(cards))
+
+    def xid(code: int, number: int, says: str) -> Condition:
+        return struck(code, f"event {card} 0x8 {number}", f"XID {number}: {says}")
+
+    def waiting(state: int, says: str) -> Condition:
+        line = f"{mine}fabric.state {state}"
+        return replace(healthy(), at_start=(line,)) if alone else present(20, line, says)
+
+    def slow(factor: str, says: str) -> Condition:
+        return Condition(code=1, says=f"copy is {says}", environment={"FACTOR": factor})
+
+    mode = ("gpu.compute.mode 3",)
+    found = {
+        "healthy": healthy(),
+        "NGC's variables": healthy(**NGC),
+        "exclusive-process": replace(healthy(), at_start=mode, where="workers"),
+        "exclusive-process, one process": replace(healthy(), at_start=mode, where="one")
+        if alone
+        else Condition(
+            code=20, says="compute mode is exclusive-process", at_start=mode, where="one"
+        ),
+        "64 MiB of /dev/shm": healthy(SHARED_MEMORY=str(64 << 20)),
+        "no /dev/kmsg": healthy(KERNEL_LOG="/nowhere"),
+        "memory that grew": healthy(MEMORY="200"),
+        "memory that shrank": healthy(MEMORY="90"),
+        "PYTHONWARNINGS=error": healthy(PYTHONWARNINGS="error"),
+        "power brake of our own steps": replace(healthy(**STEPS), in_run=f"{mine}reasons 0x88"),
+        "visible by number": healthy(
+            CUDA_VISIBLE_DEVICES=",".join(str(number) for number in reversed(range(cards)))
+        ),
+        "visible by UUID": healthy(CUDA_VISIBLE_DEVICES=",".join(uuids)),
+        "visible by MIG": Condition(
+            code=20,
+            says="CUDA_VISIBLE_DEVICES is a slice of a card (MIG), expected whole cards; next step: slices "
+            "are not tested",
+            named=False,
+            at_start=("gpu0.mig 1", "gpu0.mig.devices 1"),
+            environment={"CUDA_VISIBLE_DEVICES": "MIG-5a000000-0000-0000-0000-000000000000"},
+        ),
+        "MIG on one card": Condition(
+            code=20,
+            says="partitioning (MIG) is on",
+            at_start=(f"{mine}mig 1", f"{mine}mig.devices 2"),
+        ),
+        "uncorrected ECC": struck(
+            1, f"{mine}ecc.uncorrected.volatile 1", "1 uncorrected memory error"
+        ),
+        "XID 48": xid(1, 48, "uncorrectable memory error"),
+        "XID 63": xid(20, 63, "memory row remapped"),
+        "XID 74": xid(1, 74, "NVLink error"),
+        "XID 79": xid(1, 79, "the card has fallen off the bus"),
+        "XID 94": xid(1, 94, "contained uncorrectable"),
+        "XID 95": xid(1, 95, "uncontained uncorrectable"),
+        "XID 119": xid(1, 119, "the card's system processor"),
+        "remap pending": struck(
+            20,
+            f"{mine}remapped.pending 1",
+            "a row remapping waits for a reset",
+            start="row remapping is waiting for a reset",
+        ),
+        "remap failed": struck(
+            1,
+            f"{mine}remapped.failed 1",
+            "a row could not be remapped",
+            start="row remapping is failed",
+        ),
+        "thermal slowdown": struck(1, f"{mine}reasons 0x40", "thermal slowdown", **LASTS),
+        "power brake": struck(1, f"{mine}reasons 0x88", "power brake", **LASTS),
+        "x8 link": struck(
+            1,
+            f"{mine}pcie.width 8",
+            "PCIe link width is 8",
+            start="PCIe link width is 8, expected 16",
+        ),
+        "lost NVLink": struck(
+            1,
+            f"{mine}nvlink.7.state 0",
+            "number of NVLinks that are up is 17",
+            start="number of NVLinks that are up is 17, expected 18",
+        ),
+        "fabric not started": waiting(1, "fabric is not started"),
+        "fabric in progress": waiting(2, "fabric is in progress"),
+        "a card 10 % slow": slow("0.9", "90.18 GB/s, expected 100.2 GB/s: 10 % slower"),
+        # The practical threshold is a loss of 5 %, that of the only look at recorded values 5.1 % (`hasty`).
+        "a card 5 % slow": slow("0.945", "94.69 GB/s, expected 100.2 GB/s: 5.5 % slower"),
+        "less memory": present(
+            1, f"{mine}memory 75161927680", "memory is 70.0 GiB, expected 79.6 GiB"
+        ),
+        "hang in NVML": struck(20, f"{mine}hang.nvmlDeviceGetFieldValues 600", "card is silent"),
+        "hang in NVML at the start": present(
+            20, f"{mine}hang.nvmlDeviceGetVbiosVersion 600", "card is silent"
+        ),
+        "card lost": struck(1, f"{mine}lost 1", "the card is lost"),
+    }
+    if cards == CARDS:
+        found["two of eight visible"] = Condition(
+            code=20,
+            says="cuda:7 are hidden by CUDA_VISIBLE_DEVICES=3,1 and not tested",
+            named=False,
+            environment={"CUDA_VISIBLE_DEVICES": "3,1"},
+        )
+    return found
 
 
 def environment(node: Node, more: Mapping[str, str]) -> dict[str, str]:
@@ -244,19 +317,32 @@ def environment(node: Node, more: Mapping[str, str]) -> dict[str, str]:
     return {**kept, "PYTHONPATH": path, **node.environment, **more}
 
 
-def learned(folder: Path, library: Path) -> Path:
+def node_of(folder: Path, library: Path, cards: int) -> Node:
+    """Return a healthy node with so many cards, whose state lies in a folder."""
+    node = Node(folder / "nvml.txt", library)
+    node.set({"count": cards})
+    return node
+
+
+def learned(folder: Path, library: Path, cards: int = CARDS) -> Path:
     """Make the healthy node's project in a new folder and learn its baseline there."""
     folder.mkdir(parents=True)
     ini = "[pytest]\naddopts = -p no:hypothesispytest -p no:benchmark\n"  # a second of imports each
     (folder / "pytest.ini").write_text(ini)
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_node.py").write_text(SUITE)
-    node = Node(folder / "nvml.txt", library)
+    node = node_of(folder, library, cards)
     command = [sys.executable, "-m", "pytest_anubis.cli.main", "learn", "test_node.py"]
     # Two workers are one lane of cards and one of the node: the same class as without workers.
-    command += ["--rounds=3", "--pytest-args=--anubis-in-process"]
+    # With fewer samples a baseline finds a loss of a tenth, and not yet one of a twentieth.
+    command += ["--rounds=6", "--pytest-args=--anubis-in-process"]
     done = subprocess.run(
-        command, cwd=folder, env=environment(node, {}), capture_output=True, text=True, check=False
+        command,
+        cwd=folder,
+        env=environment(node, {"FAULTY": "0"}),
+        capture_output=True,
+        text=True,
+        check=False,
     )
     if done.returncode:
         raise SystemExit(f"the healthy node cannot be learned:\n{done.stdout}{done.stderr}")
@@ -269,23 +355,26 @@ def options(workers: bool) -> list[str]:
     return ["-n", "2"] if workers else ["--anubis-in-process"]
 
 
-def attempt(name: str, number: int, template: Path, library: Path) -> tuple[str, str]:
+def attempt(
+    name: str, number: int, template: Path, library: Path, cards: int = CARDS
+) -> tuple[str, str]:
     """Run the node in a condition once.
 
     Returns:
         What was wrong, empty if nothing; and the line that was looked for, or the last that was said.
     """
-    wanted = CONDITIONS[name]
+    wanted = conditions(cards)[name]
     workers = wanted.where != "one" and (
         wanted.where == "workers" or number % IN_ONE_PROCESS != IN_ONE_PROCESS // 2
     )
     later = bool(wanted.in_run) and (not wanted.either or number % MID_RUN == 1)
     folder = template.with_name(f"{name.replace('/', '')}-{number}")
     shutil.copytree(template, folder)
-    node = Node(folder / "nvml.txt", library)
+    node = node_of(folder, library, cards)
     lines = () if wanted.either and later else wanted.at_start
     node.set(dict(line.split(" ", 1) for line in lines))
-    more = {**wanted.environment, **({"FAULT": wanted.in_run} if later else {})}
+    more = {**wanted.environment, "FAULTY": str(faulty(cards))}
+    more |= {"FAULT": wanted.in_run} if later else {}
     command = [sys.executable, "-m", "pytest", "--anubis", "-v", *options(workers), "test_node.py"]
     try:
         done = subprocess.run(
@@ -301,7 +390,7 @@ def attempt(name: str, number: int, template: Path, library: Path) -> tuple[str,
         for line in said
         if line.startswith(BEGINS[wanted.code])
         and words in line
-        and (not wanted.named or any(name in line for name in NAMES))
+        and (not wanted.named or any(name in line for name in names(cards)))
     ]
     wrong = []
     if done.returncode != wanted.code:
@@ -316,7 +405,7 @@ def attempt(name: str, number: int, template: Path, library: Path) -> tuple[str,
 
 
 def rows(
-    names: Sequence[str], runs: int, workers: int, place: Path
+    names: Sequence[str], runs: int, workers: int, place: Path, cards: int = CARDS
 ) -> Iterator[tuple[str, int, list[str], str]]:
     """Try conditions.
 
@@ -324,11 +413,13 @@ def rows(
         Condition, how often it was tried, what was wrong in which run, and what was said once.
     """
     library = nvml_library()
-    template = learned(place / "node", library)
+    template = learned(place / "node", library, cards)
     with ThreadPoolExecutor(workers) as pool:
         for name in names:
             tried = list(
-                pool.map(lambda k, name=name: attempt(name, k, template, library), range(runs))
+                pool.map(
+                    lambda k, name=name: attempt(name, k, template, library, cards), range(runs)
+                )
             )
             wrong = [f"{name} {number}: {what}" for number, (what, _) in enumerate(tried) if what]
             yield name, runs, wrong, tried[0][1]
@@ -338,8 +429,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Try all conditions and print the table; return 1 if any run was not right."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--runs", type=int, default=20, help="of each condition")
-    parser.add_argument("--only", choices=CONDITIONS, action="append", metavar="NAME",
-                        help=f"one of: {', '.join(CONDITIONS)}")  # fmt: skip
+    parser.add_argument(
+        "--cards", type=int, default=CARDS, choices=range(1, CARDS + 1), metavar="N"
+    )
+    parser.add_argument("--only", choices=conditions(), action="append", metavar="NAME",
+                        help=f"one of: {', '.join(conditions())}")  # fmt: skip
     parser.add_argument("--workers", type=int, default=2, help="runs at a time")
     parser.add_argument("--keep", type=Path, help="keep the folders of runs that were wrong here")
     chosen = parser.parse_args(arguments)
@@ -348,7 +442,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="stand-in-node-") as name:
         place = chosen.keep or Path(name)
         for condition, tried, bad, said in rows(
-            chosen.only or list(CONDITIONS), chosen.runs, chosen.workers, place
+            chosen.only or list(conditions(chosen.cards)),
+            chosen.runs,
+            chosen.workers,
+            place,
+            chosen.cards,
         ):
             cells = (condition, tried, tried - len(bad), said.replace("|", "/"))
             print(f"| {' | '.join(map(str, cells))} |", flush=True)

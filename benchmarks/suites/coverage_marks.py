@@ -128,7 +128,15 @@ def _cost(cost: Any) -> str:
     """Return a mark's cost in words; one by kind of device with that of accelerators last."""
     if not isinstance(cost, dict):
         return str(cost)
-    return f"{cost['cpu']}, accelerator {cost['accelerator']}"
+    on_cards = cost["accelerator"]
+    if not isinstance(on_cards, dict) or set(on_cards) == set(PROFILES):
+        on_cards = {1: on_cards}
+    few, many = (_in_smoke(on_cards[number]) for number in (min(on_cards), max(on_cards)))
+    return f"{cost['cpu']}, accelerator {few}" + (f" (one) to {many}" if many != few else "")
+
+
+def _in_smoke(cost: Any) -> str:
+    return str(cost["smoke"] if isinstance(cost, dict) else cost)
 
 
 def _with_helpers(module: ModuleType, function: FunctionType) -> Iterator[ast.AST]:

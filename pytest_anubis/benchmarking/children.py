@@ -81,6 +81,7 @@ class Child:
         inherited = [p for p in (os.environ.get("PYTHONPATH"),) if p]
         paths = [*_homes(module, __name__), *inherited]
         variables = {**os.environ, **(environment or {}), "PYTHONPATH": os.pathsep.join(paths)}
+        variables.pop("PYTHONWARNINGS", None)  # a library that warns is no failure of its process
         try:
             self._process = subprocess.Popen(
                 command,

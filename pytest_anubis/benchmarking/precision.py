@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from typing import Any
 
 TF32_VARIABLES = ("NVIDIA_TF32_OVERRIDE", "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE")
 """What switches TF32 on or off behind a program's back: NVIDIA's containers set the second one."""
@@ -67,11 +69,37 @@ def single_precision(*, tf32: bool = False) -> Iterator[None]:
     """
     import torch
 
-    before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
-    torch.set_float32_matmul_precision("high" if tf32 else "highest")
-    torch.backends.cudnn.allow_tf32 = tf32
+    backends: Any = torch.backends
+    parts: list[Any] = []
+    # From torch 2.9 on each part has a setting of its own, which counts before the older ones.
+    if hasattr(backends.cudnn, "conv"):
+        parts = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
+        parts += [backends.mkldnn.matmul, backends.mkldnn.conv]
+    older: tuple[tuple[Callable[[], Any], Callable[[Any], object], Any], ...] = (
+        (
+            torch.get_float32_matmul_precision,
+            torch.set_float32_matmul_precision,
+            "high" if tf32 else "highest",
+        ),
+        (
+            partial(getattr, backends.cudnn, "allow_tf32"),
+            partial(setattr, backends.cudnn, "allow_tf32"),
+            tf32,
+        ),
+    )
+    of_parts: list[Callable[[], object]] = [
+        partial(setattr, part, "fp32_precision", part.fp32_precision) for part in parts
+    ]
+    put_back: list[Callable[[], object]] = []
+    # Both are set, alike: torch refuses to tell the older ones where they contradict the others.
+    for get, put, value in older:
+        with suppress(RuntimeError):
+            put_back.append(partial(put, get()))
+        put(value)
+    for part in parts:
+        part.fp32_precision = "tf32" if tf32 else "ieee"
     try:
         yield
     finally:
-        torch.set_float32_matmul_precision(before[0])
-        torch.backends.cudnn.allow_tf32 = before[1]
+        for again in (*put_back, *of_parts):
+            again()

@@ -269,6 +269,7 @@ class System:
         board: Name of the main board.
         bios: Version of the BIOS.
         bios_date: Its date.
+        virtual: It is a virtual machine; None in inventories of older versions.
         unreadable: Sensors that failed, ``field: reason``.
     """
 
@@ -278,6 +279,7 @@ class System:
     board: str | None = None
     bios: str | None = None
     bios_date: str | None = None
+    virtual: bool | None = None
     unreadable: tuple[str, ...] = ()
 
 

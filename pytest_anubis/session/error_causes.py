@@ -221,6 +221,11 @@ def environment_of(
     message = f"{type(error).__name__}: {error}"
     if _HARDWARE.search(message):
         return ""
+    if isinstance(error, Warning) and not own_check:
+        return (
+            "a library's warning was raised as an error; let warnings be warnings: pytest's filterwarnings, "
+            "-W and PYTHONWARNINGS"
+        )
     # Torch asserts that it can use the card: the one assertion that is no check of the test's own.
     for known in CAUSES[:1] if own_check or isinstance(error, AssertionError) else CAUSES:
         if known.words.search(message):

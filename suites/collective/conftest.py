@@ -33,10 +33,12 @@ def ranks(request: pytest.FixtureRequest, anubis_node: NodeFixture) -> Iterator[
 
     if not torch.distributed.is_available():
         pytest.skip("not applicable: this build of torch has no distributed package")
+    cards = torch.cuda.device_count()
+    if cards == 1:
+        pytest.skip("not applicable: fewer than two accelerators")
     from pytest_anubis.benchmarking.ranks import sharing
     from suites.collective.group import RankGroup
 
     shared = request.getfixturevalue("shared_ranks")
-    cards = torch.cuda.device_count()
     with sharing(shared, lambda: RankGroup(cards, anubis_node.cores)) as group:
         yield group

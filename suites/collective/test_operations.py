@@ -44,7 +44,7 @@ ADAPTER_BYTES = 1024 * MIB
 @pytest.mark.anubis(
     component="collective.operations",
     scope="node",
-    cost="200s",
+    cost={"cpu": "200s", "accelerator": {1: "0.1s", 2: "200s"}},
     deadline="900s",
     profiles=("standard", "soak"),
     metrics=[f"{operation}_{label}" for operation in OPERATIONS for label in SWEEP],
@@ -94,7 +94,7 @@ def _rate(ranks: RankGroup, carried: float, times: int) -> Callable[[], float]:
 @pytest.mark.anubis(
     component="collective.allreduce",
     scope="node",
-    cost="20s",
+    cost={"cpu": "0.1s", "accelerator": {1: "0.1s", 2: "20s"}},
     profiles=("standard", "soak"),
     deadline="420s",
     metrics=["bus_bandwidth"],
@@ -142,7 +142,7 @@ def test_all_reduce_by(
 @pytest.mark.anubis(
     component="network.collective",
     scope="node",
-    cost="9s",
+    cost={"cpu": "0.1s", "accelerator": {1: "0.1s", 2: "9s"}},
     profiles=("standard", "soak"),
     deadline="300s",
     metrics=["bus_bandwidth"],

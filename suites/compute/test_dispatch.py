@@ -87,7 +87,8 @@ def test_round_trip(anubis_metric: MetricFixture, anubis_device: DeviceFixture) 
 @pytest.mark.anubis(
     component="compute.dispatch",
     scope="device",
-    cost="3s",
+    cost="12s",
+    profiles=("standard", "soak"),
     metrics=["graph_time"],
     goal=_GOAL,
     question="How long do a thousand of the smallest operations take that were handed over as one graph?",

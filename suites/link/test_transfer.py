@@ -118,7 +118,7 @@ def test_pageable_copy(
 @pytest.mark.anubis(
     component="memory.transfer",
     scope="node",
-    cost={"cpu": "1s", "accelerator": "20s"},
+    cost={"cpu": "0.1s", "accelerator": {1: "0.1s", 2: "12s", 8: "20s"}},
     deadline="420s",
     metrics=["all_to_device_rate", "all_to_host_rate", "all_both_ways_rate"],
     goal=GOAL,

@@ -40,7 +40,7 @@ MOVED = 200e6
 @pytest.mark.anubis(
     component="memory.bandwidth",
     scope="device",
-    host=True,
+    host=("standard", "soak"),
     cost={"cpu": "3s", "accelerator": "2s"},
     version=2,  # twice as many rounds on hosts in `smoke`
     metrics=["stream_rate"],

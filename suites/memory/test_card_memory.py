@@ -38,6 +38,8 @@ LEAD = 10
 LINE = 128
 """Bytes of a cache line of every card of today, or two of 64: a footprint where no load is far away."""
 
+LONGER = pytest.mark.anubis(profiles=("standard", "soak"))
+
 _GOAL = "Memory feeds the arithmetic units at the rate of its class"
 _ACTION = (
     "Compare the memory clock with a healthy card's, read its corrected errors and remapped rows, and run "
@@ -61,7 +63,8 @@ def cache_of(anubis_device: DeviceFixture) -> int:
 @pytest.mark.anubis(
     component="memory.bandwidth",
     scope="device",
-    cost="3s",
+    cost="12s",
+    profiles=("standard", "soak"),
     metrics=["write_rate"],
     goal=_GOAL,
     question="Does writing alone reach the rate of its class?",
@@ -119,8 +122,8 @@ def test_cache(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> No
 )
 @pytest.mark.parametrize(
     "level",
-    # A slow second level shows in the rate of `test_cache` too.
-    ["line", "memory", pytest.param("l2", marks=pytest.mark.anubis(profiles=("standard", "soak")))],
+    # A slow second level shows in the rate of `test_cache` too, the launch in what memory takes.
+    [*(pytest.param(one, marks=LONGER) for one in ("line", "l2")), "memory"],
 )
 def test_chase(
     anubis_metric: MetricFixture,
@@ -149,7 +152,8 @@ def test_chase(
 @pytest.mark.anubis(
     component="memory.latency",
     scope="device",
-    cost="3s",
+    cost="12s",
+    profiles=("standard", "soak"),
     metrics=["far_load_time"],
     goal="A card gets at its data as quickly as its class does",
     question="How much longer does a load take that memory has to answer than one of a line in the cache?",

@@ -30,6 +30,12 @@ ROUNDS = 11
 SWEPT = 64 << 20
 """Bytes up to which every machine's sweep goes."""
 
+SHORT_ON_HOSTS = pytest.mark.anubis(
+    cost={"cpu": "3s", "accelerator": "27s"},
+    profiles={"cpu": ("smoke", "standard", "soak"), "accelerator": ("standard", "soak")},
+)
+"""Of what ``smoke`` measures on hosts, and leaves to longer profiles where there are accelerators to test."""
+
 
 def compiled() -> ctypes.CDLL:
     """Return the compiled chain; without a compiler the test is left out."""
@@ -59,7 +65,9 @@ def right(chain: chase.Chase, where: str) -> None:
     action="Compare CPU frequency, memory speed, NUMA and power-saving settings in the firmware with a "
     "healthy node; look for neighbours on the same socket",
 )
-@pytest.mark.parametrize("level", ["l2", "llc", "dram"])
+@pytest.mark.parametrize(
+    "level", [*(pytest.param(one, marks=SHORT_ON_HOSTS) for one in ("l2", "llc")), "dram"]
+)
 def test_load_latency(anubis_metric: MetricFixture, anubis_node: NodeFixture, level: str) -> None:
     """Loads come back in time and right, and every line of the chain holds what was written."""
     caches = read_caches()

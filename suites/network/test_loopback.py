@@ -51,7 +51,9 @@ def test_tcp_rate(anubis_metric: MetricFixture, anubis_node: NodeFixture, link: 
 @pytest.mark.anubis(
     component="network.loopback",
     scope="node",
-    cost="2s",
+    cost={"cpu": "2s", "accelerator": "18s"},
+    # Where there are accelerators to test `smoke` leaves it to longer profiles.
+    profiles={"cpu": ("smoke", "standard", "soak"), "accelerator": ("standard", "soak")},
     metrics=["tcp_round_trip"],
     resources=["cpu", "network"],
     goal=_GOAL,

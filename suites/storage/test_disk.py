@@ -30,6 +30,12 @@ _ACTION = (
     "a healthy node, and look for other writers and a nearly full file system"
 )
 
+SHORT_ON_HOSTS = pytest.mark.anubis(
+    cost={"cpu": "3s", "accelerator": "27s"},
+    profiles={"cpu": ("smoke", "standard", "soak"), "accelerator": ("standard", "soak")},
+)
+"""Of what ``smoke`` measures on hosts, and leaves to longer profiles where there are accelerators to test."""
+
 
 @pytest.fixture
 def disk(
@@ -58,7 +64,7 @@ def disk(
     question="How many bytes a second does the disk read or write in large blocks?",
     action=_ACTION,
 )
-@pytest.mark.parametrize("direction", ["read", "write"])
+@pytest.mark.parametrize("direction", ["read", pytest.param("write", marks=SHORT_ON_HOSTS)])
 def test_sequential_io(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: DiskFile, direction: Direction
 ) -> None:
@@ -84,7 +90,7 @@ def test_sequential_io(
     question="How many blocks of 4 KiB a second does the disk read or write at random places?",
     action=_ACTION,
 )
-@pytest.mark.parametrize("direction", ["read", "write"])
+@pytest.mark.parametrize("direction", [pytest.param("read", marks=SHORT_ON_HOSTS), "write"])
 def test_random_io(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: DiskFile, direction: Direction
 ) -> None:

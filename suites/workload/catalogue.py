@@ -332,13 +332,15 @@ def runs(step: Step, *, cost: str, cards: str) -> list[Any]:
         dtypes = (*workload.types(step, "card"), *workload.types(step, "cpu"))
         for dtype in dict.fromkeys(dtypes):
             profiles: tuple[str, ...] = LONG
-            there = cards
+            there: str | dict[int, str] = cards
             if step in workload.smoke and dtype == dtypes[0]:
                 profiles, there = ("smoke", *LONG), SMOKE_COST[step]
             elif workload.long(step, dtype):
                 profiles, there = ("soak",), SOAK_BITS_COST if step == "bits" else SOAK_COST
             elif dtype not in workload.types(step, "card"):
                 there = ELSEWHERE
+            if step == "parallel":  # a card alone exchanges nothing
+                there = {1: ELSEWHERE, 2: str(there)}
             here = cost if dtype in workload.types(step, "cpu") else ELSEWHERE
             marks = pytest.mark.anubis(
                 cost={"cpu": here, "accelerator": there},

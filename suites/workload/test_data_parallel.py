@@ -65,6 +65,8 @@ def test_data_parallel(
     if not torch.distributed.is_available():
         pytest.skip("not applicable: this build of torch has no distributed package")
     cards = torch.cuda.device_count()
+    if cards == 1:
+        pytest.skip("not applicable: fewer than two accelerators")
     require_step(workload, "parallel", dtype, "cuda" if cards > 1 else "cpu")
     shared = request.getfixturevalue("shared_ranks")  # started by the first test that needs them
     with sharing(shared, lambda: TrainingGroup(cards, anubis_node.cores)) as ranks:

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 
 from pytest_anubis.benchmarking.children import Message, answer
 
@@ -13,6 +14,12 @@ from pytest_anubis.benchmarking.children import Message, answer
 def echo(request: Message) -> Message:
     """Answer what was sent."""
     return {"text": request["text"]}
+
+
+def warn(_request: Message) -> Message:
+    """Warn as a library would."""
+    warnings.warn("settings of old", FutureWarning, stacklevel=1)
+    return {}
 
 
 def fail(_request: Message) -> Message:
@@ -47,4 +54,5 @@ def die(_request: Message) -> Message:
 
 if __name__ == "__main__":
     handlers = {"echo": echo, "fail": fail, "hang": hang, "die": die, "doze": doze, "start": start}
+    handlers["warn"] = warn
     answer(int(sys.argv[1]), handlers)

@@ -38,6 +38,12 @@ def test_answers_in_order() -> None:
     assert gone(child.pid)
 
 
+def test_a_warning_is_no_failure_of_a_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    with Child(ECHO) as child:
+        assert child.ask({"do": "warn"}, timeout=START) == {}
+
+
 def test_failure_is_told_and_survived() -> None:
     with Child(ECHO, name="rank 3") as child:
         with pytest.raises(ChildError, match="rank 3: ValueError: no such register"):

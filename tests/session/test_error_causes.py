@@ -46,6 +46,7 @@ ENVIRONMENT: list[tuple[BaseException, str]] = [
         "DCGM's service",
     ),
     (AssertionError("Torch not compiled with CUDA enabled"), "build of torch"),
+    (UserWarning("Please use the new API settings to control TF32 behavior"), "warning was raised"),
     (UnreadableOutput("output of fio-4.0 cannot be read: 'no jobs'"), "output of a tool"),
     (ToolRefused("mpirun 4.1 ended with status 1: not enough slots"), "a tool did not begin"),
     (WrongCardError("cuda:3 is the card at 0000:5d:00.0, but"), "another card than the one to test"),

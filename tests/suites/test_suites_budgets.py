@@ -1,11 +1,14 @@
-"""What the sets cost on a node of eight accelerators, as the dispatcher plans them."""
+"""What the sets cost on nodes with one, two and eight accelerators, as the dispatcher plans them."""
 
 from __future__ import annotations
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
 
+from pytest_anubis.cli.learning.rounds import ENDING, LEAST_ON_CARDS
 from pytest_anubis.distributed.dispatch.prediction import plan
 from pytest_anubis.distributed.dispatch.tasks import Task, layout, make_task
 from pytest_anubis.distributed.dispatch.xdist_scheduler import END, OVERHEAD
@@ -13,13 +16,21 @@ from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from tests.places import RECORDED, ROOT
 
-MOST = 300.0
-"""Seconds that the whole smoke set is planned to take on eight cards: it may become shorter, never longer."""
+MOST = {
+    ("smoke", 1): 118.0,
+    ("smoke", 2): 165.0,
+    ("smoke", 8): 230.0,
+    ("standard", 1): 3900.0,
+    ("standard", 2): 4600.0,
+    ("standard", 8): 4950.0,
+}
+"""Seconds that a profile is planned to take on so many cards, with every adapter to another's tool: it may
+become shorter, never longer. Three rounds of ``smoke`` on one card fit into six minutes."""
 
-MOST_STANDARD, MOST_OWN = 4950.0, 4260.0
-"""The same of ``standard``, with every adapter to another's tool, and without them: few have all of them."""
+OWN = {1: 3300.0, 2: 3900.0, 8: 4260.0}
+"""The same of ``standard`` without the adapters: few have all of these tools."""
 
-CARDS = tuple(f"cuda:{index}" for index in range(8))
+SIX_MINUTES = 360.0
 
 
 class Collected:
@@ -45,28 +56,42 @@ def task_of(item: pytest.Item) -> Task:
     )
 
 
-def tasks_of(profile: str) -> list[Task]:
+def tasks_of(profile: str, cards: int, folder: Path) -> list[Task]:
+    node = json.loads(RECORDED.read_text())
+    node["inventory"]["accelerators"] = node["inventory"]["accelerators"][:cards]
+    (folder / "node.json").write_text(json.dumps(node))
     found = Collected()
     arguments = ["--collect-only", "-qq", "--anubis", f"--anubis-profile={profile}"]
-    given = [f"--anubis-inventory={RECORDED}", f"--rootdir={ROOT}", str(Path(ROOT, "suites"))]
-    pytest.main([*arguments, "-p", "no:cacheprovider", *given], plugins=[found])
+    arguments += [f"--anubis-inventory={folder / 'node.json'}", f"--rootdir={ROOT}"]
+    pytest.main([*arguments, "-p", "no:cacheprovider", str(Path(ROOT, "suites"))], plugins=[found])
     return [task_of(item) for item in found.items]
 
 
-def planned(tasks: list[Task]) -> float:
-    found = plan(tasks, layout(CARDS, len(CARDS) + 1), overhead=OVERHEAD, barrier=END)
+def planned(tasks: list[Task], cards: int) -> float:
+    devices = tuple(f"cuda:{index}" for index in range(cards))
+    found = plan(tasks, layout(devices, cards + 1), overhead=OVERHEAD, barrier=END)
     assert found.unknown == 0
-    assert len(found.lanes) == len(CARDS) + 1
+    assert len(found.lanes) == cards + 1
     return found.wall
 
 
-def test_smoke_set_takes_no_longer_on_eight_cards() -> None:
-    assert planned(tasks_of("smoke")) <= MOST
+@pytest.mark.parametrize(("profile", "cards"), MOST)
+def test_a_profile_takes_no_longer_on_its_cards(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], profile: str, cards: int
+) -> None:
+    tasks = tasks_of(profile, cards, tmp_path)
+    capsys.readouterr()
+    whole = planned(tasks, cards)
+    own = planned([task for task in tasks if "suites/tools/" not in task.test], cards)
+    with capsys.disabled():
+        told = f"{whole:.0f} s, {own:.0f} s without other people's tools"
+        sys.stdout.write(f"\n{profile} with {cards} card{'s' if cards > 1 else ''}: {told}\n")
+    assert whole <= MOST[profile, cards]
+    if profile == "standard":
+        assert own < whole
+        assert own <= OWN[cards]
 
 
-def test_standard_set_takes_no_longer_on_eight_cards() -> None:
-    tasks = tasks_of("standard")
-    assert planned(tasks) <= MOST_STANDARD
-    own = [task for task in tasks if "suites/tools/" not in task.test]
-    assert len(own) < len(tasks)
-    assert planned(own) <= MOST_OWN
+def test_learning_on_one_card_takes_no_longer_than_it_should(tmp_path: Path) -> None:
+    alone = plan(tasks_of("smoke", 1, tmp_path), layout(("cuda:0",), 1), overhead=OVERHEAD)
+    assert LEAST_ON_CARDS * alone.wall + ENDING <= SIX_MINUTES

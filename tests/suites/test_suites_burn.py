@@ -220,11 +220,86 @@ def test_slow_and_hot_card_shows_among_its_neighbours() -> None:
     assert cards.slowest() == [7e14, 6.65e14]
     taken = Taken()
     test_cards.sensors(taken, cards)
-    assert list(taken.asked) == ["burn_clock", "burn_temperature", "burn_efficiency"]
+    assert list(taken.asked) == ["burn_clock", "hottest_share", "burn_efficiency"]
     assert cards.summary()[2] == "card 2: 682.5 TFLOP/s, 1400 MHz, 700 W, 74 °C"
     silent = cards_that_told(load(even), [CardLoad(1.0, 0)] * 8)
     test_cards.sensors(untold := Taken(), silent)
     assert untold.asked == {}
+
+
+def test_room_is_no_part_of_how_hot_a_card_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    found: list[dict[str, Any]] = []
+    for room in (0.0, 8.0):
+        told = [CardLoad(7e14, 0, {"temperature": 60.0 + room + 2 * number}) for number in range(3)]
+        monkeypatch.setattr(test_cards, "inlet_temperature", lambda room=room: 24.0 + room)
+        test_cards.sensors(taken := Kept(), cards_that_told(told, told))
+        test_cards.sensors(alone := Kept(), cards_that_told(told[:1], told[:1]))
+        assert list(taken.values) == ["hottest_share", "burn_warming"]
+        assert list(alone.values) == ["burn_warming"]
+        found.append({**taken.values, "alone": alone.values["burn_warming"]})
+    assert found[0]["burn_warming"] == found[1]["burn_warming"] == [40.0]
+    assert found[0]["alone"] == found[1]["alone"] == [36.0]
+    assert found[1]["hottest_share"] == pytest.approx(found[0]["hottest_share"], rel=0.01)
+    monkeypatch.setattr(test_cards, "inlet_temperature", lambda: None)
+    test_cards.sensors(untold := Kept(), cards_that_told(told[:1], told[:1]))
+    assert untold.values == {}
+
+
+class Kept(Taken):
+    """Keeps the values as well."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.values: dict[str, Any] = {}
+
+    def record(self, name: str, value: Any, **asked: Any) -> tuple[float, ...]:
+        self.values[name] = value
+        return super().record(name, value, **asked)
+
+
+class StandIns(Cards):
+    """As many cards as wanted, without processes: each request is answered at once."""
+
+    def __init__(self, world: int) -> None:
+        self.world, self._each = world, 0.01
+        self.loads, self.others, self.settled = [], [], 0
+        one: Any = SimpleNamespace(ask=lambda asked, **_: self.reply(**asked))
+        self.processes = [one] * world
+
+    def reply(self, do: str, count: int = 1, periods: int = 1, each: int = 1, **_: Any) -> Message:
+        part = {
+            "work": 7e14,
+            "seconds": 1.0,
+            "wrong": 0,
+            "moved": dict.fromkeys(test_cards.TRAFFIC, 1e9),
+        }
+        parts = [part] * (periods // each if do == "steps" else count)
+        right = {"fingerprint": 7, "unlike_double": 0, "rows": [], "notices": True}
+        return {"size": 128, "seconds": 0.01, "parts": parts, **right}
+
+    def ask_all(self, do: str, *, timeout: float | None = None, **asked: Any) -> list[Message]:
+        return [self.reply(do, **asked)] * self.world
+
+
+@pytest.mark.parametrize("world", [1, 2, 8])
+@pytest.mark.parametrize(
+    ("test", "more"),
+    [
+        (test_cards.test_burn, (lambda *_: None, 16)),
+        (test_cards.test_load_steps, ()),
+        (test_cards.test_everything_at_once, ()),
+    ],
+)
+def test_what_is_declared_is_recorded_of_every_number_of_cards(
+    monkeypatch: pytest.MonkeyPatch, world: int, test: Any, more: tuple[Any, ...]
+) -> None:
+    monkeypatch.setattr(test_cards, "SECOND", 0.02)
+    test(taken := Taken(), Node(), StandIns(world), *more)
+    (mark,) = [one for one in test.pytestmark if one.name == "anubis"]
+    assert set(mark.kwargs["metrics"]) <= set(taken.asked)
+    assert ("combined_reduced_rate" in taken.asked) == (
+        test is test_cards.test_everything_at_once and world > 1
+    )
 
 
 class Heating:

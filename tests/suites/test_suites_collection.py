@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.places import ROOT
 
 
@@ -53,3 +55,12 @@ def test_missing_tools_are_named_and_one_that_others_can_write_is_not_run(tmp_pa
     assert f"fio is not run: everybody can write {planted}" in done.stdout
     assert not ran.exists()
     assert "no C compiler found: install one, e.g. apt install gcc" in done.stdout
+
+
+def test_a_librarys_warning_is_no_failure_of_the_set(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nfilterwarnings = error\n")
+    pytester.makeconftest(
+        "from suites.conftest import pytest_itemcollected as pytest_itemcollected"
+    )
+    pytester.makepyfile("import warnings\ndef test_a():\n    warnings.warn('settings of old')\n")
+    pytester.runpytest("-W", "error").assert_outcomes(passed=1, warnings=1)

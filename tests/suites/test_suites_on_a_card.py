@@ -192,7 +192,9 @@ def test_product_is_right_and_has_a_burst_and_a_sustained_rate(
         test_gemm.test_gemm_tf32(taken, device, Node())
     else:
         test_gemm.test_gemm(taken, device, Node(), dtype)
-    energy = "gemm_efficiency" in metrics and dtype != "tf32"  # its units are those of bfloat16
+    energy = (
+        "gemm_efficiency" in metrics and dtype == "bfloat16"
+    )  # of others in the longer profiles
     assert list(taken.asked) == (ALL_METRICS if energy else ALL_METRICS[:2])
     assert taken.asked["gemm_burst_rate"]["load"] == "short"
 
@@ -209,7 +211,7 @@ def test_energy_counter_that_falls_silent_is_no_fault_of_the_card(
     monkeypatch.setattr(test_gemm, "SIZES", {"accelerator": {"smoke": 192}})
     monkeypatch.setattr(test_gemm, "WINDOW", {"smoke": 0.01})
     taken = Taken()
-    test_gemm.test_gemm(taken, Silent("cuda:0"), Node(), "float32")
+    test_gemm.test_gemm(taken, Silent("cuda:0"), Node(), "bfloat16")
     assert "gemm_rate" in taken.asked
     assert "gemm_efficiency: not measured: the energy counter" in capsys.readouterr().out
 
@@ -230,6 +232,47 @@ def test_tf32_of_the_environment_is_ignored(
             gemm.run()
             assert gemm.relative_error() < gemm.tolerance
         assert torch.get_float32_matmul_precision() == "high"
+
+
+class Settings(SimpleNamespace):
+    """Torch's settings of old, which refuse to be read where somebody has mixed them with the new ones."""
+
+    mixed = False
+
+    def __getattribute__(self, name: str) -> Any:
+        if name == "allow_tf32" and super().__getattribute__("mixed"):
+            raise RuntimeError("you have used a mix of the legacy and new APIs")
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("mixed", [False, True])
+@pytest.mark.parametrize("new", [True, False], ids=["torch 2.9 on", "torch before 2.9"])
+def test_tf32_that_somebody_has_set_is_put_aside_and_back(
+    monkeypatch: pytest.MonkeyPatch, new: bool, mixed: bool
+) -> None:
+    values = ("tf32", "tf32", "none", "bf16", "ieee")
+    parts = [SimpleNamespace(fp32_precision=value) for value in values]
+    cudnn = Settings(allow_tf32=True, mixed=mixed and new)
+    if new:
+        cudnn.conv, cudnn.rnn = parts[1:3]
+    backends = SimpleNamespace(
+        cuda=SimpleNamespace(matmul=parts[0]),
+        cudnn=cudnn,
+        mkldnn=SimpleNamespace(matmul=parts[3], conv=parts[4]),
+    )
+    told = ["medium"]
+    monkeypatch.setattr(torch, "backends", backends)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: told[-1])
+    monkeypatch.setattr(torch, "set_float32_matmul_precision", told.append)
+    for tf32 in (False, True):
+        with precision.single_precision(tf32=tf32):
+            assert told[-1] == ("high" if tf32 else "highest")
+            assert vars(cudnn)["allow_tf32"] is tf32
+            if new:
+                assert {part.fp32_precision for part in parts} == {"tf32" if tf32 else "ieee"}
+        assert told[-1] == "medium"
+        assert vars(cudnn)["allow_tf32"] is (tf32 if cudnn.mixed else True)
+        assert tuple(part.fp32_precision for part in parts) == values
 
 
 @pytest.mark.usefixtures("card")

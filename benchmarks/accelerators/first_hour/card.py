@@ -131,7 +131,7 @@ def arithmetic(findings: Findings, _card: int) -> None:
     """Run products in other types, and with zeros, which draw less power."""
     torch.set_float32_matmul_precision("highest")
     for key, dtype in (("fp32", torch.float32), ("fp64", torch.float64)):
-        work, operations = product(dtype, SIDE // 2)
+        work, operations = product(dtype)
         seconds, spread = best(work)
         findings.figure(key, operations / seconds / 1e12, note=f"rounds spread by {spread:.2%}")
     for name, dtype in (("fp16", torch.float16), ("bf16", torch.bfloat16)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
@@ -18,8 +18,9 @@ from pytest_anubis.cli.learning.disturbed_rounds import (
 )
 from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.option_values import left_out
-from pytest_anubis.cli.learning.watched_round import run_round
+from pytest_anubis.cli.learning.watched_round import failed_tests, run_round
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment, left_text
@@ -33,6 +34,9 @@ LEAST_ROUNDS = 3
 
 LEAST_TIMED = 6
 """Fewest rounds however short the time: with fewer, nearly nothing can be shown on a noisy machine."""
+
+LEAST_ON_CARDS = 3
+"""The same where there are accelerators: their rates repeat within a percent, and a round takes minutes."""
 
 FOR_ALL = 0.7
 """Part of the time in which all benchmarks run; the rest goes to those that cannot show enough yet."""
@@ -60,6 +64,7 @@ class Rounds:
         profile: Sizes and durations.
         pytest_args: More of pytest's own arguments.
         unwanted: What nothing is learned of, as `option_values.left_out` reads it.
+        failed: Test that failed in a round, and has no more of them -> why.
     """
 
     tests: Sequence[str]
@@ -67,6 +72,8 @@ class Rounds:
     profile: str
     pytest_args: str = ""
     unwanted: Sequence[str] = ()
+    failed: dict[str, str] = field(default_factory=dict)
+    _least: int = LEAST_TIMED
     _stamp: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S"))
     _records: list[RunRecord] = field(default_factory=list)
     _paths: list[Path] = field(default_factory=list)
@@ -115,8 +122,8 @@ class Rounds:
         the command takes is left to it.
 
         Args:
-            seconds: How long; `LEAST_TIMED` rounds are run however long they take, which is told after the
-                first one.
+            seconds: How long; `LEAST_TIMED` rounds, with accelerators `LEAST_ON_CARDS`, are run however long
+                they take, which is told as soon as the first one knows its tests, and after it.
             detect: Loss that every metric is to find, relative.
             judge: Learns from the rounds so far.
             spoiled: Returns which metrics have fewer quiet samples than wanted.
@@ -130,19 +137,18 @@ class Rounds:
             return seconds - ending - (time.monotonic() - begin)
 
         with LiveLine() as line:
-            while len(self._paths) < LEAST_TIMED or left() > max(
+            while len(self._paths) < self._least or left() > max(
                 self._each(), (1 - FOR_ALL) * seconds
             ):
                 number = len(self._paths) + 1
-                least = LEAST_TIMED - number + 1
-                more = least * self._each()
+                more = (self._least - number + 1) * self._each()
                 if number == 2 and more > left():
                     whole = duration_text(seconds - left() + more)
                     line.say(
-                        f"{LEAST_TIMED} rounds, the fewest that show anything, take about {whole} here, "
+                        f"{self._least} rounds, the fewest that show anything, take about {whole} here, "
                         f"longer than the {duration_text(seconds)} that were asked for"
                     )
-                self._run(line, f"round {number}", max(left(), more), rounds=least)
+                self._run(line, f"round {number}", max(left(), more), rounds=None)
                 if self._stops(line):
                     return self._paths
             while left() > 0:
@@ -172,7 +178,7 @@ class Rounds:
         what: str,
         left: float,
         *,
-        rounds: int = 1,
+        rounds: int | None = 1,
         without: Collection[str] = (),
     ) -> None:
         """Run one round.
@@ -182,7 +188,7 @@ class Rounds:
             what: What it is called.
             left: Seconds until the last round ends; of the first one, those that were asked for, 0 where it
                 was a number of rounds.
-            rounds: How many like this one there are at least, itself included.
+            rounds: How many like this one there are at least, itself included; None: by its devices.
             without: Tests that are left out.
         """
         number = len(self._paths) + 1
@@ -191,18 +197,27 @@ class Rounds:
         def about(moment: Moment) -> str:
             passed = time.monotonic() - begin
             rest, by = left - passed, "" if self._took else " (time asked for)"
-            if not self._took and (costs := _reckoned(moment, passed) * rounds - passed) > rest:
+            count = rounds or self._least - number + 1
+            if not self._took and (costs := _reckoned(moment, passed) * count - passed) > rest:
                 rest, by = costs, " (declared costs)"
             return "".join(f", {text}{by}" for text in left_text(rest))
 
+        known = bool(self._took)
+
         def tell(moment: Moment) -> None:
+            nonlocal known
+            if moment.cards:
+                self._least = LEAST_ON_CARDS
+            if moment.planned and not known:
+                known = True
+                line.say(f"{what}{about(moment)}")
             line.show(f"{what}{about(moment)}: {moment.text()}")
 
-        line.say(what + about(Moment()))
+        line.say(what + (about(Moment()) if known else ""))
         self._records.append(
             run_round(
                 self.tests,
-                without=sorted(without),
+                without=sorted({*without, *self.failed}),
                 store=self.store,
                 profile=self.profile,
                 run_id=f"learn-{self._stamp}-{number:02d}",
@@ -214,6 +229,12 @@ class Rounds:
         self._took.append(time.monotonic() - begin)
         if told := disturbed_line(self._records[-1]):
             line.say(f"round {number}: {told}")
+        for one in failed_tests(self._records[-1]):
+            self.failed[one.test] = one.environment or one.text or one.outcome
+            line.say(
+                f"round {number}: {one.test} failed: {self.failed[one.test]}; what the others measured is "
+                "kept, and they go on without it"
+            )
 
     def _stops(self, line: LiveLine) -> bool:
         """Say that another round would be in vain, where that is so; the end of the command says why."""
@@ -248,7 +269,12 @@ class Rounds:
 
     def _measured(self) -> set[str]:
         """Return the tests that measured something in any round."""
-        return {one.test for record in self._records for one in record.measurements}
+        return {one.test for one in self._useful()}
+
+    def _useful(self) -> Iterator[Measurement]:
+        """Give what was measured by tests that never failed."""
+        for record in self._records:
+            yield from (one for one in record.measurements if one.test not in self.failed)
 
     def _known(self) -> set[str]:
         """Return the tests of any round, those too that were skipped or record no metric."""
@@ -256,12 +282,7 @@ class Rounds:
 
     def _tests_of(self, keys: Collection[Key]) -> set[str]:
         """Return the tests that measured some metrics in any round."""
-        return {
-            one.test
-            for record in self._records
-            for one in record.measurements
-            if (one.benchmark, one.metric.name) in keys
-        }
+        return {one.test for one in self._useful() if (one.benchmark, one.metric.name) in keys}
 
     def _lacking(self, baseline: Baseline | None, detect: float) -> set[str]:
         """Return the tests with a metric that cannot show a loss of `detect` yet."""
@@ -274,8 +295,7 @@ class Rounds:
         }
         return {
             one.test
-            for record in self._records
-            for one in record.measurements
+            for one in self._useful()
             if not left_out(one, self.unwanted) and (one.benchmark, one.metric.name) not in shows
         }
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import show
+from pytest_anubis.core.measurement import TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment, moment_of
 from pytest_anubis.store.journal.journal_events import JournalError
@@ -37,6 +38,12 @@ CHATTER = (
     "no tests ran in ",
 )
 """Beginnings of lines that pytest and its plugins print in every round, which say nothing of a failure."""
+
+SOME_FAILED = (1, 20)
+"""Exit codes of a run in which tests failed, or did not report: what the others measured is worth keeping."""
+
+FAILED = ("failed", "error", "crashed", "not reported")
+"""How a test ended of which nothing is learned."""
 
 NOTHING = 5
 """Exit code of pytest where it collected no test."""
@@ -70,8 +77,11 @@ def run_round(
         without: Node ids of tests that are left out. To name the others instead would not do: ids begin at
             pytest's root, and what stands on a command line at the folder it is typed in.
 
+    Returns:
+        The round, some of whose tests may have failed (`failed_tests`).
+
     Raises:
-        CommandError: The round failed; what it printed is on stdout.
+        CommandError: The round failed and measured nothing; what it printed is on stdout.
     """
     command = [
         *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),
@@ -95,7 +105,8 @@ def run_round(
             except BaseException:
                 _end(process)
                 raise
-        if process.returncode != 0:
+        kept = _kept(path) if process.returncode in SOME_FAILED else None
+        if process.returncode != 0 and kept is None:
             show(_said(output.fileno()))
             why = _uncollected(path)
             if process.returncode == NOTHING:
@@ -107,7 +118,24 @@ def run_round(
                 f"a round ended with exit code {process.returncode}{f' ({why})' if why else ''}; nothing is "
                 "learned from a run that failed: fix what failed, or leave it out with --pytest-args"
             )
-    return read_journal(path)
+    return kept or read_journal(path)
+
+
+def failed_tests(record: RunRecord) -> list[TestResult]:
+    """Return the tests of a round that failed, or whose processes died."""
+    return [one for one in record.results if one.outcome in FAILED]
+
+
+def _kept(path: Path) -> RunRecord | None:
+    """Return a round in which tests failed, if others measured something and all files were collected."""
+    try:
+        record = read_journal(path)
+    except JournalError:
+        return None
+    failed = {one.test for one in failed_tests(record)}
+    measured = any(one.test not in failed for one in record.measurements)
+    whole = measured and not record.broken_off and not _uncollected(path)
+    return record if whole else None
 
 
 def _uncollected(path: Path) -> str:

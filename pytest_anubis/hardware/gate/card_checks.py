@@ -26,6 +26,10 @@ _SMALL = "test again after a cold start; should it stay so, replace the card"
 BROKEN_FABRIC = ("degraded bandwidth", "unhealthy route")
 """Words of a fabric's health that say that links are lost; the others say that something is under way."""
 
+UNDER_WAY = ("not started", "in progress")
+"""States of a fabric in which a card that is alone, as in a virtual machine, may work: should it not, CUDA
+says so (error 802), and the tests that meet it are INCONCLUSIVE."""
+
 # Field, what people call it, component, next step.
 _EQUAL = (
     ("name", "model", "accelerator", "check which card was built in"),
@@ -88,7 +92,7 @@ def with_serial(card: Accelerator, action: str) -> str:
 
 
 def card_findings(
-    card: Accelerator, golden: Accelerator | None, limits: CardLimits
+    card: Accelerator, golden: Accelerator | None, limits: CardLimits, *, alone: bool = False
 ) -> Iterator[GateFinding]:
     """Yield what is wrong with one accelerator.
 
@@ -96,13 +100,14 @@ def card_findings(
         card: The card.
         golden: What its class has in that slot; None when nothing is known.
         limits: Limits of its counters.
+        alone: The node has no other, so that it works without links.
     """
     noted = {note.partition(":")[0] for note in card.unreadable}
     if SILENT in noted:  # nothing is known of it, which the gate says once
         return
     for field, finding in (
         *(("", finding) for finding in _memory_errors(card, limits)),
-        *(("", finding) for finding in _readiness(card, golden)),
+        *(("", finding) for finding in _readiness(card, golden, alone)),
         *_compared(card, golden, limits),
         *_link(card, golden),
     ):
@@ -158,7 +163,7 @@ def _memory_errors(card: Accelerator, limits: CardLimits) -> Iterator[GateFindin
     )
 
 
-def _readiness(card: Accelerator, golden: Accelerator | None) -> Iterator[GateFinding]:
+def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> Iterator[GateFinding]:
     """Yield what somebody has to set, start or wait for before the card can be tested."""
 
     def finding(
@@ -210,7 +215,9 @@ def _readiness(card: Accelerator, golden: Accelerator | None) -> Iterator[GateFi
             "nvidia-fabricmanager) and wait until 'nvidia-smi -q' shows the fabric completed; else its log "
             "says why"
         )
-        yield finding("NVSwitch fabric", "completed", str(card.fabric), action, "link")
+        waits = alone and card.fabric in UNDER_WAY
+        blocks: Severity = "NOTE" if waits else "INCONCLUSIVE"
+        yield finding("NVSwitch fabric", "completed", str(card.fabric), action, "link", blocks)
     elif card.fabric_health not in (None, "healthy"):
         broken = any(fault in str(card.fabric_health) for fault in BROKEN_FABRIC)
         how: Severity = "FAIL" if broken else "INCONCLUSIVE"

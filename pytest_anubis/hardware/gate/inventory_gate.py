@@ -151,6 +151,7 @@ def _cards(
     inventory: Inventory, golden: Inventory | None, limits: CardLimits
 ) -> Iterator[GateFinding]:
     expected: dict[str | int, Accelerator] = {}
+    alone = len(inventory.accelerators) == 1
     if golden is not None:
         slots = {card.pci for card in inventory.accelerators}
         by_slot = any(card.pci in slots for card in golden.accelerators if card.pci)
@@ -158,10 +159,10 @@ def _cards(
             expected[card.pci if by_slot and card.pci else card.index] = card
         for card in inventory.accelerators:
             key = card.pci if by_slot and card.pci else card.index
-            yield from card_findings(card, expected.get(key), limits)
+            yield from card_findings(card, expected.get(key), limits, alone=alone)
     else:
         for card in inventory.accelerators:
-            yield from card_findings(card, None, limits)
+            yield from card_findings(card, None, limits, alone=alone)
 
 
 def _host(
@@ -175,7 +176,9 @@ def _host(
         yield from at_most(what, "main memory", limit, count, "memory", swap)
     if golden is None:
         return
-    yield from _main_memory(memory.total, golden.memory.total, limits.memory_share)
+    # A hypervisor may take memory away and give it back while the machine runs.
+    movable: Severity = "NOTE" if inventory.system.virtual else "FAIL"
+    yield from _main_memory(memory.total, golden.memory.total, limits.memory_share, movable)
     cpu, like = inventory.processor, golden.processor
     pairs: tuple[tuple[str, Value, Value, Severity], ...] = (
         ("number of CPU sockets", like.sockets, cpu.sockets, "FAIL"),
@@ -190,7 +193,9 @@ def _host(
         yield from equal(what, "", expected, found, severity, "host")
 
 
-def _main_memory(found: int | None, expected: int | None, share: float) -> Iterator[GateFinding]:
+def _main_memory(
+    found: int | None, expected: int | None, share: float, severity: Severity
+) -> Iterator[GateFinding]:
     if expected and found is None:
         yield no_reading("main memory", "", gib(expected), "memory")
     elif expected and found is not None and found < share * expected:
@@ -198,9 +203,11 @@ def _main_memory(found: int | None, expected: int | None, share: float) -> Itera
             what="main memory",
             expected=gib(expected),
             found=gib(found),
-            severity="FAIL",
+            severity=severity,
             component="memory",
-            action="look for a memory module that is missing or switched off",
+            action="look for a memory module that is missing or switched off"
+            if severity == "FAIL"
+            else "compare what the hypervisor gives to this machine",
         )
 
 

@@ -22,6 +22,9 @@ _LOSABLE = (
 ALONE, SIDE_BY_SIDE = "one at a time", "side by side"
 """How the accelerators of a node are measured: never two at once, or in several lanes at the same time."""
 
+VIRTUAL = "virtual"
+"""What stands in the place of a virtual machine's memory."""
+
 
 def hardware_class(
     inventory: Inventory, profile: str, *, lanes: str = ALONE
@@ -30,7 +33,8 @@ def hardware_class(
 
     The key is safe as a file name. It is the same on one machine whatever its load, its uptime and the
     state of its links; it changes with every attribute below. A CPU quota is no part of it: it is a
-    disturbance that measurements are labelled with.
+    disturbance that measurements are labelled with. Neither is the memory of a virtual machine, which its
+    hypervisor may change at any time.
 
     With accelerators the minor versions count that move their speed by several percent, and whether they are
     measured one at a time or side by side: what was learned in one way says nothing of the other. Without
@@ -51,7 +55,7 @@ def hardware_class(
         "count": str(len(inventory.accelerators)),
         "cpu": _cpu(inventory.processor),
         "cores": str(inventory.processor.usable or inventory.processor.threads or "unknown"),
-        "memory": _memory(inventory.memory.total),
+        "memory": VIRTUAL if inventory.system.virtual else _memory(inventory.memory.total),
         "fabric": _fabric(inventory),
         "driver": _driver(inventory),
         "torch": _major(inventory.software.get("torch")),

@@ -20,6 +20,17 @@ _ALWAYS_ACCELERATOR = ("0x0302", "0x1200")
 # PCIe's transfer rate in GT/s tells its generation.
 _GENERATIONS = {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6}
 
+_CLOUDS = (
+    "Amazon EC2",
+    "QEMU",
+    "Google",
+    "Google Compute Engine",
+    "Xen",
+    "Alibaba Cloud",
+    "OpenStack",
+)
+"""Makers by the firmware of virtual machines, for processors without a flag that says so."""
+
 
 def read_system(files: Files) -> System:
     """Read maker, product, board and BIOS (DMI); a virtual machine often has none."""
@@ -35,8 +46,17 @@ def read_system(files: Files) -> System:
         board=dmi("board_name"),
         bios=dmi("bios_version"),
         bios_date=dmi("bios_date"),
+        virtual=is_virtual(files),
         unreadable=tuple(files.unreadable),
     )
+
+
+def is_virtual(files: Files) -> bool:
+    """Return whether this is a virtual machine, as far as processor, hypervisor or firmware tell."""
+    flags = (line for line in files.quick("/proc/cpuinfo").splitlines() if line.startswith("flags"))
+    if "hypervisor" in next(flags, "").split() or files.quick("/sys/hypervisor/type"):
+        return True
+    return files.quick("/sys/class/dmi/id/sys_vendor").strip() in _CLOUDS
 
 
 def read_processor(files: Files) -> Processor:

@@ -45,13 +45,12 @@ class Nvml:
     """
 
     def __init__(self, module: Any = None) -> None:
-        self._module = module
+        # Here and not in the thread that reads: filters of warnings belong to the process, and to its tests.
+        self._module = _bindings() if module is None else module
         self.present = False
         self.unreadable: tuple[str, ...] = ()
 
     def __enter__(self) -> Self:
-        if self._module is None:
-            self._module = _bindings()
         if self._module is None:
             return self
         try:

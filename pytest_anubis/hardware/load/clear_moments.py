@@ -22,6 +22,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.hardware.cgroup import usable_threads
+from pytest_anubis.hardware.inventory.host_inventory import is_virtual
 from pytest_anubis.hardware.load.process_load import KERNEL_THREAD, is_allowed
 from pytest_anubis.hardware.text_files import Files
 
@@ -376,22 +377,7 @@ def others_may_hide(files: Files | None = None) -> bool:
     files = files or Files()
     if files.quick("/proc/2/comm").strip() != "kthreadd":
         return True
-    flags = (line for line in files.quick("/proc/cpuinfo").splitlines() if line.startswith("flags"))
-    if "hypervisor" in next(flags, "").split() or files.quick("/sys/hypervisor/type"):
-        return True
-    return files.quick("/sys/class/dmi/id/sys_vendor").strip() in _CLOUDS
-
-
-_CLOUDS = (
-    "Amazon EC2",
-    "QEMU",
-    "Google",
-    "Google Compute Engine",
-    "Xen",
-    "Alibaba Cloud",
-    "OpenStack",
-)
-"""Makers by the firmware of virtual machines, for processors without a flag that says so."""
+    return is_virtual(files)
 
 
 def _quantile(numbers: Sequence[float], share: float) -> float:

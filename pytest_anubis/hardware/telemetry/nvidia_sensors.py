@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from pytest_anubis.hardware.inventory.nvml import Nvml, field_value
@@ -90,7 +90,7 @@ class NvidiaSource:
     def __init__(self, uuids: Collection[str] | None = None, module: Any = None) -> None:
         self.nvml = self._nvml = Nvml(module)
         self._uuids = uuids
-        self._cards: list[tuple[str, Any, int]] = []
+        self._cards: list[tuple[str, Any, tuple[int, ...]]] = []
         self._broken: tuple[str, ...] = ()
 
     def open(self) -> None:
@@ -160,13 +160,13 @@ class NvidiaSource:
         }
         return {name: float(value) for name, value in found.items() if value is not None}
 
-    def _counters(self, handle: Any, links: int, notes: list[str]) -> dict[str, int]:
+    def _counters(self, handle: Any, links: Sequence[int], notes: list[str]) -> dict[str, int]:
         """Return all counters: one call where the card knows the fields, single calls for the rest."""
         plain = (
             *(*_COUNTED, *_REMAPPED),
             *(_POWER_CAP_NS, _THERMAL_NS, *_THERMAL_PARTS_NS, _BRAKE_NS),
         )
-        scoped = [(field, link) for link in range(links) for field, _ in _LINK_FIELDS]
+        scoped = [(field, link) for link in links for field, _ in _LINK_FIELDS]
         fields = self._fields(handle, [*((field, 0) for field in plain), *scoped], notes)
         found: dict[str, float | None] = {
             name: fields.get((field, 0)) for field, name in _COUNTED.items()
@@ -183,7 +183,7 @@ class NvidiaSource:
                 call = "nvmlDeviceGetViolationStatus"
                 violation = self._nvml.ask(name, notes, call, handle, policy)
                 found[name] = violation.violationTime if violation is not None else None
-        for link in range(links):
+        for link in links:
             found.update(self._link_errors(handle, link, fields, notes))
         return {name: int(value) for name, value in found.items() if value is not None}
 
@@ -213,12 +213,15 @@ class NvidiaSource:
         if found[ENERGY] is None:
             found[ENERGY] = ask(ENERGY, "nvmlDeviceGetTotalEnergyConsumption")
 
-    def _links(self, handle: Any) -> int:
-        """Return how many NVLinks the card has."""
+    def _links(self, handle: Any) -> tuple[int, ...]:
+        """Return the NVLinks that are up: one that is down has no counters, and costs a call for each."""
+        up = []
         for link in range(self._nvml.constant("NVML_NVLINK_MAX_LINKS", 36)):
-            if self._nvml.ask("link", [], "nvmlDeviceGetNvLinkState", handle, link) is None:
-                return link
-        return self._nvml.constant("NVML_NVLINK_MAX_LINKS", 36)
+            state = self._nvml.ask("link", [], "nvmlDeviceGetNvLinkState", handle, link)
+            if state is None:
+                break
+            up += [link] if state else []
+        return tuple(up)
 
     def _link_errors(
         self, handle: Any, link: int, fields: Fields, notes: list[str]

@@ -31,6 +31,7 @@ class Moment:
         waiting: Tests that wait for a lane of which nothing runs, and why; empty if none does.
         cost: Seconds that all of it was expected to take; 0 while that is unknown.
         share: Part of that which has ended, 0 to 1.
+        cards: Accelerators are tested.
     """
 
     doing: str = ""
@@ -40,6 +41,7 @@ class Moment:
     waiting: str = ""
     cost: float = 0.0
     share: float = 0.0
+    cards: bool = False
 
     def text(self, left: float | None = None) -> str:
         """Return all of it in one line.
@@ -87,6 +89,7 @@ def moment_of(state: RunState, beginning: str = "") -> Moment:
         failed=tuple(_short(one.test) for one in results if one.outcome in _FAILURES),
         waiting=_lanes_that_wait(state, running),
         cost=whole if state.expected is None else state.expected.wall,
+        cards=any(":" in plan.device for plan in list(state.planned.values())),
         share=sum(costs.get(one.test, 0.0) for one in results) / whole if whole else 0.0,
     )
 

@@ -20,11 +20,13 @@ MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
     "resources=(), host=False, timing='device', deadline=None, profiles=(), version=1): this test is a "
     "benchmark of `component`; scope is device, pair or node; cost is its expected duration such as "
-    "'20s' in the shortest profile that it belongs to, or {'cpu': '3s', 'accelerator': '10s'}; goal, "
-    "question and action say why it is measured and what to do when it is bad; metrics are names that "
-    "it must record; resources are what it occupies; host=True runs a test with anubis_device on the "
-    "CPU too where there are accelerators; timing='host' says that a test of an accelerator is timed on "
-    "the host or moves the host's data, so that two of them never run at once; deadline such as '300s' "
+    "'20s' in the shortest profile that it belongs to, or {'cpu': '3s', 'accelerator': '10s'}, where a "
+    "value may be {1: '5s', 8: '20s'}, by how many accelerators there are at least, and each of these "
+    "{'smoke': '5s', 'standard': '1min', 'soak': '1h'}; goal, question and action say why it is measured "
+    "and what to do when it is bad; metrics are names that it must record; resources are what it "
+    "occupies; host=True, or the profiles in which, runs a test with anubis_device on the CPU too where "
+    "there are accelerators; timing='host' says that a test of an accelerator is timed on the host or "
+    "moves the host's data, so that two of them never run at once; deadline such as '300s' "
     "is what it may always take, however cheap it is; profiles such as ('standard', 'soak') are those "
     "that it belongs to, all if empty, or of each kind of device as for cost; version counts up when it "
     "comes to measure something else, or for another time: values of another version are never compared"
@@ -50,7 +52,7 @@ class BenchmarkMark:
         action: What to do when it is bad.
         metrics: Names that must be recorded.
         resources: What it occupies besides its device, e.g. ``disk``, ``network``.
-        host: With ``anubis_device``: run on the CPU as well where the node has accelerators.
+        host: With ``anubis_device``: run on the CPU as well where the node has accelerators, in this profile.
         deadline: Seconds that it may always take, for tests whose parts have deadlines of their own.
         timing: ``host`` for a test of an accelerator whose times depend on the host: launches that the host's
             clock times, copies from and to the host's memory. Two of them never run at once.
@@ -153,7 +155,8 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
     if timing not in TIMINGS:
         _reject(item, f"timing {timing!r} is none of {', '.join(TIMINGS)}")
     spans: dict[str, float | None] = {"cost": None, "deadline": None}
-    declared = {"cost": _here(item, given, "cost"), "deadline": given.get("deadline")}
+    cost, of_profile = _cost_here(item, given)
+    declared = {"cost": cost, "deadline": given.get("deadline")}
     for key, span in declared.items():
         if span is not None:
             try:
@@ -162,7 +165,7 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
                 _reject(item, f"{key}: {error}")
     host = given.get("host", False)
     if not isinstance(host, bool):
-        _reject(item, f"host must be True or False, found {host!r}")
+        host = item.config.stash[context_key].settings.profile in _profiles(item, host)
     version = _here(item, given, "version") if "version" in given else 1
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         _reject(item, f"version must be a whole number from 1 on, found {version!r}")
@@ -173,11 +176,26 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
         version=version,
         timing=timing,
         scope=scope,
-        cost=_in_profile(item, spans["cost"], _factors(item, given), _profiles(item, of_cost)),
+        cost=spans["cost"]
+        if of_profile
+        else _in_profile(item, spans["cost"], _factors(item, given), _profiles(item, of_cost)),
         deadline=spans["deadline"],
         metrics=_names(item, given, "metrics"),
         resources=_names(item, given, "resources"),
     )
+
+
+def _cost_here(item: pytest.Item, given: dict[str, Any]) -> tuple[Any, bool]:
+    """Return the cost on this kind and number of devices, and whether it is that of the run's profile."""
+    value = _here(item, given, "cost")
+    if isinstance(value, dict) and value and all(isinstance(number, int) for number in value):
+        count = sum(name != HOST for name in device_names(item.config))
+        value = value[max((one for one in value if one <= count), default=min(value))]
+    if not isinstance(value, dict):
+        return value, False
+    if set(value) != set(PROFILES):
+        _reject(item, f"cost: {value!r} must name {', '.join(PROFILES)}, and nothing else")
+    return value[item.config.stash[context_key].settings.profile], True
 
 
 def _profiles(item: pytest.Item, value: Any) -> tuple[str, ...]:

@@ -262,8 +262,10 @@ _names_key = pytest.StashKey[tuple[str, ...]]()
 def _also_on_host(metafunc: pytest.Metafunc) -> bool:
     """Return the mark's key ``host``; the mark nearest to the test wins."""
     for mark in metafunc.definition.iter_markers("anubis"):
-        if "host" in mark.kwargs:
-            return bool(mark.kwargs["host"])
+        wanted = mark.kwargs.get("host")
+        if wanted is not None:
+            profile = metafunc.config.stash[context_key].settings.profile
+            return wanted is True or (bool(wanted) and profile in wanted)
     return False
 
 

@@ -33,6 +33,13 @@ FRESH = 0.25
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
+SUPPLIES = "accelerator.power"
+"""Component of the tests that let power supplies brake, if anything does: what the cards deliver then is
+compared with what healthy ones do."""
+
+BRAKES = ("power-brake", "hw-slowdown")
+"""Sorts of slowdown that such a test provokes; there they are evidence, like every slowdown."""
+
 LOOKS, EACH = 15.0, 0.5
 """Closer looks that a process has from the start, and more for each metric: as many as one metric can ask for
 (`MOST_LOOKS`), so that one alone always comes to its end, and looking closer adds about half to the time of a
@@ -102,7 +109,7 @@ class Surroundings:
         self._telemetry: Telemetry | None = None
         self._mark: Mark | None = None
         self._latest: tuple[float, Seen] | None = None
-        self._test = ""
+        self._test = self._component = ""
         self._sink: Sink = discard
         self._reported: set[tuple[str, str, str]] = set()
         self._host: Host | None = None
@@ -180,9 +187,9 @@ class Surroundings:
             *(f"on the host, which the device's clock does not see: {one}" for one in unseen),
         )
 
-    def serves(self, test: str, sink: Sink) -> None:
+    def serves(self, test: str, component: str, sink: Sink) -> None:
         """Take note of whose measurements are watched from here on, and of who wants to hear of findings."""
-        self._test, self._sink = test, sink
+        self._test, self._component, self._sink = test, component, sink
 
     def _report(self, slowdowns: Iterable[Slowdown]) -> None:
         """Tell once a test what is a finding by itself: clocks of cards under test that were pulled down."""
@@ -190,6 +197,8 @@ class Surroundings:
             card = next((c for c in cards_of(self._context) if c.part == one.part), None)
             key = (self._test, one.sort, one.part)
             if key in self._reported or (card is None and one.part.startswith("GPU")):
+                continue
+            if self._component == SUPPLIES and one.sort in BRAKES:
                 continue
             self._reported.add(key)
             self._sink(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -31,7 +32,7 @@ def stand_in(
             metric=SimpleNamespace(name="rate", better="higher"),
             disturbance=disturbance,
         )
-        ended = SimpleNamespace(test="t", seconds=1.0)
+        ended = SimpleNamespace(test="t", seconds=1.0, outcome="passed")
         return SimpleNamespace(run=run_id, results=[ended], measurements=[one])
 
     monkeypatch.setattr(rounds, "run_round", run_round)
@@ -136,6 +137,25 @@ def test_a_baseline_by_which_nothing_is_accepted_proposes_a_longer_learning_alon
     assert line.endswith(" --rounds 12")
     assert "pytest --anubis test_parts.py" not in result.stdout
     assert result.returncode == 20
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_one_test_that_fails_leaves_the_others_their_baseline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    steady = NOISY.partition('@pytest.mark.anubis(component="noisy.part")')[0]
+    bad = "def test_bad(anubis_metric):\n    assert 1 == 2, 'a wrong sum'\n"
+    (tmp_path / "test_parts.py").write_text(steady + bad)
+    (tmp_path / "conftest.py").write_text(QUIET)
+    result = anubis("learn", "test_parts.py", "--rounds", "3", "--json", "learned.json")
+    assert result.returncode == 20
+    told = json.loads((tmp_path / "learned.json").read_text())
+    assert [one["test"] for one in told["failed"]] == ["test_parts.py::test_bad"]
+    assert "a wrong sum" in told["failed"][0]["why"]
+    (learned,) = told["classes"]
+    assert [one["benchmark"] for one in learned["criteria"]] == ["test_parts.py::test_steady"]
+    assert Path(learned["file"]).exists()
 
 
 def test_an_exact_value_under_load_makes_no_round_a_quiet_one() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_anubis.cli.learning import rounds
 from pytest_anubis.cli.learning.live_line import LiveLine
-from pytest_anubis.cli.learning.rounds import ENDING, LEAST_TIMED, Rounds
+from pytest_anubis.cli.learning.rounds import ENDING, LEAST_ON_CARDS, LEAST_TIMED, Rounds
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.report.text.moment_text import Moment
 from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
@@ -30,6 +30,8 @@ class Machine:
         self.disturbance: tuple[str, ...] = ()
         self.disturbed = tuple(SECONDS)
         self.skipped: tuple[str, ...] = ()
+        self.failing: tuple[str, ...] = ()
+        self.cards = False
         self.told: list[str] = []  # what the live line showed of the first round
 
     def run_round(
@@ -46,12 +48,21 @@ class Machine:
         self.asked.append(ran if without else list(tests))
         for share in SHARES if len(self.asked) == 1 else ():
             self.now += (START + sum(SECONDS[test] for test in ran)) / len(SHARES)
-            tell(Moment(doing="test_a", planned=2, cost=DECLARED, share=share))
+            tell(Moment(doing="test_a", planned=2, cost=DECLARED, share=share, cards=self.cards))
         if len(self.asked) > 1:
             self.now += START + sum(SECONDS[test] for test in ran)
         return SimpleNamespace(
             run=run_id,
-            results=[SimpleNamespace(test=test, seconds=SECONDS[test]) for test in ran],
+            results=[
+                SimpleNamespace(
+                    test=test,
+                    seconds=SECONDS[test],
+                    outcome="failed" if test in self.failing else "passed",
+                    environment="",
+                    text="AssertionError: a wrong sum",
+                )
+                for test in ran
+            ],
             measurements=[
                 SimpleNamespace(
                     test=test,
@@ -112,6 +123,22 @@ def test_a_test_that_is_always_skipped_has_no_more_rounds(machine: Machine, tmp_
 
 
 @pytest.mark.parametrize("timed", [True, False])
+def test_a_test_that_fails_has_no_more_rounds_and_the_others_go_on(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str], timed: bool
+) -> None:
+    machine.failing = ("suite.py::test_b",)
+    some = of_suite(tmp_path)
+    if timed:
+        some.within(60.0, 0.1, showing(), quiet)
+    else:
+        some.of_number(4, lambda paths, wanted: {("suite.py::test_b", "rate")})
+    assert machine.asked[0] == ["suite.py"]
+    assert set(map(tuple, machine.asked[1:])) == {("suite.py::test_a",)}
+    assert some.failed == {"suite.py::test_b": "AssertionError: a wrong sum"}
+    assert "suite.py::test_b failed: AssertionError: a wrong sum" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("timed", [True, False])
 def test_rounds_that_measure_nothing_are_not_repeated(
     machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str], timed: bool
 ) -> None:
@@ -157,7 +184,8 @@ def test_the_first_round_says_about_how_long_it_all_takes_and_by_what(
 ) -> None:
     """No round had shown yet how long one takes, so the first said nothing of it."""
     of_suite(tmp_path).within(300.0, 0.1, showing(a=0.3), quiet)
-    assert "round 1, about 4 min 54 s left (time asked for)\n" in capsys.readouterr().out
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == ["round 1", "round 1, about 4 min 49 s left (time asked for)"]
     by_time = [f"about {text} left (time asked for)" for text in ("4 min 49 s", "4 min 44 s")]
     assert [f"round 1, {text}: test_a, 0 of 2 done" for text in by_time] == machine.told[:2]
 
@@ -166,6 +194,16 @@ def test_the_first_round_says_about_how_long_it_all_takes_and_by_what(
     of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), quiet)
     # 41 s each: 36 s beside the 5 s that have passed; more than what was asked for.
     assert machine.told[0].startswith("round 1, about 4 min 01 s left (declared costs): ")
+    assert "round 1, about 4 min 01 s left (declared costs)\n" in capsys.readouterr().out
+
+
+def test_a_node_with_cards_has_fewer_rounds_and_says_how_long_they_take(
+    machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    machine.cards = True
+    of_suite(tmp_path).within(30.0, 0.1, showing(a=0.3), quiet)
+    assert len(machine.asked) == LEAST_ON_CARDS
+    assert "round 1, about 1 min 58 s left (declared costs)\n" in capsys.readouterr().out
 
 
 def test_the_first_of_some_rounds_goes_by_declared_costs(machine: Machine, tmp_path: Path) -> None:

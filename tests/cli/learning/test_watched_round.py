@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.learning import watched_round
-from pytest_anubis.cli.learning.watched_round import run_round
+from pytest_anubis.cli.learning.watched_round import failed_tests, run_round
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment
@@ -64,6 +64,23 @@ def test_round_that_fails_shows_what_it_printed(
     with pytest.raises(CommandError, match=r"a round ended with exit code \d"):
         measured(tmp_path / "store", "test_bad.py")
     assert "no_such_module_here" in capsys.readouterr().out
+
+
+def test_round_in_which_a_test_fails_keeps_what_the_others_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(watched_round, "LOOK", 0.05)
+    (tmp_path / "test_suite.py").write_text(
+        "def test_speed(anubis_metric):\n"
+        "    anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')\n"
+        "def test_bad(anubis_metric):\n"
+        "    assert 1 == 2, 'a wrong sum'\n",
+        encoding="utf-8",
+    )
+    record = measured(tmp_path / "store", "test_suite.py")
+    assert [one.metric.name for one in record.measurements] == ["speed"]
+    assert [one.test for one in failed_tests(record)] == ["test_suite.py::test_bad"]
 
 
 def test_round_that_fails_shows_nothing_of_what_every_round_prints(

@@ -538,6 +538,26 @@ def test_memory_of_a_fleet_is_its_median() -> None:
     assert golden.memory.total == 2014 << 30
 
 
+@pytest.mark.parametrize(("virtual", "severity"), [(True, "NOTE"), (False, "FAIL"), (None, "FAIL")])
+def test_memory_that_a_hypervisor_took_back_is_noted(virtual: bool | None, severity: str) -> None:
+    here = replace(NODE, system=replace(NODE.system, virtual=virtual))
+    (finding,) = check_inventory(memory(total=1500 << 30)(here), GOLDEN)
+    assert (finding.what, finding.severity) == ("main memory", severity)
+
+
+@pytest.mark.parametrize("state", ["not started", "in progress", "failed (NVML error 15)"])
+@pytest.mark.parametrize("count", [1, 8])
+def test_fabric_that_is_not_complete_blocks_only_where_cards_need_it(
+    state: str, count: int
+) -> None:
+    first, *others = NODE.accelerators
+    cards = (replace(first, fabric=state), *others)[:count]
+    found = check_inventory(replace(NODE, accelerators=cards, on_bus=None))
+    (severity,) = [one.severity for one in found if one.what == "NVSwitch fabric"]
+    works = count == 1 and state in gate_cards.UNDER_WAY
+    assert severity == ("NOTE" if works else "INCONCLUSIVE")
+
+
 def test_golden_inventory_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         golden_inventory([])

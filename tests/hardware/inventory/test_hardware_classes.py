@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.core.inventory import Accelerator, Inventory, Memory, Nic, Processor
+from pytest_anubis.core.inventory import Accelerator, Inventory, Memory, Nic, Processor, System
 from pytest_anubis.hardware.inventory.hardware_classes import (
     SIDE_BY_SIDE,
     closest_class,
@@ -232,3 +232,11 @@ def test_a_recorded_class_is_split_as_the_option_would_have_named_it() -> None:
     assert named == f"{found}_bios-1.2_cooling-rear-door_water-unknown"
     assert split_key(extended_key(attributes, added), attributes | added, facts) == named
     assert split_key("imported", {}, facts) == "imported_bios-1.2_water-unknown"
+
+
+def test_memory_of_a_virtual_machine_is_no_part_of_its_class() -> None:
+    sizes = (Memory(total=120 * GIB), Memory(total=200 * GIB))
+    virtual = [replace(NODE, memory=one, system=System(virtual=True)) for one in sizes]
+    assert key(virtual[0]) == key(virtual[1])
+    real = [replace(NODE, memory=one) for one in sizes]
+    assert key(real[0]) != key(real[1])

@@ -322,3 +322,19 @@ def test_no_code_of_any_call_stops_telemetry(call: str) -> None:
             assert not named, (call, code)
         elif call in TELEMETRY_CALLS:
             assert named, (call, code)
+
+
+def test_bindings_are_loaded_by_whoever_makes_a_source_and_not_by_its_thread(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Loading them changes the filters of warnings, which a test that runs meanwhile would lose."""
+    where: list[threading.Thread] = []
+    monkeypatch.setattr(
+        "pytest_anubis.hardware.inventory.nvml._bindings",
+        lambda: where.append(threading.current_thread()),
+    )
+    source = NvidiaSource()
+    reader = threading.Thread(target=source.open)
+    reader.start()
+    reader.join()
+    assert where == [threading.current_thread()]

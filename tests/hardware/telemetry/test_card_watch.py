@@ -88,6 +88,17 @@ def test_what_a_counter_tells_in_mid_run_is_found_with_its_card(
     assert watched.sorts == [(sort, "GPU 3")]
 
 
+def test_links_that_are_down_are_not_asked_for_their_counters(nvml_node: Node) -> None:
+    nvml_node.set({f"gpu3.nvlink.{link}.state": 0 for link in range(18) if link != 7})
+    source = NvidiaSource()
+    source.open()
+    found = source.read(counters=True).counters
+    source.close()
+    links = {name.split()[1] for name in found["GPU 3"] if name.startswith("NVLink")}
+    assert links == {"7"}
+    assert len({name.split()[1] for name in found["GPU 2"] if name.startswith("NVLink")}) == 18
+
+
 def test_every_further_error_counts(nvml_node: Node, watched: Watched) -> None:
     for errors in (1, 3):
         nvml_node.set({"gpu3.ecc.uncorrected.volatile": errors})

@@ -35,6 +35,7 @@ COUNTERS = (
     *("PCIe replays", "NVLink 5 replays", "NVLink 5 recoveries", "NVLink 5 CRC errors"),
 )
 HOT = 0x40
+BRAKE = 0x80
 
 
 def run(pytester: pytest.Pytester, change: dict[str, Any]) -> dict[str, Measurement]:
@@ -80,6 +81,21 @@ def test_heat_while_a_test_measures_itself_is_reported_and_excuses_nothing(
     assert (event.sort, event.device, event.text) == ("thermal-slowdown", "cuda:3", hot)
     assert event.part == "GPU 3 (0000:5d:00.0)"
     assert [test.rpartition("::")[2] for test in event.tests] == ["test_copy"]
+
+
+@pytest.mark.parametrize(
+    ("component", "sorts"),
+    [("accelerator.power", []), ("accelerator.memory", ["power-brake"])],
+)
+def test_a_brake_that_the_test_itself_provokes_is_its_evidence(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, component: str, sorts: list[str]
+) -> None:
+    mark = f"@pytest.mark.anubis(component={component!r}, scope='node')\ndef test_copy("
+    monkeypatch.setattr(f"{__name__}.SUITE", SUITE.replace("def test_copy(", mark))
+    found = run(pytester, {"values": {"throttle reasons": BRAKE}})
+    assert any("power brake 100 % of the time" in line for line in found["rate"].evidence)
+    events = read_journal(pytester.path / ".anubis/runs/r").hardware
+    assert [event.sort for event in events] == sorts
 
 
 def test_a_quiet_node_leaves_series_and_no_evidence(pytester: pytest.Pytester) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,19 +18,25 @@ SCHEMA = 1
 
 
 def learned_document(
-    classes: Sequence[dict[str, Any]], exit_code: int, *, nothing: str = ""
+    classes: Sequence[dict[str, Any]],
+    exit_code: int,
+    *,
+    failed: Mapping[str, str],
+    nothing: str = "",
 ) -> dict[str, Any]:
     """Return what the command as a whole came to.
 
     Args:
         classes: What `class_answer` gave of each class.
         exit_code: The command's.
+        failed: Test that failed in a round -> why.
         nothing: Why nothing could be learned; empty where something could.
     """
     return {
         "schema": SCHEMA,
         "exit_code": exit_code,
         "nothing": nothing,
+        "failed": [{"test": test, "why": why} for test, why in failed.items()],
         "classes": list(classes),
     }
 
