@@ -1,4 +1,4 @@
-"""What stands clear of a fleet is found beside many sick units, or is looked at where noise may explain it."""
+"""What stands clear of a fleet is found beside many sick units, or looked at where noise may explain it."""
 
 from __future__ import annotations
 
