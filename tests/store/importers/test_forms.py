@@ -42,7 +42,7 @@ def test_any_order_mark_and_encoding(tmp_path: Path, mark: str, encoding: str) -
     above = ["", "# a remark\n", f"sep={mark}\n", "Report, of March; all nodes\n\n", "\n\n"]
     for _ in range(10):
         order = draw.sample(range(len(HEAD)), len(HEAD))
-        head = [draw.choice([str.upper, str.title, str])(name) for name in HEAD]
+        head = [draw.choice([name.upper(), name.title(), name]) for name in HEAD]
         rows = [[row[n] for n in order] for row in [head, *ROWS]]
         text = draw.choice(above) + written(rows, mark, draw.choice(["\n", "\r\n"]))
         data = (
