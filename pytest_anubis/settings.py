@@ -290,6 +290,8 @@ def _raw(config: pytest.Config, option: Option, environ: Mapping[str, str]) -> A
     for place, value in places:
         if value is None:
             continue
+        if value == "" and option.dest == "anubis_duration":
+            return None  # a cycle of a soak is given it, so that no duration elsewhere makes a soak of it
         if not str(value).replace(",", " ").strip():
             raise pytest.UsageError(f"{place} is blank: write what is meant, or leave it out")
         if option.choices and value not in option.choices:

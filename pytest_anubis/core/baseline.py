@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
-from pytest_anubis.core.field_types import Alias, Count, Flat, NotNegative, Range, Share
+from pytest_anubis.core.field_types import Alias, Count, Flat, NotNegative, Range, Rare, Share
 from pytest_anubis.core.metric import Metric
 
 Scope = Literal["unit", "node"]
@@ -109,7 +109,7 @@ class Criterion:
     alpha: Share = ALPHA
     learned: Annotated[Share | None, Alias("limit")] = None
     unconfirmed: Annotated[Share | None, Alias("hasty")] = None
-    look: Share | None = None
+    look: Annotated[Share | None, Rare] = None
     spread: NotNegative = 0.0
     repeatability: Share | None = None
     detectable: NotNegative | None = None

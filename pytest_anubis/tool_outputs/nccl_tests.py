@@ -27,7 +27,7 @@ _MARK = re.compile(
     r"#\s*(?=nThread\s|Collective test starting|[a-z]{1,6}-tests version |.{0,300}\bbusbw\b)"
 )
 _VERSION = re.compile(r"#\s*[nr]ccl-tests version (\S+)")
-_STARTING = re.compile(r"#\s*Collective test starting:\s*(\w*?)(?:_perf)?\s*")
+_STARTING = re.compile(r"#\s*Collective test starting:(?:\s+(\w+?)(?:_perf)?)?\s*")
 _CONCLUDED = re.compile(r"#\s*Collective test concluded:\s*(\w+)_perf\s*")
 _OPTIONS = re.compile(r"#\s*nThread\s.*")
 _OPTION = re.compile(r"(agg iters|graph): (\d{1,9})")

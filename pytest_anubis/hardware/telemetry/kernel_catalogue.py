@@ -130,8 +130,8 @@ _ROWS = (
     ("disk-trouble", "error on the link of {dev}",
      r"(?P<dev>ata\d+\S*): (?:exception Emask.{0,80}frozen|failed command|hard resetting link)", "libata"),
     ("disk-trouble", "fault of a disk controller",
-     r"(?:megaraid|mpt\d?sas|hpsa|smartpqi).{0,80}?(?:\bfatal|\bfault|lockup|reset(?:ting)? (?:the )?"
-     r"(?:adapter|controller))", "drivers/scsi"),
+     rf"(?:megaraid|mpt\d?sas|hpsa|smartpqi)(?:\w* {ADDRESS})?.{{0,80}}?(?:\bfatal|\bfault|lockup|"
+     r"reset(?:ting)? (?:the )?(?:adapter|controller))", "drivers/scsi"),
     ("evidence", "disk I/O error", r"(?:I/O|medium|target) error, dev ", "blk-core.c"),
     # Networks.
     ("network-trouble", "a network link went down",
