@@ -124,8 +124,12 @@ def refuse_blanks(words: Sequence[str]) -> None:
     """
     before = ""
     for word in words:
+        if word == "--":  # what follows is pytest's
+            return
         option, equals, value = (
-            word.partition("=") if word.startswith("--") else (before, "=", word)
+            word.partition("=")
+            if word.startswith("--")
+            else (before if before.startswith("-") else "", "=", word)
         )
         if equals and not value.replace(",", " ").strip() and option not in _MAY_BE_BLANK:
             raise CommandError(

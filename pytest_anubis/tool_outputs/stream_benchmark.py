@@ -17,7 +17,7 @@ _ELEMENT = re.compile(
 )
 _ARRAY = re.compile(r"Array size = (\d{1,18})\b.{0,80}")
 _VERSION = re.compile(r"STREAM version \$Revision: ([0-9.]{1,20}) \$")
-_MARK = re.compile(r"STREAM version \$|Function\s.*Rate")
+_MARK = re.compile(r"STREAM version \$|Function\s.{0,200}Rate")
 _COLUMN = re.compile(r"Function|(?:Best )?Rate \(?MB/s\)?|(?:Avg|Min|Max) time")
 _ROUNDING = 0.01
 """Of the rate; that of the time is half of its last decimal, in addition."""

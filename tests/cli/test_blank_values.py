@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_anubis.cli.main import main
+from pytest_anubis.cli.main import main, refuse_blanks
 
 
 @pytest.mark.parametrize("blank", ["", " ", "\t", "\u3000", ",", " , "])
@@ -34,3 +34,7 @@ def test_a_note_may_be_blank(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["history", "state", "--node", "n1", "--as", "drained", "--note", "", "--on", "x"]
     main(words)
     assert "is blank" not in capsys.readouterr().err
+
+
+def test_blanks_behind_two_dashes_are_pytests() -> None:
+    refuse_blanks(["fleet", "run", "--hosts", "n1", "--", "suites", "-k", "", "--anubis-duration="])

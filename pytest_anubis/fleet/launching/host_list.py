@@ -42,7 +42,11 @@ def read_hosts(text: str) -> list[Host]:
         HostListError: There is none in it, one stands there twice, or one is no host.
     """
     path = Path(text.removeprefix("@"))
-    if text.startswith("@") or (path.exists() and not path.is_dir()):
+    try:
+        there = path.exists() and not path.is_dir()
+    except OSError:  # a list of names is too long for the name of a file
+        there = False
+    if text.startswith("@") or there:
         return _of_file(path)
     return _checked([Host(name, name) for name in expand(text)], repr(text[:40]))
 

@@ -97,7 +97,8 @@ _ROWS = (
     ("pcie-fatal", "uncorrected PCIe error",
      rf"{_UNCORRECTED} \(Fatal\)(?:.{{0,60}}?(?:received|from).{{0,20}}?{ADDRESS})", "aer.c"),
     ("pcie-fatal", "uncorrected PCIe error", rf"{_AT}{_UNCORRECTED} \(Fatal\)", "aer.c"),
-    ("pcie-fatal", "a PCIe device that could not be recovered",
+    # Where a driver has no way to recover this follows on errors that programs cause, too.
+    ("pcie-uncorrected", "a PCIe device that could not be recovered",
      rf"{_AT}AER: .{{0,40}}?(?:can't recover|recovery failed)", "err.c"),
     ("pcie-uncorrected", "uncorrected PCIe error",
      rf"{_UNCORRECTED}(?:.{{0,60}}?(?:received|from).{{0,20}}?{ADDRESS})", "aer.c"),

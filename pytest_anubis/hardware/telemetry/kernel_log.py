@@ -25,6 +25,7 @@ _SXID = re.compile(
     r"nvidia-(nvswitch\d{1,3}): SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6}), (Fatal|Non-fatal)"
 )
 # "priority,number,time,flags;message": of the kernel itself are priorities below 8, errors those up to 3.
+KERNEL_PRIORITIES = 8
 _PREFIX = re.compile(r"(\d{1,4}),\d+,-?\d+,[^;]{0,80};")
 _ERROR = 3
 # "{1}[Hardware Error]: event severity: recoverable": lines with one number in braces are one record.
@@ -174,6 +175,8 @@ def _messages(lines: Sequence[str]) -> Iterator[tuple[int | None, str]]:
     for line in lines:
         prefix = _PREFIX.match(line)
         level = int(prefix[1]) if prefix else None
+        if level is not None and level >= KERNEL_PRIORITIES:
+            continue  # a program wrote it
         text = line[prefix.end() :] if prefix else line
         if (part := _RECORD_OF_FIRMWARE.search(text)) is not None:
             if part[1] not in last or _BEGINS in text:

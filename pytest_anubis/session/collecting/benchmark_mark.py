@@ -164,6 +164,8 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
             except ValueError as error:
                 _reject(item, f"{key}: {error}")
     host = given.get("host", False)
+    if not isinstance(host, bool | list | tuple):
+        _reject(item, f"host must be True, False or a list of profiles, found {host!r}")
     if not isinstance(host, bool):
         host = item.config.stash[context_key].settings.profile in _profiles(item, host)
     version = _here(item, given, "version") if "version" in given else 1
@@ -247,7 +249,8 @@ def _here(item: pytest.Item, given: dict[str, Any], key: str) -> Any:
 
 def _names(item: pytest.Item, given: dict[str, Any], key: str) -> tuple[str, ...]:
     value = given.get(key, ())
-    if isinstance(value, str) or not all(isinstance(name, str) and name for name in value):
+    listed = isinstance(value, list | tuple | set | frozenset)
+    if not listed or not all(isinstance(name, str) and name for name in value):
         _reject(item, f"{key} must be a list of names, found {value!r}")
     return tuple(value)
 

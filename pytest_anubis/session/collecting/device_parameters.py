@@ -265,7 +265,7 @@ def _also_on_host(metafunc: pytest.Metafunc) -> bool:
         wanted = mark.kwargs.get("host")
         if wanted is not None:
             profile = metafunc.config.stash[context_key].settings.profile
-            return wanted is True or (bool(wanted) and profile in wanted)
+            return wanted is True or (isinstance(wanted, str | list | tuple) and profile in wanted)
     return False
 
 

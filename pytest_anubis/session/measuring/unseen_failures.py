@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -122,8 +123,10 @@ def _always_true(tests: Iterable[Path], config: pytest.Config) -> Iterator[tuple
 
     Python and pytest warn of it once, when a file is compiled: a second run would not hear of it.
     """
-    modules = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
-    files = {Path(file) for file in modules if file and file.endswith(".py")}
+    # A lazy module's __getattr__ may do anything, so it is not asked.
+    modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
+    names = [vars(one).get("__file__") for one in modules]
+    files = {Path(name) for name in names if isinstance(name, str) and name.endswith(".py")}
     own = {file for file in files if config.rootpath in file.parents}
     for path in sorted({*tests, *own}):
         if any(part in path.parts for part in INSTALLED):

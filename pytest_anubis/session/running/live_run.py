@@ -32,6 +32,7 @@ from pytest_anubis.core.run_state import RunState, undecided_by
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.core.waivers.waiving import WaiversRead
 from pytest_anubis.report.export.drain_reason import drain_reason
+from pytest_anubis.report.text.numbers import duration_text
 from pytest_anubis.session.context import RunContext, discard, judge_key
 from pytest_anubis.session.history_warning import warn
 from pytest_anubis.session.running.ends_of_tests import EndsOfTests
@@ -45,8 +46,6 @@ from pytest_anubis.store.node_standing import keep_begun, keep_ended
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
-
-_DAY = 86400.0
 
 
 class Run:
@@ -129,9 +128,9 @@ class Run:
             self._block(
                 "Python runs with -O (PYTHONOPTIMIZE): assert statements check nothing; unset it"
             )
-        if context.judging and context.behind > _DAY:
+        if context.judging and context.behind > 0:
             self._block(
-                f"the clock of this machine is {context.behind / _DAY:.0f} days behind its baseline: "
+                f"the clock of this machine is {duration_text(context.behind)} behind its baseline: "
                 "set it (timedatectl), then run again"
             )
         waivers = context.waivers if context.judging else ()

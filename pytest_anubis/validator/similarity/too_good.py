@@ -34,10 +34,15 @@ FEW = 0.35
 """Share of the units beyond which they are a population of their own (`criterion_learning.EVEN`)."""
 
 
+def _can_be_too_good(metric: Metric) -> bool:
+    """Return whether less than so much cannot be: of drops, watts and degrees less is only better."""
+    return metric.better == "higher" or metric.is_duration
+
+
 def lowest_likeness(criterion: Criterion) -> float:
     """Return the similarity to the centre below which a sample that is better is too good; 0: none is."""
     metric, typical = criterion.metric, criterion.typical
-    if metric.better == "equal" or metric.best_is_zero or typical <= 0:
+    if not _can_be_too_good(metric) or typical <= 0:
         return 0.0
     learned = criterion.alpha if criterion.learned is None else criterion.learned
     spread = min(learned, learned if criterion.unconfirmed is None else criterion.unconfirmed)
@@ -63,7 +68,7 @@ def strange_rows(rows: Rows, metric: Metric) -> dict[int, float]:
     """
     medians = rows.medians()
     typical = float(np.median(medians[rows.usable])) if rows.usable.any() else 0.0
-    if metric.better == "equal" or metric.best_is_zero or typical <= 0:
+    if not _can_be_too_good(metric) or typical <= 0:
         return {}
     better: FloatArray = np.log(np.maximum(medians, TINY) / typical)
     if metric.better == "higher":  # a few values of a sample may be strange as well

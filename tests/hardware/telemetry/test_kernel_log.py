@@ -160,7 +160,7 @@ LINES = [
     (FAIL, "SError Interrupt on CPU{}, code 0x{:x} -- SError"),
     (FAIL, "pcieport @: AER: Uncorrectable (Fatal) error message received from @"),
     (FAIL, "nvme @: PCIe Bus Error: severity=Uncorrected (Fatal), type=Transaction Layer, id={:04x}"),
-    (FAIL, "pcieport @: AER: device recovery failed"),
+    (BLOCK, "pcieport @: AER: device recovery failed"),
     (BLOCK, "mlx5_core @: PCIe Bus Error: severity=Uncorrectable (Non-Fatal), type=Transaction Layer"),
     (BLOCK, "pcieport @: DPC: containment event, status:0x{:x} source:0x{:x}"),
     (BLOCK, "pcieport @: pciehp: Slot({}): Link Down"),
@@ -305,3 +305,14 @@ def test_every_row_has_a_rule_words_and_a_source() -> None:
         assert row.sort in RULES or row.sort == "program"
         assert row.what
         assert row.source
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "30,1,2,-;systemd-networkd[812]: eth5: Lost carrier",
+        "12,1,2,-;daemon: 3 uncorrectable things",
+    ],
+)
+def test_what_programs_write_is_no_word_of_the_kernel(line: str) -> None:
+    assert list(kernel_events([line])) == []

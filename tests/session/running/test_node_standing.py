@@ -165,6 +165,6 @@ def test_a_clock_that_is_behind_the_baseline_accepts_nothing(
     (project.path / "waivers.toml").write_text(waiver)
     result = project.runpytest("--anubis")
     assert result.ret == Decision.UNDECIDED.exit_code
-    result.stdout.fnmatch_lines(["*the clock of this machine is * days behind its baseline*"])
+    result.stdout.fnmatch_lines(["*the clock of this machine is * behind its baseline*"])
     set_speed(project, [value / 2 for value in HEALTHY])
     assert project.runpytest("--anubis", "--anubis-waivers=waivers.toml").ret == 1
