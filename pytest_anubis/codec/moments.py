@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from math import isfinite
+
+_YEAR_10000 = 253402300800.0
+"""Seconds since 1970 that no calendar here shows any more."""
 
 
 def moment(text: str) -> float | None:
     """Return seconds since 1970 of ISO 8601 text or of a number of seconds; None where it is neither."""
     try:
-        number = float(text)
-        return number if isfinite(number) else None
+        found = float(text)
     except ValueError:
-        pass
-    try:
-        found = datetime.fromisoformat(text.strip())
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
-        return None
+        try:
+            date = datetime.fromisoformat(text.strip())
+            found = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
+        except (ValueError, OverflowError):
+            return None
+    return found if abs(found) < _YEAR_10000 else None

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import check_file_is_there
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.codec.moments import moment
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.settings import seconds
 from pytest_anubis.store.run_filter import RunFilter
@@ -67,14 +68,12 @@ def since(text: str) -> float:
     try:
         return time.time() - seconds(text)
     except ValueError:
-        pass
-    try:
-        found = datetime.fromisoformat(text.strip())
-        return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError):
+        found = moment(text)
+    if found is None:
         raise argparse.ArgumentTypeError(
             f"{text[:40]!r} is neither a date such as 2026-01-31 nor a time such as 30d"
-        ) from None
+        )
+    return found
 
 
 def wanted_of(options: argparse.Namespace) -> RunFilter:
