@@ -16,9 +16,13 @@ MIB = 1 << 20
 WINDOWS = {"smoke": 5, "standard": 10, "soak": 60}
 """Windows of the mixed load, each a run of fio of its own: fio has percentiles of whole runs only."""
 
+RUN = {"smoke": 1.2, "standard": 5.0, "soak": 60.0}
+"""Seconds of one run of fio. In ``smoke`` one run has all windows that are wanted: starting another one
+takes as long as it measures."""
+
 LATENCY_WINDOWS = {"smoke": 0.0, "standard": 0.25, "soak": 1.0}
 """Seconds of a window of latencies: at 16 in flight, thousands of requests of any drive without moving parts.
-In the half second of ``smoke`` there would be two, or too few requests in each for the slowest hundredth."""
+In the second of ``smoke`` there would be four, or too few requests in each for the slowest hundredth."""
 
 FILES = 2000
 """Small files of a round: a tenth of a second where the file system is quick."""
@@ -35,6 +39,9 @@ SHORT_ON_HOSTS = pytest.mark.anubis(
     profiles={"cpu": ("smoke", "standard", "soak"), "accelerator": ("standard", "soak")},
 )
 """Of what ``smoke`` measures on hosts, and leaves to longer profiles where there are accelerators to test."""
+
+LONGER = pytest.mark.anubis(profiles=("standard", "soak"))
+"""Of what ``smoke`` leaves out: it writes at random places, which is the harder of both."""
 
 
 @pytest.fixture
@@ -64,12 +71,12 @@ def disk(
     question="How many bytes a second does the disk read or write in large blocks?",
     action=_ACTION,
 )
-@pytest.mark.parametrize("direction", ["read", pytest.param("write", marks=SHORT_ON_HOSTS)])
+@pytest.mark.parametrize("direction", ["read", pytest.param("write", marks=LONGER)])
 def test_sequential_io(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: DiskFile, direction: Direction
 ) -> None:
     """Large blocks move at the disk's rate, and what was written comes back."""
-    seconds = anubis_node.pick(smoke=0.5, standard=5.0, soak=60.0)
+    seconds = anubis_node.pick(**RUN)
     anubis_metric.collect(
         "transfer_rate",
         lambda: [rate / 1e9 for rate in disk.sequential(direction, seconds)],
@@ -100,7 +107,7 @@ def test_random_io(
     many in flight all the time their mean latency is the rate over again, and of some dozens of blocks in a
     window the slowest hundredth is none.
     """
-    seconds = anubis_node.pick(smoke=0.5, standard=5.0, soak=60.0)
+    seconds = anubis_node.pick(**RUN)
     window = anubis_node.pick(**LATENCY_WINDOWS)
     runs: list[Windows] = []
 

@@ -25,6 +25,7 @@ from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment, left_text
 from pytest_anubis.report.text.numbers import count_text, duration_text
+from pytest_anubis.validator.deciding.ledger import uncovered_components
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -170,7 +171,26 @@ class Rounds:
                     break
                 what = f"round {len(self._paths) + 1}, of {why}"
                 self._run(line, what, left(), without=self._known() - wanted)
+            self._cover(line, judge)
         return self._paths
+
+    def _cover(self, line: LiveLine, judge: Judge) -> None:
+        """Add rounds of the components that no metric covers: no machine is accepted without them.
+
+        At most as many as there had to be: twice as many show what a third more noise hid.
+        """
+        for _ in range(self._least):
+            baseline = judge(self._paths)
+            lacking = uncovered_components(baseline) if baseline else ()
+            components = [one.component for one in lacking]
+            wanted = {one.test for one in self._useful() if one.component in components}
+            if not wanted or self._disturbed_twice():
+                break
+            what = (
+                f"round {len(self._paths) + 1}, added: no metric of {', '.join(components)} "
+                "shows a loss of a half yet"
+            )
+            self._run(line, what, self._expected(wanted), without=self._known() - wanted)
 
     def _run(
         self,

@@ -67,6 +67,7 @@ class Machine:
                 SimpleNamespace(
                     test=test,
                     benchmark=test,
+                    component=test,
                     metric=SimpleNamespace(name="rate", better="higher"),
                     disturbance=self.disturbance if test in self.disturbed else (),
                 )
@@ -99,12 +100,14 @@ def showing(**losses: float) -> Callable[[Sequence[Path]], Any]:
     criteria = [
         SimpleNamespace(
             benchmark=f"suite.py::test_{name}",
+            component=f"suite.py::test_{name}",
             metric=SimpleNamespace(name="rate", better="higher"),
             shown_loss=loss,
+            coarse=loss > 0.5,
         )
         for name, loss in losses.items()
     ]
-    return lambda paths: SimpleNamespace(criteria=criteria)
+    return lambda paths: SimpleNamespace(criteria=criteria, unjudged=())
 
 
 def test_time_is_spent_where_power_is_lacking(machine: Machine, tmp_path: Path) -> None:
@@ -113,6 +116,18 @@ def test_time_is_spent_where_power_is_lacking(machine: Machine, tmp_path: Path) 
     # included, while the end of the command has its time left.
     assert machine.asked == [["suite.py"]] * 7 + [["suite.py::test_a"]] * 9
     assert machine.now == 200.0 - ENDING
+
+
+@pytest.mark.parametrize(("shown_from", "added"), [(3, 3), (99, LEAST_TIMED), (0, 0)])
+def test_rounds_are_added_until_a_metric_of_every_component_shows_a_half(
+    machine: Machine, tmp_path: Path, shown_from: int, added: int
+) -> None:
+    def judge(paths: Sequence[Path]) -> Any:
+        more = len(paths) - LEAST_TIMED
+        return showing(a=0.4 if more >= shown_from else 0.6, b=0.2)(paths)
+
+    of_suite(tmp_path).within(60.0, 0.1, judge, quiet)
+    assert machine.asked == [["suite.py"]] * LEAST_TIMED + [["suite.py::test_a"]] * added
 
 
 def test_a_test_that_is_always_skipped_has_no_more_rounds(machine: Machine, tmp_path: Path) -> None:
