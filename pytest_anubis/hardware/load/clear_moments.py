@@ -353,6 +353,11 @@ class Rounds:
         ]
 
     @property
+    def shared(self) -> bool:
+        """Whether others may run on this hardware that the kernel does not show."""
+        return self._host.best > 0
+
+    @property
     def slowdown(self) -> float:
         """By which factor the quickest readings of this measurement are slower than they have been."""
         usual = self._known or self._host.best

@@ -45,6 +45,8 @@ CLOSE = [99.0, 100.0, 101.0] * 3
 class Chosen:
     """Rounds of which it is given which are clear, and how slow the cores were."""
 
+    shared = True
+
     def __init__(self, clear: list[bool], slowdown: float) -> None:
         self._clear, self.slowdown = clear, slowdown
 
