@@ -20,17 +20,17 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.core.baseline import Scope
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population, population_of
-from pytest_anubis.validator import judge_columns, learn_baseline
+from pytest_anubis.validator import judge_populations, learn_baseline
+from pytest_anubis.validator.judging.component_judging import judge_components
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL
 
 Values = npt.NDArray[np.float64]
@@ -113,15 +113,14 @@ def ours(rates: Sequence[Values]) -> Found:
     """Return what the Validator finds with its defaults."""
     populations = [population(place, one) for place, one in enumerate(rates)]
     baseline = learn_baseline(populations, hardware_class="c", created="-")
+    columns = list(judge_populations(populations, baseline))
+    columns += judge_components(columns, baseline)
     nodes = len(rates[0])
     rejected, looked_at = np.zeros(nodes, dtype=np.bool_), np.zeros(nodes, dtype=np.bool_)
-    for one in populations:
-        for scope in get_args(Scope):
-            criterion = baseline.find("b", one.metric.name, scope=scope)
-            if criterion is not None:
-                outcome = judge_columns(one, criterion).outcome.reshape(nodes, -1)
-                rejected |= (outcome == FAIL).any(axis=1)
-                looked_at |= (outcome == MARGINAL).any(axis=1)
+    for one in columns:
+        node = np.array([int(name[1:]) for name in one.population.nodes])
+        rejected[node[one.outcome == FAIL]] = True
+        looked_at[node[one.outcome == MARGINAL]] = True
     return Found(rejected, looked_at | rejected)
 
 

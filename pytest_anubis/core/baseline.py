@@ -314,6 +314,7 @@ class Baseline:
         self_check: What the limits do to the fleet that they were learned from; None for one machine and in
             older baselines.
         promises: Component or metric (empty: all) -> loss that must fail, as a fraction of the value.
+        together: Criteria of whole components, of the mean of their rates (`component_means`).
         machine: How the one machine is known again (its `identity_marks`); empty for a fleet and in
             older baselines.
         inventory: The majority's inventory (golden inventory) of the class, plain data; may be empty.
@@ -337,6 +338,7 @@ class Baseline:
     unjudged: tuple[Unjudged, ...] = ()
     self_check: SelfCheck | None = None
     promises: Mapping[str, NotNegative] = field(default_factory=dict)
+    together: Annotated[tuple[Criterion, ...], Rare] = ()
     machine: tuple[str, ...] = ()
     inventory: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""

@@ -75,6 +75,14 @@ def learned_lines(
     more = why if blind or baseline.exclusions else ""
     lines.append(f"{count} from {nodes}, {runs}{excluded}{none}{more}")
     lines += coarse_lines(baseline.criteria, named=verbose)
+    if baseline.together:
+        found = ", ".join(
+            f"{one.component} from {found_from(one.detectable, 'higher')} on"
+            for one in baseline.together
+        )
+        lines.append(
+            f"components that lose in all their metrics are found by the mean of these: {found}"
+        )
     if baseline.checks:
         names = ", ".join(check.test.rpartition("/")[2] for check in baseline.checks)
         lines.append(

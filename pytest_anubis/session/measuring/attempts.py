@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from math import log
 from statistics import median
 from typing import TYPE_CHECKING
 
@@ -215,11 +216,18 @@ def take_all(
 
 
 def _excuses(latest: Look, before: Visited, criterion: Criterion) -> bool:
-    """Return whether a visit shows that unseen others may have caused the loss of earlier ones."""
+    """Return whether a visit shows that unseen others may have caused the loss of earlier ones.
+
+    Half of the loss must be gone: of one that lasts, chance takes less.
+    """
     if not latest.shared or len(latest.clear or ()) < ENOUGH_CLEAR or _slow([latest], criterion):
         return False
-    low, high = sorted((median(before.values), criterion.typical))
-    return low >= MOST_HIDDEN * high
+    middles = [criterion.typical, median(before.values), median(latest.values)]
+    if min(middles) <= 0:
+        return False
+    sign = 1 if criterion.metric.better == "higher" else -1
+    typical, once, again = (sign * log(one) for one in middles)
+    return typical - again <= (typical - once) / 2 and typical - once <= -log(1 - MOST_HIDDEN)
 
 
 def _slow(looks: Sequence[Look], criterion: Criterion | None) -> bool:

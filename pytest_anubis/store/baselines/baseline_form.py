@@ -36,7 +36,10 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
     """
     criteria = sorted(map(_without_endless_loss, baseline.criteria), key=_key)
     try:
-        plain = to_plain(replace(baseline, criteria=tuple(criteria)), full=True)
+        together = sorted(baseline.together, key=_key)
+        plain = to_plain(
+            replace(baseline, criteria=tuple(criteria), together=tuple(together)), full=True
+        )
     except CodecError as error:
         raise BaselineError(f"{error}; no baseline can hold that") from None
     for criterion in plain["criteria"]:

@@ -452,7 +452,12 @@ def _put_defect(
             note=verdict.headline,
         )
     ).inserted_primary_key
-    exposed = sorted({item.benchmark for item in failed})
+    parts_of: dict[str, set[str]] = {}  # what failed as a component was found by all its benchmarks
+    for one in record.measurements:
+        parts_of.setdefault(one.component, set()).add(one.benchmark)
+    exposed = sorted(
+        {name for item in failed for name in parts_of.get(item.benchmark, {item.benchmark})}
+    )
     if exposed and key:
         connection.execute(
             schema.defect_benchmarks.insert().inline(),

@@ -35,6 +35,7 @@ from pytest_anubis.validator.judging.column_judging import (
     judge_columns,
     judge_populations,
 )
+from pytest_anubis.validator.judging.component_judging import judge_components
 from pytest_anubis.validator.judging.device_split import beside_devices
 from pytest_anubis.validator.judging.history_judging import RunNames, judge_latest
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
@@ -179,11 +180,15 @@ def _judge_class(
     if baseline is None:
         lonely = list(populations)
     else:
+        settled = []
         for judged in judge_populations(populations, baseline):
             if judged.criterion is None and len(judged.population):
                 lonely.append(judged.population)
             else:
-                yield find_changes(beside_devices(settle_shift(judged)[0]), baseline)
+                settled.append(find_changes(beside_devices(settle_shift(judged)[0]), baseline))
+                yield settled[-1]
+        for judged in judge_components(settled, baseline):
+            yield settle_shift(judged)[0]
     besides = [_undecided(beside, baseline) for beside in judge_by_peers(lonely)]
     alone = [place for place, one in enumerate(besides) if not isinstance(one, PeerColumns)]
     for place, judged in zip(

@@ -13,7 +13,8 @@ from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.changes.least_change import changes_of
 from pytest_anubis.validator.changes.segments import with_segments
-from pytest_anubis.validator.judging.column_judging import judge_columns
+from pytest_anubis.validator.judging.column_judging import judge_columns, judge_populations
+from pytest_anubis.validator.judging.component_judging import judge_components
 from pytest_anubis.validator.judging.device_split import beside_devices
 from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
@@ -50,7 +51,8 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     criteria = baseline.criteria if baseline else ()
     whole = [c for c in criteria if c.scope == "node"]
     hidden = {(v.benchmark, v.metric) for v in run.verdicts if v.reason is Reason.UNDETECTABLE}
-    if not open_ones and not whole and not hidden:
+    together = baseline.together if baseline else ()
+    if not open_ones and not whole and not hidden and not together:
         return []
     broken = _failed_by_themselves(run)
     latest = {
@@ -58,6 +60,10 @@ def comparisons(run: RunRecord, baseline: Baseline | None, history: History) -> 
     }
     found = list(_pooled(run, baseline, whole, list(latest.values())))
     found += _beside(run, baseline, hidden, list(latest.values()))
+    if baseline and together:
+        columns = judge_populations(_populations(run, latest.values()), baseline)
+        for judged in judge_components(columns, baseline):
+            found += judged.verdicts(baseline)
     lonely = {key: latest[key] for key in open_ones if key in latest}
     compared = _compared(run, lonely, open_ones, history)
     return found + [replace(compared[key], test=lonely[key].test) for key in compared]

@@ -27,8 +27,14 @@ from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.change_rate import change_rates
 from pytest_anubis.validator.changes.least_change import least_change
+from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.fleet_thresholds import fleet_thresholds
-from pytest_anubis.validator.learning.healthy_tails import HealthyTail, healthy_tails, sick_nodes
+from pytest_anubis.validator.learning.healthy_tails import (
+    HealthyTail,
+    healthy_tails,
+    of_enough_nodes,
+    sick_nodes,
+)
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion, LearnError
 from pytest_anubis.validator.learning.learning_findings import learning_findings
 from pytest_anubis.validator.learning.learning_steps import learned_of, tasks_of
@@ -43,6 +49,7 @@ from pytest_anubis.validator.limits.promises import promise_prices, that_can_fai
 from pytest_anubis.validator.limits.second_population import Decision, decided
 from pytest_anubis.validator.limits.tails import Tail
 from pytest_anubis.validator.similarity.centre import Method
+from pytest_anubis.validator.similarity.component_means import Member, component_means
 
 Progress = Callable[[int, int], None]
 ONE_IN_TWENTY = 1.645
@@ -112,7 +119,12 @@ def learn_baseline(
     if not single:
         results = [explained(item, node_attributes) for item in decide_clusters(results)]
     found = [item for item in results if item.criterion is not None]
-    limits = _machine(found, error_rate) if single else _fleet(found, error_rate, executor)
+    limits = (
+        _machine(found, error_rate)
+        if single
+        else _fleet(found, error_rate, executor, alpha, method)
+    )
+    found += limits.together
     criteria, tightened = with_promises(limits.criteria, limits.lucky, limits.tails, promises or {})
     criteria = tuple(_with_decision(one, decide) for one in criteria)
     nodes = tuple(sorted({node for p in populations for node in set(p.nodes)}))
@@ -132,6 +144,9 @@ def learn_baseline(
         seen += movement_findings(found)
     criteria = _with_change_rates(criteria, found)
     criteria, useless = that_can_fail(criteria)
+    means = {one.population.benchmark for one in limits.together}
+    together = tuple(one for one in criteria if one.benchmark in means)
+    criteria = tuple(one for one in criteria if one.benchmark not in means)
     return Baseline(
         hardware_class=hardware_class,
         attributes=dict(attributes or {}),
@@ -160,6 +175,7 @@ def learn_baseline(
         unjudged=_unjudged(results, criteria, useless),
         self_check=check,
         promises=dict(promises or {}),
+        together=_in_order(together),
     )
 
 
@@ -184,6 +200,7 @@ class Limits(NamedTuple):
         factor: The rarity that rejects; None where alpha or the spread of runs decides.
         note: What to tell people.
         sick: Nodes that are surely no part of the healthy ones.
+        together: What was learned of whole components, to which the last entries belong.
     """
 
     criteria: tuple[Criterion, ...]
@@ -193,15 +210,22 @@ class Limits(NamedTuple):
     factor: float | None = None
     note: str = ""
     sick: tuple[str, ...] = ()
+    together: tuple[LearnedCriterion, ...] = ()
 
 
 def _fleet(
-    found: Sequence[LearnedCriterion], error_rate: float | None, executor: Executor | None
+    found: Sequence[LearnedCriterion],
+    error_rate: float | None,
+    executor: Executor | None,
+    alpha: float,
+    method: Method,
 ) -> Limits:
     healthy = healthy_tails(found, executor=executor)
     sick = sick_nodes(healthy)
     if sick:
         healthy = healthy_tails(found, sick, executor)
+    together = _together(found, healthy, alpha, method) if error_rate is not None else ()
+    found, healthy = [*found, *together], [*healthy, *healthy_tails(together, sick, executor)]
     fleet = fleet_thresholds(found, healthy, error_rate=error_rate)
     return Limits(
         criteria=fleet.criteria,
@@ -211,6 +235,29 @@ def _fleet(
         factor=fleet.factor,
         note=fleet.note,
         sick=tuple(sorted(sick)),
+        together=together,
+    )
+
+
+def _together(
+    found: Sequence[LearnedCriterion],
+    healthy: Sequence[HealthyTail | None],
+    alpha: float,
+    method: Method,
+) -> tuple[LearnedCriterion, ...]:
+    """Learn the mean rates of components; slower groups among them are the findings of their metrics."""
+    members = (
+        Member(
+            replace(item.criterion, spread=tail.tail.scale), item.population, item.rows.medians()
+        )
+        for item, tail in zip(found, of_enough_nodes(healthy), strict=True)
+        if item.criterion is not None and tail is not None and item.undecided is None
+    )
+    learned = (learn_criterion(one, alpha=alpha, method=method) for one in component_means(members))
+    return tuple(
+        replace(one, exclusions=(), findings=(), clusters=())
+        for one in learned
+        if one.criterion is not None and one.undecided is None
     )
 
 

@@ -1,0 +1,111 @@
+"""What a unit loses in all metrics of one component together.
+
+A card that is 8 % slower in both precisions of a benchmark whose noise is 3 % is sick, although neither
+metric shows it. So the losses of a unit in all rates and times of one component are averaged, as logarithms
+of its medians over the typical ones, each weighted by one over the variance of the healthy units. That mean
+is judged as any other metric: its healthy spread, learned from the same fleet, holds what the noise of its
+members has in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import FloatArray, Population
+
+FEWEST = 2
+"""Metrics of a component that are averaged, at least."""
+NAMED = 3
+"""Metrics that a mean is named by."""
+LEAST_SPREAD = 1e-3
+"""Smallest spread that is weighted by: quieter metrics would make the mean their own."""
+
+
+class Member(NamedTuple):
+    """One metric of a component.
+
+    Attributes:
+        criterion: Its criterion, with its spread.
+        population: Its units.
+        medians: Shape (n,), the median of each unit; NaN where it is not to be used.
+    """
+
+    criterion: Criterion
+    population: Population
+    medians: FloatArray
+
+
+def component_means(members: Iterable[Member]) -> Iterator[Population]:
+    """Yield the mean rate of each component, 1 where a unit is typical, of units that have all its metrics.
+
+    Metrics of groups, exact ones and those of whole nodes take no part. Of a component that is measured on
+    several kinds of devices the kind with most metrics counts.
+
+    Args:
+        members: Any metrics of one class, each at most once.
+    """
+    found: dict[str, dict[tuple[str, ...], list[Member]]] = {}
+    for one in members:
+        criterion = one.criterion
+        rate = criterion.metric.better != "equal" and criterion.typical > 0
+        if rate and criterion.component and criterion.scope == "unit" and not criterion.group:
+            kinds = found.setdefault(criterion.component, {})
+            kinds.setdefault(criterion.devices, []).append(one)
+    for component, kinds in sorted(found.items()):
+        some = max(kinds.values(), key=len)
+        if len(some) >= FEWEST:
+            some.sort(key=lambda one: (one.criterion.benchmark, one.criterion.metric.name))
+            yield _mean(component, some)
+
+
+def _mean(component: str, members: Sequence[Member]) -> Population:
+    first = members[0].population
+    keys = list(_units(first))
+    lost, total = np.zeros(len(keys)), 0.0
+    for one in members:
+        weight = max(one.criterion.spread, LEAST_SPREAD) ** -2
+        lost += weight * _aligned(keys, one)
+        total += weight
+    known = np.flatnonzero(np.isfinite(lost))
+    names = [one.criterion.metric.name for one in members]
+    more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
+    return Population(
+        hardware_class=first.hardware_class,
+        benchmark=component,
+        metric=Metric(
+            name=f"mean of {', '.join([*names[:NAMED], *more])}",
+            unit="1",
+            better="higher",
+            question=f"How quick is {component} by {', '.join(names)} together?",
+            action=members[0].criterion.metric.action,
+        ),
+        component=component,
+        nodes=tuple(first.nodes[row] for row in known.tolist()),
+        devices=tuple(first.devices[row] for row in known.tolist()),
+        runs=tuple(first.runs[row] for row in known.tolist()),
+        values=np.exp(-lost[known] / total),
+        offsets=np.arange(len(known) + 1),
+    )
+
+
+def _units(population: Population) -> Iterator[tuple[str, str, str]]:
+    return zip(population.nodes, population.devices, population.runs, strict=True)
+
+
+def _aligned(keys: Sequence[tuple[str, str, str]], member: Member) -> FloatArray:
+    """Return the loss of each unit that is asked for, as a logarithm; NaN where it has none."""
+    values, typical = member.medians, member.criterion.typical
+    with np.errstate(divide="ignore", invalid="ignore"):
+        losses = np.log(typical) - np.log(values)
+    if member.criterion.metric.better == "lower":
+        losses = -losses
+    own = list(_units(member.population))
+    if own == keys:
+        return np.asarray(losses)
+    place = dict(zip(own, losses.tolist(), strict=True))
+    return np.array([place.get(key, np.nan) for key in keys])
