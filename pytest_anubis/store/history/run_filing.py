@@ -30,6 +30,7 @@ from pytest_anubis.store.history.contents.run_rows import (
     benchmark_rows,
     check_rows,
     duration_rows,
+    exposing_benchmarks,
     verdict_row,
 )
 from pytest_anubis.store.history.database import (
@@ -452,13 +453,7 @@ def _put_defect(
             note=verdict.headline,
         )
     ).inserted_primary_key
-    parts_of: dict[str, set[str]] = {}  # what failed as a component was found by all its benchmarks
-    for one in record.measurements:
-        parts_of.setdefault(one.component, set()).add(one.benchmark)
-    exposed = sorted(
-        {name for item in failed for name in parts_of.get(item.benchmark, {item.benchmark})}
-    )
-    if exposed and key:
+    if key and (exposed := exposing_benchmarks(record, failed)):
         connection.execute(
             schema.defect_benchmarks.insert().inline(),
             [{"defect_id": int(key[0]), "benchmark": benchmark} for benchmark in exposed],

@@ -15,6 +15,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
+from pytest_anubis.store.history.contents.run_rows import exposing_benchmarks
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
 from pytest_anubis.validator.deciding.run_decision import decide_run
@@ -133,5 +134,7 @@ def test_a_run_blames_the_component_at_its_end(
         ]
     run = RunRecord(run="r", node="n", hardware_class="", measurements=tuple(measurements))
     added = decide_run(run, baseline).added
-    failed = {one.component for one in added if one.outcome is Outcome.FAIL and one.scope == "unit"}
-    assert sorted(failed) == blamed
+    failed = [one for one in added if one.outcome is Outcome.FAIL and one.scope == "unit"]
+    assert sorted({one.component for one in failed}) == blamed
+    exposed = {f"test_{name}" for name in METRICS} if blamed else set()
+    assert {*exposing_benchmarks(run, failed)} == exposed

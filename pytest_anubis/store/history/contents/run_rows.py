@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pytest_anubis.core.events import TestRan
@@ -16,6 +16,14 @@ def benchmark_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     known = dict.fromkeys((item.benchmark, item.component) for item in record.measurements)
     for benchmark, component in known:
         yield {"run_id": run, "benchmark": benchmark, "component": component}
+
+
+def exposing_benchmarks(record: RunRecord, failed: Iterable[MetricVerdict]) -> list[str]:
+    """Return the benchmarks that exposed what failed; a component failed by all of its benchmarks."""
+    parts: dict[str, set[str]] = {}
+    for one in record.measurements:
+        parts.setdefault(one.component, set()).add(one.benchmark)
+    return sorted({name for v in failed for name in parts.get(v.benchmark, {v.benchmark})})
 
 
 def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
