@@ -40,6 +40,6 @@ def judge_components(
 
 def _passed(columns: JudgedColumns) -> BoolArray:
     """Return the units that were measured undisturbed and do not fail."""
-    passed = (columns.outcome == PASS) | (columns.outcome == MARGINAL)
+    passed = np.isin(columns.outcome, (PASS, MARGINAL))
     passed[list(columns.population.problems)] = False
     return passed
