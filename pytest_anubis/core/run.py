@@ -22,6 +22,7 @@ from pytest_anubis.core.events import (
 )
 from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Purpose, TestResult
+from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
     MetricVerdict,
     NodeVerdict,
@@ -77,6 +78,8 @@ class RunEvidence:
         required: Components, benchmarks and metrics that it must have run; empty: all.
         noisy: Run, empty while it goes on -> the option that let its machine be noisier than usual.
         deaths: Run, likewise, benchmark and device of tests whose process died, which `blockers` tell.
+        checked: What each of its runs says of what has no value, such as a test's own check.
+        missing: How many of its values are missing and need not be there, and of how many.
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
@@ -96,6 +99,8 @@ class RunEvidence:
     required: tuple[str, ...] = ()
     noisy: Mapping[str, str] = field(default_factory=dict)
     deaths: frozenset[tuple[str, str, str]] = frozenset()
+    checked: tuple[JudgedRun, ...] = ()
+    missing: tuple[int, int] = (0, 0)
 
     def waivers_for(self, run: str) -> tuple[Waiver, ...]:
         """Return the waivers that one run's failures are held against: a run hides no failure of another."""
@@ -126,6 +131,7 @@ class RunEvidence:
             other_machine=self.other_machine and more.other_machine,
             noisy={**self.noisy, **more.noisy},
             deaths=self.deaths | more.deaths,
+            checked=(*self.checked, *more.checked),
             required=tuple(dict.fromkeys((*self.required, *more.required)))
             if self.required and more.required
             else (),

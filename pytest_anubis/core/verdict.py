@@ -49,6 +49,8 @@ class Reason(StrEnum):
     HARDWARE = "hardware"  # the hardware itself reported it: a counter, an event of the driver
     WAIVED = "waived"  # failed as the test's own xfail mark expects, or somebody answers for it
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
+    GONE = "gone"  # a device that the class has gave no value at all
+    ANSWERED = "answered"  # a later run of the same passed it, or has the value that was missing
 
 
 _BROKEN = (Reason.NOT_REPORTED, Reason.ENVIRONMENT, Reason.INVALID)
@@ -282,11 +284,14 @@ class MetricVerdict:
         return (
             _TRIAGE_ORDER.index(triage),
             _OUTCOME_ORDER.index(self.outcome),
-            self.reason is not Reason.HARDWARE,  # which explains what tests found
+            self.reason not in (Reason.HARDWARE, Reason.GONE),  # which explain what tests found
             (self.similarity or 0.0) if triage else 0.0,
             -(self.certainty or 0.0) if triage else 0.0,
         )
 
+
+ALLOWED_MISSING = 0.02
+"""Share of a node's values that tables may lack: of faults that one value tells, no more can hide there."""
 
 NOT_JUDGED = "NOT_JUDGED"
 """What stands for an outcome where there are values and no norm to hold them against."""
@@ -382,6 +387,7 @@ class NodeVerdict:
         noted: One line per thing that was judged or seen, does not block, and should be known: a loss within
             the healthy spread, an attempt that was repeated, a waiver that covers nothing.
         absent: Benchmarks of the baseline that never ran on it, and that nothing explains.
+        gone: Devices that its class has and that gave no value at all.
     """
 
     node: str
@@ -398,6 +404,7 @@ class NodeVerdict:
     lowest: Share | None = None
     noted: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
+    gone: tuple[str, ...] = ()
 
     @property
     def hindrances(self) -> tuple[str, ...]:
@@ -405,7 +412,7 @@ class NodeVerdict:
         return self.blocking if len(self.absent) < 2 else without_absent(self.blocking, self.absent)
 
     @property
-    def severity(self) -> tuple[int, int, float, str]:
-        """Sorts nodes, the one to act on first: by decision, triage, and the largest loss."""
+    def severity(self) -> tuple[int, int, bool, float, str]:
+        """Sorts nodes, the one to act on first: by decision, triage, what is gone, and the largest loss."""
         places = _DECISION_ORDER.index(self.decision), _TRIAGE_ORDER.index(self.triage)
-        return *places, 1.0 if self.lowest is None else self.lowest, self.node
+        return *places, not self.gone, 1.0 if self.lowest is None else self.lowest, self.node

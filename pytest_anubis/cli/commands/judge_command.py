@@ -22,7 +22,7 @@ from pytest_anubis.cli.shared.arguments import (
 )
 from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
-from pytest_anubis.cli.shared.printing import say, show_answer, terminal_width, write_file
+from pytest_anubis.cli.shared.printing import say, show_answer, write_file
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.registered_nodes import (
     registered_without_run,
@@ -34,8 +34,8 @@ from pytest_anubis.cli.shared.stored.stored_sources import (
     source_words,
     wanted_of,
 )
-from pytest_anubis.core.verdict import Decision, Outcome
-from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
@@ -74,7 +74,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="write the fleet's page in one file: all nodes and metrics, what sick nodes share, and what was "
         "found on each",
     )
-    add_nodes_file(parser, "--html")
+    add_nodes_file(parser)
+    parser.add_argument(
+        "--missing",
+        type=Path,
+        metavar="FILE.csv",
+        help="list the values that tables lack, where there are any: node, benchmark, metric, device "
+        "(default: missing.csv)",
+    )
     parser.add_argument(
         "-v",
         "--verbose",
@@ -94,10 +101,9 @@ def run(options: argparse.Namespace) -> int:
         rows_of,
         strictness_of,
     )
+    from pytest_anubis.cli.shared.fleet_telling import told_fleet
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
 
-    if options.nodes_file is not None and options.html is None:
-        raise CommandError("--nodes-file goes with --html: it tells which nodes share what")
     printed = str(options.json) == "-"  # then what people read stands elsewhere
     tell = partial(say, file=sys.stderr) if printed else say
     strictness = strictness_of(options)
@@ -115,35 +121,19 @@ def run(options: argparse.Namespace) -> int:
                 raise CommandError(
                     f"{options.json}: cannot be written ({error.strerror})"
                 ) from error
-    for finding in judged.findings:
-        tell(f"finding: {finding.text}")
-    for note in judged.notes:
-        tell(f"note: {note}")
     rows = rows_of(judged)
-    tell(*fleet_lines(rows, width=terminal_width(), verbosity=options.verbose))
     unrun = _without_run(options, runs)
+    named = [str(place) for place in options.runs]
+    source = told_fleet(options, runs, judged, rows, tell, places=named, without_run=unrun)
     if text := without_run_text(unrun):
         tell(text)
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
     if worst is not None and worst.trouble:
         tell(f"see one: {shlex.join(_dossier_command(options, worst, rows))}")
-    if command := _latest_alone(options, runs, rows):
-        tell(f"a node's latest run alone: {shlex.join(command)}")
     if options.html is not None:
         from pytest_anubis.cli.site.site_writing import judged_document
 
-        named = [str(place) for place in options.runs]
-        page = judged_document(
-            runs,
-            judged,
-            rows,
-            tell,
-            places=named,
-            table=options.nodes_file,
-            history=options.history,
-            without_run=unrun,
-        )
-        write_file(options.html, page)
+        write_file(options.html, judged_document(source))
     if options.json is not None and not printed:
         tell(f"written: {options.json}")
     damaged = sum(refused.damaged for refused in runs.refused)
@@ -202,25 +192,6 @@ def _dossier_command(
         "--html",
         "node.html",
     ]
-
-
-def _latest_alone(options: argparse.Namespace, runs: RunSet, rows: Sequence[NodeRow]) -> list[str]:
-    """Return the command line that judges the latest run of the first node that only earlier runs reject."""
-    began: dict[str, list[tuple[str, str]]] = {}
-    for run in runs.runs:
-        began.setdefault(run.node, []).append((run.started, run.run))
-    for row in sorted(rows, key=lambda row: row.verdict.severity):
-        node = row.verdict.node
-        started, latest = max(began.get(node, [("", "")]))
-        bad = {verdict.run for verdict in row.told if verdict.outcome is Outcome.FAIL}
-        if row.verdict.decision is not Decision.REJECTED or not started or latest in bad:
-            continue
-        only = argparse.Namespace(**{**vars(options), "nodes": [node], "since": None})
-        named = ["--baseline", str(options.baseline)] if options.baseline is not None else []
-        words = [*map(str, options.runs), *source_words(only), "--since", started]
-        splits = (word for name in options.split for word in ("--split", name))
-        return ["anubis", "judge", *words, *named, *strictness_words(options), *splits]
-    return []
 
 
 def _baselines(options: argparse.Namespace, tell: Tell) -> dict[str, Baseline]:

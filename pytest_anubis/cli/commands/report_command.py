@@ -23,7 +23,7 @@ from pytest_anubis.cli.shared.arguments import (
 )
 from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError, of_file
-from pytest_anubis.cli.shared.printing import edge, say, terminal_width, write_file
+from pytest_anubis.cli.shared.printing import edge, say, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
 from pytest_anubis.cli.shared.stored.registered_nodes import (
     registered_without_run,
@@ -47,7 +47,6 @@ from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import next_of, way_on
-from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.baselines.baseline_files import (
@@ -89,7 +88,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "history (its database URL or folder; or --history), judged as 'anubis judge' does; the page to open "
         "is its index.html",
     )
-    add_nodes_file(parser, "--fleet, or the page of several nodes")
+    add_nodes_file(parser, "several nodes")
     add_sources(parser, with_class=False)
     parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
     parser.add_argument(
@@ -124,8 +123,6 @@ def run(options: argparse.Namespace) -> int:
     place = baseline_place(options)
     if options.fleet is not None:
         return _fleet(options, place)
-    if options.nodes_file is not None and options.html is None:
-        raise CommandError("--nodes-file goes with --fleet, or --html of several nodes")
     one_of_many = options.node is not None or options.hardware_class is not None
     record: RunRecord | None
     found = _named_run(options, one_of_many)
@@ -287,25 +284,13 @@ def _collected(
         )
     if options.json is not None:
         write_file(options.json, "".join(judged_json(judged, lambda done, total: None)))
+    from pytest_anubis.cli.shared.fleet_telling import told_fleet
+
+    source = told_fleet(options, runs, judged, rows, tell, places=options.name)
     if options.html is not None:
         from pytest_anubis.cli.site.site_writing import judged_document
 
-        page = judged_document(
-            runs,
-            judged,
-            rows,
-            tell,
-            places=options.name,
-            table=options.nodes_file,
-            history=options.history,
-        )
-        write_file(options.html, page)
-    for line in (
-        *(f"finding: {f.text}" for f in judged.findings),
-        *(f"note: {n}" for n in judged.notes),
-    ):
-        tell(line)
-    tell(*fleet_lines(rows, width=terminal_width(), verbosity=options.verbose))
+        write_file(options.html, judged_document(source))
     tell(f"one node's dossier: {_narrower(options, classes)} --html FILE")
     return None, None
 

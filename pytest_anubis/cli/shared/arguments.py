@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import probability
+from pytest_anubis.core.verdict import ALLOWED_MISSING
 
 DEFAULT_BASELINE = Path("baselines")
 
@@ -160,6 +162,15 @@ def add_strictness(parser: argparse.ArgumentParser, *, more: str = "") -> None:
         action="store_true",
         help=f"let the baseline of one machine accept other machines too{more}",
     )
+    parser.add_argument(
+        "--allow-missing",
+        type=probability,
+        default=ALLOWED_MISSING,
+        metavar="SHARE",
+        help="share of a node's values that tables may lack without keeping it from being accepted, where "
+        "another metric of the component answered on the same device (default: "
+        f"{100 * ALLOWED_MISSING:g}%%){more}",
+    )
 
 
 def strictness_words(options: argparse.Namespace) -> list[str]:
@@ -168,23 +179,25 @@ def strictness_words(options: argparse.Namespace) -> list[str]:
     words += ["--fail-on", options.fail_on] if options.fail_on != "fail" else []
     words += ["--waivers", str(options.waivers)] if options.waivers is not None else []
     words += ["--require-all"] if options.require_all else []
-    return words + (["--other-machine"] if options.other_machine else [])
+    words += ["--other-machine"] if options.other_machine else []
+    share = options.allow_missing
+    return words + (["--allow-missing", f"{share:g}"] if share != ALLOWED_MISSING else [])
 
 
-def add_nodes_file(parser: argparse.ArgumentParser, page: str) -> None:
+def add_nodes_file(parser: argparse.ArgumentParser, page: str = "") -> None:
     """Add ``--nodes-file``, which tells what nodes share.
 
     Args:
         parser: The command's.
-        page: What it goes with.
+        page: What it goes with; empty: it goes with everything.
     """
     parser.add_argument(
         "--nodes-file",
         type=Path,
         metavar="FILE.csv",
-        help=f"with {page}: table of the nodes, whose columns (rack, batch, ...) nodes are told apart by; "
-        "default: nodes.csv in the folders that are named, and what 'anubis history nodes import' put into "
-        "the history",
+        help=f"{page and f'with {page}: '}table of the nodes, whose columns (rack, batch, ...) nodes are "
+        "told apart by; default: nodes.csv in the folders that are named, and what 'anubis history nodes "
+        "import' put into the history",
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -15,7 +16,14 @@ from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunEvidence, RunRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Reason, Reference
+from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.verdict import (
+    ALLOWED_MISSING,
+    Decision,
+    MetricVerdict,
+    Reason,
+    Reference,
+)
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
     UNLIKE,
@@ -114,6 +122,7 @@ def judge_collected(
     waivers: tuple[Waiver, ...] | None = None,
     other_machine: bool = False,
     required: Sequence[str] = (),
+    allow_missing: float = ALLOWED_MISSING,
 ) -> JudgedFleet:
     """Judge all nodes of collected runs, as `judge_fleet`, with what their journals say besides samples.
 
@@ -139,6 +148,7 @@ def judge_collected(
             waivers=waivers,
             other_machine=other_machine,
             required=required,
+            allow_missing=allow_missing,
             progress=progress.count,
         )
     return _with_unlike(judged)
@@ -184,6 +194,7 @@ def strictness_of(options: argparse.Namespace) -> dict[str, Any]:
         "require_all": options.require_all,
         "other_machine": options.other_machine,
         "required": options.require,
+        "allow_missing": options.allow_missing,
         "waivers": waivers,
     }
 
@@ -198,6 +209,7 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
             hardware_class=detail.hardware_class,
             unlike=detail.unlike,
             devices=detail.devices,
+            missing=len(detail.missing),
         )
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
     ]
@@ -317,9 +329,12 @@ class NodeRuns:
 def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
     """Return what the journals of each node say besides samples."""
     found: dict[tuple[str, str], RunEvidence] = {}
+    counts = Counter((run.hardware_class, run.node) for run in runs.journals)
     for run in runs.journals:
         key = (run.hardware_class, run.node)
         said = evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
+        if counts[key] > 1:  # what one of them found another may have answered
+            said = dataclasses.replace(said, checked=(judged_of(run, began=0.0),))
         found[key] = found[key].with_more(said) if key in found else said
     # An import of the same node stands on its own, whatever became of the node's runs.
     journals = {(run.run, run.node) for run in runs.journals}

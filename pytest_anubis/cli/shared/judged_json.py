@@ -56,7 +56,7 @@ def judged_json(judged: JudgedFleet, progress: Callable[[int, int], None]) -> It
         for verdict in sorted(judged.nodes, key=lambda verdict: verdict.severity)
     ]
     findings = json.dumps([to_plain(finding, full=True) for finding in judged.findings])
-    notes = json.dumps(list(judged.notes))
+    notes = json.dumps([*judged.notes, *judged.asides])
     yield f'{{"schema": {SCHEMA},\n"findings": {findings},\n"notes": {notes},\n'
     yield f'"nodes": {json.dumps(nodes)},\n"verdicts": [\n'
     separator = ""
@@ -148,7 +148,7 @@ class _Table:
         )
         ends = list(map(tails.__getitem__, kinds))
         special = np.flatnonzero(columns.outcome[part] != PASS) + first
-        for row in {*special.tolist(), *columns.waived, *columns.changes}:
+        for row in {*special.tolist(), *columns.waived, *columns.changes, *columns.answered}:
             if first <= row < part.stop:
                 ends[row - first] = self._end(row, ends[row - first])
         fixed = f'{self._fixed}, "value": '
@@ -162,7 +162,7 @@ class _Table:
     def _end(self, row: int, usual: str) -> str:
         """Return the end of a row of which there is more to tell than its kind."""
         columns, end = self.columns, usual[:-1]
-        if columns.outcome[row] != PASS:
+        if columns.outcome[row] != PASS or row in columns.answered:
             full = self.verdict(row)
             loss, certainty = json.dumps(to_plain(full.loss)), json.dumps(full.certainty)
             end += f', "triage": "{full.triage}", "loss": {loss}, "certainty": {certainty}'

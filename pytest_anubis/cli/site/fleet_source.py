@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING, Any
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.plots.fleet_plots import day_text
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
+from pytest_anubis.validator.surveying.trait_shifts import trait_shifts
+from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -48,6 +52,8 @@ class FleetSource:
         traits: Of every node: the register's first, then what its runs say of it.
         filed: What a history has of nodes whose class has no baseline: the last decision, and its day.
         without_run: Names of nodes that are registered and have no run; they are in no row.
+        tables: The samples of each class as one table.
+        shifts: What separates nodes of a class, slow ones first.
     """
 
     runs: RunSet
@@ -56,6 +62,13 @@ class FleetSource:
     traits: Traits
     filed: Mapping[str, tuple[Decision, str]] = field(default_factory=dict)
     without_run: Sequence[str] = ()
+    tables: Sequence[UnitMedians] = ()
+    shifts: Sequence[TraitShift] = ()
+
+    @property
+    def began(self) -> dict[tuple[str, str], float]:
+        """Run and node -> when it began, seconds since 1970, of the runs with a date."""
+        return _began(self.runs)
 
     @property
     def without_baseline(self) -> str:
@@ -120,6 +133,45 @@ def fleet_of(
     )
 
 
+def judged_source(
+    runs: RunSet,
+    judged: JudgedFleet,
+    rows: Sequence[NodeRow],
+    tell: Tell,
+    *,
+    places: Sequence[str] = (),
+    table: Path | None = None,
+    history: str | None = None,
+    without_run: Collection[str] = (),
+) -> FleetSource:
+    """Gather what is known of nodes that are judged already, out of the places that were named.
+
+    Args:
+        runs: Everything that was read.
+        judged: The verdicts.
+        rows: The nodes that are to be shown.
+        tell: Says a line to people.
+        places: Files and folders that were named: tables of nodes that lie there are read.
+        table: The table of nodes that was named; None: those.
+        history: The history that was named in their place; None without one.
+        without_run: Nodes that are registered and have no run.
+
+    Raises:
+        CommandError: A table or the history cannot be read.
+    """
+    named = [history] if history else places
+    return source_of(
+        runs,
+        judged,
+        rows,
+        tell,
+        tables=registers(named) if table is None else [table],
+        known=stored_register(named),
+        filed=stored_verdicts(history) if history else {},
+        without_run=without_run,
+    )
+
+
 def source_of(
     runs: RunSet,
     judged: JudgedFleet,
@@ -165,6 +217,8 @@ def source_of(
         for node, (decision, began) in (filed or {}).items()
         if node in alone and decision in tuple(Decision)
     }
+    classes = {row.hardware_class for row in rows}
+    medians = [one for one in unit_medians(runs.populations) if one.hardware_class in classes]
     return FleetSource(
         runs=runs,
         judged=judged,
@@ -172,7 +226,41 @@ def source_of(
         traits=found,
         filed=dated,
         without_run=sorted(set(without_run) - names - {run.node for run in runs.runs}),
+        tables=medians,
+        shifts=_shifts(medians, found, rows, _began(runs)),
     )
+
+
+def _began(runs: RunSet) -> dict[tuple[str, str], float]:
+    dated = {(run.run, run.node): moment(run.started) for run in runs.runs}
+    return {unit: when for unit, when in dated.items() if when is not None}
+
+
+def _shifts(
+    medians: Sequence[UnitMedians],
+    traits: Traits,
+    rows: Sequence[NodeRow],
+    began: Mapping[tuple[str, str], float],
+) -> list[TraitShift]:
+    """Return what separates the nodes of each class, slow ones first."""
+    telling = telling_traits(traits, rows)
+    wanted = {
+        node: {name: own[name] for name in telling if name in own} for node, own in traits.items()
+    }
+    found: list[TraitShift] = []
+    for table in medians if telling else ():
+        rejected = {
+            row.verdict.node
+            for row in rows
+            if row.hardware_class == table.hardware_class
+            and row.verdict.decision is Decision.REJECTED
+        }
+        found += trait_shifts(table, wanted, rejected, began)
+    return sorted(found, key=lambda s: (not s.worse, -s.rejected / len(s.nodes), _largest(s)))
+
+
+def _largest(shift: TraitShift) -> float:
+    return min((one.similarity for one in shift.metrics), default=1.0)
 
 
 def is_history(place: str) -> bool:

@@ -9,21 +9,14 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.collected_judging import NodeRuns
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.cli.site.fleet_source import (
-    FleetSource,
-    Tell,
-    registers,
-    source_of,
-    stored_register,
-    stored_verdicts,
-)
+from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.cli.site.view_building import fleet_view
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.run import RunRecord
@@ -34,13 +27,10 @@ from pytest_anubis.report.fleet.found_section import on_one_page
 from pytest_anubis.report.fleet.metric_page import HOME, metric_page
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.metric_sections import Case, cases_of
-from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.atomic import write_atomically
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
-    from pytest_anubis.store.collected_runs import RunSet
-    from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
 DRAWN = 12
 """Most measurements drawn in a node's page, those that are no plain PASS: a fleet has thousands of pages."""
@@ -104,43 +94,8 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
     return index
 
 
-def judged_document(
-    runs: RunSet,
-    judged: JudgedFleet,
-    rows: Sequence[NodeRow],
-    tell: Tell,
-    *,
-    places: Sequence[str] = (),
-    table: Path | None = None,
-    history: str | None = None,
-    without_run: Collection[str] = (),
-) -> str:
-    """Return the fleet's page of judged nodes as one file, with what was found on them below.
-
-    Args:
-        runs: Everything that was read.
-        judged: The verdicts.
-        rows: The nodes that are to be shown.
-        tell: Says a line to people.
-        places: Files and folders that were named: tables of nodes that lie there are read.
-        table: The table of nodes that was named; None: those.
-        history: The history that was named in their place; None without one.
-        without_run: Nodes that are registered and have no run.
-
-    Raises:
-        CommandError: A table or the history cannot be read.
-    """
-    named = [history] if history else places
-    source = source_of(
-        runs,
-        judged,
-        rows,
-        tell,
-        tables=registers(named) if table is None else [table],
-        known=stored_register(named),
-        filed=stored_verdicts(history) if history else {},
-        without_run=without_run,
-    )
+def judged_document(source: FleetSource) -> str:
+    """Return the fleet's page of judged nodes as one file, with what was found on them below."""
     return fleet_index(on_one_page(fleet_view(source)))
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,8 +14,8 @@ from pytest_anubis.cli.shared.stored.registered_nodes import without_run_text
 from pytest_anubis.cli.site.fleet_source import FIRST, FleetSource, telling_traits
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
+from pytest_anubis.core.survey.fleet_survey import MetricDrift
+from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.report.fleet.fleet_view import (
     BenchmarkTime,
     CellKind,
@@ -31,8 +30,6 @@ from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
 from pytest_anubis.validator.surveying.metric_drift import metric_drifts
-from pytest_anubis.validator.surveying.trait_shifts import trait_shifts
-from pytest_anubis.validator.surveying.unit_medians import unit_medians
 
 Place = tuple[str, str]
 """Benchmark and metric."""
@@ -149,7 +146,7 @@ def fleet_view(source: FleetSource) -> FleetView:
         key=lambda n: (-metrics[n].failed, -metrics[n].marginal, metrics[n].worst or 0, n),
     )
     traits = telling_traits(source.traits, rows)
-    shifts, drifts = _survey(source, traits)
+    shifts, drifts = source.shifts, _drifts(source)
     # What separates nodes is looked for first.
     traits = tuple(
         dict.fromkeys(
@@ -175,7 +172,7 @@ def fleet_view(source: FleetSource) -> FleetView:
         shifts=tuple(shifts),
         drifts=tuple(drifts),
         findings=tuple(finding.text for finding in source.judged.findings),
-        notes=source.judged.notes,
+        notes=(*source.judged.notes, *source.judged.asides),
         unjudged=tuple(filter(None, (source.without_baseline, source.filed_text))),
         without_run=without_run_text(source.without_run),
         times=tuple(_times(source.runs.journals)),
@@ -301,52 +298,13 @@ def _class_metric(source: FleetSource, columns: JudgedColumns) -> ClassMetric:
     )
 
 
-def _survey(
-    source: FleetSource, names: Sequence[str]
-) -> tuple[list[TraitShift], list[MetricDrift]]:
-    """Return what separates nodes, slow ones first, and metrics over time."""
-    started = {
-        (run.run, run.node): when
-        for run in source.runs.runs
-        if (when := _seconds(run.started)) is not None
-    }
-    wanted = {
-        node: {name: traits[name] for name in names if name in traits}
-        for node, traits in source.traits.items()
-    }
-    shifts: list[TraitShift] = []
-    drifts: list[MetricDrift] = []
-    shown = {row.hardware_class for row in source.rows}
-    for table in unit_medians(source.runs.populations):
-        if table.hardware_class not in shown:
-            continue
-        rejected = {
-            row.verdict.node
-            for row in source.rows
-            if row.hardware_class == table.hardware_class
-            and row.verdict.decision is Decision.REJECTED
-        }
-        found = trait_shifts(table, wanted, rejected)
-        shifts += found
-        drifts += metric_drifts(table, started, found)
-    shifts.sort(key=lambda s: (not s.worse, -s.rejected / len(s.nodes), _largest(s)))
-    drifts.sort(key=lambda one: (not one.drifts, one.similarity))
-    return shifts, drifts
-
-
-def _largest(shift: TraitShift) -> float:
-    return min((one.similarity for one in shift.metrics), default=1.0)
-
-
-def _seconds(started: str) -> float | None:
-    """Return a moment in seconds since 1970, None of what is none; without a time zone it is UTC."""
-    try:
-        moment = datetime.datetime.fromisoformat(started)
-        if moment.tzinfo is None:
-            moment = moment.replace(tzinfo=datetime.UTC)
-        return moment.timestamp()
-    except (ValueError, OverflowError):
-        return None
+def _drifts(source: FleetSource) -> list[MetricDrift]:
+    """Return metrics over time, those that drift first."""
+    began, drifts = source.began, list[MetricDrift]()
+    for table in source.tables:
+        own = [one for one in source.shifts if one.hardware_class == table.hardware_class]
+        drifts += metric_drifts(table, began, own)
+    return sorted(drifts, key=lambda one: (not one.drifts, one.similarity))
 
 
 def _times(journals: Sequence[RunRecord]) -> list[BenchmarkTime]:

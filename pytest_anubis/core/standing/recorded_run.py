@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.standing_of import GATE, JudgedRun, Key, judged_run
-from pytest_anubis.core.verdict import Outcome, Reason
+from pytest_anubis.core.standing.standing_of import GATE, GONE, JudgedRun, Key, judged_run
+from pytest_anubis.core.verdict import HOST, Outcome, Reason
 
 
 def judged_of(record: RunRecord, *, began: float, ended: float | None = None) -> JudgedRun:
@@ -33,12 +33,19 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
 
 
 def passed_checks(record: RunRecord) -> Iterator[Key]:
-    """Yield what passed and has no value: the own checks of tests, and the comparison of the inventory."""
+    """Yield what passed and has no value: the own checks of tests, and the comparison of the inventory.
+
+    Of a table, which has no inventory, that is every device that gave a value.
+    """
     places = {plan.test: plan.place for plan in record.planned}
     for result in record.results:
         if result.outcome == "passed" and not result.left_out and result.test in places:
             benchmark, device = places[result.test]
             yield benchmark, "", device
+    if not record.planned and not record.inventory:
+        devices = {one.device for one in record.measurements if one.values}
+        yield from ((GATE[0], GONE, one) for one in sorted(devices.difference(HOST)))
+        return
     wrong = any(one.benchmark == GATE[0] and one.reason is not Reason.WAIVED for one in record.told)
     if record.baseline and not record.switched_off and not wrong:
         yield GATE

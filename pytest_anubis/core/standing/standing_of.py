@@ -16,6 +16,8 @@ Key = tuple[str, str, str]
 
 GATE: Key = ("inventory", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
+GONE = "gone"
+"""Metric of `GATE` by which a table tells of each device whether it gave any value."""
 _HARDWARE = "hardware"
 _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 _STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
@@ -68,6 +70,7 @@ class Standing:
         by: That run; of several that reject the latest.
         answered: `by` rejected the node, and somebody has answered for it since: it is to be judged anew.
         failures: What failed and stands -> the run that found it.
+        confirmed: What of it more than one run found, so that it has been measured again already.
         needed: Ids of the runs from which the same follows.
     """
 
@@ -75,6 +78,7 @@ class Standing:
     by: JudgedRun | None = None
     answered: bool = False
     failures: Mapping[Key, JudgedRun] = field(default_factory=dict)
+    confirmed: frozenset[Key] = frozenset()
     needed: frozenset[str] = frozenset()
 
 
@@ -122,14 +126,17 @@ def standing_of(runs: Iterable[JudgedRun], *, in_service: float | None = None) -
     """
     ordered = sorted((one for one in runs if one.decision), key=lambda one: one.order)
     standing: dict[Key, JudgedRun] = {}
+    confirmed: set[Key] = set()
     settled: dict[str, set[str]] = {}  # a run that rejects -> those that settled some of it
     for run in ordered:
         passed, benchmarks = frozenset(run.passed), frozenset(run.benchmarks)
         for key, by in list(standing.items()):
             if _settles(run, passed, benchmarks, key, by):
                 del standing[key]
+                confirmed.discard(key)
                 settled.setdefault(by.run, set()).add(run.run)
         if run.rejected and not _is_answered(run, in_service):
+            confirmed.update(key for key in run.failed if key in standing and key != _WHOLE)
             standing.update(dict.fromkeys(run.failed, run))
     if not ordered:
         return Standing()
@@ -142,6 +149,7 @@ def standing_of(runs: Iterable[JudgedRun], *, in_service: float | None = None) -
         by=by,
         answered=by.rejected and not standing,
         failures=standing,
+        confirmed=frozenset(confirmed & standing.keys()),
         needed=frozenset(needed),
     )
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from pytest_anubis.core.metric import Metric, loss_text
+from pytest_anubis.core.verdict import MetricVerdict, Outcome
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class TraitShift:
         aliases: Other traits that pick nearly the same nodes, ``name value`` each: nothing tells them apart.
         rejected: How many of `nodes` are rejected.
         rejected_others: How many of the others are.
+        beside: The value that all of the others have; empty where they have several, or some have none.
     """
 
     hardware_class: str
@@ -61,6 +64,25 @@ class TraitShift:
     aliases: tuple[str, ...] = ()
     rejected: int = 0
     rejected_others: int = 0
+    beside: str = ""
+
+    def explains(self, told: Iterable[MetricVerdict]) -> bool:
+        """Return whether all that is bad on one of its nodes is what the trait costs all of them.
+
+        A loss is explained by a metric in which they are worse, and beside their typical value it is within
+        its limit.
+
+        Args:
+            told: What is known of the node.
+        """
+        typical = {(m.benchmark, m.metric.name): m.similarity for m in self.metrics if m.worse}
+        bad = [one for one in told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+        return bool(bad) and all(
+            one.similarity is not None
+            and one.threshold is not None
+            and one.similarity / typical.get((one.benchmark, one.metric), 1.0) >= one.threshold
+            for one in bad
+        )
 
     @property
     def worse(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +37,8 @@ class Host:
 def read_hosts(text: str) -> list[Host]:
     """Read a list: ``@FILE`` or the path of a file with one host a line, else names.
 
-    A line of a file is ``NAME`` or ``NAME DESTINATION``; what follows ``#`` is a remark.
+    A line of a file is ``NAME`` or ``NAME DESTINATION``; what follows ``#`` is a remark. Of a table
+    (``FILE.csv``) it is the column ``node``, each name once.
 
     Raises:
         HostListError: There is none in it, one stands there twice, or one is no host.
@@ -61,6 +63,8 @@ def _of_file(path: Path) -> list[Host]:
     except CodecError as error:
         raise HostListError(f"{path}: {error}; that is no list of hosts") from None
     found = []
+    if path.suffix.lower() == ".csv":
+        return _checked(_of_table(lines, path), str(path))
     for number, one in enumerate(lines, start=1):
         words = one.partition("#")[0].split()
         if len(words) > 2:
@@ -71,6 +75,17 @@ def _of_file(path: Path) -> list[Host]:
             raise HostListError(f"{path}: line {number}: {error}") from None
         found += [Host(name, words[1] if len(words) == 2 else name) for name in names]
     return _checked(found, str(path))
+
+
+def _of_table(lines: list[str], path: Path) -> list[Host]:
+    try:
+        rows = csv.DictReader(lines)
+        if "node" not in (rows.fieldnames or ()):
+            raise HostListError(f"{path}: has no column 'node'")
+        names = dict.fromkeys((row["node"] or "").strip() for row in rows)
+    except csv.Error as error:
+        raise HostListError(f"{path}: is no CSV ({error})") from None
+    return [Host(name, name) for name in names if name]
 
 
 def is_host(name: str) -> bool:

@@ -12,6 +12,8 @@ from pytest_anubis.fleet.operations.node_places import NodePlace
 def drain_lines(places: Iterable[NodePlace], *, scontrol: bool) -> tuple[list[str], list[str]]:
     """Return a line for each node that is rejected and still in service, and what was left out.
 
+    Those that are to be measured again first come last, as remarks behind ``#``: nothing drains them.
+
     Args:
         places: The nodes.
         scontrol: Commands for a shell, instead of the name and the reason.
@@ -19,7 +21,7 @@ def drain_lines(places: Iterable[NodePlace], *, scontrol: bool) -> tuple[list[st
     Returns:
         The lines, and one line for each node whose name no scheduler takes: ``n[1-9]`` would be nine others.
     """
-    lines, refused = [], []
+    lines, again, refused = [], [], []
     for one in places:
         if not one.to_drain:
             continue
@@ -28,5 +30,6 @@ def drain_lines(places: Iterable[NodePlace], *, scontrol: bool) -> tuple[list[st
             continue
         words = [f"NodeName={one.node}", "State=DRAIN", f"Reason={one.reason}"]
         command = shlex.join(["scontrol", "update", *words])
-        lines.append(command if scontrol else f"{one.node} {one.reason}")
-    return lines, refused
+        line = command if scontrol else f"{one.node} {one.reason}"
+        again.append(f"# measure again first: {line}") if one.retest else lines.append(line)
+    return [*lines, *again], refused

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pytest_anubis.core.history import CLOCKS_DIFFER, NodeRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
 from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, worst_told
 from pytest_anubis.report.text.failure_text import place_text
 from pytest_anubis.report.text.numbers import percent
@@ -16,6 +16,7 @@ from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 _IN_SERVICE = "in service"
 _OUT = ("drained", "repair")
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
+_NOTHING = (0, 0, True, 1.0, "")  # severity of a node without a rejection
 
 
 class Place(StrEnum):
@@ -46,6 +47,8 @@ class NodePlace:
         component: The part that is blamed; empty if none is.
         device: The device that the worst finding is about, with its slot where a journal tells it.
         risk: Probability of an incident within the horizon that its last verdict leaves; None: unknown.
+        retest: Whether what rejects it is to be measured again before anything is done.
+        severity: Sorts nodes in one place as their verdicts are sorted everywhere.
     """
 
     node: str
@@ -60,6 +63,8 @@ class NodePlace:
     component: str = ""
     device: str = ""
     risk: float | None = None
+    retest: bool = False
+    severity: tuple[int, int, bool, float, str] = _NOTHING
 
     @property
     def to_drain(self) -> bool:
@@ -102,6 +107,7 @@ def places_of(
                 order.index(one.place),
                 not one.to_drain,  # nobody has done anything about these yet
                 -(one.risk or 0.0) * (one.place is Place.DUE),
+                one.severity[:-1],
                 one.since or 0.0,
                 one.node,
             ),
@@ -129,7 +135,20 @@ def _place(
         component=worst.component if worst else "",
         device=place_text(worst.device, last.cards) if worst and last and worst.device else "",
         risk=risk,
+        retest=rejected and _verdict(one).triage is Triage.RETEST,
+        severity=_verdict(one).severity if rejected else _NOTHING,
     )
+
+
+def _verdict(one: NodeLast) -> NodeVerdict:
+    """Return a node's verdict; what more than one run found need not be measured again."""
+    verdict = (
+        one.last.verdict
+        if one.last
+        else NodeVerdict(node="", decision=Decision.UNDECIDED, headline="")
+    )
+    sure = verdict.triage is Triage.RETEST and bool(one.standing.confirmed)
+    return replace(verdict, triage=Triage.REJECT) if sure else verdict
 
 
 def _standing(
@@ -142,7 +161,8 @@ def _standing(
         return Place.QUARANTINED, f"{node.state}: {why}", node.changed
     answered = one.standing.answered
     if last is not None and rejected and not answered:
-        return Place.QUARANTINED, f"rejected: {reason_of(last)}", last.at
+        again = ", measure again first" if _verdict(one).triage is Triage.RETEST else ""
+        return Place.QUARANTINED, f"rejected{again}: {reason_of(last)}", last.at
     if one.open:
         before = f"; before that {last.verdict.decision.value.lower()}" if last else ""
         return Place.CUT_SHORT, f"run {one.open} has not ended{before}", one.open_since

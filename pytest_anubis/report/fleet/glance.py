@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
-from pytest_anubis.core.verdict import Decision, Outcome
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.fleet.fleet_view import FleetNode, FleetView
 from pytest_anubis.report.plots.fleet_plots import day_text, drift_plot
 from pytest_anubis.report.text.learned_text import ACCEPTED_UNLIKE, UNLIKE
@@ -69,26 +69,21 @@ def drift_text(drift: MetricDrift) -> str:
 def explained(view: FleetView) -> dict[tuple[str, str], TraitShift]:
     """Return (node, class) -> the shift that it is rejected for, of shifts that explain several nodes.
 
-    A shift explains a rejected node that has the trait and fails a metric in which the trait is worse.
+    A shift explains a rejected node that has the trait and loses no more than the trait costs all of them.
     """
     found: dict[tuple[str, str], TraitShift] = {}
     rejected = {(node.name, node.row.hardware_class): node for node in view.of(Decision.REJECTED)}
     for shift in view.shifts:
-        worse = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
         members = [
             (name, shift.hardware_class)
             for name in shift.nodes
             if (node := rejected.get((name, shift.hardware_class))) is not None
-            and (not shift.metrics or _fails(node) & worse)
+            and (not shift.metrics or shift.explains(node.row.told))
         ]
         if len(members) >= SEVERAL:
             for unit in members:
                 found.setdefault(unit, shift)
     return found
-
-
-def _fails(node: FleetNode) -> set[tuple[str, str]]:
-    return {(v.benchmark, v.metric) for v in node.row.told if v.outcome is Outcome.FAIL}
 
 
 def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:

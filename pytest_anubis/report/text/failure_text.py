@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from pytest_anubis.core.asking.next_step import next_steps
 from pytest_anubis.core.metric import exact_text, loss_text, metric_name, told_by_medians
-from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reference
+from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     comparison_text,
@@ -193,6 +193,8 @@ def worst_text(verdict: MetricVerdict, cards: Mapping[str, str], among: str = ""
     blame = f" [{verdict.component}]" if verdict.component else ""
     run = f"; {verdict.run_words}" if verdict.run_words else ""
     alike, limit = verdict.similarity, verdict.threshold
+    if verdict.reason is Reason.GONE:
+        return f"{plain_line(verdict.text)}{blame}"
     if alike is None or limit is None or alike >= limit or verdict.better == "equal":
         text = plain_line(verdict.text).removesuffix(run).removeprefix(f"{verdict.metric} ")
         text = text.removeprefix(f"{verdict.metric}: ")

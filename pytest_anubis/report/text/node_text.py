@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
+from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -21,16 +22,17 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.report.text.failure_text import worst_text
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.shared_causes import cause_lines
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line, wrap
 
-SHOWN = 40
-"""Nodes shown without ``-v``: what is read on a screen or two; the worst are first."""
+SHOWN = 18
+"""Nodes shown without ``-v``: with what they share and what is missing fewer than thirty lines."""
 MISSED = 4
 """Benchmarks named that never ran on most of many nodes."""
 NAMED = 6
 """Names of nodes in one line about many."""
-LOOKED = 10
+LOOKED = 3
 """Accepted nodes with something to be looked at that have a line of their own."""
 LOOK = "look at"
 WAIVED = "waived"
@@ -52,6 +54,7 @@ class NodeRow:
         unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
             healthy nodes; empty of any other.
         devices: Its devices, as far as they are known; those of `told` and `cards` need not be among them.
+        missing: How many single values it lacks, in the way of its acceptance or not.
     """
 
     verdict: NodeVerdict
@@ -60,6 +63,7 @@ class NodeRow:
     hardware_class: str = ""
     unlike: str = ""
     devices: frozenset[str] = frozenset()
+    missing: int = 0
 
     @property
     def worst(self) -> MetricVerdict | None:
@@ -78,6 +82,12 @@ class NodeRow:
         if len(verdict.absent) == 1:  # no line counts it, only those about its metrics stand there
             return not without_absent(verdict.blocking, verdict.absent)
         return len(verdict.hindrances) == 1 < len(verdict.blocking)
+
+    @property
+    def only_missing(self) -> bool:
+        """Whether it is undecided for nothing but single values that are missing."""
+        undecided = self.verdict.decision is Decision.UNDECIDED
+        return undecided and self.missing > 0 and len(self.verdict.blocking) == 1
 
     @property
     def look(self) -> MetricVerdict | None:
@@ -145,25 +155,40 @@ class NodeRow:
 
 
 def fleet_lines(
-    rows: Iterable[NodeRow], *, width: int | None = None, verbosity: int = 0
+    rows: Iterable[NodeRow],
+    shifts: Sequence[TraitShift] = (),
+    *,
+    width: int | None = None,
+    verbosity: int = 0,
 ) -> list[str]:
     """Return the lines about many nodes: the worst first, then the count.
 
-    Nodes that lack the same are one line, and so are many that are accepted; ``-v`` has a line for each, and
-    below it everything that was found.
+    What nodes share stands before single ones, but for those with a device that is gone. Nodes that lack the
+    same, or are slow for the same shared cause alone, are one line, and so are many that are accepted; ``-v``
+    has a line for each, and below it everything that was found.
 
     Args:
         rows: One a node and hardware class.
+        shifts: What separates nodes, slow ones first.
         width: Columns of the terminal; None where nobody knows: then a node is one line.
         verbosity: From 1 everything.
     """
     ordered = sorted(rows, key=lambda row: row.verdict.severity)
     lines: list[str] = []
-    groups = _groups(ordered, verbosity)
+    shared = _shared(ordered, shifts)
+    causes = cause_lines(shifts, _rejected_for(ordered, shared), verbose=verbosity > 0)
+    groups = _groups(ordered, shared, verbosity)
     shown = groups[: None if verbosity > 0 else SHOWN]
     column = max((len(group[0].trouble) for group in shown), default=0)
-    for group in shown:
-        wrapped = wrap(_row(group, column), width, indent="    ")
+    gone = sum(bool(group[0].verdict.gone) for group in shown)
+    for place, group in enumerate([*shown, []]):
+        if place == gone:
+            lines += [part for text in causes for part in wrap(text, width, indent="    ")]
+        if not group:
+            break
+        why = shared.get(_unit(group[0]))
+        text = _row(group, column, None if why is None else shifts[why])
+        wrapped = wrap(text, width, indent="    ")
         most = LINES if verbosity <= 0 else len(wrapped)
         lines += (
             [*wrapped[: most - 1], wrapped[most - 1] + " …"] if len(wrapped) > most else wrapped
@@ -204,15 +229,52 @@ def _way_out(rows: Sequence[NodeRow]) -> list[str]:
     ]
 
 
-def _groups(ordered: Sequence[NodeRow], verbosity: int) -> list[list[NodeRow]]:
-    """Put nodes that are told in one line together, in order; of those that are rejected each has its own."""
+def _unit(row: NodeRow) -> tuple[str, str]:
+    return row.verdict.node, row.hardware_class
+
+
+def _shared(rows: Sequence[NodeRow], shifts: Sequence[TraitShift]) -> dict[tuple[str, str], int]:
+    """Return node and class -> place of the shared cause that explains all that is bad on it."""
+    members = [
+        {(node, shift.hardware_class) for node in shift.nodes} if shift.worse else set()
+        for shift in shifts
+    ]
+    found = {}
+    for row in rows:
+        bad = row.verdict.decision is Decision.REJECTED or row.look is not None
+        for place, shift in enumerate(shifts if bad else ()):
+            if _unit(row) in members[place] and shift.explains(row.told):
+                found[_unit(row)] = place
+                break
+    return found
+
+
+def _rejected_for(
+    rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
+) -> Mapping[int, int]:
+    rejected = (row for row in rows if row.verdict.decision is Decision.REJECTED)
+    return Counter(shared[_unit(row)] for row in rejected if _unit(row) in shared)
+
+
+def _groups(
+    ordered: Sequence[NodeRow], shared: Mapping[tuple[str, str], int], verbosity: int
+) -> list[list[NodeRow]]:
+    """Put nodes that are told in one line together, in order.
+
+    Of those that are rejected each has its own, unless a shared cause explains it.
+    """
     many = sum(row.verdict.decision is Decision.ACCEPTED for row in ordered) > NAMED
     groups: dict[tuple[object, ...], list[NodeRow]] = {}
     looks = waived = 0
     for number, row in enumerate(ordered):
         key: tuple[object, ...] = (number,)
-        if verbosity <= 0 and row.only_absent:
+        why = shared.get(_unit(row))
+        if verbosity <= 0 and why is not None:
+            key = (row.verdict.decision, why)
+        elif verbosity <= 0 and row.only_absent:
             key = (Decision.UNDECIDED,)
+        elif verbosity <= 0 and row.only_missing:
+            key = (Trouble.MISSING,)
         elif verbosity <= 0 and row.verdict.decision is Decision.UNDECIDED:
             key = (Decision.UNDECIDED, row.cause, row.rest)
         elif verbosity <= 0 and row.look is not None:
@@ -229,8 +291,14 @@ def _groups(ordered: Sequence[NodeRow], verbosity: int) -> list[list[NodeRow]]:
     return list(groups.values())
 
 
-def _row(group: Sequence[NodeRow], column: int) -> str:
-    """Return the line of a group; the kinds of trouble take a column of this width, none if it is 0."""
+def _row(group: Sequence[NodeRow], column: int, why: TraitShift | None = None) -> str:
+    """Return the line of a group; the kinds of trouble take a column of this width, none if it is 0.
+
+    Args:
+        group: Its nodes.
+        column: That width.
+        why: The shared cause that explains all that is bad on them; None where there is none.
+    """
     first = group[0]
     names = first.verdict.node
     if len(group) > 1:
@@ -239,8 +307,15 @@ def _row(group: Sequence[NodeRow], column: int) -> str:
         names = f"{len(group)} nodes ({shown}{more})"
     kind = f"{first.trouble:{column}} " if column else ""
     head = f"{first.verdict.decision.value:9} {kind}{names}"
+    only = f"; as all of {why.trait} {why.value}, and nothing else" if why is not None else ""
+    if len(group) > 1 and why is not None:
+        return f"{head}: slower{only}"
     if len(group) > 1 and first.look is not None:
         return f"{head}, too; -v says what"
+    if len(group) > 1 and first.only_missing:
+        counts = sorted({row.missing for row in group})
+        many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f"{head}: {many} of their values missing each; nothing that is there has failed"
     if len(group) > 1 and first.waived:
         return f"{head}: with failures that are waived, too; -v says which"
     if len(group) > 1 and first.verdict.decision is Decision.ACCEPTED:
@@ -251,7 +326,7 @@ def _row(group: Sequence[NodeRow], column: int) -> str:
     rest = f"; also {first.rest}" if first.rest else ""
     retest = first.verdict.decision is Decision.REJECTED and first.verdict.triage is Triage.RETEST
     again = "; measure again first" if retest else ""
-    return f"{head}: {first.cause}{rest}{again}"
+    return f"{head}: {first.cause}{only}{rest}{again}"
 
 
 def _absence(group: Sequence[NodeRow]) -> str:

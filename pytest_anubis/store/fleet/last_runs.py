@@ -15,7 +15,14 @@ from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import Standing, standing_of
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Triage,
+)
 from pytest_anubis.store.fleet.stored_runs import StoredRun, record_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judged_runs import outcome_of, standings_of
@@ -148,23 +155,36 @@ def last_of_history(
 def _fill(connection: sa.Connection, by_run: dict[int, _Known], numbers: Sequence[int]) -> None:
     """Give nodes the runs that they stand by, with what was bad in these and what was good."""
     runs, clocks, verdicts = schema.runs, schema.run_clocks, schema.verdicts
+    urgent, known = schema.urgencies, set(Triage)
     query = sa.select(runs.c.id, runs.c.run, runs.c.decision, runs.c.headline, clocks.c.known)
     query = query.add_columns(schema.began.label("started"), schema.ended.label("ended"))
+    query = query.add_columns(urgent.c.triage, urgent.c.lowest)
     query = query.outerjoin(clocks, clocks.c.run_id == runs.c.id)
+    query = query.outerjoin(urgent, urgent.c.run_id == runs.c.id)
     for row in connection.execute(query.where(runs.c.id.in_(numbers))):
         name = by_run[row.id].record.name
         by_run[row.id].last = LastRun(
             run=row.run,
             started=row.started,
             ended=row.ended,
-            verdict=NodeVerdict(node=name, decision=Decision(row.decision), headline=row.headline),
+            verdict=NodeVerdict(
+                node=name,
+                decision=Decision(row.decision),
+                headline=row.headline,
+                triage=Triage(row.triage) if row.triage in known else Triage.NONE,
+                lowest=row.lowest,
+            ),
             doubtful=row.known == AT_LEAST,
         )
     bad = sa.select(verdicts).where(verdicts.c.run_id.in_(numbers), verdicts.c.outcome.in_(_BAD))
     for row in connection.execute(bad.order_by(verdicts.c.id)):
         last = by_run[row.run_id].last
         if last is not None and last.verdict.decision is not Decision.ACCEPTED:
-            by_run[row.run_id].told.append(_verdict(row))
+            told = _verdict(row)
+            by_run[row.run_id].told.append(told)
+            if told.reason is Reason.GONE:
+                gone = replace(last.verdict, gone=(*last.verdict.gone, told.device))
+                by_run[row.run_id].last = replace(last, verdict=gone)
     worst = sa.func.max(sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1))
     names = (verdicts.c.run_id, verdicts.c.benchmark)
     good = sa.select(*names).where(verdicts.c.run_id.in_(numbers)).group_by(*names)

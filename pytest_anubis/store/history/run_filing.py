@@ -31,6 +31,7 @@ from pytest_anubis.store.history.contents.run_rows import (
     check_rows,
     duration_rows,
     exposing_benchmarks,
+    urgency_rows,
     verdict_row,
 )
 from pytest_anubis.store.history.database import (
@@ -232,11 +233,9 @@ def record_run(
     """Record a run. Recording it again, also at the same moment from elsewhere, leaves one run.
 
     A run is known by its node, its id and the moment at which it began; of two machines with one name each
-    is a node of its own. What is known of it is replaced,
-    unless its content is given and the history has that already, or a journal that goes on with it. One that
-    does not begin with what is filed is another run, and refused. A
-    rejected run opens a defect with the benchmarks that failed; one that the operator has closed already
-    stays as it is.
+    is a node of its own. What is known of it is replaced, unless its content is given and the history has
+    that already, or a journal that goes on with it. One that does not begin with what is filed is another
+    run, and refused. A rejected run opens a defect with the benchmarks that failed; a closed one stays.
 
     Args:
         history: The history.
@@ -322,6 +321,7 @@ def _record(
             [*(verdict_row(run, item) for item in record.told), *check_rows(run, record)],
         ),
         (schema.durations, list(duration_rows(run, record))),
+        (schema.urgencies, list(urgency_rows(run, record))),
     ):
         if known is not None:  # a role that may only append has nothing to take out
             connection.execute(table.delete().where(table.c.run_id == run))

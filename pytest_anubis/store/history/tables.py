@@ -246,6 +246,15 @@ durations = Table(
     Index("durations_by_run", "run_id"),
 )
 
+urgencies = Table(
+    "urgencies",
+    metadata,
+    _of("run", primary_key=True, autoincrement=False),
+    Column("triage", Label(16), nullable=False),
+    Column("lowest", Number),
+)
+"""Of runs that rejected: what is to be done first, and the lowest similarity of what rejects."""
+
 incidents = Table(
     "incidents",
     metadata,

@@ -26,6 +26,7 @@ from pytest_anubis.core.verdict import (
     without_absent,
 )
 from pytest_anubis.validator.deciding.machine_identity import strange_to
+from pytest_anubis.validator.deciding.missing_values import missing_text
 from pytest_anubis.validator.deciding.requirement import absence_step, is_absence_line
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
@@ -147,7 +148,7 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
 
     Of the host, which one of a test's cases it was (the port, the disk), or which test itself failed.
     """
-    if verdict.reason is Reason.HARDWARE:
+    if verdict.reason in (Reason.HARDWARE, Reason.GONE):
         return ""
     card = evidence.cards.get(verdict.device, "")
     if verdict.text.startswith(f"{verdict.device}: "):
@@ -270,6 +271,8 @@ def _reservations(
     seen = [v.text for v in _reasons(verdicts, Reason.HARDWARE) if v.outcome is Outcome.MARGINAL]
     if seen:
         found.append(f"reported by the hardware: {'; '.join(dict.fromkeys(seen))}")
+    if evidence.missing[0]:
+        found.append(missing_text(*evidence.missing))
     if evidence.caveats:
         found.append(f"switched off: {', '.join(evidence.caveats)}")
     # What others take hides no loss from a threshold, but more of it was let pass as quiet than usual.

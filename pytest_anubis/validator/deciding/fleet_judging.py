@@ -15,6 +15,7 @@ from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import (
+    ALLOWED_MISSING,
     SEARCHED,
     MetricVerdict,
     NodeVerdict,
@@ -27,6 +28,13 @@ from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise
 from pytest_anubis.validator.deciding.decision_headline import doubt_of, groups_of
 from pytest_anubis.validator.deciding.ledger import Metric
+from pytest_anubis.validator.deciding.missing_values import (
+    Cell,
+    Lacking,
+    SeenRun,
+    expected_of,
+    lacking,
+)
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.column_judging import (
@@ -37,14 +45,16 @@ from pytest_anubis.validator.judging.column_judging import (
 )
 from pytest_anubis.validator.judging.component_judging import judge_components
 from pytest_anubis.validator.judging.device_split import beside_devices
-from pytest_anubis.validator.judging.history_judging import RunNames, judge_latest
+from pytest_anubis.validator.judging.history_judging import judge_latest
+from pytest_anubis.validator.judging.later_runs import LaterRuns
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
 from pytest_anubis.validator.judging.population_shift import NAMED, class_findings, settle_shift
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 
 _PASS, _FAIL, _MARGINAL = map(OUTCOMES.index, (Outcome.PASS, Outcome.FAIL, Outcome.MARGINAL))
 _CONCLUSIVE = [OUTCOMES.index(o) for o in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)]
-_UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
+_TOLD = [REASONS.index(reason) for reason in (Reason.UNDETECTABLE, Reason.ANSWERED)]
+_NOT_TESTED, _NOT_REPORTED = OUTCOMES.index(Outcome.NOT_TESTED), REASONS.index(Reason.NOT_REPORTED)
 _Units = tuple[Sequence[str], Sequence[str], Sequence[int]]
 """Nodes and devices of a population, and which of its rows are meant."""
 
@@ -60,6 +70,7 @@ class NodeDetail:
         unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
             healthy nodes; empty of any other.
         devices: Its devices, as far as they are known.
+        missing: The single values that it lacks, in the way of its acceptance or not; of a table alone.
     """
 
     hardware_class: str
@@ -67,6 +78,7 @@ class NodeDetail:
     cards: Mapping[str, str] = field(default_factory=dict)
     unlike: str = ""
     devices: frozenset[str] = frozenset()
+    missing: tuple[Cell, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -80,8 +92,9 @@ class JudgedFleet:
         details: What each of them rests on.
         findings: What concerns a class as a whole: most of its nodes moved together, or more samples
             than can be searched looked as if they had changed within their run.
-        notes: One line a class whose baseline does not hold its stated error rate, one whose baseline has
-            slower groups that nobody has decided about, and one whose metrics have too few values for a
+        notes: One line a class whose baseline does not hold its stated error rate, and one whose baseline has
+            slower groups that nobody has decided about.
+        asides: What is to be known and needs no act: one line a class whose metrics have too few values for a
             search for changes within a run.
     """
 
@@ -91,6 +104,7 @@ class JudgedFleet:
     details: tuple[NodeDetail, ...] = ()
     findings: tuple[Finding, ...] = ()
     notes: tuple[str, ...] = ()
+    asides: tuple[str, ...] = ()
 
 
 def judge_fleet(
@@ -104,6 +118,7 @@ def judge_fleet(
     waivers: Sequence[Waiver] | None = None,
     other_machine: bool = False,
     required: Sequence[str] = (),
+    allow_missing: float = ALLOWED_MISSING,
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -124,23 +139,25 @@ def judge_fleet(
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
         required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
+        allow_missing: Share of the values of a node that may be missing in tables.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
-    done, columns, names = 0, [], RunNames(started=started or {})
+    done, columns, later = 0, [], LaterRuns(started=started or {})
     nodes: list[tuple[NodeVerdict, NodeDetail]] = []
     findings: list[Finding] = []
     notes: list[str] = []
+    asides: list[str] = []
     for key in sorted(by_class):
         baseline = baselines.get(key)
         known = {node: r for (of, node), r in (evidence or {}).items() if of == key}
-        gathered = _Nodes(known, waivers, fail_on, names)
+        gathered = _Nodes(known, waivers, fail_on, later)
         shifts: list[Finding] = []
         searched: dict[tuple[str, str], bool] = {}
         for one in _judge_class(by_class[key], baseline, started or {}):
-            judged = gathered.waived(names.columns(confirm(one)), baseline)
+            judged = gathered.waived(later.columns(confirm(one)), baseline)
             columns.append(judged)
             gathered.add(judged, baseline)
             if judged.shift is not None:
@@ -153,13 +170,13 @@ def judge_fleet(
                 progress(min(done, len(populations)), len(populations))
         told: dict[str, Any] = {"other_machine": True} if other_machine else {}
         told |= {"required": tuple(required)} if required else {}
-        nodes += gathered.decide(key, baseline, fail_on, require_all, told)
+        nodes += gathered.decide(key, baseline, fail_on, require_all, told, allow_missing)
         findings += class_findings(key, shifts)
         if doubt := doubt_of(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
         if open_ones := groups_of(baseline):
             notes.append(f"hardware class {key}: {open_ones}: anubis baseline populations FILE")
-        notes += _too_short(key, searched)
+        asides += _too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
     return JudgedFleet(
         columns=tuple(columns),
@@ -168,6 +185,7 @@ def judge_fleet(
         details=tuple(detail for _, detail in nodes),
         findings=tuple(findings),
         notes=tuple(notes),
+        asides=tuple(asides),
     )
 
 
@@ -255,9 +273,9 @@ class _Nodes:
         evidence: Mapping[str, RunEvidence],
         waivers: Sequence[Waiver] | None,
         fail_on: Literal["fail", "marginal"],
-        names: RunNames,
+        later: LaterRuns,
     ) -> None:
-        self._waivers, self._fail_on = waivers, fail_on
+        self._waivers, self._fail_on, self._later = waivers, fail_on, later
         if waivers is not None:
             all_of = tuple(waivers)
             evidence = {n: replace(e, waivers=all_of, waivers_of={}) for n, e in evidence.items()}
@@ -267,11 +285,15 @@ class _Nodes:
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for name, one in evidence.items():
             verdicts = [
-                with_waiver(names.named(v), one.waivers_for(v.run), fail_on) for v in one.verdicts
+                with_waiver(v, one.waivers_for(v.run), fail_on) for v in later.evidence(name, one)
             ]
             self._verdicts[name] = verdicts
             self._counts[name] = Counter(verdict.counted_as for verdict in verdicts)
         self._last: tuple[_Units, Mapping[str, frozenset[str]]] = (((), (), ()), {})
+        self._seen: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # by run and node
+        self._metrics: Counter[tuple[str, str]] = Counter()
+        self._units: tuple[Sequence[str], Sequence[str], Sequence[str]] = ((), (), ())
+        self._pairs: set[tuple[str, str]] = set()
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
         """Return verdicts as they count beside the waivers of their runs, and in the noise of these."""
@@ -305,12 +327,13 @@ class _Nodes:
             judged.criterion is not None and judged.criterion.scope == "unit"
         ):
             self._note_answers(population, np.flatnonzero(np.isin(outcomes, _CONCLUSIVE)).tolist())
+            self._note_seen(judged)
         good = _passed(judged, baseline)
         passed = Counter(compress(population.nodes, (outcomes == _PASS).tolist()))
         for name, count in passed.items():
             self._counts[name][good.counted_as] += count
             self._verdicts[name].append(good)
-        told = (outcomes != _PASS) | (judged.reason == _UNDETECTABLE)
+        told = (outcomes != _PASS) | np.isin(judged.reason, _TOLD)
         for row in np.flatnonzero(told).tolist():
             name = population.nodes[row]
             if outcomes[row] != _PASS:
@@ -329,6 +352,28 @@ class _Nodes:
             told = self._answers[node]
             told[metric] = told[metric] | devices if metric in told else devices
 
+    def _note_seen(self, judged: JudgedColumns) -> None:
+        """Note of which devices any value was there, run by run."""
+        population = judged.population
+        units = (population.nodes, population.runs, population.devices)
+        lost = (judged.outcome == _NOT_TESTED) & (judged.reason == _NOT_REPORTED)
+        if lost.any():
+            units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)  # type: ignore[assignment]
+        if units != self._units:
+            self._units, self._pairs = units, set(zip(units[1], units[0], strict=True))
+            for node, run, device in set(zip(*units, strict=True)):
+                self._seen[run, node].add(device)
+        self._metrics.update(self._pairs)
+
+    def _runs_seen(self) -> dict[str, list[SeenRun]]:
+        """Return of each node that only tables tell of what its runs have values of, in order."""
+        found: dict[str, list[SeenRun]] = {}
+        for unit in sorted(self._seen, key=lambda unit: (self._later.order.get(unit, 0), unit)):
+            if unit[1] not in self._evidence:
+                one = SeenRun(unit[0], frozenset(self._seen[unit]), self._metrics[unit])
+                found.setdefault(unit[1], []).append(one)
+        return found
+
     def decide(
         self,
         key: str,
@@ -336,16 +381,29 @@ class _Nodes:
         fail_on: Literal["fail", "marginal"],
         require_all: bool,
         told: Mapping[str, Any],
+        allow_missing: float,
     ) -> list[tuple[NodeVerdict, NodeDetail]]:
         found = []
-        for name, verdicts in self._verdicts.items():
-            evidence = replace(self._known(name), **told)
+        expected = expected_of(baseline) if baseline is not None else None
+        seen = self._runs_seen() if expected is not None else {}
+        for name, every in self._verdicts.items():
+            evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
+            lack = Lacking(answers=answers, verdicts=every)
+            if expected is not None and name in seen:
+                lack = lacking(name, every, answers, seen[name], expected, allow_missing)
+            lost = [with_waiver(v, evidence.waivers_for(v.run), fail_on) for v in lack.gone]
+            verdicts = [*lost, *lack.verdicts]
+            if lack.line:
+                evidence = replace(evidence, blockers=(*evidence.blockers, lack.line))
+            elif lack.cells:
+                evidence = replace(evidence, missing=(len(lack.cells), lack.whole))
             verdict = judge_node(
                 verdicts,
+                lack.criteria,
                 baseline=baseline,
                 node=name,
                 evidence=evidence,
-                answers=self._answers.get(name, {}),
+                answers=lack.answers,
                 fail_on=fail_on,
                 require_all=require_all,
                 broken_off=evidence.broken_off,
@@ -354,9 +412,12 @@ class _Nodes:
                 hardware_class=key,
                 verdicts=tuple(v for v in verdicts if v.text),  # what only passed has no words
                 cards=evidence.cards,
-                devices=frozenset(evidence.devices).union(*self._answers.get(name, {}).values()),
+                devices=frozenset(evidence.devices).union(*answers.values()),
+                missing=lack.cells,
             )
-            found.append((replace(verdict, counts=counts_of(self._counts[name])), detail))
+            gone = tuple(one.device for one in lost if one.outcome is Outcome.FAIL)
+            counts = counts_of(self._counts[name] + Counter(one.counted_as for one in lost))
+            found.append((replace(verdict, counts=counts, gone=gone), detail))
         return found
 
 

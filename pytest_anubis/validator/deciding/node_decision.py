@@ -34,6 +34,7 @@ from pytest_anubis.validator.deciding.ledger import (
     unplanned,
 )
 from pytest_anubis.validator.deciding.machine_identity import strange_to
+from pytest_anubis.validator.deciding.missing_values import missing_text
 from pytest_anubis.validator.deciding.requirement import (
     Requirement,
     absence_line,
@@ -42,6 +43,7 @@ from pytest_anubis.validator.deciding.requirement import (
 )
 from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines
 
+_NOTED = (Reason.UNDETECTABLE, Reason.REPEATED, Reason.ANSWERED)
 _OPEN = (Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
 _ALLOWED = "the baseline is of one other machine, and was to be used here all the same"
 
@@ -116,6 +118,8 @@ def judge_node(
     )
     broken = [*(line for line in evidence.blockers if line != broken_off), *broken]
     blocking, noted = [*broken, *blocking], [*noted, *evidence.notes]
+    if evidence.missing[0]:
+        noted.append(f"{missing_text(*evidence.missing)}, which is allowed")
     if evidence.residual_risk is None and any(v.reason is Reason.PRUNED for v in verdicts):
         blocking.append("benchmarks were left out, and nobody knows at which risk")
     explained = len(blocking)
@@ -260,7 +264,7 @@ def _blockers(
                 due = covers or (check is not None and required.of_check(check))
                 optional = optional or not due
             (listed if optional else blocking).append(_line(verdict))
-        elif verdict.reason in (Reason.UNDETECTABLE, Reason.REPEATED) or (
+        elif verdict.reason in _NOTED or (
             verdict.reason is Reason.HARDWARE and verdict.outcome is Outcome.MARGINAL
         ):
             noted.append(_line(verdict))

@@ -61,7 +61,8 @@ class JudgedColumns:
         current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
         waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
         beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
-        named: Row -> which run it is of, in words, of bad rows of nodes with several (see `RunNames`).
+        named: Row -> which run it is of, in words, of bad rows of nodes with several (see `LaterRuns`).
+        answered: Row -> what a later run of its unit found, in words: it is bad no more (see `LaterRuns`).
         confirmed: Rows whose one value fails as those of other runs of the same unit do (see `confirm`).
     """
 
@@ -79,6 +80,7 @@ class JudgedColumns:
     waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
     beside: Mapping[int, str] = field(default_factory=dict)
     named: Mapping[int, str] = field(default_factory=dict)
+    answered: Mapping[int, str] = field(default_factory=dict)
     confirmed: frozenset[int] = frozenset()
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
@@ -86,8 +88,9 @@ class JudgedColumns:
         if row in self.waived:
             return self.waived[row]
         full = self._unnamed(row, baseline)
-        words = self.named.get(row)
-        return full if words is None else with_run_named(full, words)
+        if (words := self.named.get(row)) is not None:
+            full = with_run_named(full, words)
+        return as_answered(full, self.answered[row]) if row in self.answered else full
 
     def _unnamed(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         if row in self.current:
@@ -160,6 +163,18 @@ class JudgedColumns:
 def with_run_named(verdict: MetricVerdict, words: str) -> MetricVerdict:
     """Return a verdict whose text ends with the words for its run."""
     return replace(verdict, text=f"{verdict.text}; {words}", run_words=words)
+
+
+def as_answered(verdict: MetricVerdict, words: str) -> MetricVerdict:
+    """Return a bad verdict as it counts once a later run has answered it; the words say which."""
+    return replace(
+        verdict,
+        outcome=Outcome.PASS,
+        reason=Reason.ANSWERED,
+        text=f"{verdict.text}; {words}",
+        retest="",
+        certainty=None,
+    )
 
 
 def confirm(columns: JudgedColumns) -> JudgedColumns:

@@ -1,30 +1,23 @@
-"""Own history: every device beside its own earlier runs, all metrics of a node sharing one error rate.
-
-And which run a verdict is of, in words, where several runs of one node are judged together (`RunNames`).
-"""
+"""Own history: every device beside its own earlier runs, all metrics of a node sharing one error rate."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reference
-from pytest_anubis.validator.judging.column_judging import JudgedColumns, with_run_named
+from pytest_anubis.core.verdict import MetricVerdict, Reference
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.peer_judging import shared_thresholds
 from pytest_anubis.validator.judging.sample_judging import judge_row
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.similarity.centre import FEWEST
-
-_PASS, _FAIL, _MARGINAL = map(OUTCOMES.index, (Outcome.PASS, Outcome.FAIL, Outcome.MARGINAL))
-_DAY, _MINUTE = len("2026-11-23"), len("2026-11-23T21:27")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -209,82 +202,3 @@ def _learned(
         alpha=alpha,
         one_machine=True,
     )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunNames:
-    """Knows the runs of all nodes, and names that of a bad verdict on a node with several.
-
-    Any bad run among those that were given rejects its node, also one from before a repair: so the words say
-    which it was, and whether a later one of the same unit passed.
-
-    Attributes:
-        started: (run, node) -> when the run began, ISO 8601 in UTC; empty where nobody knows.
-        counts: Node -> how many runs of it there are; found from `started`.
-    """
-
-    started: Mapping[tuple[str, str], str]
-    counts: Mapping[str, int] = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "counts", Counter(node for _, node in self.started))
-
-    def columns(self, judged: JudgedColumns) -> JudgedColumns:
-        """Return verdicts of which those that are bad name their run, on nodes with more than one."""
-        population = judged.population
-        several = [
-            row
-            for row in np.flatnonzero(np.isin(judged.outcome, [_FAIL, _MARGINAL])).tolist()
-            if self.counts.get(population.nodes[row], 0) > 1
-        ]
-        if not several:
-            return judged
-        passed = self._last_passed(judged, {population.nodes[row] for row in several})
-        return replace(
-            judged, named={row: self._words_of(population, row, passed) for row in several}
-        )
-
-    def named(self, verdict: MetricVerdict) -> MetricVerdict:
-        """Return a verdict that has no sample, and names its run where it is bad and the node has several."""
-        bad = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL)
-        if not (bad and verdict.run and self.counts.get(verdict.node, 0) > 1):
-            return verdict
-        return with_run_named(verdict, self._words(verdict.run, verdict.node))
-
-    def _last_passed(
-        self, judged: JudgedColumns, nodes: set[str]
-    ) -> dict[tuple[str, str], tuple[str, str]]:
-        """Return node and device -> beginning and name of the last run that passed."""
-        population = judged.population
-        found: dict[tuple[str, str], tuple[str, str]] = {}
-        for row in np.flatnonzero(judged.outcome == _PASS).tolist():
-            node, device, run = (
-                population.nodes[row],
-                population.devices[row],
-                population.runs[row],
-            )
-            if node in nodes:
-                known = (self.started.get((run, node), ""), run)
-                found[node, device] = max(known, found.get((node, device), ("", "")))
-        return found
-
-    def _words_of(
-        self, population: Population, row: int, passed: Mapping[tuple[str, str], tuple[str, str]]
-    ) -> str:
-        node, device, run = population.nodes[row], population.devices[row], population.runs[row]
-        began = self.started.get((run, node), "")
-        later, _ = passed.get((node, device), ("", ""))
-        words = self._words(run, node)
-        if not began or later <= began:
-            return words
-        when = later[_DAY + 1 : _MINUTE] if later[:_DAY] == began[:_DAY] else _moment(later)
-        return f"{words}; a later run ({when}) of it passed"
-
-    def _words(self, run: str, node: str) -> str:
-        began = self.started.get((run, node), "")
-        return f"in run {run}" + (f" of {_moment(began)}" if began else "")
-
-
-def _moment(iso: str) -> str:
-    """Return a moment to the minute, as people write it."""
-    return iso[:_MINUTE].replace("T", " ")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -37,12 +38,14 @@ class _Groups:
 
     names: list[tuple[str, str]]
     members: npt.NDArray[np.bool_]  # shape (groups, nodes)
+    values: dict[str, list[str]]  # name of a trait -> its value on each node
 
 
 def trait_shifts(
     table: UnitMedians,
     traits: Mapping[str, Mapping[str, str]],
     rejected: Collection[str] = (),
+    started: Mapping[tuple[str, str], float] = MappingProxyType({}),
 ) -> list[TraitShift]:
     """Return the traits whose nodes stand apart, most clearly first.
 
@@ -56,8 +59,10 @@ def trait_shifts(
         traits: Node -> name of a trait -> its value, as registers and inventories tell it; of two traits that
             pick the same nodes the first one in this order is named.
         rejected: The nodes of the class that are rejected.
+        started: (run, node) -> when the run began: the latest run of a node counts, as traits are those of
+            today.
     """
-    nodes, goodness = table.by_node()
+    nodes, goodness = table.by_node(started)
     groups = _groups(nodes, traits)
     if not groups.names:
         return []
@@ -101,8 +106,10 @@ def _groups(nodes: Sequence[str], traits: Mapping[str, Mapping[str, str]]) -> _G
     names = list(dict.fromkeys(name for node in nodes for name in traits.get(node, {})))
     found: list[tuple[str, str]] = []
     members: list[BoolArray] = []
+    columns: dict[str, list[str]] = {}
     for name in names:
-        column = np.array([traits.get(node, {}).get(name, "") for node in nodes])
+        columns[name] = [traits.get(node, {}).get(name, "") for node in nodes]
+        column = np.array(columns[name])
         values, counts = np.unique(column, return_counts=True)
         if len(values) > _VALUES:
             continue
@@ -110,7 +117,9 @@ def _groups(nodes: Sequence[str], traits: Mapping[str, Mapping[str, str]]) -> _G
             if value and FEWEST <= count <= len(nodes) / 2:
                 found.append((name, value))
                 members.append(column == value)
-    return _Groups(found, np.array(members, dtype=np.bool_).reshape(len(found), len(nodes)))
+    return _Groups(
+        found, np.array(members, dtype=np.bool_).reshape(len(found), len(nodes)), columns
+    )
 
 
 _Best = tuple[int, list[int], FloatArray, FloatArray, FloatArray]
@@ -147,11 +156,13 @@ def _strongest(goodness: FloatArray, groups: _Groups) -> _Best | None:
         clear[group] &= np.minimum(ratio, 1 / ratio) < 1 - LEAST_CHANGE
         if clear[group].any():
             # In units of deviations: chances of nothing are all the same number.
-            strength = np.abs(better[group] - 0.5) / deviation[group]
-            scores.append((-float(strength[clear[group]].max()), group))
+            strength = np.where(clear[group], np.abs(better[group] - 0.5) / deviation[group], 0.0)
+            most = int(strength.argmax())
+            # Of two halves of a fleet the slower one is named.
+            scores.append((-round(float(strength[most]), 6), bool(ratio[most] > 1), group))
     if not scores:
         return None
-    group = min(scores)[1]
+    group = min(scores)[2]
     columns = np.flatnonzero(clear[group]).tolist()
     return group, columns, 1 - better[group], chance[group], ratios[group]
 
@@ -216,6 +227,7 @@ def _shift(
     either: IntArray = (groups.members | members).sum(axis=1)
     alike = [n for n in np.flatnonzero(both >= ALIAS * either).tolist() if n != group]
     trait, value = groups.names[group]
+    others = {groups.values[trait][i] for i in np.flatnonzero(~members).tolist()}
     return TraitShift(
         hardware_class=table.hardware_class,
         trait=trait,
@@ -226,4 +238,5 @@ def _shift(
         aliases=tuple(" ".join(groups.names[n]) for n in alike),
         rejected=int((bad & members).sum()),
         rejected_others=int((bad & ~members).sum()),
+        beside=others.pop() if len(others) == 1 else "",
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
@@ -41,17 +42,30 @@ class UnitMedians:
     runs: tuple[str, ...]
     goodness: FloatArray
 
-    def by_node(self) -> tuple[tuple[str, ...], FloatArray]:
-        """Return the nodes in order, and of each the median over its runs, shape (nodes, columns)."""
+    def by_node(
+        self, started: Mapping[tuple[str, str], float] = MappingProxyType({})
+    ) -> tuple[tuple[str, ...], FloatArray]:
+        """Return the nodes in order, and of each the latest of what its runs say, shape (nodes, columns).
+
+        Args:
+            started: (run, node) -> when the run began, seconds since 1970. Of runs of one moment, as all are
+                without it, the median counts.
+        """
         names = sorted(set(self.nodes))
         place = {name: number for number, name in enumerate(names)}
         codes = np.array([place[name] for name in self.nodes], dtype=np.int64)
-        order = np.argsort(codes, kind="stable")
+        times = np.array(
+            [started.get(unit, 0.0) for unit in zip(self.runs, self.nodes, strict=True)]
+        )
+        order = np.lexsort((times, codes))
         cuts = np.searchsorted(codes[order], np.arange(len(names) + 1))
         found = np.full((len(names), len(self.columns)), np.nan)
         for number in range(len(names)):
-            part = self.goodness[order[cuts[number] : cuts[number + 1]]]
-            found[number] = part[0] if len(part) == 1 else _median(part)
+            rows = order[cuts[number] : cuts[number + 1]]
+            moments = np.flatnonzero(np.diff(times[rows])) + 1
+            for same in np.split(self.goodness[rows], moments):  # what comes later counts
+                now = same[0] if len(same) == 1 else _median(same)
+                np.copyto(found[number], now, where=~np.isnan(now))
         return tuple(names), found
 
 

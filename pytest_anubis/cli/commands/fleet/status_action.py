@@ -38,7 +38,8 @@ STATUS_CODES = (
     "measured, is undecided or due; 2 wrong usage or input."
 )
 DRAIN_CODES = (
-    "Exit codes: 0 no node is to be drained; 1 those that are printed; 2 wrong usage or input."
+    "Exit codes: 0 no node is to be drained; 1 those that are printed without a # before them, which are to "
+    "be measured again first; 2 wrong usage or input."
 )
 
 
@@ -195,6 +196,7 @@ def _document(
                 "reason": one.reason,
                 "component": one.component,
                 "device": one.device,
+                "retest": one.retest,
                 "residual_risk": one.risk,
             }
             for one in places
@@ -216,12 +218,14 @@ def _drain_list(options: argparse.Namespace) -> int:
         say(f"note: {note}", file=sys.stderr)
     to = "-" if options.format == "json" else options.json
     if to is not None:
-        plain = [{"node": one.node, "reason": one.reason, "since": one.since} for one in due]
+        names = ("node", "reason", "since", "retest")
+        plain = [{name: getattr(one, name) for name in names} for one in due]
         write_json(to, {"schema": 1, "nodes": plain}, aside=True)
+    code = 1 if any(not one.retest for one in due) else 0
     if to == "-":
-        return 1 if due else 0
+        return code
     if options.format == "scontrol":
         show("".join(f"{line}\n" for line in lines))
     else:
         say(*lines)
-    return 1 if due else 0
+    return code

@@ -8,7 +8,7 @@ from typing import Any
 from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 
 
 def benchmark_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
@@ -51,6 +51,13 @@ def check_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
             device=device,
         )
         yield verdict_row(run, passed)
+
+
+def urgency_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield how urgent a rejection is, which puts nodes in order."""
+    verdict = record.node_verdict
+    if verdict is not None and verdict.decision is Decision.REJECTED:
+        yield {"run_id": run, "triage": verdict.triage.value, "lowest": verdict.lowest}
 
 
 def duration_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:

@@ -125,6 +125,7 @@ def _take_out(history: History, numbers: list[int], *, whole: bool) -> None:
         connection.execute(
             defects.update().where(defects.c.run_id.in_(numbers)).values(run_id=None)
         )
-        for table in (schema.benchmarks, schema.verdicts, schema.durations, schema.run_clocks):
+        more = (schema.durations, schema.run_clocks, schema.urgencies)
+        for table in (schema.benchmarks, schema.verdicts, *more):
             connection.execute(table.delete().where(table.c.run_id.in_(numbers)))
         connection.execute(schema.runs.delete().where(schema.runs.c.id.in_(numbers)))

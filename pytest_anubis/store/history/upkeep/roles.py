@@ -14,7 +14,14 @@ _NAME = re.compile(r"[a-z_][a-z0-9_]{0,40}")
 
 APPENDED = (
     *(schema.nodes, schema.node_machines, schema.namesakes),
-    *(schema.runs, schema.run_clocks, schema.benchmarks, schema.verdicts, schema.durations),
+    *(
+        schema.runs,
+        schema.run_clocks,
+        schema.benchmarks,
+        schema.verdicts,
+        schema.durations,
+        schema.urgencies,
+    ),
     *(schema.defects, schema.defect_benchmarks, schema.contents, schema.content_parts),
 )
 """Tables to which filing a run adds rows."""

@@ -1,0 +1,124 @@
+"""Judged nodes on the terminal: findings, what nodes share, the nodes, and what tables lack of them."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import re
+import shlex
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_anubis.cli.shared.printing import terminal_width
+from pytest_anubis.cli.site.fleet_source import FleetSource, Tell, judged_source
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
+from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.text_table import clip_but_end
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
+
+if TYPE_CHECKING:
+    from pytest_anubis.store.collected_runs import RunSet
+
+MISSING = Path("missing.csv")
+"""Where the values are listed that tables lack, unless ``--missing`` names another file."""
+LONGEST = 300
+"""Characters of a finding or a note without ``-v``."""
+TESTS = 6
+"""Tests that a command to measure again names; of more it leaves the choice to the file."""
+
+
+def told_fleet(
+    options: argparse.Namespace,
+    runs: RunSet,
+    judged: JudgedFleet,
+    rows: Sequence[NodeRow],
+    tell: Tell,
+    *,
+    places: Sequence[str],
+    without_run: Collection[str] = (),
+) -> FleetSource:
+    """Say what was found on many nodes; return it with all that is known of these.
+
+    Args:
+        options: Those of the command: ``nodes_file``, ``history``, ``verbose``, ``allow_missing``.
+        runs: Everything that was read.
+        judged: The verdicts.
+        rows: The nodes that are to be told.
+        tell: Gets each line.
+        places: Files and folders that were named.
+        without_run: Nodes that are registered and have no run.
+
+    Raises:
+        CommandError: A table of nodes or the history cannot be read.
+    """
+    source = judged_source(
+        runs,
+        judged,
+        rows,
+        tell,
+        places=places,
+        table=options.nodes_file,
+        history=options.history,
+        without_run=without_run,
+    )
+    verbosity = options.verbose
+    lines = fleet_lines(rows, source.shifts, width=terminal_width(), verbosity=verbosity)
+    # The first lines are those to act on, but of a class that moved as a whole single nodes tell little.
+    said = [f"finding: {finding.text}" for finding in judged.findings]
+    notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
+    if verbosity <= 0:
+        said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
+    tell(*said, *lines, *_missing_lines(options, judged, rows), *notes)
+    return source
+
+
+def _missing_lines(
+    options: argparse.Namespace, judged: JudgedFleet, rows: Sequence[NodeRow]
+) -> list[str]:
+    """Say how many values tables lack, list them in a file, and say how they are measured again."""
+    shown = {(row.verdict.node, row.hardware_class) for row in rows if row.missing}
+    cells = [
+        (verdict.node, *cell)
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+        for cell in detail.missing
+        if (verdict.node, detail.hardware_class) in shown
+    ]
+    if not cells:
+        return []
+    fine = sum(row.missing > 0 and row.verdict.decision is Decision.ACCEPTED for row in rows)
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(["node", "benchmark", "metric", "device"])
+    table.writerows(cells)
+    place = getattr(options, "missing", None) or MISSING
+    try:
+        write_atomically(place, out.getvalue())
+        where = f"{place} lists them"
+    except OSError as error:
+        where = f"{place} cannot be written ({error.strerror}); name another file with --missing"
+    limit = f"--allow-missing {100 * options.allow_missing:g}%"
+    verb = "is" if len(cells) == 1 else "are"
+    line = (
+        f"{count_text(len(cells), 'value')} {verb} missing on {count_text(len(shown), 'node')}, of which "
+        f"{fine} {'is' if fine == 1 else 'are'} accepted all the same ({limit}): {where}"
+    )
+    tests = sorted({re.sub(r"\[.*", "", cell[1]).rpartition("::")[2] for cell in cells})
+    few = len(tests) <= TESTS and all(map(str.isidentifier, tests))
+    chosen = ["-k", " or ".join(tests)] if few else []
+    words = [
+        "anubis",
+        "fleet",
+        "run",
+        "--hosts",
+        str(place),
+        "--chdir",
+        "DIR",
+        "--",
+        "suites/",
+        *chosen,
+    ]
+    return [line, f"measure them again: {shlex.join(words)}"]

@@ -1,0 +1,57 @@
+"""What many nodes of a fleet share, in lines: a batch, rack or driver that is slower than the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_anubis.core.survey.fleet_survey import TraitShift
+from pytest_anubis.report.text.numbers import count_text
+
+SHOWN = 4
+"""Shared causes with a line of their own."""
+METRICS = 3
+"""Metrics named of one of them."""
+
+
+def cause_lines(
+    shifts: Sequence[TraitShift], rejected: Mapping[int, int], *, verbose: bool = False
+) -> list[str]:
+    """Return a line for each trait whose nodes are slower, or are rejected more often, than the others.
+
+    Args:
+        shifts: What separates nodes, slow ones first.
+        rejected: Place in `shifts` -> how many nodes are rejected for nothing else.
+        verbose: All of them.
+    """
+    several = len({shift.hardware_class for shift in shifts}) > 1
+    lines = [
+        cause_text(shift, rejected.get(place, 0))
+        + (f" [{shift.hardware_class}]" if several else "")
+        for place, shift in enumerate(shifts)
+        if shift.worse or shift.beside
+    ]
+    left = 0 if verbose else len(lines) - SHOWN
+    return (
+        lines
+        if left <= 0
+        else [*lines[:SHOWN], f"... and {count_text(left, 'shared cause')} more (-v)"]
+    )
+
+
+def cause_text(shift: TraitShift, rejected: int = 0) -> str:
+    """Return a shared cause: ``batch C (50 nodes): pcie 4.5 % slower``, with how many it alone rejects.
+
+    Of two groups of nodes the slower one is named: where the others have one value, that is told.
+    """
+    better = not shift.worse
+    value, count = (shift.beside, shift.others) if better else (shift.value, len(shift.nodes))
+    than = shift.value if better else shift.beside
+    same = [one for one in shift.metrics if one.worse is not better]
+    told = [f"{one.metric.name} {one.size}" for one in same[:METRICS]]
+    told += [f"{count_text(len(same) - METRICS, 'more metric')}"] if len(same) > METRICS else []
+    words = ", ".join(told) + (f" than {than}" if than and told else "")
+    if not told:
+        words = f"{shift.rejected} rejected, of the {shift.others} others {shift.rejected_others}"
+    alike = f" (the same nodes: {', '.join(shift.aliases)})" if shift.aliases else ""
+    only = f"; {count_text(rejected, 'node')} rejected for nothing else" if rejected else ""
+    return f"{shift.trait} {value} ({count_text(count, 'node')}){alike}: {words}{only}"

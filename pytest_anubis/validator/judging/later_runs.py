@@ -1,0 +1,175 @@
+"""Several runs of one node, judged together: which run a verdict is of, and what a later one answered.
+
+What a run found stands until a later run judged the same (benchmark, metric and device) and passed it, by the
+rule that holds everywhere (`core.standing.standing_of`); a value that is missing until a later run has it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.sample import Population
+from pytest_anubis.core.standing.standing_of import JudgedRun, Key, standing_of
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
+from pytest_anubis.validator.judging.column_judging import (
+    JudgedColumns,
+    as_answered,
+    with_run_named,
+)
+from pytest_anubis.validator.judging.verdict_table import (
+    FAIL,
+    MARGINAL,
+    NOT_TESTED,
+    PASS,
+    REASONS,
+)
+
+_MINUTE = len("2026-11-23T21:27")
+_NOT_REPORTED, _ANSWERED = map(REASONS.index, (Reason.NOT_REPORTED, Reason.ANSWERED))
+_LEVELS = (((FAIL, NOT_TESTED), (PASS, MARGINAL)), ((MARGINAL,), (PASS,)))
+"""Outcomes that a later run can answer, and those by which it does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaterRuns:
+    """Knows the runs of all nodes and their order.
+
+    Attributes:
+        started: (run, node) -> when the run began, ISO 8601 in UTC; empty where nobody knows.
+        counts: Node -> how many runs of it there are; found from `started`.
+        order: (run, node) -> its place in time; those without a time stand first, all in one place.
+    """
+
+    started: Mapping[tuple[str, str], str]
+    counts: Mapping[str, int] = field(init=False)
+    order: Mapping[tuple[str, str], int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        places = {began: place for place, began in enumerate(sorted({"", *self.started.values()}))}
+        order = {unit: places[began] for unit, began in self.started.items()}
+        object.__setattr__(self, "counts", Counter(node for _, node in self.started))
+        object.__setattr__(self, "order", order)
+
+    def columns(self, judged: JudgedColumns) -> JudgedColumns:
+        """Return verdicts of which the bad ones name their run on nodes with several, or are answered."""
+        population, outcome = judged.population, judged.outcome
+        missing = (outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
+        bad = np.isin(outcome, (FAIL, MARGINAL))
+        several = [
+            row
+            for row in np.flatnonzero(bad | missing).tolist()
+            if self.counts.get(population.nodes[row], 0) > 1
+        ]
+        if not several:
+            return judged
+        answered = self._answered(judged, several)
+        named = {
+            row: self._words(population.runs[row], population.nodes[row])
+            for row in several
+            if bad[row] or row in answered
+        }
+        if not answered:
+            return replace(judged, named=named)
+        outcome, reason = outcome.copy(), judged.reason.copy()
+        outcome[list(answered)], reason[list(answered)] = PASS, _ANSWERED
+        return replace(judged, outcome=outcome, reason=reason, named=named, answered=answered)
+
+    def evidence(self, node: str, evidence: RunEvidence) -> list[MetricVerdict]:
+        """Return the verdicts that have no sample: the bad ones name their run, or are answered.
+
+        Args:
+            node: The node.
+            evidence: What its runs say besides samples.
+        """
+        if self.counts.get(node, 0) < 2:
+            return list(evidence.verdicts)
+        failed: dict[str, set[Key]] = {}
+        for one in evidence.verdicts:
+            if one.outcome is Outcome.FAIL:
+                failed.setdefault(one.run, set()).add(_key(one))
+        standing = standing_of(
+            replace(
+                run,
+                began=self.order.get((run.run, node), 0),
+                decision=Decision.REJECTED if bad else run.decision or Decision.UNDECIDED,
+                failed=tuple(sorted(bad)),
+                passed=tuple(key for key in run.passed if key not in bad),
+            )
+            for run in evidence.checked
+            for bad in (failed.get(run.run, set[Key]()),)
+        )
+        known = {run.run for run in evidence.checked}
+        return [self._of_evidence(one, known, standing.failures) for one in evidence.verdicts]
+
+    def _of_evidence(
+        self, verdict: MetricVerdict, known: Collection[str], stands: Mapping[Key, JudgedRun]
+    ) -> MetricVerdict:
+        if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL) or not verdict.run:
+            return verdict
+        named = with_run_named(verdict, self._words(verdict.run, verdict.node))
+        fails = verdict.outcome is Outcome.FAIL and verdict.run in known
+        return (
+            as_answered(named, "a later run passed it")
+            if fails and _key(verdict) not in stands
+            else named
+        )
+
+    def _answered(self, judged: JudgedColumns, several: Iterable[int]) -> dict[int, str]:
+        """Return row -> what answers it, in words, of the rows that a later run of the unit answers."""
+        population, outcome = judged.population, judged.outcome.tolist()
+        units = {(population.nodes[row], population.devices[row]) for row in several}
+        rows: dict[tuple[str, str], list[int]] = {}
+        for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
+            if unit in units:
+                rows.setdefault(unit, []).append(row)
+        found: dict[int, str] = {}
+        wanted = set(several)
+        for mine in rows.values():
+            for bad, good in _LEVELS:
+                failed = [row for row in mine if row in wanted and outcome[row] in bad]
+                passed = [row for row in mine if outcome[row] in good]
+                if failed and passed and self._settled(population, failed, passed):
+                    last = max(passed, key=lambda row: self._place(population, row))
+                    words = self._words(population.runs[last], population.nodes[last])
+                    found |= dict.fromkeys(failed, f"passed {words}")
+        return found
+
+    def _settled(
+        self, population: Population, failed: Sequence[int], passed: Sequence[int]
+    ) -> bool:
+        key = (population.benchmark, population.metric.name, "")
+
+        def run(row: int, decision: Decision) -> JudgedRun:
+            bad = decision is Decision.REJECTED
+            return JudgedRun(
+                run=population.runs[row],
+                began=self._place(population, row),
+                decision=decision,
+                failed=(key,) if bad else (),
+                passed=() if bad else (key,),
+            )
+
+        runs = [run(row, Decision.REJECTED) for row in failed]
+        runs += [run(row, Decision.ACCEPTED) for row in passed]
+        return not standing_of(runs).failures
+
+    def _place(self, population: Population, row: int) -> int:
+        return self.order.get((population.runs[row], population.nodes[row]), 0)
+
+    def _words(self, run: str, node: str) -> str:
+        began = self.started.get((run, node), "")
+        return f"in run {run}" + (f" of {_moment(began)}" if began else "")
+
+
+def _key(verdict: MetricVerdict) -> Key:
+    return verdict.benchmark, verdict.metric, verdict.device
+
+
+def _moment(iso: str) -> str:
+    """Return a moment to the minute, as people write it."""
+    return iso[:_MINUTE].replace("T", " ")

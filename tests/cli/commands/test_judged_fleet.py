@@ -1,0 +1,134 @@
+"""``anubis judge`` on a collected fleet: the first lines say what to act on, in fewer than thirty."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_anubis.fleet.launching.host_list import HostListError, read_hosts
+from tests.cli.command_line import anubis
+
+NODES, CARDS = 60, 4
+METRICS = ("gemm_a", "gemm_b", "pcie_in", "pcie_out")
+BATCH = range(20, 32)
+
+
+def write(
+    path: Path, *, slow: dict[str, float] | None = None, run: str = "", week: int = 1
+) -> None:
+    """Write one value a cell; n05 has no cuda:2, some cells are empty, one batch has slower PCIe.
+
+    Args:
+        path: The table.
+        slow: Node -> what is left of its first metric on cuda:1; None: a fleet with nothing wrong.
+        run: The run's id.
+        week: When it was measured.
+    """
+    rng = np.random.default_rng(week)
+    rows = ["node,device,benchmark,metric,unit,better,component,value,run,time"]
+    for number in range(NODES):
+        node = f"n{number:02d}"
+        for card in range(CARDS):
+            for metric in METRICS:
+                value = 100 * np.exp(rng.normal(0, 0.004))
+                if slow is not None:
+                    if (node, card) == ("n05", 2):
+                        continue
+                    value *= slow.get(node, 1.0) if (card, metric) == (1, "gemm_a") else 1.0
+                    value *= 0.97 if number in BATCH and metric.startswith("pcie") else 1.0
+                text = f"{value:.4f}"
+                if slow is not None and number % 10 == 9 and (card, metric) == (3, "gemm_b"):
+                    text = ""
+                part = metric.partition("_")[0]
+                rows.append(
+                    f"{node},cuda:{card},{part},{metric},GB/s,higher,accelerator.{part},{text},{run},"
+                    f"2026-01-{week:02d}T00:00:00+00:00"
+                )
+    path.write_text("\n".join(rows) + "\n")
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "old.csv", run="old")
+    assert anubis("learn", "old.csv").returncode == 0
+    nodes = [f"n{n:02d},{'C' if n in BATCH else 'A'},S{n}" for n in range(NODES)]
+    (tmp_path / "nodes.csv").write_text("\n".join(["node,batch,serial", *nodes]) + "\n")
+    return tmp_path
+
+
+def test_the_first_lines_say_what_to_act_on(here: Path) -> None:
+    write(here / "new.csv", slow={"n40": 0.7, "n41": 0.5}, run="new", week=8)
+    done = anubis("judge", "new.csv", "--nodes-file", "nodes.csv", "--json", "out.json")
+    lines = done.stdout.splitlines()
+    assert len(lines) < 30, done.stdout
+    assert "n05: cuda:2 is gone: 4 of 4 metrics have no value" in lines[0]
+    assert lines[1].startswith("batch C (12 nodes): pcie_")
+    assert "slower than A" in lines[1]
+    assert [line.split()[0] for line in lines[2:4]] == ["REJECTED", "REJECTED"]
+    assert ("n41" in lines[2], "n40" in lines[3]) == (True, True)
+    decisions = {
+        n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]
+    }
+    assert {node for node, decision in decisions.items() if decision == "REJECTED"} == {
+        *("n05", "n40", "n41")
+    }
+    assert done.returncode == 1
+
+
+def test_values_that_are_missing_are_listed_and_allowed_up_to_a_share(here: Path) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    lacking = [f"n{n:02d}" for n in range(9, NODES, 10)]
+    for share, decision in (("10%", "ACCEPTED"), ("0", "UNDECIDED")):
+        done = anubis("judge", "new.csv", "--allow-missing", share, "--json", "out.json")
+        found = {
+            n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]
+        }
+        assert {found[node] for node in lacking} == {decision}
+        assert "6 values are missing on 6 nodes" in done.stdout
+        with Path("missing.csv").open() as file:
+            cells = list(csv.DictReader(file))
+        assert [cell["node"] for cell in cells] == lacking
+        assert {tuple(cell.values())[1:] for cell in cells} == {("gemm", "gemm_b", "cuda:3")}
+        undecided = [line for line in done.stdout.splitlines() if line.startswith("UNDECIDED")]
+        assert len(undecided) == (decision == "UNDECIDED")
+    assert "anubis fleet run --hosts missing.csv" in done.stdout
+    assert [host.name for host in read_hosts("missing.csv")] == lacking
+    assert anubis("judge", "new.csv", "--missing", "nowhere/here.csv").returncode == 1
+    wrong = anubis("judge", "new.csv", "--allow-missing", "2x")
+    assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
+
+
+def test_a_table_without_nodes_is_no_list_of_hosts(here: Path) -> None:
+    (here / "t.csv").write_text("name\nn1\n")
+    with pytest.raises(HostListError, match="no column 'node'"):
+        read_hosts("t.csv")
+
+
+def test_what_a_later_round_passed_is_answered(here: Path) -> None:
+    write(here / "first.csv", slow={"n40": 0.7, "n41": 0.7}, run="w1", week=8)
+    write(here / "then.csv", slow={"n41": 0.7}, run="w2", week=15)
+    done = anubis("judge", "first.csv", "then.csv", "--json", "out.json")
+    found = {n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]}
+    assert (found["n40"], found["n41"]) == ("ACCEPTED", "REJECTED")
+    assert "n40" not in done.stdout
+
+
+def test_a_node_that_is_slow_as_its_batch_is_says_so(here: Path) -> None:
+    rows = (here / "old.csv").read_text().splitlines()
+    slow = [
+        row.replace(row.split(",")[7], f"{0.8 * float(row.split(',')[7]):.3f}")
+        if "pcie_in" in row and int(row[1:3]) in BATCH
+        else row
+        for row in rows[1:]
+    ]
+    (here / "new.csv").write_text("\n".join([rows[0], *slow]).replace(",old,", ",new,") + "\n")
+    done = anubis("judge", "new.csv", "--nodes-file", "nodes.csv")
+    lines = done.stdout.splitlines()
+    assert "12 nodes rejected for nothing else" in lines[0]
+    assert [line for line in lines if line.startswith("REJECTED")] == [lines[1]]
+    assert "as all of batch C" in lines[1]

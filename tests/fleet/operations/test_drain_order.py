@@ -1,0 +1,75 @@
+"""One order everywhere, sure and worst first; what is to be measured again drains nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_anubis.core.history import NodeRecord
+from pytest_anubis.core.standing.standing_of import JudgedRun, Standing
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
+from pytest_anubis.fleet.operations.drain_list import drain_lines
+from pytest_anubis.fleet.operations.node_places import NodePlace, places_of
+from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
+from tests.cli.command_line import anubis
+from tests.cli.commands.test_judged_fleet import write
+
+NODES = {  # in the order in which they are to be told
+    "gone": (Triage.REJECT, 0.0, ("cuda:6",)),
+    "a-wrong": (Triage.REJECT, 0.0, ()),
+    "b-slow": (Triage.REJECT, 0.5, ()),
+    "a-less": (Triage.REJECT, 0.8, ()),
+    "a-borderline": (Triage.RETEST, 0.4, ()),
+}
+
+
+def places() -> tuple[NodePlace, ...]:
+    """Return where nodes stand whose rejections are the older, the less urgent they are."""
+    found = []
+    for age, (name, (triage, lowest, gone)) in enumerate(NODES.items()):
+        verdict = NodeVerdict(
+            node=name,
+            decision=Decision.REJECTED,
+            headline=f"node {name} rejected: slow",
+            triage=triage,
+            lowest=lowest,
+            gone=gone,
+        )
+        last = LastRun(run="r", started=100.0 - age, ended=None, verdict=verdict)
+        by = JudgedRun(run="r", began=last.started, decision="REJECTED")
+        standing = Standing(decision=Decision.REJECTED, by=by)
+        found.append(NodeLast(node=NodeRecord(name=name), last=last, standing=standing))
+    return places_of(found, now=200.0, risks={}, accepted_risk=1.0)
+
+
+def test_the_order_is_that_of_verdicts_whatever_their_age() -> None:
+    assert [one.node for one in places()] == list(NODES)
+
+
+@pytest.mark.parametrize("scontrol", [False, True])
+def test_what_is_to_be_measured_again_is_a_remark(scontrol: bool) -> None:
+    lines, refused = drain_lines(places(), scontrol=scontrol)
+    assert refused == []
+    assert [line.startswith("#") for line in lines] == [False] * 4 + [True]
+    assert "a-borderline" in lines[-1]
+
+
+def test_a_history_of_imports_keeps_how_urgent_each_rejection_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write(tmp_path / "old.csv", run="old")
+    assert anubis("learn", "old.csv").returncode == 0
+    write(tmp_path / "new.csv", slow={"n40": 0.7}, run="new", week=8)
+    assert anubis("import", "table", "new.csv").returncode in (0, 1)
+    pushed = anubis(
+        "push", ".anubis/imports/new.csv.npz", "--baseline", "baselines", "--history", "h"
+    )
+    assert pushed.returncode == 0, pushed.stderr
+    done = anubis("fleet", "drain-list", "--history", "h")
+    sure, again = done.stdout.splitlines()
+    assert sure.startswith("n05 ")
+    assert again.startswith("# measure again first: n40 ")  # a single value told it
+    status = anubis("fleet", "status", "--history", "h").stdout.splitlines()
+    assert [line.split()[0] for line in status[2:4]] == ["n05", "n40"]

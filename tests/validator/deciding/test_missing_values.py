@@ -1,0 +1,128 @@
+"""A device that is gone rejects its node; single missing values do not keep it from being accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.sample import Population, Problem, population_of
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Reason
+from pytest_anubis.validator import learn_baseline
+from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
+
+NODES, CARDS = 12, 8
+METRICS = {name: name.partition("_")[0] for name in ("gemm_a", "gemm_b", "hbm_a", "hbm_b")}
+"""Metric -> its component."""
+MISSING = Problem(kind="missing", text="no value was recorded")
+Cell = tuple[str, str, str]
+
+
+def fleet(
+    missing: Collection[Cell] = (), *, run: str = "r0", nodes: int = NODES
+) -> list[Population]:
+    """Return one value a metric and card; those named by node, metric and card are missing."""
+    rng = np.random.default_rng(0)
+    found = []
+    for name, component in METRICS.items():
+        units = [(f"n{n:02d}", f"cuda:{c}") for n in range(nodes) for c in range(CARDS)]
+        lost = {row for row, (node, card) in enumerate(units) if (node, name, card) in missing}
+        values = 100 * np.exp(rng.normal(0, 0.003, len(units)))
+        found.append(
+            population_of(
+                [[] if row in lost else [value] for row, value in enumerate(values.tolist())],
+                metric=Metric(name=name, unit="GB/s", better="higher"),
+                benchmark=component,
+                component=f"accelerator.{component}",
+                nodes=[node for node, _ in units],
+                devices=[card for _, card in units],
+                runs=[run] * len(units),
+                problems=dict.fromkeys(lost, MISSING),
+            )
+        )
+    return found
+
+
+def judged(missing: Collection[Cell], allowed: float = 0.05, **more: RunEvidence) -> JudgedFleet:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    evidence = {("", node): said for node, said in more.items()}
+    return judge_fleet(fleet(missing), {"": learned}, evidence=evidence, allow_missing=allowed)
+
+
+def node(found: JudgedFleet, name: str = "n03") -> NodeVerdict:
+    return next(verdict for verdict in found.nodes if verdict.node == name)
+
+
+def gone(*cards: int) -> set[Cell]:
+    return {("n03", name, f"cuda:{card}") for name in METRICS for card in cards}
+
+
+def test_a_card_without_any_value_is_gone_and_its_node_comes_first() -> None:
+    found = judged(gone(6))
+    worst = min(found.nodes, key=lambda verdict: verdict.severity)
+    assert (worst.node, worst.decision, worst.gone) == ("n03", Decision.REJECTED, ("cuda:6",))
+    assert "cuda:6 is gone: 4 of 4 metrics have no value" in worst.headline
+    assert worst.blocking == ()  # nothing else is said of it
+    assert {verdict.decision for verdict in found.nodes} == {Decision.REJECTED, Decision.ACCEPTED}
+
+
+def test_a_node_of_which_a_few_cards_were_measured_has_lost_none() -> None:
+    assert node(judged(gone(*range(5)))).decision is Decision.UNDECIDED
+
+
+def test_of_a_node_with_a_run_of_ours_the_inventory_decides() -> None:
+    assert node(judged(gone(6), n03=RunEvidence())).decision is Decision.UNDECIDED
+
+
+def test_a_card_that_a_later_run_has_is_not_gone() -> None:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    started = {
+        ("r0", "n03"): "2026-01-01T00:00:00+00:00",
+        ("r1", "n03"): "2026-01-02T00:00:00+00:00",
+    }
+    for first, then, lost in ((gone(6), (), ()), ((), gone(6), ("cuda:6",))):
+        runs = [*fleet(first), *(replace(one, runs=("r1",) * len(one)) for one in fleet(then))]
+        found = judge_fleet(runs, {"": learned}, started=started)
+        assert node(found).gone == lost
+
+
+@pytest.mark.parametrize(
+    ("missing", "allowed", "decision"),
+    [
+        ({("n03", "gemm_a", "cuda:1")}, 0.05, Decision.ACCEPTED),
+        ({("n03", "gemm_a", "cuda:1")}, 0.0, Decision.UNDECIDED),
+        # Nothing else of the component answered on that card.
+        ({("n03", "gemm_a", "cuda:1"), ("n03", "gemm_b", "cuda:1")}, 0.2, Decision.UNDECIDED),
+        ({("n03", "gemm_a", "cuda:1"), ("n03", "gemm_b", "cuda:2")}, 0.05, Decision.UNDECIDED),
+        ({("n03", "gemm_a", "cuda:1"), ("n03", "gemm_b", "cuda:2")}, 0.07, Decision.ACCEPTED),
+    ],
+)
+def test_few_values_that_are_missing_block_nothing_where_the_component_answered(
+    missing: set[Cell], allowed: float, decision: Decision
+) -> None:
+    found = judged(missing, allowed)
+    verdict = node(found)
+    assert verdict.decision is decision
+    (detail,) = [
+        detail for one, detail in zip(found.nodes, found.details, strict=True) if one.node == "n03"
+    ]
+    assert {(cell.metric, cell.device) for cell in detail.missing} == {cell[1:] for cell in missing}
+    words = f"{len(missing)} of 32 values"
+    where = verdict.blocking if decision is Decision.UNDECIDED else verdict.noted
+    assert [words in line for line in where] == [True]
+    assert (words in verdict.headline) == (decision is Decision.ACCEPTED or len(where) == 1)
+
+
+def test_a_waiver_that_names_it_covers_a_device_that_is_gone() -> None:
+    from pytest_anubis.core.verdict import Waiver
+
+    waiver = Waiver(owner="me", reason="sent in", expires="2027-01-01", metric="gone", node="n03")
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    found = judge_fleet(fleet(gone(6)), {"": learned}, waivers=(waiver,))
+    (detail,) = [d for v, d in zip(found.nodes, found.details, strict=True) if v.node == "n03"]
+    assert node(found).decision is Decision.ACCEPTED
+    assert [v.reason for v in detail.verdicts if v.benchmark == "inventory"] == [Reason.WAIVED]

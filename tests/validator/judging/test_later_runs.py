@@ -1,0 +1,108 @@
+"""What a later run answers, and what it does not: the rule is that of a node's standing."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.sample import Population, Problem, population_of
+from pytest_anubis.core.standing.standing_of import JudgedRun
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.validator import learn_baseline
+from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
+
+NODES = 30
+STARTED = {f"r{r}": f"2026-01-0{r + 1}T00:00:00+00:00" for r in range(3)}
+
+
+def table(*last: float | None, nodes: int = NODES) -> Population:
+    """Return a value a run of each node; those of the last node are multiplied, None is missing."""
+    values = 100 * np.exp(np.random.default_rng(0).normal(0, 0.003, (nodes, len(last))))
+    samples = [[[value] for value in node] for node in values]
+    samples[-1] = [
+        [] if factor is None else [factor * value[0]]
+        for factor, value in zip(last, samples[-1], strict=True)
+    ]
+    missing = Problem(kind="missing", text="no value was recorded")
+    return population_of(
+        [sample for node in samples for sample in node],
+        metric=Metric(name="copy", unit="GB/s", better="higher"),
+        benchmark="b",
+        nodes=[f"n{n}" for n in range(nodes) for _ in last],
+        devices=["node"] * nodes * len(last),
+        runs=[f"r{r}" for _ in range(nodes) for r in range(len(last))],
+        problems={(nodes - 1) * len(last) + r: missing for r, f in enumerate(last) if f is None},
+    )
+
+
+def decided(*last: float | None, dated: bool = True) -> tuple[NodeVerdict, list[MetricVerdict]]:
+    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
+    population = table(*last)
+    units = zip(population.runs, population.nodes, strict=True)
+    started = {unit: STARTED[unit[0]] if dated else "" for unit in units}
+    judged = judge_fleet([population], {"": learned}, started=started)
+    (found,) = [
+        (verdict, detail)
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+        if verdict.node == f"n{NODES - 1}"
+    ]
+    return found[0], [v for v in found[1].verdicts if v.text]
+
+
+@pytest.mark.parametrize(
+    ("last", "decision"),
+    [
+        ((0.8, 1.0, 1.0), Decision.ACCEPTED),
+        ((0.8, 0.8, 1.0), Decision.ACCEPTED),
+        ((1.0, 1.0, 0.8), Decision.REJECTED),
+        ((0.8, 1.0, 0.8), Decision.REJECTED),
+        ((None, 1.0, 1.0), Decision.ACCEPTED),
+        ((1.0, 1.0, None), Decision.UNDECIDED),
+        ((0.8, None, None), Decision.REJECTED),
+    ],
+)
+def test_what_a_later_run_passed_is_answered_and_nothing_else(
+    last: tuple[float | None, ...], decision: Decision
+) -> None:
+    assert decided(*last)[0].decision is decision
+
+
+def test_an_answered_failure_is_told_as_such_and_rejects_nothing() -> None:
+    node, told = decided(0.8, 1.0, 1.0)
+    (answered,) = [v for v in told if v.reason is Reason.ANSWERED]
+    assert (answered.outcome, answered.run) == (Outcome.PASS, "r0")
+    assert "r2" in answered.text
+    assert len(node.noted) == 1
+
+
+def test_runs_without_a_date_answer_nothing() -> None:
+    assert decided(0.8, 1.0, 1.0, dated=False)[0].decision is Decision.REJECTED
+
+
+def test_a_test_that_failed_and_passes_in_a_later_run_is_answered() -> None:
+    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
+    failed = MetricVerdict(
+        outcome=Outcome.FAIL,
+        reason=Reason.TEST_FAILED,
+        text="the test itself failed",
+        benchmark="check",
+        metric="",
+        node="n29",
+        run="r0",
+    )
+    population = table(1, 1, 1)
+    units = zip(population.runs, population.nodes, strict=True)
+    started = {unit: STARTED[unit[0]] for unit in units}
+    for passed, decision in ((("r1",), Decision.ACCEPTED), ((), Decision.REJECTED)):
+        checked = tuple(
+            JudgedRun(
+                run=f"r{r}", began=0.0, passed=(("check", "", ""),) if f"r{r}" in passed else ()
+            )
+            for r in range(3)
+        )
+        evidence = {("", "n29"): RunEvidence(verdicts=(failed,), checked=checked)}
+        judged = judge_fleet([population], {"": learned}, started=started, evidence=evidence)
+        (node,) = [verdict for verdict in judged.nodes if verdict.node == "n29"]
+        assert node.decision is decision
