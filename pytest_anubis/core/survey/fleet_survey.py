@@ -75,14 +75,26 @@ class TraitShift:
         Args:
             told: What is known of the node.
         """
-        typical = {(m.benchmark, m.metric.name): m.similarity for m in self.metrics if m.worse}
         bad = [one for one in told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
         return bool(bad) and all(
             one.similarity is not None
             and one.threshold is not None
-            and one.similarity / typical.get((one.benchmark, one.metric), 1.0) >= one.threshold
+            and one.similarity / self._typical(one) >= one.threshold
             for one in bad
         )
+
+    def _typical(self, verdict: MetricVerdict) -> float:
+        """Return what the trait leaves of what a verdict is about; the mean of a component bears its name."""
+        found = [
+            one.similarity
+            for one in self.metrics
+            if one.worse
+            and (
+                one.component == verdict.benchmark
+                or (one.benchmark, one.metric.name) == (verdict.benchmark, verdict.metric)
+            )
+        ]
+        return min(found, default=1.0)
 
     @property
     def worse(self) -> bool:

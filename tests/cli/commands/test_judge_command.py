@@ -482,9 +482,6 @@ def test_whatever_is_rejected_has_a_page_and_a_dossier(here: Path) -> None:
         (here / "racks.html").unlink(missing_ok=True)
         assert anubis(command, "new.csv", *racks).returncode in (0, 1)
         assert "rack r0 (4)" in (here / "racks.html").read_text()
-    done = anubis("judge", "new.csv", *racks[:2])
-    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
-    assert "--nodes-file goes with --html" in done.stderr
     done = anubis("report", "new.csv", "--node", "n99")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert "--node n99: not among these; there is n00" in done.stderr
