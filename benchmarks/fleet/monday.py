@@ -183,11 +183,10 @@ def write_fleet(folder: Path, nodes: int, seed: int, *, empty: float = EMPTY) ->
             table.writerows([*row, "8xH100"] for row in rows)
     with (folder / "nodes.csv").open("w", newline="", encoding="utf-8") as out:
         table = csv.writer(out)
-        table.writerow(["node", "class", "rack", "batch", "driver", "serial"])
+        table.writerow(["node", "class", "rack", "batch", "serial"])
         for number in range(nodes):
             rack, batch = f"r{number // 20:02d}", batch_of(number, nodes)
-            facts = [rack, batch, driver_of(number, WEEKS), f"S{7000 + number}"]
-            table.writerow([f"n{number:04d}", "8xH100", *facts])
+            table.writerow([f"n{number:04d}", "8xH100", rack, batch, f"S{7000 + number}"])
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from pytest_anubis.core.field_types import Flat
+from pytest_anubis.core.field_types import Flat, Rare
 from pytest_anubis.core.measurement import (
     LaneCores,
     Measurement,
@@ -40,6 +40,7 @@ class RunStarted:
         baseline: Digest of the baseline that the run is judged with; empty if none.
         devices: Devices that tests of every device run on; empty where nobody said.
         tests, root: The tests as they were typed, and where their ids begin, as in `run.RunRecord`.
+        traits: What a table says of the node besides, as in `run.RunRecord`.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -56,6 +57,7 @@ class RunStarted:
     devices: tuple[str, ...] = ()
     tests: str = ""
     root: str = ""
+    traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -158,6 +158,7 @@ class RunRecord:
         devices: Devices that tests of every device run on; empty where nobody said.
         tests: Its tests as they were typed, quoted for a shell; empty where nobody knows.
         root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
+        traits: What a table says of the node besides: its driver, firmware, batch, rack, ...
         cause: What broke the run off, as far as it knows; empty if nothing did.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
@@ -185,6 +186,7 @@ class RunRecord:
     devices: tuple[str, ...] = ()
     tests: str = ""
     root: str = ""
+    traits: Mapping[str, str] = field(default_factory=dict)
     cause: str = ""
     planned: tuple[PlannedTest, ...] = ()
     results: tuple[TestResult, ...] = ()

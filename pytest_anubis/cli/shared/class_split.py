@@ -24,7 +24,7 @@ SHOWN = 12
 
 def facts_of(run: RunRecord) -> dict[str, str]:
     """Return what could tell a run's node from others of its class: versions, firmware, settings."""
-    facts = dict(run.attributes)
+    facts = {**run.traits, **run.attributes}
     with contextlib.suppress(InventoryError):  # where the inventory is needed, its reader says so
         if run.inventory:
             facts |= node_facts(inventory_from_plain(run.inventory, where=run.run))

@@ -14,7 +14,7 @@ from pytest_anubis.core.gather import invalid_rows, other_variant
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import IntArray, Population, Problem
 from pytest_anubis.store.importers.import_result import ImportFileError
-from pytest_anubis.store.importers.long_form import TEXTS, Rows
+from pytest_anubis.store.importers.long_form import TEXTS, TRAITS, Rows
 from pytest_anubis.store.importers.lost_cells import (
     MISSING,
     LostCells,
@@ -300,6 +300,18 @@ def row_dates(rows: Rows) -> dict[tuple[str, str], tuple[str, str]]:
         known = found.get(key, (begin, end))
         found[key] = min(begin, known[0]), max(end, known[1])
     return {key: (_shown(begin), _shown(end)) for key, (begin, end) in found.items()}
+
+
+def row_traits(rows: Rows) -> dict[tuple[str, str], dict[str, str]]:
+    """Return (run, node) -> what its rows say of the node besides: name of a trait -> value."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for name in (one for one in TRAITS if one in rows.codes):
+        codes = np.stack([rows.codes["run"], rows.codes["node"], rows.codes[name]])
+        for run, node, code in np.unique(codes, axis=1).T.tolist():
+            if text := rows.names[name][code]:
+                key = rows.names["run"][run], rows.names["node"][node]
+                found.setdefault(key, {})[name] = text
+    return found
 
 
 def _shown(moment: float) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 from pytest_anubis.codec import CodecError, read_bytes
@@ -280,6 +281,7 @@ def runs_of(
     populations: tuple[Population, ...],
     started: str,
     dates: Mapping[tuple[str, str], tuple[str, str]] | None = None,
+    traits: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType({}),
 ) -> tuple[RunRecord, ...]:
     """Return one run record per run and node that occurs in populations, sorted.
 
@@ -287,6 +289,7 @@ def runs_of(
         populations: What was imported.
         started: The date that the file bears, for want of a better one.
         dates: (run, node) -> when it began and ended, of those of which the file tells it.
+        traits: (run, node) -> what the file says of the node besides.
     """
     known = dates or {}
     found = {
@@ -298,7 +301,14 @@ def runs_of(
     for run, node, name in sorted(found):
         began, ended = known.get((run, node), (started, started))
         records.append(
-            RunRecord(run=run, node=node, hardware_class=name, started=began, ended=ended)
+            RunRecord(
+                run=run,
+                node=node,
+                hardware_class=name,
+                started=began,
+                ended=ended,
+                traits=traits.get((run, node), {}),
+            )
         )
     return tuple(records)
 

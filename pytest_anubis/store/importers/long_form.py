@@ -27,6 +27,8 @@ NEEDED = ("node", "benchmark", "metric", "unit", "better")
 # Columns that may be absent or empty, with what then holds.
 OPTIONAL = {"device": "node", "class": UNCLASSIFIED, "group": "", "component": "", "run": ""}
 TEXTS = (*NEEDED, *OPTIONAL)
+TRAITS = ("driver", "firmware", "bios", "kernel", "batch", "rack", "serial")
+"""Columns that say something of a node in its run, by which nodes can be told apart."""
 NUMBERS = ("value", "time", "return_code")
 
 NAMES_MAY_BE = 1000
@@ -51,7 +53,7 @@ class Rows:
     """All good rows, encoded.
 
     Attributes:
-        names: Text column -> its distinct names.
+        names: Text column, also of `TRAITS` those that the file has -> its distinct names.
         codes: Text column -> shape (n,), which of its names each row has.
         values: Shape (n,); NaN where nothing was recorded or NaN itself was.
         missing: Shape (n,); True where the value was left empty.
@@ -120,7 +122,8 @@ class LongForm:
         for name in (*TEXTS, *NUMBERS):
             if self.columns.count(name) > 1:
                 raise ImportFileError(f"column {name!r} stands twice; keep one")
-        self._names = {name: _Numbers() for name in TEXTS}
+        self._traits = [name for name in TRAITS if name in self.columns]
+        self._names = {name: _Numbers() for name in (*TEXTS, *self._traits)}
         self._chunks: list[dict[str, Any]] = []
         self._rows = 0
         self._has_times = "time" in self.columns
@@ -128,7 +131,7 @@ class LongForm:
     @property
     def unused(self) -> list[str]:
         """Columns that nothing is done with."""
-        return [name for name in self.columns if name not in TEXTS and name not in NUMBERS]
+        return [name for name in self.columns if name not in (*TEXTS, *NUMBERS, *TRAITS)]
 
     def add(self, lines: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
         """Take one chunk.
@@ -147,7 +150,7 @@ class LongForm:
         self._rows += count
         check_rows(self._rows)
         chunk: dict[str, Any] = {"line": np.asarray(lines, dtype=np.int64)}
-        for name in TEXTS:
+        for name in (*TEXTS, *self._traits):
             numbers = self._names[name]
             if name in by_name:
                 codes = map(numbers.__getitem__, by_name[name])
@@ -199,9 +202,12 @@ class LongForm:
         names: dict[str, list[str]] = {}
         for name in TEXTS:
             names[name] = self._check_names(name, joined, good)
+        for name in self._traits:
+            texts = ("" if raw is None else str(raw).strip() for raw in self._names[name])
+            names[name] = ["" if LONE.search(text) else text[:NAMES_MAY_BE] for text in texts]
         return Rows(
             names=names,
-            codes={name: joined[name][good] for name in TEXTS},
+            codes={name: joined[name][good] for name in names},
             values=joined["value"][good],
             missing=joined["missing"][good],
             times=joined["time"][good] if self._has_times else None,

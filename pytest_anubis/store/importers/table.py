@@ -13,7 +13,7 @@ from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.foreign_text import open_text
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
 from pytest_anubis.core.gather import Shelf
-from pytest_anubis.store.importers.grouping import group_rows, row_dates
+from pytest_anubis.store.importers.grouping import group_rows, row_dates, row_traits
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
@@ -62,10 +62,10 @@ def import_table(
     """Read a table with one row a value.
 
     Columns, in any order: ``node, benchmark, metric, unit, better, value`` and, if wanted, ``device``
-    (else ``node``), ``time`` (seconds or ISO 8601), ``class``, ``group``, ``component``, ``run`` and
-    ``return_code``. Where unit, direction or component are empty, or their columns are missing, a metric map
-    may know them. Wrong lines are listed and left out. Where the times are moments, a node's run began at the
-    earliest of its rows; else its date is the file's.
+    (else ``node``), ``time`` (seconds or ISO 8601), ``class``, ``group``, ``component``, ``run``,
+    ``return_code``, and what nodes can be told apart by (`TRAITS`). Where unit, direction or component are
+    empty, or their columns are missing, a metric map may know them. Wrong lines are listed and left out.
+    Where the times are moments, a node's run began at the earliest of its rows; else its date is the file's.
 
     Args:
         path: A ``.parquet`` file, else CSV with a head (comma, semicolon, tab or bar), in UTF-8 or UTF-16.
@@ -99,7 +99,7 @@ def import_table(
             if progress is not None and reader.lines % _TELL < _CHUNK:
                 progress(f"{path.name}: {reader.lines:,} lines")
         rows = form.rows()
-        grouped, dates = group_rows(rows), row_dates(rows)
+        grouped, dates, traits = group_rows(rows), row_dates(rows), row_traits(rows)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
     finally:
@@ -111,7 +111,7 @@ def import_table(
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path), dates),
+        runs=runs_of(populations, file_date(path), dates, traits),
         file_dated=not dates,
         lines=reader.lines,
         values=grouped.values,

@@ -149,7 +149,12 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
         "devices": list(devices.numbers),
         "runs": list(runs.numbers),
         "problems": list(kinds),
-        "records": [_FIRST_EVENT | {name: getattr(r, name) for name in _RUN} for r in columns.runs],
+        "records": [
+            _FIRST_EVENT
+            | {name: getattr(r, name) for name in _RUN}
+            | ({"traits": r.traits} if r.traits else {})
+            for r in columns.runs
+        ],
     }
     text = json.dumps(to_plain(header), allow_nan=False, separators=(",", ":")).encode("ascii")
     arrays["header"] = np.frombuffer(text, dtype=np.uint8)

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.importers.fio import import_fio
-from pytest_anubis.store.importers.import_result import ImportFileError
+from pytest_anubis.store.importers.import_result import ImportFileError, save_import
 from pytest_anubis.store.importers.metric_map import read_metric_map
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import import_table
+from pytest_anubis.store.samples.columnar_files import load_columns
 
 DATA = Path(__file__).parent / "data"
 HEAD = "node,device,benchmark,metric,unit,better,value"
@@ -80,6 +81,25 @@ def test_times_order_the_values_and_missing_columns_have_defaults(tmp_path: Path
         "2026-01-31T12:00:00Z"
     ]
     assert found.notes == ("column 'remark' is not used",)
+
+
+def test_columns_that_tell_nodes_apart_are_kept_with_their_runs(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        "node,benchmark,metric,unit,better,value,driver,batch,run\n"
+        "a,x,m,s,lower,3,570,C,r1\n"
+        "a,x,m,s,lower,3,580,,r2\n"
+        "b,x,m,s,lower,3,,,r1\n",
+    )
+    found = import_table(path)
+    kept = load_columns(save_import(found, tmp_path / "store")).runs
+    for runs in (found.runs, kept):
+        assert {(run.run, run.node): dict(run.traits) for run in runs} == {
+            ("r1", "a"): {"driver": "570", "batch": "C"},
+            ("r2", "a"): {"driver": "580"},
+            ("r1", "b"): {},
+        }
+    assert found.notes == ()
 
 
 def test_wrong_lines_are_listed_by_number_and_the_good_ones_kept(tmp_path: Path) -> None:
