@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from pytest_anubis.core.field_types import AnyFloat, Compact, Share, compact
+from pytest_anubis.core.field_types import AnyFloat, Compact, Rare, Share, compact
 from pytest_anubis.core.metric import relative_loss
 
 
@@ -404,7 +404,7 @@ class NodeVerdict:
     lowest: Share | None = None
     noted: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
-    gone: tuple[str, ...] = ()
+    gone: Annotated[tuple[str, ...], Rare] = ()
 
     @property
     def hindrances(self) -> tuple[str, ...]:

@@ -384,12 +384,13 @@ class _Nodes:
         allow_missing: float,
     ) -> list[tuple[NodeVerdict, NodeDetail]]:
         found = []
-        expected = expected_of(baseline) if baseline is not None else None
-        seen = self._runs_seen() if expected is not None else {}
+        criteria = baseline.criteria if baseline is not None else ()
+        expected = expected_of(criteria)
+        seen = self._runs_seen() if expected else {}
         for name, every in self._verdicts.items():
             evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
             lack = Lacking(answers=answers, verdicts=every)
-            if expected is not None and name in seen:
+            if name in seen:
                 lack = lacking(name, every, answers, seen[name], expected, allow_missing)
             lost = [with_waiver(v, evidence.waivers_for(v.run), fail_on) for v in lack.gone]
             verdicts = [*lost, *lack.verdicts]
@@ -399,7 +400,7 @@ class _Nodes:
                 evidence = replace(evidence, missing=(len(lack.cells), lack.whole))
             verdict = judge_node(
                 verdicts,
-                lack.criteria,
+                lack.needed(criteria) if lack.spared else None,
                 baseline=baseline,
                 node=name,
                 evidence=evidence,

@@ -9,11 +9,13 @@ metric of the component answered on the same device.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import NamedTuple
 
-from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.standing.standing_of import GATE, GONE
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
@@ -39,17 +41,19 @@ class SeenRun(NamedTuple):
     metrics: int
 
 
-@dataclass(frozen=True, slots=True)
-class Expected:
-    """What the baseline of a class expects of each of its nodes, device by device.
+class Expected(NamedTuple):
+    """What a criterion expects of each node: the devices that most healthy nodes have it from."""
 
-    Attributes:
-        components: Cell -> the component that it speaks for.
-        criteria: All criteria of the class.
-    """
+    benchmark: str
+    metric: str
+    group: str
+    component: str
+    devices: frozenset[str]
 
-    components: Mapping[Cell, str]
-    criteria: Sequence[Criterion]
+    @property
+    def name(self) -> tuple[str, str]:
+        """Benchmark and metric."""
+        return self.benchmark, self.metric
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,8 @@ class Lacking:
         whole: How many the baseline expects.
         allowed: Whether they are in the way of nothing.
         answers: Which devices were judged, with those that are spoken for here.
-        criteria: Those that must be answered all the same.
+        spared: Metrics of which a device need not answer.
+        silent: Those of them of which none need.
         verdicts: Those of the node without the ones that only say that something is missing.
     """
 
@@ -71,8 +76,18 @@ class Lacking:
     whole: int = 0
     allowed: bool = True
     answers: Mapping[Metric, frozenset[str]] = field(default_factory=dict)
-    criteria: tuple[Criterion, ...] | None = None
+    spared: frozenset[tuple[str, str]] = frozenset()
+    silent: frozenset[tuple[str, str]] = frozenset()
     verdicts: Sequence[MetricVerdict] = ()
+
+    def needed(self, criteria: Sequence[Criterion]) -> list[Criterion]:
+        """Return the criteria that must be answered all the same; pooled values need every device."""
+        return [
+            one
+            for one in criteria
+            if (one.benchmark, one.metric.name)
+            not in (self.spared if one.scope == "node" else self.silent)
+        ]
 
     @property
     def line(self) -> str:
@@ -89,24 +104,25 @@ def missing_text(missing: int, whole: int) -> str:
     return f"{missing} of {whole} values {'is' if missing == 1 else 'are'} missing"
 
 
-def expected_of(baseline: Baseline) -> Expected:
-    """Return what a baseline expects device by device.
+def expected_of(criteria: Sequence[Criterion]) -> list[Expected]:
+    """Return what criteria expect device by device.
 
     Of a metric with several groups each device has its place in one of them: what is missing there is said
     by the ledger.
     """
-    units = [one for one in baseline.criteria if one.scope == "unit"]
-    names = [(one.benchmark, one.metric.name) for one in units]
-    alone = {name for name in names if names.count(name) == 1}
-    return Expected(
-        {
-            Cell(*name, device): one.component or one.benchmark
-            for one, name in zip(units, names, strict=True)
-            if name in alone
-            for device in one.devices
-        },
-        baseline.criteria,
-    )
+    units = [one for one in criteria if one.scope == "unit" and one.devices]
+    counts = Counter((one.benchmark, one.metric.name) for one in units)
+    return [
+        Expected(
+            one.benchmark,
+            one.metric.name,
+            one.group,
+            one.component or one.benchmark,
+            frozenset(one.devices),
+        )
+        for one in units
+        if counts[one.benchmark, one.metric.name] == 1
+    ]
 
 
 def lacking(
@@ -114,7 +130,7 @@ def lacking(
     verdicts: Sequence[MetricVerdict],
     answers: Mapping[Metric, frozenset[str]],
     seen: Sequence[SeenRun],
-    expected: Expected,
+    expected: Sequence[Expected],
     allowed: float,
 ) -> Lacking:
     """Return what a node that only tables tell of lacks.
@@ -128,67 +144,67 @@ def lacking(
         allowed: Share of its values that may be missing.
     """
     gone, run = _gone(seen, expected)
-    answered = {
-        Cell(benchmark, metric, device)
-        for (benchmark, metric, _), devices in answers.items()
-        for device in devices
-    }
-    marked = [one for one in verdicts if _is_missing(one)]
-    empty = {Cell(v.benchmark, v.metric, v.device) for v in marked if v.scope == "unit"}
-    told = {
-        Cell(v.benchmark, v.metric, v.device)
-        for v in verdicts
-        if v.scope == "unit" and v.outcome is not Outcome.PASS and not _is_missing(v)
-    }
-    known = answered - empty
-    ran = {cell.benchmark for cell in known}
-    covered = {(expected.components.get(cell, ""), cell.device) for cell in known}
-    cells = sorted(
-        cell
-        for cell in expected.components.keys() - known - told
-        if cell.benchmark in ran and not _of(gone, cell.device)
-    )
-    if not gone and not cells:
+    other: dict[tuple[str, str], set[str]] = {}  # devices of which something else is said
+    empty: dict[tuple[str, str], set[str]] = {}
+    for one in verdicts:
+        if one.scope == "unit" and one.outcome is not Outcome.PASS:
+            (empty if _is_missing(one) else other).setdefault(
+                (one.benchmark, one.metric), set()
+            ).add(one.device)
+    none = frozenset[str]()
+    known = [
+        answers.get((*one.name, one.group), none) - empty.get(one.name, none) for one in expected
+    ]
+    lost = [one.devices - here for one, here in zip(expected, known, strict=True)]
+    if not gone and not any(lost):
         return Lacking(answers=answers, verdicts=verdicts)
-    whole = sum(not _of(gone, cell.device) for cell in expected.components)
-    spared = all((expected.components[cell], cell.device) in covered for cell in cells)
-    excused = {*cells, *(cell for cell in expected.components if _of(gone, cell.device))}
-    places = {cell[:2] for cell in excused}
-    left = {cell[:2] for cell in known - excused}
+    ran = {one.benchmark for one, here in zip(expected, known, strict=True) if here}
+    covered = {(one.component, d) for one, here in zip(expected, known, strict=True) for d in here}
+    cells, spared, whole = [], True, 0
+    excused: dict[tuple[str, str], frozenset[str]] = {}
+    for one, missing in zip(expected, lost, strict=True):
+        dead = frozenset(device for device in one.devices if _of(gone, device))
+        single = missing - dead - other.get(one.name, none) if one.benchmark in ran else none
+        whole += len(one.devices) - len(dead)
+        cells += [Cell(*one.name, device) for device in sorted(single)]
+        spared = spared and all((one.component, device) in covered for device in single)
+        if dead | single:
+            excused[one.name] = dead | single
+    open_ones = {
+        one.name for one in expected if one.name not in excused or one.devices - excused[one.name]
+    }
     return Lacking(
         gone=tuple(_verdict(node, device, run, expected) for device in sorted(gone)),
         cells=tuple(cells),
         whole=whole,
         allowed=spared and len(cells) <= math.floor(allowed * whole),
-        answers=_with(answers, excused),
-        criteria=tuple(
-            one
-            for one in expected.criteria
-            if (one.benchmark, one.metric.name) not in places
-            or (one.scope == "unit" and (one.benchmark, one.metric.name) in left)
-        ),
+        answers={
+            key: devices | excused.get(key[:2], none) if devices else devices
+            for key, devices in answers.items()
+        },
+        spared=frozenset(excused),
+        silent=frozenset(excused.keys() - open_ones),
         verdicts=[
             one for one in verdicts if not (_is_missing(one) and _excused(one, excused, gone))
         ],
     )
 
 
-def _gone(seen: Sequence[SeenRun], expected: Expected) -> tuple[frozenset[str], str]:
+def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozenset[str], str]:
     """Return the devices that are gone, and the run that shows it.
 
     That is the latest run with most metrics of the class on most devices of the kind: whoever measures some
     cards again, or some metrics, has lost nothing.
     """
     kinds: dict[str, set[str]] = {}
-    for device in {cell.device for cell in expected.components}:
+    for device in frozenset[str]().union(*(one.devices for one in expected)):
         if device not in HOST and ">" not in device:
-            kinds.setdefault(device.partition(":")[0], set()).add(device)
-    every = frozenset().union(*kinds.values())
-    whole, later = len({cell[:2] for cell in expected.components}), frozenset[str]()
+            kinds.setdefault(device.partition(":")[0].rstrip("0123456789"), set()).add(device)
+    every, later = frozenset[str]().union(*kinds.values()), frozenset[str]()
     for one in reversed(seen):
         later |= one.devices
         most = [kind - later for kind in kinds.values() if 2 * len(kind & one.devices) > len(kind)]
-        lost = frozenset[str]().union(*most) if 2 * one.metrics > whole else frozenset[str]()
+        lost = frozenset[str]().union(*most) if 2 * one.metrics > len(expected) else every - every
         if lost or later >= every:
             return lost, one.run
     return frozenset(), ""
@@ -205,38 +221,29 @@ def _is_missing(verdict: MetricVerdict) -> bool:
     return marked and bool(verdict.metric)
 
 
-def _excused(verdict: MetricVerdict, excused: Collection[Cell], gone: Collection[str]) -> bool:
+def _excused(
+    verdict: MetricVerdict,
+    excused: Mapping[tuple[str, str], Collection[str]],
+    gone: Collection[str],
+) -> bool:
     """Return whether what is missing is spoken for; a node's pooled value lacks what one device lacks."""
+    here = excused.get((verdict.benchmark, verdict.metric), ())
     if verdict.scope == "node":
-        return any(cell[:2] == (verdict.benchmark, verdict.metric) for cell in excused)
-    cell = Cell(verdict.benchmark, verdict.metric, verdict.device)
-    return cell in excused or _of(gone, verdict.device)
+        return bool(here)
+    return verdict.device in here or _of(gone, verdict.device)
 
 
-def _with(
-    answers: Mapping[Metric, frozenset[str]], excused: Collection[Cell]
-) -> dict[Metric, frozenset[str]]:
-    more: dict[tuple[str, str], set[str]] = {}
-    for benchmark, metric, device in excused:
-        more.setdefault((benchmark, metric), set()).add(device)
-    return {
-        key: devices | more.get(key[:2], frozenset()) if devices else devices
-        for key, devices in answers.items()
-    }
-
-
-def _verdict(node: str, device: str, run: str, expected: Expected) -> MetricVerdict:
-    mine = [component for cell, component in expected.components.items() if cell.device == device]
-    parts = [component.split(".") for component in mine]
-    shared = [words[0] for words in zip(*parts, strict=False) if len(set(words)) == 1]
-    count = len(mine)
+def _verdict(node: str, device: str, run: str, expected: Sequence[Expected]) -> MetricVerdict:
+    mine = [one for one in expected if device in one.devices]
+    parts = [one.component.split(".") for one in mine]
+    alike = takewhile(lambda words: len(set(words)) == 1, zip(*parts, strict=False))
     return MetricVerdict(
         outcome=Outcome.FAIL,
         reason=Reason.GONE,
-        text=f"{device} is gone: {count} of {count} metrics have no value",
+        text=f"{device} is gone: {len(mine)} of {len(mine)} metrics have no value",
         benchmark=GATE[0],
         metric=GONE,
-        component=".".join(shared),
+        component=".".join(words[0] for words in alike),
         node=node,
         device=device,
         run=run,
