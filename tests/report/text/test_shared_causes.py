@@ -1,0 +1,110 @@
+"""What nodes share in lines: the slower of two groups is named; nodes slow for nothing else are one line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.survey.fleet_survey import ShiftedMetric, TraitShift
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Triage,
+)
+from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
+from pytest_anubis.report.text.shared_causes import SHOWN, cause_lines, cause_text
+
+RATE = Metric(name="copy", unit="GB/s", better="higher")
+SHIFTED = ShiftedMetric(
+    benchmark="b",
+    metric=RATE,
+    component="pcie",
+    similarity=0.955,
+    worse=True,
+    apart=1.0,
+    chance=0.0,
+)
+BATCH = TraitShift(
+    hardware_class="",
+    trait="batch",
+    value="C",
+    nodes=tuple(f"n{n}" for n in range(8)),
+    others=92,
+    metrics=(SHIFTED,),
+)
+
+
+def slow(similarity: float, metric: str = "copy") -> MetricVerdict:
+    return MetricVerdict(
+        outcome=Outcome.FAIL,
+        reason=Reason.BEYOND,
+        text="slow",
+        benchmark="b",
+        metric=metric,
+        unit="GB/s",
+        better="higher",
+        value=similarity,
+        expected=1.0,
+        similarity=similarity,
+        threshold=0.95,
+    )
+
+
+def row(node: str, *told: MetricVerdict, gone: tuple[str, ...] = ()) -> NodeRow:
+    verdict = NodeVerdict(
+        node=node,
+        decision=Decision.REJECTED,
+        headline="",
+        triage=Triage.REJECT,
+        lowest=min((v.similarity or 0.0 for v in told), default=0.0),
+        gone=gone,
+    )
+    return NodeRow(verdict=verdict, told=told)
+
+
+def test_the_slower_group_is_named_with_what_it_is_slower_than() -> None:
+    assert cause_text(BATCH) == "batch C (8 nodes): copy 4.5 % slower"
+    half = replace(BATCH, trait="driver", value="580", others=8, beside="570")
+    assert cause_text(half) == "driver 580 (8 nodes): copy 4.5 % slower than 570"
+    better = replace(half, value="570", beside="580", metrics=(replace(SHIFTED, worse=False),))
+    assert cause_text(better) == "driver 580 (8 nodes): copy 4.5 % slower than 570"
+    rejected = replace(BATCH, metrics=(), rejected=6, rejected_others=1)
+    assert cause_text(rejected) == "batch C (8 nodes): 6 rejected, of the 92 others 1"
+
+
+def test_what_is_only_better_than_several_others_is_no_cause_and_many_are_counted() -> None:
+    better = replace(BATCH, metrics=(replace(SHIFTED, worse=False),))
+    assert cause_lines([better], {}) == []
+    assert len(cause_lines([BATCH] * 9, {})) == SHOWN + 1
+    assert len(cause_lines([BATCH] * 9, {}, verbose=True)) == 9
+
+
+@pytest.mark.parametrize(
+    ("told", "explained"),
+    [
+        ((slow(0.93),), True),
+        ((slow(0.70),), False),
+        ((slow(0.93), slow(0.93, "other")), False),
+        ((), False),
+    ],
+)
+def test_a_batch_explains_what_is_within_limits_beside_its_typical_value(
+    told: tuple[MetricVerdict, ...], explained: bool
+) -> None:
+    assert BATCH.explains(told) is explained
+
+
+def test_nodes_that_are_slow_as_their_batch_are_one_line_behind_what_is_gone() -> None:
+    rows = [row(f"n{n}", slow(0.93 + n / 1000)) for n in range(5)]
+    rows += [row("n6", slow(0.6)), row("x", gone=("cuda:6",)), row("y", slow(0.93))]
+    lines = fleet_lines(rows, [BATCH])
+    assert [line.split(": ")[0].split()[-1] for line in lines[:1]] == ["x"]
+    assert lines[1] == "batch C (8 nodes): copy 4.5 % slower; 5 nodes rejected for nothing else"
+    assert ["n6" in lines[2], "5 nodes (n0" in lines[3], " y: " in lines[4]] == [True] * 3
+    assert "as all of batch C" in lines[3]
+    assert len(fleet_lines(rows, [BATCH], verbosity=1)) > len(lines)
