@@ -168,8 +168,7 @@ def add_strictness(parser: argparse.ArgumentParser, *, more: str = "") -> None:
         default=ALLOWED_MISSING,
         metavar="SHARE",
         help="share of a node's values that tables may lack without keeping it from being accepted, where "
-        "another metric of the component answered on the same device (default: "
-        f"{100 * ALLOWED_MISSING:g}%%){more}",
+        f"their benchmarks have other values of it (default: {100 * ALLOWED_MISSING:g}%%){more}",
     )
 
 

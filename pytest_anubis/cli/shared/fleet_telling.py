@@ -27,8 +27,8 @@ MISSING = Path("missing.csv")
 """Where the values are listed that tables lack, unless ``--missing`` names another file."""
 LONGEST = 300
 """Characters of a finding or a note without ``-v``."""
-TESTS = 6
-"""Tests that a command to measure again names; of more it leaves the choice to the file."""
+TESTS = 12
+"""Tests that a command to measure again names; of more it takes all."""
 
 
 def told_fleet(

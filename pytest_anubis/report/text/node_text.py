@@ -270,7 +270,7 @@ def _groups(
         key: tuple[object, ...] = (number,)
         why = shared.get(_unit(row))
         if verbosity <= 0 and why is not None:
-            key = (row.verdict.decision, why)
+            key = (row.verdict.decision, "shared", why)
         elif verbosity <= 0 and row.only_absent:
             key = (Decision.UNDECIDED,)
         elif verbosity <= 0 and row.only_missing:

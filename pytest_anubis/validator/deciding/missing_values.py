@@ -2,8 +2,8 @@
 
 A run of our own says itself what did not run and which devices the node has; a table only shows what is
 not there. A device that the class has and that gave no value at all, while most of its siblings did, is gone:
-that rejects, as the inventory would. Single cells are in the way of nothing where they are few and another
-metric of the component answered on the same device.
+that rejects, as the inventory would. Single cells are in the way of nothing where they are few, and their
+benchmark has other values of the node.
 """
 
 from __future__ import annotations
@@ -146,11 +146,10 @@ def lacking(
     gone, run = _gone(seen, expected)
     other: dict[tuple[str, str], set[str]] = {}  # devices of which something else is said
     empty: dict[tuple[str, str], set[str]] = {}
-    for one in verdicts:
-        if one.scope == "unit" and one.outcome is not Outcome.PASS:
-            (empty if _is_missing(one) else other).setdefault(
-                (one.benchmark, one.metric), set()
-            ).add(one.device)
+    for told in verdicts:
+        if told.scope == "unit" and told.outcome is not Outcome.PASS:
+            places = empty if _is_missing(told) else other
+            places.setdefault((told.benchmark, told.metric), set()).add(told.device)
     none = frozenset[str]()
     known = [
         answers.get((*one.name, one.group), none) - empty.get(one.name, none) for one in expected
@@ -159,15 +158,14 @@ def lacking(
     if not gone and not any(lost):
         return Lacking(answers=answers, verdicts=verdicts)
     ran = {one.benchmark for one, here in zip(expected, known, strict=True) if here}
-    covered = {(one.component, d) for one, here in zip(expected, known, strict=True) for d in here}
-    cells, spared, whole = [], True, 0
+    cells: list[Cell] = []
+    whole = 0
     excused: dict[tuple[str, str], frozenset[str]] = {}
     for one, missing in zip(expected, lost, strict=True):
         dead = frozenset(device for device in one.devices if _of(gone, device))
         single = missing - dead - other.get(one.name, none) if one.benchmark in ran else none
         whole += len(one.devices) - len(dead)
         cells += [Cell(*one.name, device) for device in sorted(single)]
-        spared = spared and all((one.component, device) in covered for device in single)
         if dead | single:
             excused[one.name] = dead | single
     open_ones = {
@@ -177,7 +175,7 @@ def lacking(
         gone=tuple(_verdict(node, device, run, expected) for device in sorted(gone)),
         cells=tuple(cells),
         whole=whole,
-        allowed=spared and len(cells) <= math.floor(allowed * whole),
+        allowed=len(cells) <= math.floor(allowed * whole),
         answers={
             key: devices | excused.get(key[:2], none) if devices else devices
             for key, devices in answers.items()
