@@ -344,14 +344,14 @@ def cost_of_missing(folder: Path, options: Any) -> None:
     }
     found = {node: cells for node, cells in telling.items() if cells}
     print(f"{len(found)} faults fail in {sorted(map(len, found.values()))} cells of {PER_NODE}")
-    parts = {m[1]: m[4] for m in METRICS}
+    parts, benchmarks = {m[1]: m[4] for m in METRICS}, {m[1]: m[0] for m in METRICS}
     devices: dict[tuple[str, str], list[int]] = {}
     whole: dict[tuple[str, str], list[int]] = {}
     for (metric, device), place in order.items():
         devices.setdefault((parts[metric], device), []).append(place)
-        whole.setdefault((parts[metric], ""), []).append(place)
+        whole.setdefault((benchmarks[metric], ""), []).append(place)
     print(
-        "another cell of the component must be there: on the same device, or anywhere on the node"
+        "there must be another cell of the component on the device, or of the benchmark on the node"
     )
     print(
         "cells empty  allowed  where   nodes UNDECIDED  faults hidden  of those that one cell tells"

@@ -95,8 +95,6 @@ def test_a_card_that_a_later_run_has_is_not_gone() -> None:
     [
         ({("n03", "gemm_a", "cuda:1")}, 0.05, Decision.ACCEPTED),
         ({("n03", "gemm_a", "cuda:1")}, 0.0, Decision.UNDECIDED),
-        # Nothing else of the component answered on that card.
-        ({("n03", "gemm_a", "cuda:1"), ("n03", "gemm_b", "cuda:1")}, 0.2, Decision.UNDECIDED),
         ({("n03", "gemm_a", "cuda:1"), ("n03", "gemm_b", "cuda:2")}, 0.05, Decision.UNDECIDED),
         ({("n03", "gemm_a", "cuda:1"), ("n03", "gemm_b", "cuda:2")}, 0.07, Decision.ACCEPTED),
     ],
@@ -115,6 +113,11 @@ def test_few_values_that_are_missing_block_nothing_where_the_component_answered(
     where = verdict.blocking if decision is Decision.UNDECIDED else verdict.noted
     assert [words in line for line in where] == [True]
     assert (words in verdict.headline) == (decision is Decision.ACCEPTED or len(where) == 1)
+
+
+def test_a_benchmark_without_any_value_is_no_matter_of_single_ones() -> None:
+    missing = {("n03", name, f"cuda:{c}") for name in ("gemm_a", "gemm_b") for c in range(CARDS)}
+    assert node(judged(missing, 0.9)).decision is Decision.UNDECIDED
 
 
 def test_a_waiver_that_names_it_covers_a_device_that_is_gone() -> None:
