@@ -78,6 +78,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--missing",
         type=Path,
+        default=Path("missing.csv"),
         metavar="FILE.csv",
         help="list the values that tables lack, where there are any: node, benchmark, metric, device "
         "(default: missing.csv)",

@@ -23,8 +23,6 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
-MISSING = Path("missing.csv")
-"""Where the values are listed that tables lack, unless ``--missing`` names another file."""
 LONGEST = 300
 """Characters of a finding or a note without ``-v``."""
 TESTS = 12
@@ -66,13 +64,16 @@ def told_fleet(
         without_run=without_run,
     )
     verbosity = options.verbose
-    lines = fleet_lines(rows, source.shifts, width=terminal_width(), verbosity=verbosity)
+    missing = _missing_lines(options, judged, rows)
+    lines = fleet_lines(
+        rows, source.shifts, besides=missing[:1], width=terminal_width(), verbosity=verbosity
+    )
     # The first lines are those to act on, but of a class that moved as a whole single nodes tell little.
     said = [f"finding: {finding.text}" for finding in judged.findings]
     notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
     if verbosity <= 0:
         said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
-    tell(*said, *lines, *_missing_lines(options, judged, rows), *notes)
+    tell(*said, *lines, *missing[1:], *notes)
     return source
 
 
@@ -90,35 +91,26 @@ def _missing_lines(
     if not cells:
         return []
     fine = sum(row.missing > 0 and row.verdict.decision is Decision.ACCEPTED for row in rows)
-    out = io.StringIO()
-    table = csv.writer(out, lineterminator="\n")
-    table.writerow(["node", "benchmark", "metric", "device"])
-    table.writerows(cells)
-    place = getattr(options, "missing", None) or MISSING
-    try:
-        write_atomically(place, out.getvalue())
-        where = f"{place} lists them"
-    except OSError as error:
-        where = f"{place} cannot be written ({error.strerror}); name another file with --missing"
-    limit = f"--allow-missing {100 * options.allow_missing:g}%"
     verb = "is" if len(cells) == 1 else "are"
     line = (
         f"{count_text(len(cells), 'value')} {verb} missing on {count_text(len(shown), 'node')}, of which "
-        f"{fine} {'is' if fine == 1 else 'are'} accepted all the same ({limit}): {where}"
+        f"{fine} {'is' if fine == 1 else 'are'} accepted all the same "
+        f"(--allow-missing {100 * options.allow_missing:g}%)"
     )
+    place: Path | None = getattr(options, "missing", None)
+    if place is None:
+        return [f"{line}: 'anubis judge' lists them"]
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerows([("node", "benchmark", "metric", "device"), *cells])
+    try:
+        write_atomically(place, out.getvalue())
+    except OSError as error:
+        return [
+            f"{line}: {place} cannot be written ({error.strerror}); name another --missing FILE"
+        ]
     tests = sorted({re.sub(r"\[.*", "", cell[1]).rpartition("::")[2] for cell in cells})
     few = len(tests) <= TESTS and all(map(str.isidentifier, tests))
-    chosen = ["-k", " or ".join(tests)] if few else []
-    words = [
-        "anubis",
-        "fleet",
-        "run",
-        "--hosts",
-        str(place),
-        "--chdir",
-        "DIR",
-        "--",
-        "suites/",
-        *chosen,
-    ]
-    return [line, f"measure them again: {shlex.join(words)}"]
+    chosen = shlex.join(["-k", " or ".join(tests)] if few else [])
+    again = f"anubis fleet run --hosts {shlex.quote(str(place))} --chdir DIR -- suites/ {chosen}"
+    return [f"{line}: {place} lists them", f"measure them again: {again.rstrip()}"]

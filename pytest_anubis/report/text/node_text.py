@@ -158,6 +158,7 @@ def fleet_lines(
     rows: Iterable[NodeRow],
     shifts: Sequence[TraitShift] = (),
     *,
+    besides: Sequence[str] = (),
     width: int | None = None,
     verbosity: int = 0,
 ) -> list[str]:
@@ -170,6 +171,7 @@ def fleet_lines(
     Args:
         rows: One a node and hardware class.
         shifts: What separates nodes, slow ones first.
+        besides: What else concerns many of them, one sentence each; it stands behind what they share.
         width: Columns of the terminal; None where nobody knows: then a node is one line.
         verbosity: From 1 everything.
     """
@@ -177,6 +179,7 @@ def fleet_lines(
     lines: list[str] = []
     shared = _shared(ordered, shifts)
     causes = cause_lines(shifts, _rejected_for(ordered, shared), verbose=verbosity > 0)
+    causes += besides
     groups = _groups(ordered, shared, verbosity)
     shown = groups[: None if verbosity > 0 else SHOWN]
     column = max((len(group[0].trouble) for group in shown), default=0)
