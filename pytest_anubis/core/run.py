@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from pytest_anubis.core.events import (
     BenchmarksChosen,
@@ -20,9 +20,9 @@ from pytest_anubis.core.events import (
     TestRepeated,
     WorkerDied,
 )
+from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Purpose, TestResult
-from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
     MetricVerdict,
     NodeVerdict,
@@ -78,7 +78,6 @@ class RunEvidence:
         required: Components, benchmarks and metrics that it must have run; empty: all.
         noisy: Run, empty while it goes on -> the option that let its machine be noisier than usual.
         deaths: Run, likewise, benchmark and device of tests whose process died, which `blockers` tell.
-        checked: What each of its runs says of what has no value, such as a test's own check.
         missing: How many of its values are missing and need not be there, and of how many.
     """
 
@@ -99,7 +98,6 @@ class RunEvidence:
     required: tuple[str, ...] = ()
     noisy: Mapping[str, str] = field(default_factory=dict)
     deaths: frozenset[tuple[str, str, str]] = frozenset()
-    checked: tuple[JudgedRun, ...] = ()
     missing: tuple[int, int] = (0, 0)
 
     def waivers_for(self, run: str) -> tuple[Waiver, ...]:
@@ -131,7 +129,6 @@ class RunEvidence:
             other_machine=self.other_machine and more.other_machine,
             noisy={**self.noisy, **more.noisy},
             deaths=self.deaths | more.deaths,
-            checked=(*self.checked, *more.checked),
             required=tuple(dict.fromkeys((*self.required, *more.required)))
             if self.required and more.required
             else (),
@@ -186,7 +183,7 @@ class RunRecord:
     devices: tuple[str, ...] = ()
     tests: str = ""
     root: str = ""
-    traits: Mapping[str, str] = field(default_factory=dict)
+    traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
     cause: str = ""
     planned: tuple[PlannedTest, ...] = ()
     results: tuple[TestResult, ...] = ()

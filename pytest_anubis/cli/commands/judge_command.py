@@ -102,8 +102,8 @@ def run(options: argparse.Namespace) -> int:
         rows_of,
         strictness_of,
     )
-    from pytest_anubis.cli.shared.fleet_telling import told_fleet
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
+    from pytest_anubis.cli.site.fleet_telling import told_fleet
 
     printed = str(options.json) == "-"  # then what people read stands elsewhere
     tell = partial(say, file=sys.stderr) if printed else say

@@ -284,7 +284,7 @@ def _collected(
         )
     if options.json is not None:
         write_file(options.json, "".join(judged_json(judged, lambda done, total: None)))
-    from pytest_anubis.cli.shared.fleet_telling import told_fleet
+    from pytest_anubis.cli.site.fleet_telling import told_fleet
 
     source = told_fleet(options, runs, judged, rows, tell, places=options.name)
     if options.html is not None:

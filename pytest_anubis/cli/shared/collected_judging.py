@@ -17,6 +17,7 @@ from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
     ALLOWED_MISSING,
     Decision,
@@ -145,6 +146,7 @@ def judge_collected(
             require_all=require_all,
             started={(run.run, run.node): run.started for run in runs.runs},
             evidence=_evidence(runs),
+            checked=_checked(runs),
             waivers=waivers,
             other_machine=other_machine,
             required=required,
@@ -326,15 +328,22 @@ class NodeRuns:
         )
 
 
+def _checked(runs: RunSet) -> dict[str, list[JudgedRun]]:
+    """Return what each journal says of its node, of nodes with several: one may have answered another."""
+    counts = Counter(run.node for run in runs.journals)
+    found: dict[str, list[JudgedRun]] = {}
+    for run in runs.journals:
+        if counts[run.node] > 1:
+            found.setdefault(run.node, []).append(judged_of(run, began=0.0))
+    return found
+
+
 def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
     """Return what the journals of each node say besides samples."""
     found: dict[tuple[str, str], RunEvidence] = {}
-    counts = Counter((run.hardware_class, run.node) for run in runs.journals)
     for run in runs.journals:
         key = (run.hardware_class, run.node)
         said = evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
-        if counts[key] > 1:  # what one of them found another may have answered
-            said = dataclasses.replace(said, checked=(judged_of(run, began=0.0),))
         found[key] = found[key].with_more(said) if key in found else said
     # An import of the same node stands on its own, whatever became of the node's runs.
     journals = {(run.run, run.node) for run in runs.journals}

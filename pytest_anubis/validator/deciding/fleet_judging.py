@@ -14,6 +14,7 @@ from pytest_anubis.core.baseline import Baseline, Finding
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
+from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
     ALLOWED_MISSING,
     SEARCHED,
@@ -115,6 +116,7 @@ def judge_fleet(
     require_all: bool = False,
     started: Mapping[tuple[str, str], str] | None = None,
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
+    checked: Mapping[str, Sequence[JudgedRun]] | None = None,
     waivers: Sequence[Waiver] | None = None,
     other_machine: bool = False,
     required: Sequence[str] = (),
@@ -136,6 +138,8 @@ def judge_fleet(
         started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
+        checked: Node -> what each of its runs says of what has no value, such as a test's own check: a later
+            run may answer what an earlier one found.
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
         required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
@@ -145,7 +149,7 @@ def judge_fleet(
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
-    done, columns, later = 0, [], LaterRuns(started=started or {})
+    done, columns, later = 0, [], LaterRuns(started=started or {}, checked=checked or {})
     nodes: list[tuple[NodeVerdict, NodeDetail]] = []
     findings: list[Finding] = []
     notes: list[str] = []
@@ -285,7 +289,8 @@ class _Nodes:
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
         for name, one in evidence.items():
             verdicts = [
-                with_waiver(v, one.waivers_for(v.run), fail_on) for v in later.evidence(name, one)
+                with_waiver(v, one.waivers_for(v.run), fail_on)
+                for v in later.without_sample(name, one.verdicts)
             ]
             self._verdicts[name] = verdicts
             self._counts[name] = Counter(verdict.counted_as for verdict in verdicts)

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.standing.standing_of import JudgedRun, Key, standing_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
@@ -41,11 +40,13 @@ class LaterRuns:
 
     Attributes:
         started: (run, node) -> when the run began, ISO 8601 in UTC; empty where nobody knows.
+        checked: Node -> what each of its runs says of what has no value, such as a test's own check.
         counts: Node -> how many runs of it there are; found from `started`.
         order: (run, node) -> its place in time; those without a time stand first, all in one place.
     """
 
     started: Mapping[tuple[str, str], str]
+    checked: Mapping[str, Sequence[JudgedRun]] = field(default_factory=dict)
     counts: Mapping[str, int] = field(init=False)
     order: Mapping[tuple[str, str], int] = field(init=False)
 
@@ -79,17 +80,15 @@ class LaterRuns:
         outcome[list(answered)], reason[list(answered)] = PASS, _ANSWERED
         return replace(judged, outcome=outcome, reason=reason, named=named, answered=answered)
 
-    def evidence(self, node: str, evidence: RunEvidence) -> list[MetricVerdict]:
-        """Return the verdicts that have no sample: the bad ones name their run, or are answered.
-
-        Args:
-            node: The node.
-            evidence: What its runs say besides samples.
-        """
+    def without_sample(
+        self, node: str, verdicts: Sequence[MetricVerdict]
+    ) -> Sequence[MetricVerdict]:
+        """Return a node's verdicts that have no sample: the bad ones name their run, or are answered."""
         if self.counts.get(node, 0) < 2:
-            return list(evidence.verdicts)
+            return verdicts
+        checked = self.checked.get(node, ())
         failed: dict[str, set[Key]] = {}
-        for one in evidence.verdicts:
+        for one in verdicts:
             if one.outcome is Outcome.FAIL:
                 failed.setdefault(one.run, set()).add(_key(one))
         standing = standing_of(
@@ -100,13 +99,13 @@ class LaterRuns:
                 failed=tuple(sorted(bad)),
                 passed=tuple(key for key in run.passed if key not in bad),
             )
-            for run in evidence.checked
+            for run in checked
             for bad in (failed.get(run.run, set[Key]()),)
         )
-        known = {run.run for run in evidence.checked}
-        return [self._of_evidence(one, known, standing.failures) for one in evidence.verdicts]
+        known = {run.run for run in checked}
+        return [self._settled_one(one, known, standing.failures) for one in verdicts]
 
-    def _of_evidence(
+    def _settled_one(
         self, verdict: MetricVerdict, known: Collection[str], stands: Mapping[Key, JudgedRun]
     ) -> MetricVerdict:
         if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL) or not verdict.run:

@@ -180,7 +180,7 @@ def test_written_again_pages_are_replaced_and_strange_ones_are_not(
             ("--fleet", "runs/t.csv", "--html", "s", "--nodes-file", "no.csv"),
             "no.csv: cannot be read",
         ),
-        (("--nodes-file", "no.csv"), "--nodes-file goes with --fleet"),
+        (("--nodes-file", "no.csv"), "no runs yet"),
     ],
 )
 def test_what_cannot_be_done_is_one_line(

@@ -73,7 +73,9 @@ def view(evil: str = "") -> FleetView:
     )
     bad = [
         FleetNode(
-            row=row(f"b{n}{evil}", Decision.REJECTED, replace(SLOW, text=f"slow {evil}")),
+            row=row(
+                f"b{n}{evil}", Decision.REJECTED, replace(SLOW, text=f"slow {evil}", similarity=0.9)
+            ),
             link=f"nodes/node-b{n}.html",
             traits={"batch": "B4", "rack": f"7{evil}"},
             anchors={0: "c0"},

@@ -102,7 +102,13 @@ def test_a_test_that_failed_and_passes_in_a_later_run_is_answered() -> None:
             )
             for r in range(3)
         )
-        evidence = {("", "n29"): RunEvidence(verdicts=(failed,), checked=checked)}
-        judged = judge_fleet([population], {"": learned}, started=started, evidence=evidence)
+        evidence = {("", "n29"): RunEvidence(verdicts=(failed,))}
+        judged = judge_fleet(
+            [population],
+            {"": learned},
+            started=started,
+            evidence=evidence,
+            checked={"n29": checked},
+        )
         (node,) = [verdict for verdict in judged.nodes if verdict.node == "n29"]
         assert node.decision is decision

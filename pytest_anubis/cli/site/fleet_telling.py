@@ -23,7 +23,7 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
-LONGEST = 300
+LONGEST = 400
 """Characters of a finding or a note without ``-v``."""
 TESTS = 12
 """Tests that a command to measure again names; of more it takes all."""
