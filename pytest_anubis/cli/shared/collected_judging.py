@@ -212,6 +212,7 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
             unlike=detail.unlike,
             devices=detail.devices,
             missing=len(detail.missing),
+            lacks=detail.lacks,
         )
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
     ]

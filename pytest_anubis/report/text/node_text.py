@@ -54,7 +54,8 @@ class NodeRow:
         unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
             healthy nodes; empty of any other.
         devices: Its devices, as far as they are known; those of `told` and `cards` need not be among them.
-        missing: How many single values it lacks, in the way of its acceptance or not.
+        missing: How many single values it lacks.
+        lacks: Whether they are in the way of its acceptance.
     """
 
     verdict: NodeVerdict
@@ -64,6 +65,7 @@ class NodeRow:
     unlike: str = ""
     devices: frozenset[str] = frozenset()
     missing: int = 0
+    lacks: bool = False
 
     @property
     def worst(self) -> MetricVerdict | None:
@@ -87,7 +89,7 @@ class NodeRow:
     def only_missing(self) -> bool:
         """Whether it is undecided for nothing but single values that are missing."""
         undecided = self.verdict.decision is Decision.UNDECIDED
-        return undecided and self.missing > 0 and len(self.verdict.blocking) == 1
+        return undecided and self.lacks and len(self.verdict.blocking) == 1
 
     @property
     def look(self) -> MetricVerdict | None:

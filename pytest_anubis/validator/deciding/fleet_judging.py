@@ -71,7 +71,8 @@ class NodeDetail:
         unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
             healthy nodes; empty of any other.
         devices: Its devices, as far as they are known.
-        missing: The single values that it lacks, in the way of its acceptance or not; of a table alone.
+        missing: The single values that it lacks, of a table alone.
+        lacks: Whether they are in the way of its acceptance.
     """
 
     hardware_class: str
@@ -80,6 +81,7 @@ class NodeDetail:
     unlike: str = ""
     devices: frozenset[str] = frozenset()
     missing: tuple[Cell, ...] = ()
+    lacks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -420,6 +422,7 @@ class _Nodes:
                 cards=evidence.cards,
                 devices=frozenset(evidence.devices).union(*answers.values()),
                 missing=lack.cells,
+                lacks=bool(lack.line),
             )
             gone = tuple(one.device for one in lost if one.outcome is Outcome.FAIL)
             counts = counts_of(self._counts[name] + Counter(one.counted_as for one in lost))
