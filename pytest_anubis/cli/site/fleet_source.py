@@ -52,7 +52,7 @@ class FleetSource:
         traits: Of every node: the register's first, then what its runs say of it.
         filed: What a history has of nodes whose class has no baseline: the last decision, and its day.
         without_run: Names of nodes that are registered and have no run; they are in no row.
-        tables: The samples of each class as one table.
+        tables: The samples of each class as one table; empty where nothing is known that tells nodes apart.
         shifts: What separates nodes of a class, slow ones first.
     """
 
@@ -217,8 +217,8 @@ def source_of(
         for node, (decision, began) in (filed or {}).items()
         if node in alone and decision in tuple(Decision)
     }
-    classes = {row.hardware_class for row in rows}
-    medians = [one for one in unit_medians(runs.populations) if one.hardware_class in classes]
+    telling = telling_traits(found, rows)
+    tables = class_tables(runs, rows) if telling else []
     return FleetSource(
         runs=runs,
         judged=judged,
@@ -226,9 +226,15 @@ def source_of(
         traits=found,
         filed=dated,
         without_run=sorted(set(without_run) - names - {run.node for run in runs.runs}),
-        tables=medians,
-        shifts=_shifts(medians, found, rows, _began(runs)),
+        tables=tables,
+        shifts=_shifts(tables, telling, found, rows, _began(runs)) if telling else [],
     )
+
+
+def class_tables(runs: RunSet, rows: Sequence[NodeRow]) -> list[UnitMedians]:
+    """Return the samples of each class of the nodes that are shown as one table."""
+    classes = {row.hardware_class for row in rows}
+    return [one for one in unit_medians(runs.populations) if one.hardware_class in classes]
 
 
 def _began(runs: RunSet) -> dict[tuple[str, str], float]:
@@ -237,18 +243,18 @@ def _began(runs: RunSet) -> dict[tuple[str, str], float]:
 
 
 def _shifts(
-    medians: Sequence[UnitMedians],
+    tables: Sequence[UnitMedians],
+    telling: Sequence[str],
     traits: Traits,
     rows: Sequence[NodeRow],
     began: Mapping[tuple[str, str], float],
 ) -> list[TraitShift]:
     """Return what separates the nodes of each class, slow ones first."""
-    telling = telling_traits(traits, rows)
     wanted = {
         node: {name: own[name] for name in telling if name in own} for node, own in traits.items()
     }
     found: list[TraitShift] = []
-    for table in medians if telling else ():
+    for table in tables:
         rejected = {
             row.verdict.node
             for row in rows

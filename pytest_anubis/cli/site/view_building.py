@@ -11,7 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.cli.shared.stored.registered_nodes import without_run_text
-from pytest_anubis.cli.site.fleet_source import FIRST, FleetSource, telling_traits
+from pytest_anubis.cli.site.fleet_source import (
+    FIRST,
+    FleetSource,
+    class_tables,
+    telling_traits,
+)
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.survey.fleet_survey import MetricDrift
@@ -301,7 +306,7 @@ def _class_metric(source: FleetSource, columns: JudgedColumns) -> ClassMetric:
 def _drifts(source: FleetSource) -> list[MetricDrift]:
     """Return metrics over time, those that drift first."""
     began, drifts = source.began, list[MetricDrift]()
-    for table in source.tables:
+    for table in source.tables or class_tables(source.runs, source.rows):
         own = [one for one in source.shifts if one.hardware_class == table.hardware_class]
         drifts += metric_drifts(table, began, own)
     return sorted(drifts, key=lambda one: (not one.drifts, one.similarity))
