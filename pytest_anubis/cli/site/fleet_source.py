@@ -218,7 +218,7 @@ def source_of(
         if node in alone and decision in tuple(Decision)
     }
     telling = telling_traits(found, rows)
-    tables = class_tables(runs, rows) if telling else []
+    medians = class_tables(runs, rows) if telling else []
     return FleetSource(
         runs=runs,
         judged=judged,
@@ -226,8 +226,8 @@ def source_of(
         traits=found,
         filed=dated,
         without_run=sorted(set(without_run) - names - {run.node for run in runs.runs}),
-        tables=tables,
-        shifts=_shifts(tables, telling, found, rows, _began(runs)) if telling else [],
+        tables=medians,
+        shifts=_shifts(medians, telling, found, rows, _began(runs)),
     )
 
 
