@@ -153,14 +153,13 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
     Raises:
         CommandError: Something was asked for that the pages of a fleet are not, or they cannot be made.
     """
-    from pytest_anubis.cli.shared.collected_judging import read_collected, strictness_of
-    from pytest_anubis.cli.site.fleet_source import (
-        fleet_of,
-        is_history,
-        registers,
-        stored_register,
-        stored_verdicts,
+    from pytest_anubis.cli.shared.collected_judging import (
+        judge_collected,
+        read_collected,
+        rows_of,
+        strictness_of,
     )
+    from pytest_anubis.cli.site.fleet_source import is_history, judged_source
     from pytest_anubis.cli.site.site_writing import write_site
 
     if options.html is None:
@@ -182,22 +181,21 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
         runs = read_history(options, say)
     else:
         runs = read_collected([Path(name) for name in options.fleet], say, wanted_of(options))
-    found = registers(options.fleet)
-    tables = found if options.nodes_file is None else [options.nodes_file]
     runs = split_classes(runs, options.split)
-    filed = stored_verdicts(options.history) if options.history else {}
-    places = [options.history] if options.history else options.fleet
-    wanted = wanted_of(options)
-    unrun = {name for place in places for name in registered_without_run(place, wanted)}
-    source = fleet_of(
+    places, wanted = [options.history] if options.history else options.fleet, wanted_of(options)
+    judged = judge_collected(runs, _baselines(place), **strictness_of(options))
+    rows = rows_of(judged)
+    if not rows:
+        raise CommandError("no node has a sample in there; give other runs or imports")
+    source = judged_source(
         runs,
-        _baselines(place),
+        judged,
+        rows,
         say,
-        tables=tables,
-        known=stored_register(places),
-        filed=filed,
-        without_run=unrun,
-        **strictness_of(options),
+        places=places,
+        table=options.nodes_file,
+        history=options.history,
+        without_run={name for one in places for name in registered_without_run(one, wanted)},
     )
     index = write_site(options.html, source, dict(source.judged.baselines))
     counts = Counter(row.verdict.decision for row in source.rows)

@@ -1,4 +1,4 @@
-"""What a fleet's pages rest on: the one function that yields judged nodes, and what is known of each."""
+"""What a fleet's pages and the lines about it rest on: judged nodes, and what is known of each."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.class_split import facts_of
-from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.survey.fleet_survey import TraitShift
@@ -21,9 +19,6 @@ from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.surveying.trait_shifts import trait_shifts
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians
-
-if TYPE_CHECKING:
-    from pytest_anubis.core.baseline import Baseline
 
 Tell = Callable[..., None]
 
@@ -98,41 +93,6 @@ class FleetSource:
         return f"as filed in the history when they ran, {when}: {told}"
 
 
-def fleet_of(
-    runs: RunSet,
-    baselines: dict[str, Baseline],
-    tell: Tell,
-    *,
-    tables: Sequence[Path] = (),
-    known: Traits | None = None,
-    filed: Mapping[str, tuple[str, float]] | None = None,
-    without_run: Collection[str] = (),
-    **strictness: Any,
-) -> FleetSource:
-    """Judge a fleet, wherever its runs were read from, and gather what is known of its nodes.
-
-    Args:
-        runs: Everything that was read.
-        baselines: Hardware class -> baseline.
-        tell: Says a line to people.
-        tables: As in `source_of`, and so are the next ones.
-        known: What a history says of the nodes.
-        filed: What a history has as each node's last decision.
-        without_run: Nodes that are registered and have no run.
-        strictness: As `judge_collected` takes it.
-
-    Raises:
-        CommandError: Nothing is there to be judged, or a table cannot be read.
-    """
-    judged = judge_collected(runs, baselines, **strictness)
-    rows = rows_of(judged)
-    if not rows:
-        raise CommandError("no node has a sample in there; give other runs or imports")
-    return source_of(
-        runs, judged, rows, tell, tables=tables, known=known, filed=filed, without_run=without_run
-    )
-
-
 def judged_source(
     runs: RunSet,
     judged: JudgedFleet,
@@ -152,58 +112,22 @@ def judged_source(
         rows: The nodes that are to be shown.
         tell: Says a line to people.
         places: Files and folders that were named: tables of nodes that lie there are read.
-        table: The table of nodes that was named; None: those.
+        table: The table of nodes (racks, batches and the like) that was named; None: those.
         history: The history that was named in their place; None without one.
-        without_run: Nodes that are registered and have no run.
+        without_run: Nodes that are registered and have no run as far as the register's owner knows.
 
     Raises:
         CommandError: A table or the history cannot be read.
     """
     named = [history] if history else places
-    return source_of(
-        runs,
-        judged,
-        rows,
-        tell,
-        tables=registers(named) if table is None else [table],
-        known=stored_register(named),
-        filed=stored_verdicts(history) if history else {},
-        without_run=without_run,
-    )
-
-
-def source_of(
-    runs: RunSet,
-    judged: JudgedFleet,
-    rows: Sequence[NodeRow],
-    tell: Tell,
-    *,
-    tables: Sequence[Path] = (),
-    known: Traits | None = None,
-    filed: Mapping[str, tuple[str, float]] | None = None,
-    without_run: Collection[str] = (),
-) -> FleetSource:
-    """Gather what is known of nodes that are judged already.
-
-    Args:
-        runs: Everything that was read.
-        judged: The verdicts.
-        rows: The nodes that are to be shown.
-        tell: Says a line to people.
-        tables: Tables of nodes: racks, batches and the like.
-        known: What a history says of the nodes; the tables come after it.
-        filed: What a history has as each node's last decision, and when that run began (epoch seconds).
-        without_run: Nodes that are registered and have no run as far as the register's owner knows.
-
-    Raises:
-        CommandError: A table cannot be read.
-    """
+    tables = registers(named) if table is None else [table]
+    known = stored_register(named)
     found: Traits = {
         node: {name: text for name, text in traits.items() if name not in _NO_TRAITS}
-        for node, traits in (known or {}).items()
+        for node, traits in known.items()
     }
-    for table in tables:
-        for node, traits in read_register(table).items():
+    for one in tables:
+        for node, traits in read_register(one).items():
             found.setdefault(node, {}).update(traits)
     names = {row.verdict.node for row in rows}
     if tables and not known and not names & found.keys():
@@ -214,7 +138,7 @@ def source_of(
     alone = {row.verdict.node for row in rows if row.hardware_class not in judged.baselines}
     dated = {
         node: (Decision(decision), day_text(began))
-        for node, (decision, began) in (filed or {}).items()
+        for node, (decision, began) in (stored_verdicts(history) if history else {}).items()
         if node in alone and decision in tuple(Decision)
     }
     telling = telling_traits(found, rows)

@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.cli.shared.collected_judging import NodeRuns
-from pytest_anubis.cli.site.fleet_source import fleet_of
+from pytest_anubis.cli.shared.collected_judging import NodeRuns, judge_collected, rows_of
 from pytest_anubis.cli.site.site_writing import _node_files
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.fleet.fleet_view import MARKS
@@ -80,10 +79,10 @@ def test_the_pages_keep_the_rules(fleet: tuple[Path, Any]) -> None:
 def test_what_passed_far_from_its_limit_is_told_in_short_and_alike(fleet: tuple[Path, Any]) -> None:
     folder = fleet[0].parent
     read = read_runs([folder / "runs"])
-    source = fleet_of(read, load_baselines(folder / "base"), lambda *_: None)
-    runs = NodeRuns(source.runs, source.judged)
+    judged = judge_collected(read, load_baselines(folder / "base"))
+    runs = NodeRuns(read, judged)
     short = 0
-    for row in source.rows[::40]:
+    for row in rows_of(judged)[::40]:
         full, brief = runs.run_of(row), runs.run_of(row, brief=True)
         assert full.measurements == brief.measurements
         for one, other in zip(full.verdicts, brief.verdicts, strict=True):
