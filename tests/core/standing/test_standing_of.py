@@ -8,8 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import (
     GATE,
+    GONE,
     JudgedRun,
     Key,
     judged_run,
@@ -181,3 +186,27 @@ def test_what_is_kept_says_the_same_beside_runs_that_come_in_late(
     assert kept.failures.keys() == whole.failures.keys()
     needed = standing_of([one for one in runs if one.run in standing_of(runs).needed])
     assert needed.decision is standing_of(runs).decision
+
+
+def test_what_more_than_one_run_found_is_confirmed_until_one_passes_it() -> None:
+    again, mended = run("again", 2, "REJECTED", b="FAIL"), run("mended", 2, "ACCEPTED", b="PASS")
+    later = run("later", 3, "REJECTED", b="FAIL")
+    assert standing_of([BAD]).confirmed == frozenset()
+    assert standing_of([BAD, again]).confirmed == {key("b")}
+    assert standing_of([BAD, mended, later]).confirmed == frozenset()
+
+
+def test_an_import_has_no_inventory_to_pass_and_says_which_devices_gave_values() -> None:
+    metric = Metric(name="rate", unit="GB/s", better="higher")
+    record = RunRecord(
+        run="r",
+        node="n",
+        baseline="sha256:0",
+        measurements=tuple(
+            Measurement(
+                test="t", benchmark="t", component="c", metric=metric, device=device, values=values
+            )
+            for device, values in (("cuda:0", (1.0,)), ("cuda:1", ()), ("node", (1.0,)))
+        ),
+    )
+    assert set(passed_checks(record)) == {(GATE[0], GONE, "cuda:0")}
