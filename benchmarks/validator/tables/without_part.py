@@ -2,7 +2,7 @@
 
 ``PART`` is one of: drift, shape-prior, shape-error, mean-error, bound, robust, lighter, components (`PARTS`).
 
-Usage: python benchmarks/validator/without_part.py PART benchmarks/validator/clear_fleet.py [its arguments]
+Usage: python benchmarks/validator/tables/without_part.py PART benchmarks/validator/clear_fleet.py [its arguments]
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # this checkout's packages
 
 from pytest_anubis.validator.learning import baseline_learning, fleet_thresholds, healthy_tails
 from pytest_anubis.validator.limits import tails
