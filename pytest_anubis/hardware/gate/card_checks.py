@@ -185,6 +185,7 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
         )
 
     gpu = f"nvidia-smi -i {card.index}"
+    unlinked = alone and not card.nvlinks_active  # as a hypervisor gives a single card away
     split = golden is not None and golden.mig
     if card.mig and card.vendor == "nvidia":
         action = (
@@ -215,12 +216,12 @@ def _readiness(card: Accelerator, golden: Accelerator | None, alone: bool) -> It
             "nvidia-fabricmanager) and wait until 'nvidia-smi -q' shows the fabric completed; else its log "
             "says why"
         )
-        waits = alone and card.fabric in UNDER_WAY
+        waits = unlinked or (alone and card.fabric in UNDER_WAY)
         blocks: Severity = "NOTE" if waits else "INCONCLUSIVE"
         yield finding("NVSwitch fabric", "completed", str(card.fabric), action, "link", blocks)
     elif card.fabric_health not in (None, "healthy"):
         broken = any(fault in str(card.fabric_health) for fault in BROKEN_FABRIC)
-        how: Severity = "FAIL" if broken else "INCONCLUSIVE"
+        how: Severity = "NOTE" if unlinked else "FAIL" if broken else "INCONCLUSIVE"
         action = "look at the fabric manager's log and the SXids of the kernel log"
         found = str(card.fabric_health)
         yield finding("NVSwitch fabric's health", "healthy", found, action, "link", how)
@@ -309,9 +310,8 @@ def _link(card: Accelerator, golden: Accelerator | None) -> Iterator[tuple[str, 
     for finding in at_least(what, place, *possible, component, RESEAT):
         yield "link_generation_max", finding
     if card.performance_state == 0:  # at full speed, so the link should be as well
-        reachable = [
-            g for g in (golden.link_generation_max, card.link_generation_max) if g is not None
-        ]
-        now = min(reachable, default=None), card.link_generation
+        # In a virtual machine the library cannot see a slot that is slower than the card.
+        limits = golden.link_generation, golden.link_generation_max, card.link_generation_max
+        now = min((g for g in limits if g is not None), default=None), card.link_generation
         for finding in at_least("PCIe generation", place, *now, component, RESEAT):
             yield "link_generation", finding

@@ -550,12 +550,41 @@ def test_memory_that_a_hypervisor_took_back_is_noted(virtual: bool | None, sever
 def test_fabric_that_is_not_complete_blocks_only_where_cards_need_it(
     state: str, count: int
 ) -> None:
-    first, *others = NODE.accelerators
-    cards = (replace(first, fabric=state), *others)[:count]
-    found = check_inventory(replace(NODE, accelerators=cards, on_bus=None))
-    (severity,) = [one.severity for one in found if one.what == "NVSwitch fabric"]
+    def severity(nvlinks: int, **fabric: str) -> str:
+        first, *others = NODE.accelerators
+        cards = (replace(first, nvlinks_active=nvlinks, **fabric), *others)[:count]
+        found = check_inventory(replace(NODE, accelerators=cards, on_bus=None))
+        (severity,) = [one.severity for one in found if one.what.startswith("NVSwitch fabric")]
+        return severity
+
     works = count == 1 and state in gate_cards.UNDER_WAY
-    assert severity == ("NOTE" if works else "INCONCLUSIVE")
+    assert severity(18, fabric=state) == ("NOTE" if works else "INCONCLUSIVE")
+    # No link is up, as hypervisors give a single card away: whatever is said of the fabric is not its concern.
+    assert severity(0, fabric=state) == ("NOTE" if count == 1 else "INCONCLUSIVE")
+    health = {"fabric": "completed", "fabric_health": "degraded bandwidth"}
+    assert severity(18, **health) == "FAIL"
+    assert severity(0, **health) == ("NOTE" if count == 1 else "FAIL")
+
+
+def test_a_slot_that_never_reached_the_cards_generation_is_no_fault() -> None:
+    slower = card(link_generation=4)(NODE)
+    golden = golden_inventory([slower])
+    assert check_inventory(slower, golden) == []
+    assert check_inventory(card(link_generation=3)(NODE), golden)
+
+
+@pytest.mark.parametrize(
+    ("virtual", "severities"), [(True, {"NOTE"}), (False, {"FAIL", "INCONCLUSIVE"})]
+)
+def test_firmware_of_another_host_of_a_virtual_machine_is_noted(
+    virtual: bool, severities: set[str]
+) -> None:
+    here = replace(
+        NODE,
+        system=replace(NODE.system, virtual=virtual, bios="of another host"),
+        processor=replace(NODE.processor, microcode="0xffff"),
+    )
+    assert {one.severity for one in check_inventory(here, GOLDEN)} == severities
 
 
 def test_golden_inventory_of_nothing_is_refused() -> None:

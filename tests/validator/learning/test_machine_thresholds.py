@@ -47,6 +47,21 @@ def test_quiet_metrics_show_a_slowdown_of_ten_percent() -> None:
     assert all(threshold.confirmed > 1 / 1.1 for threshold in machine_thresholds(QUIET))
 
 
+@pytest.mark.parametrize("count", [1, 3, 5, 6, 30])
+@pytest.mark.parametrize("deviation", [0.0, 0.002, 0.005])
+def test_three_runs_of_a_quiet_card_show_a_loss_of_five_percent(
+    count: int, deviation: float
+) -> None:
+    found = machine_thresholds([RunSpread(deviation, 3, 0.0)] * count)
+    assert all(threshold.unconfirmed > 0.95 for threshold in found)
+
+
+@pytest.mark.parametrize("count", [1, 3, 5])
+def test_few_metrics_that_are_noisy_have_no_quiet_ones_limits(count: int) -> None:
+    found = machine_thresholds([RunSpread(0.03, 3, 0.0)] * count)
+    assert all(threshold.confirmed < 0.9 for threshold in found)
+
+
 def test_noise_within_the_runs_tells_the_noise_between_them() -> None:
     """Where one follows the other, each metric's prior lies on the line; drift and the centre come on top."""
     following = [
