@@ -39,7 +39,7 @@ _ACTION = (
 @pytest.mark.anubis(
     component="compute.dispatch",
     scope="device",
-    cost={"cpu": "2s", "accelerator": "1s"},
+    cost="2s",
     timing="host",
     metrics=["dispatch_time"],
     goal=_GOAL,

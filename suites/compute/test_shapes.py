@@ -62,7 +62,7 @@ def exact_rate(
 @pytest.mark.anubis(
     component="compute.matrix",
     scope="device",
-    cost="4s",
+    cost="3s",
     metrics=["gemm_rate"],
     goal=_GOAL,
     question="Do the units for short types deliver their full rate?",

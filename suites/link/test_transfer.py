@@ -23,7 +23,7 @@ ACTION = (
 @pytest.mark.anubis(
     component="memory.transfer",
     scope="device",
-    cost="3s",
+    cost="5s",
     timing="host",
     metrics=["host_to_device_rate", "device_to_host_rate"],
     goal=GOAL,
@@ -53,7 +53,7 @@ def test_host_device_copy(
 @pytest.mark.anubis(
     component="memory.transfer",
     scope="device",
-    cost="3s",
+    cost="2.5s",
     timing="host",
     metrics=["both_ways_rate"],
     goal=GOAL,

@@ -149,10 +149,11 @@ class Memory:
 
     def notices(self) -> bool:
         """Flip a bit in the last piece; return whether the device finds just that, where it is."""
-        pattern, byte = Pattern("random", seed=self.size), self.size - 3 * WORD
-        self.write(pattern)
+        *_, (begin, part) = self._parts()
+        pattern, byte = Pattern("random", seed=self.size), WORD * (begin + len(part) // 2)
+        part.copy_(pattern.words(begin, len(part), self._device))
         self.flip(byte, 41)
-        found = self.check("shown", pattern)
+        found = self._checked(Finding("shown"), part, begin, pattern, begin)
         return (found.wrong, found.place, found.bits) == (1, byte, 1 << 41)
 
     def _parts(self) -> Iterator[tuple[int, torch.Tensor]]:

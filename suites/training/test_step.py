@@ -73,7 +73,7 @@ def captured(step: TrainingStep, record_property: Callable[[str, object], None])
 @pytest.mark.anubis(
     component="training.convolution",
     scope="device",
-    cost="3s",
+    cost={"cpu": "3s", "accelerator": "4s"},
     deadline="300s",
     metrics=["training_rate"],
     goal=_GOAL,
@@ -114,7 +114,7 @@ def test_resnet_step(
 @pytest.mark.anubis(
     component="training.transformer",
     scope="device",
-    cost="3s",
+    cost={"cpu": "3s", "accelerator": "4s"},
     deadline="300s",
     metrics=["training_rate"],
     goal=_GOAL,
