@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
@@ -33,9 +33,7 @@ from tests.quiet import QUIET
 LONGEST = 300.0
 """Seconds that a run may take: one whose driver hangs waits for it three times 15 s, on two shared cores."""
 
-WAITING = 8
-"""Runs at a time, beside the others, of nodes whose driver hangs: they wait for most of their time."""
-
+WAITING = 8  # runs at a time, beside the others, of drivers that hang
 CARDS = 8  # of the node, unless somebody says otherwise
 BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 
@@ -340,13 +338,9 @@ def learned(folder: Path, library: Path, cards: int = CARDS) -> Path:
     # Two workers are one lane of cards and one of the node: the same class as without workers.
     command += [f"--rounds={LEAST_ON_CARDS}", "--pytest-args=--anubis-in-process"]
     done = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment(node, {"FAULTY": "0"}),
-        capture_output=True,
-        text=True,
+        command, cwd=folder, env=environment(node, {"FAULTY": "0"}), capture_output=True, text=True,
         check=False,
-    )
+    )  # fmt: skip
     if done.returncode:
         raise SystemExit(f"the healthy node cannot be learned:\n{done.stdout}{done.stderr}")
     shutil.rmtree(folder / ".anubis")
@@ -418,17 +412,14 @@ def rows(
     library = nvml_library()
     template = learned(place / "node", library, cards)
     with ThreadPoolExecutor(workers) as pool, ThreadPoolExecutor(WAITING) as beside:
-        tried = {
-            name: [
-                (beside if "hang" in name else pool).submit(
-                    attempt, name, k, template, library, cards
-                )
-                for k in range(runs)
-            ]
-            for name in names
-        }
-        for name, attempts in tried.items():
-            done = [one.result() for one in attempts]
+
+        def started(name: str) -> list[Future[tuple[str, str]]]:
+            where = beside if "hang" in name else pool
+            rest = (template, library, cards)
+            return [where.submit(attempt, name, number, *rest) for number in range(runs)]
+
+        for name, tried in {name: started(name) for name in names}.items():
+            done = [one.result() for one in tried]
             wrong = [f"{name} {number}: {what}" for number, (what, _) in enumerate(done) if what]
             yield name, runs, wrong, done[0][1]
 
