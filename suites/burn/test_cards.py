@@ -54,8 +54,8 @@ START = {1: 8.0, 2: 12.0}
 """Seconds until at least so many processes have loaded torch and are connected, in the first test here."""
 
 AROUND = 2.0
-"""Seconds in which factors and the first result are made, and results are looked at in the end, against double
-precision too: a second where the card has units for it."""
+"""Seconds in which factors and the first result are made, and results are looked at in the end, in double
+precision too: less than a second where the card has units for it."""
 
 
 def costs(seconds: Callable[[str, int], float]) -> dict[str, object]:

@@ -1,9 +1,8 @@
-"""What the tests of a card declare, against the least that their measurements last by the profile's own lengths."""
+"""What tests of a card declare, against the least that their measurements last by the profile's lengths."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest

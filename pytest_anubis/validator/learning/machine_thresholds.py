@@ -24,9 +24,9 @@ FLOOR = 1e-3
 """Least run-to-run standard deviation that is taken as found, relative: a few runs may agree by chance to
 less than the next one will."""
 PRIOR, PRIOR_DEGREES = 0.01, 2.0
-"""Run-to-run standard deviation that is assumed where too few metrics tell of their own, and the runs that each
-prior counts as: between links that repeat to .1 % and shared hosts whose runs differ by several percent. A
-judgement, with the weight of one metric: of kernels on 696 public GPUs the spread was .03 to .2 % for most."""
+"""Run-to-run standard deviation that is assumed where too few metrics tell of their own, with the weight of
+one metric, and the runs that each metric's prior counts as. A judgement, between links that repeat to .1 %
+and shared hosts whose runs differ by several percent; most kernels on 696 public cards repeat to .2 %."""
 DRIFT = 1.3
 """The next runs come later than the learned ones came after each other, so their spread is wider by this
 factor. On twelve cloud machines measured for months the spread around five runs was 1.2 to 1.4 times as wide

@@ -559,7 +559,7 @@ def test_fabric_that_is_not_complete_blocks_only_where_cards_need_it(
 
     works = count == 1 and state in gate_cards.UNDER_WAY
     assert severity(18, fabric=state) == ("NOTE" if works else "INCONCLUSIVE")
-    # No link is up, as hypervisors give a single card away: whatever is said of the fabric is not its concern.
+    # No link is up, as hypervisors give a single card away: the fabric is not its concern.
     assert severity(0, fabric=state) == ("NOTE" if count == 1 else "INCONCLUSIVE")
     health = {"fabric": "completed", "fabric_health": "degraded bandwidth"}
     assert severity(18, **health) == "FAIL"
