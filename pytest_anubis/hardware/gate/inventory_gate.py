@@ -86,7 +86,7 @@ def check_inventory(
         *_host(inventory, golden, limits),
         *_disks(inventory, golden, limits),
         *_nics(inventory, golden),
-        *_unreadable(inventory),
+        *_unreadable(inventory, golden),
     ]
     return sorted(found, key=lambda finding: finding.severity != "FAIL")
 
@@ -135,13 +135,14 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
             action="learn a baseline for this configuration",
         )
     elif silent:
-        # In a container, cards may be there that are meant for others.
+        # A container shows the cards that are meant for others too; where it did so in learning, it is so.
+        usual = 0 if golden is None else len(golden.on_bus or ()) - len(golden.accelerators)
         yield GateFinding(
             what="accelerator",
             slot=", ".join(silent),
             expected="one that its driver answers for",
             found="on the PCI bus only",
-            severity="INCONCLUSIVE",
+            severity="NOTE" if len(silent) <= usual else "INCONCLUSIVE",
             component="accelerator",
             action="load the driver, or hide from this container what is not its own",
         )
@@ -281,20 +282,21 @@ def _nics(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFindin
         )
 
 
-def _unreadable(inventory: Inventory) -> Iterator[GateFinding]:
+def _unreadable(inventory: Inventory, golden: Inventory | None) -> Iterator[GateFinding]:
     lost = [note for note in inventory.unreadable if _is_lost_card(note)]
     yield from _lost_cards(inventory, lost)
     withheld = _withheld(inventory)
     if withheld:
-        one, count = len(withheld) == 1, len(inventory.accelerators) + len(withheld)
+        one, found = len(withheld) == 1, len(inventory.accelerators)
+        whole = golden is not None and found >= len(golden.accelerators)
         yield GateFinding(
             what="card" if one else "each of these cards",
             slot=", ".join(note.partition(":")[0] for note in withheld),
             expected="one that this process may use",
             found=f"withheld from this process: no permission {_REFUSED}",
-            severity="INCONCLUSIVE",
+            severity="NOTE" if whole else "INCONCLUSIVE",
             component="accelerator",
-            action=_ASK_FOR_ALL.format(count=count),
+            action=_ASK_FOR_ALL.format(count=found + len(withheld)),
         )
     told = (*lost, *withheld)
     parts = [

@@ -587,6 +587,23 @@ def test_firmware_of_another_host_of_a_virtual_machine_is_noted(
     assert {one.severity for one in check_inventory(here, GOLDEN)} == severities
 
 
+def test_cards_of_others_are_no_obstacle_where_they_were_there_in_learning() -> None:
+    bus = NODE.on_bus or ()
+    withheld = tuple(
+        f"GPU {number}: Insufficient Permissions (NVML error 4)" for number in range(1, 8)
+    )
+    for notes in ((), withheld):  # as a container shows one card of eight, and as Slurm does
+        mine = replace(NODE, accelerators=NODE.accelerators[:1], unreadable=notes)
+        golden = golden_inventory([mine])
+        assert {one.severity for one in check_inventory(mine)} == {"INCONCLUSIVE"}
+        assert {one.severity for one in check_inventory(mine, golden)} == {"NOTE"}
+    # One that is new on the bus only is a question, and one that is missing a fault.
+    fewer = replace(golden, on_bus=bus[:7])
+    assert "INCONCLUSIVE" in {one.severity for one in check_inventory(mine, fewer)}
+    none = replace(mine, accelerators=(), unreadable=())
+    assert "FAIL" in {one.severity for one in check_inventory(none, golden)}
+
+
 def test_golden_inventory_of_nothing_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one"):
         golden_inventory([])
