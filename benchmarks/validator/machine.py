@@ -60,8 +60,9 @@ class Machine:
         self.rng, self.drift, self.tails, self.burst = rng, drift, tails, burst
         self.metrics, self.late = metrics, 0.0 if card else 0.01
         between, within = CARD if card else HOST
-        self.between = np.exp(rng.uniform(*np.log(between), metrics))
-        self.within = np.exp(rng.uniform(*np.log(within), metrics))
+        self.device = "cuda:0" if card else ""
+        self.between = np.exp(rng.uniform(np.log(between[0]), np.log(between[1]), metrics))
+        self.within = np.exp(rng.uniform(np.log(within[0]), np.log(within[1]), metrics))
         self.size = rng.choice([10, 20, 30, 30, 60], metrics)
         self.shift = self._fresh()
 
@@ -109,6 +110,7 @@ def learn(machine: Machine, runs: int) -> Baseline:
             metric=Metric(name=f"m{i:02d}", unit="ms", better="lower"),
             benchmark="b",
             nodes=["me"] * runs,
+            devices=[machine.device] * runs,
             runs=names,
         )
         for i, rows in enumerate(samples)

@@ -24,9 +24,10 @@ FLOOR = 1e-3
 """Least run-to-run standard deviation that is taken as found, relative: a few runs may agree by chance to
 less than the next one will."""
 PRIOR, PRIOR_DEGREES = 0.01, 2.0
-"""Run-to-run standard deviation that is assumed where too few metrics tell of their own, with the weight of
-one metric, and the runs that each metric's prior counts as. A judgement, between links that repeat to .1 %
-and shared hosts whose runs differ by several percent; most kernels on 696 public cards repeat to .2 %."""
+"""Run-to-run standard deviation that is assumed where too few metrics tell of their own, and the runs that it
+counts as: between links that repeat to .1 % and shared hosts whose runs differ by several percent. A
+judgement, with little weight; of a few metrics of accelerators it is one metric more, as they are noisy or
+quiet alike: most kernels on 696 public ones repeat to .2 %."""
 DRIFT = 1.3
 """The next runs come later than the learned ones came after each other, so their spread is wider by this
 factor. On twelve cloud machines measured for months the spread around five runs was 1.2 to 1.4 times as wide
@@ -75,12 +76,14 @@ class RunSpread(NamedTuple):
         shape: Largest part of a run's distance that is no shift: the smaller of its two one-sided ones.
         within: What the deviation would be if batches of successive values within the runs were
             independent of each other; 0 when the runs have too few values to tell.
+        card: It is a metric of accelerators.
     """
 
     deviation: float
     runs: int
     shape: float
     within: float = 0.0
+    card: bool = False
 
 
 def run_spread(population: Population, rows: Rows, centre: FloatArray) -> RunSpread:
@@ -100,7 +103,8 @@ def run_spread(population: Population, rows: Rows, centre: FloatArray) -> RunSpr
     shape = float(np.minimum(below, above)[rows.usable].max())
     runs, codes = name_codes(population.runs)
     distinct = len(np.unique(codes[rows.usable])) if len(runs) > 1 else int(rows.usable.sum())
-    return RunSpread(math.sqrt(variance), distinct, shape, _within(population, rows))
+    card = all(":" in one for one in population.devices)  # such as cuda:0
+    return RunSpread(math.sqrt(variance), distinct, shape, _within(population, rows), card)
 
 
 def _within(population: Population, rows: Rows) -> float:
@@ -249,10 +253,12 @@ def _prior(
     """
     from scipy.special import polygamma, psi
 
+    few = len(variances) < ENOUGH_METRICS
+    if few and not all(s.card for s in spreads):
+        return np.full(len(variances), PRIOR**2), PRIOR_DEGREES
     logs = np.log(variances) - psi(degrees / 2) + np.log(degrees / 2)
     order = np.argsort(logs, kind="stable")  # sums in a fixed order: the metrics' own is no matter
-    if len(variances) < ENOUGH_METRICS:
-        # The assumption is one more metric: how quiet the others are says something of each.
+    if few:
         whole = float(np.append(logs[order], 2 * math.log(PRIOR)).mean())
         centre, half = np.full(len(logs), whole), PRIOR_DEGREES / 2
     else:

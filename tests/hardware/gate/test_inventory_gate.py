@@ -550,7 +550,7 @@ def test_memory_that_a_hypervisor_took_back_is_noted(virtual: bool | None, sever
 def test_fabric_that_is_not_complete_blocks_only_where_cards_need_it(
     state: str, count: int
 ) -> None:
-    def severity(nvlinks: int, **fabric: str) -> str:
+    def severity(nvlinks: int, **fabric: Any) -> str:
         first, *others = NODE.accelerators
         cards = (replace(first, nvlinks_active=nvlinks, **fabric), *others)[:count]
         found = check_inventory(replace(NODE, accelerators=cards, on_bus=None))

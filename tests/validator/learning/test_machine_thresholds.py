@@ -52,13 +52,13 @@ def test_quiet_metrics_show_a_slowdown_of_ten_percent() -> None:
 def test_three_runs_of_a_quiet_card_show_a_loss_of_five_percent(
     count: int, deviation: float
 ) -> None:
-    found = machine_thresholds([RunSpread(deviation, 3, 0.0)] * count)
+    found = machine_thresholds([RunSpread(deviation, 3, 0.0, card=True)] * count)
     assert all(threshold.unconfirmed > 0.95 for threshold in found)
 
 
 @pytest.mark.parametrize("count", [1, 3, 5])
 def test_few_metrics_that_are_noisy_have_no_quiet_ones_limits(count: int) -> None:
-    found = machine_thresholds([RunSpread(0.03, 3, 0.0)] * count)
+    found = machine_thresholds([RunSpread(0.03, 3, 0.0, card=True)] * count)
     assert all(threshold.confirmed < 0.9 for threshold in found)
 
 
