@@ -1,17 +1,22 @@
 """Failures of which pytest only warns: in a thread, in a finaliser, a check that is returned or always true.
 
-While a test runs these warnings are errors, whatever filters the user has set. A check that fails in a thread
-of the test fails the test; of what else was raised nothing says what it means, so the test is INCONCLUSIVE
-(`code_mistakes`). What comes when no test runs, and an assertion that cannot fail, block the node.
+While a test runs these warnings are errors, whatever filters the user or the test has set, and so is what
+event loops and executors only log. A check that fails in a thread or task of the test fails the test; of what
+else was raised nothing says what it means, so the test is INCONCLUSIVE (`code_mistakes`). What comes when no
+test runs, and an assertion that cannot fail, block the node.
 """
 
 from __future__ import annotations
 
 import ast
+import functools
 import gc
+import inspect
+import logging
 import os
 import re
 import sys
+import threading
 import warnings
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -31,6 +36,9 @@ _NEEDED = {
 }
 """pytest's own plugins that hear of these failures, and what of them tells what they have heard."""
 
+_LOGGERS = ("asyncio", "concurrent.futures")
+"""Who logs the errors of tasks that nobody awaits and of callbacks, and raises them nowhere."""
+
 _TUPLE = re.compile(rb"\bassert\s*\(")
 """What may be an assertion of a tuple: most files have none, and need not be parsed."""
 
@@ -44,6 +52,7 @@ class UnseenFailures:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
+        self._logged = _Logged()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -53,6 +62,8 @@ class UnseenFailures:
                 f"{os.path.relpath(path, self._config.rootpath)}:{line}: the assertion is of a tuple and can "
                 "never fail: leave out the parentheses"
             )
+        for name in _LOGGERS:
+            logging.getLogger(name).addHandler(self._logged)
         for name in _NEEDED:
             if not self._config.pluginmanager.has_plugin(name):
                 self._block(f"-p no:{name}: failures in threads or finalisers are not seen")
@@ -61,15 +72,23 @@ class UnseenFailures:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
         """Raise what pytest would warn of."""
-        with _as_errors():
+        with _as_errors(), self._logged:
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Raise what pytest would warn of; a check that failed in a thread as it was raised there."""
-        with _as_errors():
+        hook = threading.excepthook
+        with _as_errors(), _own_filters(item):
             try:
-                return (yield)
+                with self._logged:
+                    result = yield
+                if threading.excepthook is hook:
+                    return result
+                threading.excepthook = hook
+                raise UNSEEN[0](
+                    "the test put another threading.excepthook in: its threads fail unseen"
+                )
             except Exception as error:
                 checks = [one for one in unseen_failures(error, UNSEEN[:1]) if _is_check(one)]
                 failed = next(iter(checks), error)
@@ -78,17 +97,20 @@ class UnseenFailures:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
         """Raise what pytest would warn of."""
-        with _as_errors():
+        with _as_errors(), self._logged:
             return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         """Block for what failed when no test ran any more."""
         gc.collect()
-        for name, telling in _NEEDED.items():
-            hear = getattr(self._config.pluginmanager.get_plugin(name), telling, None)
-            if hear is None:
-                continue
+        for name in _LOGGERS:
+            logging.getLogger(name).removeHandler(self._logged)
+        plugins = (
+            getattr(self._config.pluginmanager.get_plugin(name), telling, None)
+            for name, telling in _NEEDED.items()
+        )
+        for hear in filter(None, (*plugins, self._logged.tell)):
             with _as_errors():
                 try:
                     hear(self._config)
@@ -99,6 +121,54 @@ class UnseenFailures:
 
     def _block(self, text: str) -> None:
         emit(self._config, BlockerFound(text=text))
+
+
+class _Logged(logging.Handler):
+    """Keeps the errors that others only log, and raises the first as pytest raises that of a thread."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.ERROR)
+        self._errors: list[BaseException] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep an error."""
+        if record.exc_info and record.exc_info[1] is not None:
+            self._errors.append(record.exc_info[1])
+
+    def tell(self, _: object = None) -> None:
+        """Raise what was kept, a check first."""
+        errors, self._errors = sorted(self._errors, key=_is_check), []
+        if errors:
+            raise UNSEEN[0](f"{type(errors[-1]).__name__} was only logged") from errors[-1]
+
+    def __enter__(self) -> None:
+        """Begin to listen for one phase of a test."""
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            self.tell()
+        self._errors.clear()
+
+
+@contextmanager
+def _own_filters(item: pytest.Item) -> Iterator[None]:
+    """Undo what the body of a test does to the filters of warnings before pytest warns."""
+    body = getattr(item, "obj", None)
+    if not inspect.isroutine(body) or inspect.iscoroutinefunction(body):
+        yield
+        return
+
+    @functools.wraps(body)
+    def filtered(*args: Any, **kwargs: Any) -> Any:
+        __tracebackhide__ = True
+        with warnings.catch_warnings():
+            return body(*args, **kwargs)
+
+    item.obj = filtered  # type: ignore[attr-defined]  # of a function
+    try:
+        yield
+    finally:
+        item.obj = body  # type: ignore[attr-defined]
 
 
 def _is_check(error: BaseException) -> bool:

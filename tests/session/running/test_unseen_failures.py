@@ -51,6 +51,56 @@ KINDS = {
         + "import gc\ndef test_it():\n    gc.disable()\n    Buffer()\n",
     ),
     "not awaited": (20, "async def check(): assert 1 == 2\ndef test_it(): check()\n"),
+    "thread, and the test ignores warnings": (
+        1,
+        THREAD + "import warnings\ndef check(): assert 1 == 2\n"
+        "def test_it():\n    warnings.simplefilter('ignore')\n    run(check)\n",
+    ),
+    "thread in unittest that ignores warnings": (
+        1,
+        THREAD + "import unittest, warnings\ndef check(): assert 1 == 2\n"
+        "class TestIt(unittest.TestCase):\n    def test_it(self):\n"
+        "        warnings.simplefilter('ignore')\n        run(check)\n",
+    ),
+    "returned, and the test resets warnings": (
+        20,
+        "import warnings\ndef test_it():\n    warnings.resetwarnings()\n"
+        "    warnings.filterwarnings('ignore')\n    return 1 == 2\n",
+    ),
+    "task that nobody awaits": (
+        1,
+        "import asyncio\nasync def check(): assert 1 == 2\n"
+        "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
+        "def test_it(): asyncio.run(main())\n",
+    ),
+    "callback of an event loop": (
+        1,
+        "import asyncio\ndef check(): assert 1 == 2\n"
+        "async def main():\n    asyncio.get_running_loop().call_soon(check)\n"
+        "    await asyncio.sleep(.01)\ndef test_it(): asyncio.run(main())\n",
+    ),
+    "error in a task that nobody awaits": (
+        20,
+        "import asyncio\nasync def check(): {}['x']\n"
+        "async def main():\n    task = asyncio.create_task(check())\n    await asyncio.sleep(.01)\n"
+        "def test_it(): asyncio.run(main())\n",
+    ),
+    "callback of a future": (
+        1,
+        "from concurrent.futures import ThreadPoolExecutor\n"
+        "def check(future): assert 1 == 2\ndef test_it():\n    with ThreadPoolExecutor() as pool:\n"
+        "        pool.submit(abs, 1).add_done_callback(check)\n",
+    ),
+    "failed subtest": (
+        1,
+        "import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n"
+        "        with self.subTest(1): assert 1 == 2\n",
+    ),
+    "hook of threads exchanged": (
+        20,
+        THREAD + "def check(): assert 1 == 2\n"
+        "def test_it():\n    threading.excepthook = lambda told: None\n    run(check)\n",
+    ),
 }
 
 
