@@ -104,6 +104,7 @@ class _Way:
 class _Job:
     jobname: str
     error: Count = 0
+    total_err: Count = 0  # that it went on in spite of (--continue_on_error)
     options: Annotated[Mapping[str, Any], Alias("job options")] = field(default_factory=dict)
     read: _Way | None = None
     write: _Way | None = None
@@ -185,6 +186,9 @@ def _take_job(samples: Samples, place: int, output: _Output, data: Any, device: 
     options = {**output.options, **job.options}
     disk = device or str(options.get("filename", "")).rstrip("/").split("/")[-1] or "disk"
     benchmark, text = f"fio/{job.jobname}", f"fio error {job.error}"
+    if job.total_err:
+        text = f"{job.total_err} errors that fio went on in spite of"
+    failed = job.error or job.total_err
     recorded = False
     for name, way in (("read", job.read), ("write", job.write), ("trim", job.trim)):
         if way is None or not (way.total_ios or way.io_bytes):
@@ -194,11 +198,11 @@ def _take_job(samples: Samples, place: int, output: _Output, data: Any, device: 
             for metric, value in _metrics(way, name):
                 unit = Unit(benchmark, metric, disk, _group(options))
                 samples.add(unit, value)
-                if job.error:
+                if failed:
                     samples.problem(unit, "failed", text)
         except ImportFileError as error:
             samples.wrong.add(place, f"job {job.jobname!r}, {error}")
-    if not recorded and job.error:
+    if not recorded and failed:
         samples.fail(benchmark, disk, text)
     elif not recorded:
         samples.wrong.add(place, f"job {job.jobname!r}: nothing was read or written")

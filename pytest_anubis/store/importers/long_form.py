@@ -165,8 +165,9 @@ class LongForm:
         chunk["return_code"] = np.zeros(count, dtype=np.int64)
         if "return_code" in by_name:
             found, empty = self._numbers(by_name["return_code"], "return_code", where, good)
-            # A return code that is NaN or huge is still no success.
-            found = np.nan_to_num(np.where(empty, 0.0, found), nan=-1.0, posinf=-1.0, neginf=-1.0)
+            # A return code that is NaN, huge or a fraction is still no success.
+            found = np.where(empty, 0.0, found)
+            found = np.where(np.isfinite(found) & ((found == 0) | (np.abs(found) >= 1)), found, -1.0)
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
         if self._mark not in ("", ","):
             points = ("." in cell for cell in by_name["value"])

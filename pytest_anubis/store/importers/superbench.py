@@ -214,7 +214,15 @@ class _Reader:
         unreadable: list[tuple[str, _Key, Any]] = []
         for name, value in data.items():
             key = keys.get(name) or self._key(name)
-            if value is None and not key.problem:  # null: the tool had no result, so it is missing
+            if key.problem == _RETURN_CODE:
+                whole = type(value) in (int, float) and abs(value) < 2**31
+                if (
+                    not whole or value != 0
+                ):  # null and text say of no benchmark that it came to its end
+                    failed[key.columns[0], key.columns[2]] = (int(value) if whole else 0) or -1
+            elif (
+                value is None and not key.problem
+            ):  # null: the tool had no result, so it is missing
                 rows.append(key.columns)
                 values.append(None)
             elif type(value) not in (int, float):
@@ -225,8 +233,6 @@ class _Reader:
                 values.append(
                     float("inf") if abs(value) >= 1e300 else value
                 )  # NaN stays what it is
-            elif key.problem == _RETURN_CODE and value != 0:
-                failed[key.columns[0], key.columns[2]] = int(value) if abs(value) < 2**31 else -1
             elif key.problem == _UNKNOWN:
                 self.left_out += 1
             elif key.problem == _NO_METRIC:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -253,3 +254,12 @@ def test_readers_without_an_importer() -> None:
     )
     with pytest.raises(UnreadableOutput, match="-D"):
         read_perftest((CASES / "perftest_latency_by_duration.txt").read_text())
+
+
+def test_a_job_that_went_on_in_spite_of_errors_has_failed(tmp_path: Path) -> None:
+    """fio with --continue_on_error ends with 0 and counts the errors."""
+    output = json.loads((CASES / "fio_dead_disk.json").read_text())
+    output["jobs"][0] |= {"total_err": 3, "first_error": 5}
+    (tmp_path / "fio_errors.json").write_text(json.dumps(output))
+    told = cells(of("fio_errors.json", folder=tmp_path))["fio/randread"]
+    assert told["read_bandwidth nvme0n1"] == "failed"

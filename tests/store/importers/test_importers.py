@@ -515,3 +515,14 @@ def test_fio_output(tmp_path: Path) -> None:
     for content in ("", "{", '{"jobs": 5}', '{"a": 1}', "[" * 99999):
         with pytest.raises(ImportFileError, match="fio"):
             import_fio(table(tmp_path, content, "bad.json"), node="n")
+
+
+@pytest.mark.parametrize("code", [None, "137", 0.5, float("nan"), 1e300])
+def test_a_return_code_that_is_none_is_no_success(tmp_path: Path, code: object) -> None:
+    lines = [{"node": f"n{i}", "b/return_code": 0, "b/x_bw": 10.0} for i in range(3)]
+    lines.append({"node": "bad", "b/return_code": code, "b/x_bw": 10.0})
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(map(json.dumps, lines)) + "\n")
+    (bandwidth,) = import_superbench(path).populations
+    assert unit(bandwidth, "bad") == ([], "failed")
+    assert unit(bandwidth, "n1") == ([10.0], "")
