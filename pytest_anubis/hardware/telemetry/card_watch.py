@@ -42,6 +42,16 @@ in drivers that measurements share, and trivial tests are many."""
 WAIT = 500
 """Milliseconds for which NVML is asked to wait for an event, and so long the last one may take."""
 
+LOG_PACE = 5.0
+"""Seconds after which the kernel log is read where nothing else happens: its ring has limited room."""
+
+LOG_LOST = Fact(
+    sort="log-lost",
+    name="kernel log",
+    text="messages of the kernel were overwritten before they could be read",
+    source="kernel log",
+)
+
 MOST_REPEATS = 20
 """Times that one and the same report of a card is told: a link that fails reports thousands, and people read
 the journal too."""
@@ -133,7 +143,7 @@ class CardWatch:
         self._stop.set()
         if self._log is not None:
             if not self._done.is_set():  # the thread hangs: what the kernel says is asked here
-                self._say(list(log_facts(kernel_events(self._log.new_lines()))), False)
+                self._say(self._log_facts(), False)
             self._log.close()
         with self._saying:
             self._over = True
@@ -164,7 +174,12 @@ class CardWatch:
         self._ready.set()
         request = ""
         while request != "last":
-            request = self._requests.get()
+            try:
+                request = self._requests.get(timeout=LOG_PACE)
+            except queue.Empty:
+                if facts := self._new(self._log_facts()):
+                    self._say(facts, False)
+                continue
             if request != "last" and (rest := last + self._pace - time.monotonic()) > 0:
                 self._hurry.wait(rest)
             if self._stop.is_set():
@@ -177,7 +192,7 @@ class CardWatch:
                 *counter_facts(before, after),
                 *link_facts(first, after, last - began),
                 *(silent_facts(after.lost) if request == "last" else ()),
-                *(log_facts(kernel_events(self._log.new_lines())) if self._log else ()),
+                *self._log_facts(),
             ]
             if request == "last" and self._listener is not None:
                 self._listener.drain(self._deadline / 2)
@@ -189,6 +204,13 @@ class CardWatch:
         if self._listener is None or self._listener.ended(self._deadline):
             for source in self._sources:
                 source.close()
+
+    def _log_facts(self) -> list[Fact]:
+        """Return what the kernel log says since the last time, and whether a part of that is lost."""
+        if self._log is None:
+            return []
+        facts = list(log_facts(kernel_events(self._log.new_lines())))
+        return [*facts, LOG_LOST] if self._log.lost else facts
 
     def _heard(self, fact: Fact) -> None:
         """Tell what an event of NVML says."""

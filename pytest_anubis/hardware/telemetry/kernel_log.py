@@ -87,10 +87,12 @@ class KernelLog:
 
     Attributes:
         unreadable: Why nothing can be read; empty when all is well.
+        lost: Messages came that nobody could read, since the last call of `new_lines` and in it.
     """
 
     def __init__(self, path: Path = Path("/dev/kmsg")) -> None:
         self.unreadable = ""
+        self.lost = False
         self._descriptor: int | None = None
         try:
             self._descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
@@ -103,6 +105,7 @@ class KernelLog:
 
         A record of the firmware is waited for until it is whole: its severity and its cause are lines apart.
         """
+        self.lost = False
         lines = self._read()
         while lines and _RECORD_OF_FIRMWARE.search(lines[-1]):
             time.sleep(_REST)
@@ -122,9 +125,11 @@ class KernelLog:
             except (
                 BrokenPipeError
             ):  # records were overwritten before they were read; go on behind them
+                self.lost = True
                 continue
             except OSError as error:
-                self.unreadable = f"kernel log: {error.strerror or error}"
+                self.lost, self.unreadable = True, f"kernel log: {error.strerror or error}"
+                self.close()
                 break
             if not record:
                 break

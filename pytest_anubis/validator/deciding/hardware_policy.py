@@ -225,6 +225,12 @@ RULES: dict[str, Rule] = {
         "look in the kernel log for the device that it names, then test again",
         "something was not corrected, and no row of the catalogue says what",
     ),
+    "log-lost": Rule(
+        Outcome.INCONCLUSIVE,
+        "host",
+        "find out who floods the kernel log (dmesg), then test again",
+        "what was overwritten may have told of a fault",
+    ),
     EVIDENCE: Rule(None, "host", "read the kernel log", "listed: it decides nothing by itself"),
     "pcie-uncorrected": Rule(
         Outcome.INCONCLUSIVE,

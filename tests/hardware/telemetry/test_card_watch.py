@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pynvml
 import pytest
 
+from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.hardware.telemetry import card_watch
 from pytest_anubis.hardware.telemetry.card_facts import Fact, counter_facts, link_facts
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.host_sensors import Reading
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
 from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
+from pytest_anubis.validator.deciding.hardware_policy import RULES
 from tests.hardware.nvml_stand_in import Node
 from tests.hardware.nvml_stand_in import nvml_node as nvml_node
 
@@ -361,3 +365,36 @@ def test_a_library_that_never_opens_is_told_and_waited_for_no_longer() -> None:
     watch.finish()
     assert [fact.sort for fact in told] == ["card-silent"]  # once
     release.set()
+
+
+class Flooded(KernelLog):
+    """A log of which a part was overwritten."""
+
+    def _read(self) -> list[str]:
+        self.lost = not self.lost
+        return []
+
+
+def test_messages_that_were_overwritten_are_told(nvml_node: Node, tmp_path: Path) -> None:
+    (tmp_path / "kmsg").touch()
+    made = Watched(tmp_path / "kmsg")
+    made.watch._log = Flooded(tmp_path / "kmsg")
+    made.look()
+    made.watch.finish()
+    assert ("log-lost", "") in made.sorts
+    assert RULES["log-lost"].outcome is Outcome.INCONCLUSIVE
+
+
+def test_the_kernel_log_is_read_between_looks(
+    nvml_node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(card_watch, "LOG_PACE", 0.01)
+    (tmp_path / "kmsg").touch()
+    made = Watched(tmp_path / "kmsg")
+    with (tmp_path / "kmsg").open("a") as file:
+        file.write("2,1,1,-;Memory failure: 0x12: recovered\n")
+    until = time.monotonic() + 20
+    while not made.facts and time.monotonic() < until:
+        time.sleep(0.01)
+    assert made.sorts == [("host-memory-error", "")]
+    made.watch.finish()
