@@ -116,9 +116,12 @@ def start(config: pytest.Config, settings: Settings) -> None:
         raise pytest.UsageError("; ".join(context.refused))
     # Before the gate: at the end it looks first, while the watch still keeps the driver loaded.
     if settings.inventory is None:  # a recorded node's cards are not here
-        add_part(config, HardwareWatch(context, run.state, run.sink), "anubis-hardware")
+        watch = HardwareWatch(context, run.state, run.sink)
+        run.looked_at = watch.places
+        add_part(config, watch, "anubis-hardware")
     if context.judging:
         gate = Gate(context, run.sink, golden_of(context), _surroundings(config, settings))
+        run.looked_at += gate.looks_at
         add_part(config, gate, "anubis-gate")
     add_part(config, Terminal(config, run), "anubis-terminal")
     workers = in_workers(config, settings, context.devices)
@@ -244,7 +247,7 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         baseline=baseline,
         baseline_source=source,
         baseline_note=note,
-        waivers=tuple(one for one in _waivers(settings, baseline) if concerns(one, node)),
+        waivers=tuple(one for one in _waivers(settings) if concerns(one, node)),
         behind=_behind(baseline),
     )
 
@@ -266,11 +269,11 @@ def _behind(baseline: Baseline | None) -> float:
     return behind if behind > CLOCKS_DIFFER else 0.0
 
 
-def _waivers(settings: Settings, baseline: Baseline | None) -> tuple[Waiver, ...]:
+def _waivers(settings: Settings) -> tuple[Waiver, ...]:
     if settings.waivers is None:
         return ()
     try:
-        return read_waivers(settings.waivers, today(*([baseline.created] if baseline else [])))
+        return read_waivers(settings.waivers, today())
     except WaiverError as error:
         raise pytest.UsageError(f"--anubis-waivers: {error}") from error
 

@@ -22,6 +22,12 @@ from pytest_anubis.core.measurement import (
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.core.waivers.waiving import WaiversRead
 
+INVENTORY = "inventory"
+"""Stands in `RunStarted.looked_at` where the inventory was compared with that of the class."""
+
+KERNEL_LOG, COUNTERS = "kernel log", "error counters"
+"""Stand there where reports of the hardware were heard."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
@@ -41,6 +47,9 @@ class RunStarted:
         devices: Devices that tests of every device run on; empty where nobody said.
         tests, root: The tests as they were typed, and where their ids begin, as in `run.RunRecord`.
         traits: What a table says of the node besides, as in `run.RunRecord`.
+        looked_at: What besides tests is looked at: `INVENTORY`, `KERNEL_LOG`, `COUNTERS`, and each part whose
+            own counters could be read (``disk nvme0n1``); None in journals of older versions.
+        after: Id of the node's run that its store knew as the latest one; empty where there was none.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -58,6 +67,8 @@ class RunStarted:
     tests: str = ""
     root: str = ""
     traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
+    looked_at: Annotated[tuple[str, ...] | None, Rare] = None
+    after: Annotated[str, Rare] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,6 +312,7 @@ class Resumed:
         interrupted: Tests that had begun and never ended.
         baseline: Digest of the baseline from here on; None where an earlier version went on, with any.
         settings: The settings from here on, as in `RunStarted`.
+        looked_at: As in `RunStarted`.
         changed: What differs from the earlier part, one phrase each. If anything does, verdicts that were
             reached before no longer hold: those of the kept measurements follow anew.
     """
@@ -311,6 +323,7 @@ class Resumed:
     interrupted: tuple[str, ...] = ()
     baseline: str | None = None
     settings: Mapping[str, Any] = field(default_factory=dict)
+    looked_at: Annotated[tuple[str, ...] | None, Rare] = None
     changed: tuple[str, ...] = ()
 
 

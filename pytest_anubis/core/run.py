@@ -156,6 +156,8 @@ class RunRecord:
         tests: Its tests as they were typed, quoted for a shell; empty where nobody knows.
         root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
         traits: What a table says of the node besides: its driver, firmware, batch, rack, ...
+        looked_at: What besides tests was looked at in all its parts, as in `RunStarted`.
+        after: Id of the node's run before it in its store; empty where nobody knows.
         cause: What broke the run off, as far as it knows; empty if nothing did.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
@@ -184,6 +186,8 @@ class RunRecord:
     tests: str = ""
     root: str = ""
     traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
+    looked_at: Annotated[tuple[str, ...] | None, Rare] = None
+    after: Annotated[str, Rare] = ""
     cause: str = ""
     planned: tuple[PlannedTest, ...] = ()
     results: tuple[TestResult, ...] = ()

@@ -236,6 +236,10 @@ class RunState:
         more: dict[str, Any] = {}
         if part is not None and part.baseline is not None:
             more["baseline"] = part.baseline
+        if head.looked_at is not None:
+            parts = [e.looked_at or () for e in self._events if isinstance(e, Resumed)]
+            in_all = (one for one in head.looked_at if all(one in part for part in parts))
+            more["looked_at"] = tuple(in_all)
         if finished is not None:
             more |= {
                 "ended": finished.ended,

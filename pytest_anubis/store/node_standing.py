@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,6 +26,7 @@ from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.namesakes import full_names
 
 FOLDER = "nodes"
 """Folder in the store; ``<node>.json`` is one node's."""
@@ -33,6 +35,7 @@ _FORMAT, _VERSION = "anubis-node-standing", 2
 _MOST = 1 << 24  # bytes; that of a node with eight cards has some hundred thousand
 _NEXT = 1e-3  # seconds by which a run begins after what ended before it, at least
 _JOURNALS = 200  # latest runs that a lost file is made of anew
+_LOCKED = 10.0  # seconds; of a file that was lost two hundred journals are read meanwhile
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -93,12 +96,28 @@ def standing_file(store: Path, node: str) -> Path:
     return store / FOLDER / f"{safe}.json"
 
 
+def name_in(store: Path, node: str) -> str:
+    """Return the name by which a store knows a node: its own, or the same host's other one, short or full."""
+    names = _names(store)
+    if standing_file(store, node).stem in names:
+        return node
+    same = full_names({*names, node})
+    others = (name for pair in same.items() if node in pair for name in pair if name != node)
+    return next(others, node)
+
+
+def _names(store: Path) -> set[str]:
+    """Return of which nodes a store knows, as they are written in names of files."""
+    return {path.stem for path in (store / FOLDER).glob("*.json")}
+
+
 def read_standing(store: Path, node: str) -> NodeStanding | None:
-    """Return what is known of a node; None before its first run.
+    """Return what is known of a node, by its short name or its full one; None before its first run.
 
     Raises:
         StandingError: The file is damaged, of another version, or cannot be read.
     """
+    node = name_in(store, node)
     path = standing_file(store, node)
     again = "judge the node again: its journals are read then"
     try:
@@ -121,6 +140,15 @@ def read_standing(store: Path, node: str) -> NodeStanding | None:
     except ValueError as error:
         raise StandingError(f"{path}: {error}; {again}") from None
     return known
+
+
+def latest_run(store: Path, node: str) -> str:
+    """Return the id of the latest judged run that is known of a node; empty where none is."""
+    try:
+        known = read_standing(store, node)
+    except StandingError:
+        known = None
+    return known.runs[-1].judged.run if known and known.runs else ""
 
 
 def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool = False) -> str:
@@ -146,6 +174,9 @@ def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool 
 def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> str:
     """Note what a run said; one without a verdict leaves what was known. Return what went wrong in one line.
 
+    Where the disk takes nothing, what was known goes, too, unless the run accepts: nothing is better than an
+    acceptance that does not hold any more, and the journals still have it.
+
     Args:
         store: Folder of the store.
         record: The run.
@@ -165,7 +196,12 @@ def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> 
         known = replace(known, runs=_relevant(runs))
         return known if later else replace(known, running="", since=0.0, boot="")
 
-    return _change(store, record.node, noted)
+    problem = _change(store, record.node, noted)
+    verdict = record.node_verdict
+    if problem and verdict is not None and verdict.decision is not Decision.ACCEPTED:
+        with contextlib.suppress(OSError):
+            standing_file(store, name_in(store, record.node)).unlink()
+    return problem
 
 
 def keep_answered(
@@ -190,11 +226,12 @@ def keep_answered(
         return replace(known, runs=tuple(answered))
 
     store = Path(place)
-    there = "://" not in place and standing_file(store, node).exists()
+    there = "://" not in place and standing_file(store, name_in(store, node)).stem in _names(store)
     return _change(store, node, noted) if there else ""
 
 
 def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding]) -> str:
+    node = name_in(store, node)
     path = standing_file(store, node)
     try:
         with _alone(path):
@@ -214,16 +251,29 @@ def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Keep other runs of the node from changing its file meanwhile, where the file system has locks."""
+    """Keep other runs of the node from changing its file meanwhile, where the file system has locks.
+
+    Whoever may read the lock can hold it for ever, so it is waited for as long as a change takes at most.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     held = os.open(path.with_suffix(".lock"), flags, 0o644)
     try:
+        until = time.monotonic() + _LOCKED
         with contextlib.suppress(OSError):
-            fcntl.flock(held, fcntl.LOCK_EX)
+            while not _locked(held) and time.monotonic() < until:
+                time.sleep(_LOCKED / 100)
         yield
     finally:
         os.close(held)
+
+
+def _locked(file: int) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _of_journals(store: Path, node: str) -> NodeStanding:

@@ -10,7 +10,6 @@ from typing import Any
 
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.json_files import read_bytes
-from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.verdict import Waiver
 
 LARGEST = 1 << 17
@@ -32,15 +31,12 @@ class WaiverError(ValueError):
     """A file of waivers cannot be used; the message is one line for people."""
 
 
-def today(*records: str) -> str:
+def today() -> str:
     """Return today's date, ISO 8601, UTC: what all nodes of a fleet agree on.
 
-    Args:
-        records: Moments that have passed, ISO 8601: a clock that is behind them is not believed.
+    That this clock is right is for the caller to see: it accepts no node where it is behind a baseline.
     """
-    days = [datetime.datetime.now(datetime.UTC).timestamp()]
-    days += [found for text in records if (found := moment(text)) is not None]
-    return datetime.datetime.fromtimestamp(max(days), datetime.UTC).date().isoformat()
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
 def read_waivers(path: Path, day: str) -> tuple[Waiver, ...]:
@@ -89,12 +85,8 @@ def _waiver(where: str, table: Any, day: str) -> Waiver:
             f"{where}: unknown key {unknown[0][:40]!r}; a waiver has {', '.join(_KEYS)}"
         )
     for name in _KEYS:
-        text = table.get(name)
-        if (
-            name in table
-            and isinstance(text, str)
-            and not any(c.isalnum() or c in "*?" for c in text)
-        ):
+        text, wild = table.get(name), "" if name in _NEEDED else "*?"
+        if isinstance(text, str) and not any(c.isalnum() or c in wild for c in text):
             raise WaiverError(
                 f"{where}: {name} is blank; write {'who or what' if name in _NEEDED else 'what'} it is, or "
                 "leave the line out where it covers any"

@@ -204,6 +204,7 @@ NOT_OF_OLD = {
     *("quiet_limits", "allowed_processes", "waivers"),
     *("junit", "other_machine", "split", "require", "absent", "part", "exposing", "tools"),
     "baseline_pin",
+    *("looked_at", "after"),
     "questions",  # of tests that stated none then
 }
 """Sensors are asked where a test took a tenth of a second; version 0.1 did not know the others."""

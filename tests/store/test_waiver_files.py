@@ -12,7 +12,6 @@ from pytest_anubis.store.waiver_files import (
     LINE,
     WaiverError,
     read_waivers,
-    today,
 )
 
 HEALTHY = """
@@ -113,6 +112,9 @@ def test_what_is_blank_names_nobody_and_nothing(tmp_path: Path, key: str, blank:
         read_waivers(path, "2026-12-01")
 
 
-def test_a_clock_behind_what_was_recorded_is_not_believed() -> None:
-    assert today("2999-12-01T10:00:00Z") == "2999-12-01"
-    assert today("1970-01-01T00:00:00Z", "no date") == today()
+@pytest.mark.parametrize("key", ["owner", "reason"])
+def test_whoever_answers_is_no_pattern(tmp_path: Path, key: str) -> None:
+    given = {"owner": "o", "reason": "r", "metric": "*"} | {key: "?*"}
+    text = "".join(f'{name} = "{value}"\n' for name, value in given.items())
+    with pytest.raises(WaiverError, match=key):
+        read_waivers(write(tmp_path, f"[[waiver]]\nexpires = 2999-01-01\n{text}"), "2026-12-01")

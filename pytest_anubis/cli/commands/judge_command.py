@@ -107,8 +107,8 @@ def run(options: argparse.Namespace) -> int:
 
     printed = str(options.json) == "-"  # then what people read stands elsewhere
     tell = partial(say, file=sys.stderr) if printed else say
-    strictness = strictness_of(options)
     baselines = _baselines(options, tell)
+    strictness = strictness_of(options, baselines)
     runs = split_classes(_read(options, tell), options.split)
     judged = judge_collected(runs, baselines, **strictness)
     if printed:

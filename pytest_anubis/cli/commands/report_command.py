@@ -183,7 +183,8 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
         runs = read_collected([Path(name) for name in options.fleet], say, wanted_of(options))
     runs = split_classes(runs, options.split)
     places, wanted = [options.history] if options.history else options.fleet, wanted_of(options)
-    judged = judge_collected(runs, _baselines(place), **strictness_of(options))
+    baselines = _baselines(place)
+    judged = judge_collected(runs, baselines, **strictness_of(options, baselines))
     rows = rows_of(judged)
     if not rows:
         raise CommandError("no node has a sample in there; give other runs or imports")
@@ -259,7 +260,7 @@ def _collected(
         every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # told below
         runs = read_collected(paths, tell, every_class)
     runs = split_classes(runs, options.split)
-    judged = judge_collected(runs, baselines, **strictness_of(options))
+    judged = judge_collected(runs, baselines, **strictness_of(options, baselines))
     rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})
     key = options.hardware_class

@@ -6,7 +6,7 @@ import argparse
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -32,6 +32,7 @@ from pytest_anubis.report.text.learned_text import (
     unlike_text,
 )
 from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.numbers import duration_text
 from pytest_anubis.store.collected_runs import EVERYTHING, RunsError, RunSet, read_runs
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today
@@ -181,12 +182,24 @@ def _with_unlike(judged: JudgedFleet) -> JudgedFleet:
     )
 
 
-def strictness_of(options: argparse.Namespace) -> dict[str, Any]:
+def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]) -> dict[str, Any]:
     """Return what `judge_collected` takes of the options of `add_require` and `add_strictness`.
 
+    Args:
+        options: The options.
+        baselines: Hardware class -> baseline.
+
     Raises:
-        CommandError: The file of waivers cannot be read.
+        CommandError: The file of waivers cannot be read, or nobody knows which day it is.
     """
+    late = {moment(one.created) or 0.0: key for key, one in baselines.items()}
+    behind = max(late, default=0.0) - time.time()
+    if options.waivers is not None and behind > CLOCKS_DIFFER:
+        raise CommandError(
+            f"--waivers: the clock of this machine is {duration_text(behind)} behind the baseline of "
+            f"{late[max(late)]}, so nobody knows which waivers have expired: set it (timedatectl); if it is "
+            "right, the baseline was learned by a clock that was ahead: learn it anew"
+        )
     try:
         waivers = None if options.waivers is None else read_waivers(options.waivers, today())
     except WaiverError as error:

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pytest_anubis.core.events import COUNTERS, INVENTORY, KERNEL_LOG
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.standing_of import GATE, GONE, JudgedRun, Key, judged_run
-from pytest_anubis.core.verdict import HOST, Outcome, Reason
+from pytest_anubis.core.standing.standing_of import (
+    GATE,
+    GONE,
+    HARDWARE,
+    JudgedRun,
+    Key,
+    judged_run,
+)
+from pytest_anubis.core.verdict import HOST, Decision, Outcome, Reason, Reference
 
 
 def judged_of(record: RunRecord, *, began: float, ended: float | None = None) -> JudgedRun:
@@ -19,9 +27,12 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
     """
     verdict = record.node_verdict
     outcomes = [
-        ((one.benchmark, one.metric, one.device), one.outcome, one.reason) for one in record.told
+        ((one.benchmark, one.metric, one.device), one.outcome, one.reason, one.reference)
+        for one in record.told
     ]
-    outcomes += [(key, Outcome.PASS, Reason.WITHIN) for key in passed_checks(record)]
+    outcomes += [
+        (key, Outcome.PASS, Reason.WITHIN, Reference.NONE) for key in passed_checks(record)
+    ]
     return judged_run(
         outcomes,
         run=record.run,
@@ -29,13 +40,16 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         ended=ended,
         decision=verdict.decision.value if verdict else "",
         benchmarks={one.benchmark for one in record.measurements},
+        profile=record.profile,
+        after=record.after,
     )
 
 
 def passed_checks(record: RunRecord) -> Iterator[Key]:
-    """Yield what passed and has no value: the own checks of tests, and the comparison of the inventory.
+    """Yield what passed and has no value: the own checks of tests, the comparison of the inventory.
 
-    Of a table, which has no inventory, that is every device that gave a value.
+    And of each place where the run looked for faults of the hardware, that it did (`JudgedRun.looked`). Of a
+    table, which has no inventory, that is every device that gave a value.
     """
     places = {plan.test: plan.place for plan in record.planned}
     for result in record.results:
@@ -46,6 +60,18 @@ def passed_checks(record: RunRecord) -> Iterator[Key]:
         devices = {one.device for one in record.measurements if one.values}
         yield from ((GATE[0], GONE, one) for one in sorted(devices.difference(HOST)))
         return
-    wrong = any(one.benchmark == GATE[0] and one.reason is not Reason.WAIVED for one in record.told)
-    if record.baseline and not record.switched_off and not wrong:
-        yield GATE
+    accepted = record.node_verdict and record.node_verdict.decision is Decision.ACCEPTED
+    wrong = any(
+        one.benchmark == GATE[0] and not (accepted and one.reason is Reason.WAIVED)
+        for one in record.told
+    )
+    looked = record.looked_at
+    if looked is None:  # older versions did not say
+        looked = (INVENTORY,) if record.baseline and not record.switched_off else ()
+    for name in looked:
+        if name in (KERNEL_LOG, COUNTERS):
+            yield HARDWARE, "", name
+        elif name != INVENTORY:
+            yield GATE[0], "", name
+        elif not wrong:
+            yield GATE

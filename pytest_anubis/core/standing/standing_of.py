@@ -1,7 +1,9 @@
 """What follows for a node from all its runs in the order in which they began: the stronger verdict holds.
 
-A rejection falls only when a later run judged what had failed and passed it, or when somebody answered for it
-by name: closed the defect, or put the node into service again.
+A rejection falls only when a later run judged what had failed as strictly and passed it, or when somebody
+answered for it by name: closed the defect, or put the node into service again. As strictly: in a profile that
+is no shorter, and against a baseline where a baseline had found it, since a node's other devices, or its own
+past, may be as bad.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from pytest_anubis.core.verdict import Decision, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
 
 Key = tuple[str, str, str]
 """Benchmark, metric and device; a test's own check has no metric."""
@@ -18,10 +20,21 @@ GATE: Key = ("inventory", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
 GONE = "gone"
 """Metric of `GATE` by which a table tells of each device whether it gave any value."""
-_HARDWARE = "hardware"
+HARDWARE = "hardware"
+"""Benchmark of what the hardware reports; without a metric, as that of `GATE`, it passes where one looked."""
 _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
+_NEXT = 1e-3  # seconds by which a run begins after the one before it, at least
 _STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
 _WHOLE: Key = ("", "", "")  # what rejects a run in which nothing failed by name
+_LENGTHS = (
+    "",
+    "smoke",
+    "standard",
+    "soak",
+)  # of profiles; nobody knows that of what was kept before
+
+Said = tuple[Key, Outcome, Reason, Reference]
+"""What a verdict says: about what, what came of it, why, and beside what."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +51,10 @@ class JudgedRun:
         benchmarks: Benchmarks that recorded values.
         answered: Somebody closed its defect.
         number: Its number in a history.
+        profile: Its profile; empty where nobody knows.
+        by_peers: What of both only the other devices of the node judged.
+        by_past: What of both only earlier runs of the node judged.
+        after: Id of the node's run before it, whatever the clocks said; empty where nobody knows.
     """
 
     run: str
@@ -49,11 +66,26 @@ class JudgedRun:
     benchmarks: tuple[str, ...] = ()
     answered: bool = False
     number: int = 0
+    profile: str = ""
+    by_peers: tuple[Key, ...] = ()
+    by_past: tuple[Key, ...] = ()
+    after: str = ""
 
     @property
     def rejected(self) -> bool:
         """Whether it rejected the node."""
         return self.decision == Decision.REJECTED
+
+    def strength(self, key: Key) -> int:
+        """How strong that is beside which it judged something."""
+        return 0 if key in self.by_past else 1 if key in self.by_peers else 2
+
+    @property
+    def looked(self) -> frozenset[Key]:
+        """Where it looked for faults of the hardware that no test shows."""
+        return frozenset(
+            key for key in self.passed if key[0] in (HARDWARE, GATE[0]) and not key[1] and key[2]
+        )
 
     @property
     def order(self) -> tuple[float, int, str]:
@@ -69,7 +101,7 @@ class Standing:
         decision: REJECTED while a failure stands, else that of its latest judged run; None without one.
         by: That run; of several that reject the latest.
         answered: `by` rejected the node, and somebody has answered for it since: it is to be judged anew.
-        failures: What failed and stands -> the run that found it.
+        failures: What failed and stands -> the runs that found it, none as strict as one before it.
         confirmed: What of it more than one run found, so that it has been measured again already.
         needed: Ids of the runs from which the same follows.
     """
@@ -77,13 +109,13 @@ class Standing:
     decision: Decision | None = None
     by: JudgedRun | None = None
     answered: bool = False
-    failures: Mapping[Key, JudgedRun] = field(default_factory=dict)
+    failures: Mapping[Key, tuple[JudgedRun, ...]] = field(default_factory=dict)
     confirmed: frozenset[Key] = frozenset()
     needed: frozenset[str] = frozenset()
 
 
 def judged_run(
-    outcomes: Iterable[tuple[Key, Outcome, Reason]],
+    outcomes: Iterable[Said],
     *,
     run: str,
     began: float,
@@ -92,28 +124,50 @@ def judged_run(
     benchmarks: Collection[str],
     answered: bool = False,
     number: int = 0,
+    profile: str = "",
+    after: str = "",
 ) -> JudgedRun:
-    """Return what a run says about its node, out of its verdicts; of one thing the worst verdict counts."""
-    found: dict[Outcome, set[Key]] = {outcome: set() for outcome in Outcome}
+    """Return what a run says about its node, out of its verdicts; of one thing the worst verdict counts.
+
+    Of several references the strongest counts for what failed, the weakest for what passed.
+    """
+    found: dict[Outcome, dict[Key, set[Reference]]] = {outcome: {} for outcome in Outcome}
     waived = Outcome.PASS if decision == Decision.ACCEPTED else Outcome.NOT_TESTED
-    for key, outcome, reason in outcomes:
+    for key, outcome, reason, reference in outcomes:
         if reason not in _WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
-            found[waived if reason is Reason.WAIVED else outcome].add(key)
+            of_outcome = found[waived if reason is Reason.WAIVED else outcome]
+            of_outcome.setdefault(key, set()).add(reference)
     fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
     rejected = decision == Decision.REJECTED
-    failed = (fail or marginal or {_WHOLE}) if rejected else set[Key]()
-    bad = fail | found[Outcome.INCONCLUSIVE] | found[Outcome.NOT_TESTED] | failed
+    failed = (fail or marginal or {_WHOLE: set()}) if rejected else {}
+    bad = {*fail, *found[Outcome.INCONCLUSIVE], *found[Outcome.NOT_TESTED], *failed}
+    both = {
+        key: fine.get(key, set()) | marginal.get(key, set()) for key in {*fine, *marginal} - bad
+    }
+    past, near = {Reference.SELF}, {Reference.SELF, Reference.PEERS}
     return JudgedRun(
         run=run,
         began=began,
         ended=began if ended is None else ended,
         decision=decision,
         failed=tuple(sorted(failed)),
-        passed=tuple(sorted((fine | marginal) - bad)),
+        passed=tuple(sorted(both)),
         benchmarks=tuple(sorted(benchmarks)),
         answered=answered,
         number=number,
+        profile=profile,
+        by_peers=_weak(failed, both, near),
+        by_past=_weak(failed, both, past),
+        after=after,
     )
+
+
+def _weak(
+    failed: Mapping[Key, set[Reference]], passed: Mapping[Key, set[Reference]], weak: set[Reference]
+) -> tuple[Key, ...]:
+    """Return what failed beside nothing stronger than these, and what passed beside any of them."""
+    found = {key for key, by in failed.items() if by and by <= weak}
+    return tuple(sorted(found | {key for key, by in passed.items() if by & weak}))
 
 
 def standing_of(runs: Iterable[JudgedRun], *, in_service: float | None = None) -> Standing:
@@ -124,24 +178,31 @@ def standing_of(runs: Iterable[JudgedRun], *, in_service: float | None = None) -
         in_service: When somebody put it into service again, seconds since 1970: what was found before has
             been answered for; None: nobody did.
     """
-    ordered = sorted((one for one in runs if one.decision), key=lambda one: one.order)
-    standing: dict[Key, JudgedRun] = {}
+    ordered = in_order(one for one in runs if one.decision)
+    standing: dict[Key, tuple[JudgedRun, ...]] = {}
     confirmed: set[Key] = set()
     settled: dict[str, set[str]] = {}  # a run that rejects -> those that settled some of it
     for run in ordered:
-        passed, benchmarks = frozenset(run.passed), frozenset(run.benchmarks)
-        for key, by in list(standing.items()):
-            if _settles(run, passed, benchmarks, key, by):
-                del standing[key]
-                confirmed.discard(key)
+        passed = frozenset(run.passed)
+        for key, several in list(standing.items()):
+            gone = [by for by in several if _settles(run, passed, key, by)]
+            standing[key] = tuple(by for by in several if by not in gone)
+            for by in gone:
                 settled.setdefault(by.run, set()).add(run.run)
         if run.rejected and not _is_answered(run, in_service):
             confirmed.update(key for key in run.failed if key in standing and key != _WHOLE)
-            standing.update(dict.fromkeys(run.failed, run))
+            for key in run.failed:
+                before = (
+                    by for by in standing.get(key, ()) if not _as_strict(run, passed, key, by)
+                )
+                standing[key] = (*before, run)
+        standing = {key: several for key, several in standing.items() if several}
+        confirmed &= standing.keys()
     if not ordered:
         return Standing()
-    by = max(standing.values(), key=lambda one: one.order, default=ordered[-1])
-    needed = {ordered[-1].run, *(one.run for one in standing.values())}
+    rejecting = [one for several in standing.values() for one in several]
+    by = max(rejecting, key=lambda one: one.order, default=ordered[-1])
+    needed = {ordered[-1].run, *(one.run for one in rejecting)}
     needed |= {one for name in needed & settled.keys() for one in settled[name]}
     decision = Decision(by.decision)
     return Standing(
@@ -154,42 +215,90 @@ def standing_of(runs: Iterable[JudgedRun], *, in_service: float | None = None) -
     )
 
 
+def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
+    """Return runs of a node in the order in which they began.
+
+    A rejection that is known to have come after another run begins after it here, whatever its clock said.
+    What only passed is not moved: the id of a run may be another one's, too, and a doubt clears nothing.
+    """
+    found = sorted(runs, key=lambda one: one.order)
+    began = {one.run: one.began for one in found}
+    for _ in found:  # which ends a circle; mostly there is nothing to do
+        early = [one for one in found if one.after in began and began[one.run] <= began[one.after]]
+        for one in early:
+            began[one.run] = began[one.after] + _NEXT
+        if not early:
+            break
+    moved = (
+        replace(one, began=began[one.run]) if one.rejected and one.after else one for one in found
+    )
+    return sorted(moved, key=lambda one: one.order)
+
+
 def _is_answered(run: JudgedRun, in_service: float | None) -> bool:
     return run.answered or (in_service is not None and in_service > run.ended)
 
 
-def _settles(
-    run: JudgedRun, passed: frozenset[Key], benchmarks: frozenset[str], key: Key, by: JudgedRun
-) -> bool:
+def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) -> bool:
     """Return whether a later run takes away what an earlier one had found.
 
-    What the hardware reported cannot pass: it falls when a later run accepts the node, measured at least
-    what that one had measured, and the hardware reported nothing of the kind.
+    What the hardware reported cannot pass: it falls when a later run as strict accepts the node, and the
+    hardware reported nothing of the kind.
     """
-    if key in run.failed or run.began <= by.began:
+    if key in run.failed or run.began <= by.began or not _as_strict(run, passed, key, by):
         return False
     if key in passed or (key[0] == GATE[0] and GATE in passed):
         return True
-    unnamed = key == _WHOLE or key[0] == _HARDWARE
-    return unnamed and run.decision == Decision.ACCEPTED and benchmarks >= set(by.benchmarks)
+    return (key == _WHOLE or key[0] == HARDWARE) and run.decision == Decision.ACCEPTED
+
+
+def _as_strict(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) -> bool:
+    """Return whether a run looked at what another one had found as closely as that one.
+
+    For what has no test that is: it measured at least what that one had measured, and looked where it had.
+    """
+    looked = passed >= {one for one in by.looked if key == _WHOLE or one[0] == key[0]}
+    if key[0] == GATE[0]:
+        return looked
+    if not _as_long(run.profile, by.profile) or run.strength(key) < by.strength(key):
+        return False
+    if key != _WHOLE and key[0] != HARDWARE:
+        return True
+    return looked and set(run.benchmarks) >= set(by.benchmarks)
+
+
+def _as_long(one: str, other: str) -> bool:
+    """Return whether a profile measures as long as another, at least."""
+    known = one in _LENGTHS and other in _LENGTHS
+    return one == other or (known and _LENGTHS.index(one) > _LENGTHS.index(other))
 
 
 def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
     """Return as little as the standing follows from, also beside a run that comes in late, in order.
 
-    That is what stands, of everything that passed the latest time, and the latest acceptances.
+    That is what stands, of everything that passed the latest time, so strictly at least, and the latest
+    acceptances.
     """
-    ordered = sorted((one for one in runs if one.decision), key=lambda one: one.order)
+    ordered = in_order(one for one in runs if one.decision)
     stands = standing_of(ordered).failures
-    met, accepted, kept = set[Key](), list[set[str]](), list[JudgedRun]()
+    met, accepted, kept = set[object](), list[set[object]](), list[JudgedRun]()
     for run in reversed(ordered):
-        passed = tuple(key for key in run.passed if key not in met)
-        failed = tuple(key for key in run.failed if stands.get(key) is run)
-        benchmarks, new = set(run.benchmarks), False
+        ways = {key: (key, run.profile, run.strength(key)) for key in run.passed}
+        fresh = {key for key, way in ways.items() if way not in met}
+        failed = tuple(key for key in run.failed if run in stands.get(key, ()))
+        wide: set[object] = {run.profile, *run.benchmarks, *run.looked}
+        new = False
         if run.decision == Decision.ACCEPTED:
-            new = not any(benchmarks <= one for one in accepted)
-            accepted.append(benchmarks)
-        if passed or failed or new or not kept:
-            kept.append(replace(run, passed=passed, failed=failed))
-        met.update(passed)
+            new = not any(wide <= one for one in accepted)
+            accepted.append(wide)
+        if fresh or failed or new or not kept:
+            passed = tuple(key for key in run.passed if key in fresh or key in run.looked)
+            weak = {*passed, *failed}
+            peers, past = ([k for k in keys if k in weak] for keys in (run.by_peers, run.by_past))
+            kept.append(
+                replace(
+                    run, passed=passed, failed=failed, by_peers=tuple(peers), by_past=tuple(past)
+                )
+            )
+        met.update(ways.values())
     return kept[::-1]

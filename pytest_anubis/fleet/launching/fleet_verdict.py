@@ -10,7 +10,7 @@ from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
-from pytest_anubis.core.standing.standing_of import standing_of
+from pytest_anubis.core.standing.standing_of import in_order, standing_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import RunSet
@@ -57,9 +57,9 @@ def fleet_verdict(
         now: Seconds since 1970; default: this clock's.
     """
     present = time.time() if now is None else now
-    by_node: dict[str, list[tuple[float, str, RunRecord]]] = {}
+    by_node: dict[str, list[RunRecord]] = {}
     for run in runs.journals:
-        by_node.setdefault(run.node, []).append((moment(run.started) or 0.0, run.run, run))
+        by_node.setdefault(run.node, []).append(run)
     latest = {node: _standing_run(several) for node, several in by_node.items()}
     why = why or {}
     same = full_names({*expected, *latest})
@@ -98,11 +98,12 @@ def _row(run: RunRecord, now: float) -> NodeRow:
     )
 
 
-def _standing_run(runs: Sequence[tuple[float, str, RunRecord]]) -> RunRecord:
+def _standing_run(runs: Sequence[RunRecord]) -> RunRecord:
     """Return the run that rejects a node, or its latest one."""
-    stands = standing_of(judged_of(run, began=began) for began, _, run in runs)
-    by = stands.by.run if stands.by and stands.failures else ""
-    return max(runs, key=lambda one: (one[1] == by, *one[:2]))[2]
+    ordered = in_order(judged_of(run, began=moment(run.started) or 0.0) for run in runs)
+    stands = standing_of(ordered)
+    by = stands.by if stands.by and stands.failures else ordered[-1]
+    return next(run for run in runs if run.run == by.run)
 
 
 def _undecided(node: str, why: str) -> NodeVerdict:

@@ -29,7 +29,13 @@ class Health:
 
 
 def health_of(
-    standing: NodeStanding | None, node: str, *, now: float, max_age: float | None, boot: str
+    standing: NodeStanding | None,
+    node: str,
+    *,
+    now: float,
+    max_age: float | None,
+    boot: str,
+    alive: bool = True,
 ) -> Health:
     """Return whether a node is fit by all its runs; what is unknown, old or cut short is UNDECIDED.
 
@@ -42,6 +48,7 @@ def health_of(
         now: Seconds since 1970.
         max_age: Seconds after which an acceptance says nothing any more; None: never.
         boot: Id of this start of the machine; empty where nobody knows.
+        alive: A process still writes the journal of the run that is under way, if one is.
     """
     stands, kept = (standing.standing, standing.kept) if standing else (Standing(), None)
     if standing is None or kept is None:
@@ -60,6 +67,9 @@ def health_of(
     age = now - kept.judged.ended
     if standing.running and standing.boot and boot and standing.boot != boot:
         return _open("CUT-SHORT", f"the machine went down during run {standing.running}", kept)
+    if standing.running and not alive:
+        why = f"run {standing.running} ended and left no verdict (killed, or the disk was full)"
+        return _open("CUT-SHORT", why, kept)
     limit = float("inf") if max_age is None else max_age
     if standing.running and now - standing.since > limit:
         began = _ago(now - standing.since)

@@ -201,12 +201,18 @@ def span_text(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s"
 
 
-def exit_code(places: Sequence[NodePlace]) -> int:
-    """Return 1 if a node is quarantined, 20 if none is but one is not fit or there is none, else 0."""
+def exit_code(places: Sequence[NodePlace], damaged: int = 0) -> int:
+    """Return 1 if a node is quarantined, 20 if none is but one is not fit, unknown or there is none, else 0.
+
+    Args:
+        places: Where they stand.
+        damaged: Files of which nobody knows what they say, perhaps about a node that seems fit.
+    """
     found = {one.place for one in places}
     if Place.QUARANTINED in found:
         return Decision.REJECTED.exit_code
-    return (Decision.ACCEPTED if found == {Place.FIT} else Decision.UNDECIDED).exit_code
+    fit = found == {Place.FIT} and not damaged
+    return (Decision.ACCEPTED if fit else Decision.UNDECIDED).exit_code
 
 
 def _worst(last: LastRun) -> MetricVerdict | None:

@@ -14,6 +14,7 @@ ADDRESS = r"(?P<at>[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?)"
 
 _AT = rf"(?:{ADDRESS}.{{0,200}}?)?"  # before the words, where the line has an address
 _AMD = rf"amdgpu {ADDRESS}: .{{0,80}}?"
+_MOUNTED = r"(?P<dev>(?!loop|sr|fd)[\w-]+)"
 _CARD = r"\b(?:NVRM|nvidia|amdgpu|xe|habanalabs)\b.{0,200}?"
 _DISK = r"(?P<dev>(?:nvme|sd|vd|xvd|hd|mmcblk|pmem)\w*)"
 _BAD = r"(?:event severity|Error \d+, type): (?:recoverable|fatal)\b"  # of a record of the firmware
@@ -133,6 +134,10 @@ _ROWS = (
     ("disk-trouble", "fault of a disk controller",
      rf"(?:megaraid|mpt\d?sas|hpsa|smartpqi)(?:\w* {ADDRESS})?.{{0,80}}?(?:\bfatal|\bfault|lockup|"
      r"reset(?:ting)? (?:the )?(?:adapter|controller))", "drivers/scsi"),
+    ("disk-trouble", "a file system on {dev} is damaged, or its disk",
+     rf"(?:(?:EXT4-fs error|BTRFS (?:error|critical)) \(device |XFS \((?=[^)]{{1,40}}\): "
+     rf"(?:metadata I/O error|log I/O error|.{{0,20}}corruption))){_MOUNTED}|"
+     r"Remounting filesystem read-only", "fs/ext4/super.c, fs/xfs, fs/btrfs"),
     ("evidence", "disk I/O error", r"(?:I/O|medium|target) error, dev ", "blk-core.c"),
     # Networks.
     ("network-trouble", "a network link went down",
@@ -140,6 +145,7 @@ _ROWS = (
      "mlx5_core, ice, i40e, bnxt_en, tg3, bonding and others"),
     ("network-trouble", "an adapter or its cable does not work",
      rf"{_AT}(?:NETDEV WATCHDOG: .{{0,80}}timed out|Detected Tx Unit Hang|health compromised|"
+     rf"health recovery failed|firmware internal error|cmd_exec_timeout|"
      rf"Port module event.{{0,60}}(?:error|unplugged)|tx timeout)",
      "net/sched/sch_generic.c, mlx5_core, e1000e"),
     # The kernel itself: a device that does not answer holds its tasks, and so may a driver's mistake.

@@ -78,17 +78,16 @@ class UnseenFailures:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Raise what pytest would warn of; a check that failed in a thread as it was raised there."""
-        hook = threading.excepthook
+        hooks = threading.excepthook, sys.unraisablehook
         with _as_errors(), _own_filters(item):
             try:
                 with self._logged:
                     result = yield
-                if threading.excepthook is hook:
+                if hooks == (threading.excepthook, sys.unraisablehook):
                     return result
-                threading.excepthook = hook
-                raise UNSEEN[0](
-                    "the test put another threading.excepthook in: its threads fail unseen"
-                )
+                threading.excepthook, sys.unraisablehook = hooks
+                what = "threading.excepthook or sys.unraisablehook"
+                raise UNSEEN[0](f"the test left another {what}: what is raised there is not seen")
             except Exception as error:
                 checks = [one for one in unseen_failures(error, UNSEEN[:1]) if _is_check(one)]
                 failed = next(iter(checks), error)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.core.events import BlockerFound, Judged
+from pytest_anubis.core.events import INVENTORY, BlockerFound, Judged
 from pytest_anubis.core.inventory import GateFinding
 from pytest_anubis.core.measurement import GATE_STOPPED
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -95,6 +95,17 @@ class Gate:
     def stops(self) -> bool:
         """No benchmark is to run on this node."""
         return bool(self._stopping)
+
+    @property
+    def looks_at(self) -> tuple[str, ...]:
+        """What it compares with that of the class, and the parts whose own counters it can read."""
+        settings = self._context.settings
+        if settings.gate == "off" or settings.inventory is not None:
+            return ()
+        inventory = inventory_from_plain(self._context.inventory)
+        read = [f"disk {one.name}" for one in inventory.disks if one.media_errors is not None]
+        read += ["main memory"] if inventory.memory.uncorrected is not None else []
+        return (*([INVENTORY] if self._golden is not None else []), *read)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Write what was found into the journal, which is open now."""

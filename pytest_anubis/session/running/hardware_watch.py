@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_anubis.core.events import HardwareFound
+from pytest_anubis.core.events import COUNTERS, KERNEL_LOG, HardwareFound
 from pytest_anubis.core.run import EVIDENCE
 from pytest_anubis.hardware.telemetry.card_watch import CardWatch
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
@@ -66,6 +66,12 @@ class HardwareWatch:
         self._in_vain = False  # a message has waited, and nothing was heard of any test since
         self._lock = threading.Lock()  # the watch tells from threads of its own
         self._begun = False
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where reports of the hardware are heard."""
+        counters = (COUNTERS,) if self._cards else ()
+        return counters if self._log.unreadable else (KERNEL_LOG, *counters)
 
     def pytest_report_header(self) -> list[str]:
         """Say where the driver's error messages come from if the kernel log cannot be read."""

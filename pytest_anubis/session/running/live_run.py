@@ -42,7 +42,7 @@ from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import Journal
-from pytest_anubis.store.node_standing import keep_begun, keep_ended
+from pytest_anubis.store.node_standing import keep_begun, keep_ended, latest_run
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
@@ -62,6 +62,7 @@ class Run:
         incomplete: What of the record is not on the disk; empty if all is.
         broken: What broke the run off, in pytest's own words; empty if nothing did.
         selection: The Selector's choice of benchmarks; None where it takes no part.
+        looked_at: What besides tests is looked at, as in `RunStarted`; to be set before the session starts.
         say: Says at once which worker died; the terminal's, nobody's by default.
     """
 
@@ -76,6 +77,7 @@ class Run:
         self.record_path: str = ""
         self.incomplete = ""
         self.selection: Selection | None = None
+        self.looked_at: tuple[str, ...] = ()
         self.say: Callable[[WorkerDied], None] = discard
         self._journal: Journal | None = None
         self._lock = threading.Lock()  # events of workers arrive in the receiver's thread
@@ -131,7 +133,8 @@ class Run:
         if context.judging and context.behind > 0:
             self._block(
                 f"the clock of this machine is {duration_text(context.behind)} behind its baseline: "
-                "set it (timedatectl), then run again"
+                "set it (timedatectl), then run again; if it is right, the baseline was learned by a clock "
+                "that was ahead: learn it anew"
             )
         waivers = context.waivers if context.judging else ()
         # A resumed run may have others, or none any more.
@@ -150,6 +153,7 @@ class Run:
                 interrupted=earlier.interrupted,
                 baseline=context.baseline.digest if context.baseline else "",
                 settings=to_plain(without_password(context.settings)),
+                looked_at=self.looked_at,
                 changed=earlier.changed,
             )
         )
@@ -174,6 +178,8 @@ class Run:
             devices=context.devices,
             tests=context.tests,
             root=context.root,
+            looked_at=self.looked_at,
+            after=latest_run(context.settings.store, context.node) if context.judging else "",
         )
 
     def _block(self, text: str) -> None:
@@ -370,8 +376,7 @@ class Run:
 
     def _now(self) -> str:
         """Return the present; by a clock that is behind the baseline, no time before that."""
-        present = datetime.datetime.now(datetime.UTC)
-        present += datetime.timedelta(seconds=self.context.behind)
+        present = datetime.datetime.fromtimestamp(time.time() + self.context.behind, datetime.UTC)
         return present.isoformat(timespec="milliseconds")
 
     def _note(self, problem: str) -> None:

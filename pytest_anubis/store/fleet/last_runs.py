@@ -14,7 +14,7 @@ from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
-from pytest_anubis.core.standing.standing_of import Standing, standing_of
+from pytest_anubis.core.standing.standing_of import Standing, in_order, standing_of
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -106,15 +106,12 @@ class _Known:
     passed: set[str] = field(default_factory=set)
 
 
-def last_of_history(
-    history: History, place: Path | str, *, since: float | None = None
-) -> tuple[NodeLast, ...]:
+def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]:
     """Return what a history knows last of every node, sorted by name.
 
     Args:
         history: The history.
         place: Its folder or URL; journals that lie in the folder are read there.
-        since: Only runs that began then or later count, seconds since 1970; None: all.
 
     Raises:
         HistoryError: The database refuses.
@@ -127,14 +124,14 @@ def last_of_history(
         names = {
             row.id: row.name for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))
         }
-        for node, standing in standings_of(connection, since=since).items():
+        for node, standing in standings_of(connection).items():
             one, by = known.get(names.get(node, "")), standing.by
             if one is not None and by is not None:
                 one.standing, by_run[by.number] = standing, one
         numbers = list(by_run)
         for start in range(0, len(numbers), _AT_ONCE):
             _fill(connection, by_run, numbers[start : start + _AT_ONCE])
-        for row in connection.execute(_latest(since)):
+        for row in connection.execute(_latest()):
             one = known[row.name]
             if row.ended is None and (one.last is None or row.started > one.last.started):
                 one.open, one.open_since = row.run, row.started
@@ -194,26 +191,26 @@ def _fill(connection: sa.Connection, by_run: dict[int, _Known], numbers: Sequenc
 
 def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:
     """Return what journals that were collected say last of every node, sorted by name."""
-    by_node: dict[str, list[tuple[float, RunRecord]]] = {}
+    by_node: dict[str, dict[str, RunRecord]] = {}
     for run in runs:
-        by_node.setdefault(run.node, []).append((moment(run.started) or 0.0, run))
+        by_node.setdefault(run.node, {})[run.run] = run
     return tuple(_of_node(node, by_node[node]) for node in sorted(by_node))
 
 
-def _of_node(name: str, runs: Sequence[tuple[float, RunRecord]]) -> NodeLast:
-    ordered = sorted(runs, key=lambda pair: (pair[0], pair[1].run))
-    standing = standing_of(
-        judged_of(run, began=began, ended=moment(run.ended)) for began, run in ordered
+def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
+    began = {one: moment(run.started) or 0.0 for one, run in runs.items()}
+    ordered = in_order(
+        judged_of(run, began=began[one], ended=moment(run.ended)) for one, run in runs.items()
     )
+    standing, latest = standing_of(ordered), runs[ordered[-1].run]
     by = standing.by.run if standing.by else ""
-    began, latest = ordered[-1]
     unfinished = not latest.ended and latest.node_verdict is None
     return NodeLast(
-        node=NodeRecord(name=name, hardware_class=latest.hardware_class, since=ordered[0][0]),
-        last=next((_last_run(*pair) for pair in ordered if by and pair[1].run == by), None),
+        node=NodeRecord(name=name, hardware_class=latest.hardware_class, since=min(began.values())),
+        last=_last_run(began[by], runs[by]) if by else None,
         standing=standing,
         open=latest.run if unfinished else "",
-        open_since=began if unfinished else 0.0,
+        open_since=began[latest.run] if unfinished else 0.0,
     )
 
 
@@ -261,11 +258,10 @@ def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> 
             yield replace(one, last=full)
 
 
-def _latest(since: float | None) -> sa.Select[_Rows]:
+def _latest() -> sa.Select[_Rows]:
     """Ask for each node's latest run, with a verdict or without."""
     runs, nodes = schema.runs, schema.nodes
     last = sa.select(runs.c.node_id, sa.func.max(schema.began).label("started"))
-    last = last if since is None else last.where(schema.began >= since)
     of_node = last.group_by(runs.c.node_id).subquery()
     same = (of_node.c.node_id == runs.c.node_id) & (of_node.c.started == schema.began)
     columns = (nodes.c.name, runs.c.run, schema.began.label("started"), schema.ended.label("ended"))

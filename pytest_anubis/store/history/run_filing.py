@@ -25,7 +25,7 @@ from pytest_anubis.store.history.contents.content_rows import (
     remove_content,
     stored_parts,
 )
-from pytest_anubis.store.history.contents.run_clocks import Clock, clock_line, keep_clock, run_clock
+from pytest_anubis.store.history.contents.run_clocks import Clock, clock_line, keep_order, run_clock
 from pytest_anubis.store.history.contents.run_rows import (
     benchmark_rows,
     check_rows,
@@ -64,7 +64,7 @@ News = Literal["new", "known", "changed"]
 Tell = Callable[[str], None]
 
 
-def _nothing_said(_: str) -> None:
+def _nothing_said(_: object) -> None:
     """Leave a line unsaid."""
 
 
@@ -203,7 +203,7 @@ def file_all(
     place = store if place is None else place
     if names is None:
         names = sorted(path.parent.name for path in (store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}"))
-    use_history(place, _nothing)
+    use_history(place, _nothing_said)  # only opens it
     due = waiting_for(store, place)
     said: list[str] = []
     for name in names:
@@ -212,14 +212,10 @@ def file_all(
             progress(str(journal))
         if trouble := file_run(place, journal, store=store, tell=tell):
             said.append(trouble)
-            use_history(place, _nothing)  # it is the run's own trouble
+            use_history(place, _nothing_said)  # it is the run's own trouble
         elif name in due:  # what waits for another history still does
             forget(store, name)
     return tuple(said)
-
-
-def _nothing(_: History) -> None:
-    """Only open the history."""
 
 
 def record_run(
@@ -329,7 +325,7 @@ def _record(
             connection.execute(table.insert().inline(), rows)  # it need not read them back
     _put_defect(connection, node, run, record, since, new=known is None)
     if known is None:
-        keep_clock(connection, run, clock)
+        keep_order(connection, run, record, clock)
     if content is not None:
         if known is not None:
             remove_content(connection, run)
@@ -358,19 +354,19 @@ def _known_run(
     if content is not None and there is not None and there.digest == content.digest:
         return row.id, True
     began = moment(record.started)
-    if began is not None and began != row.started and not (content and content.kind == "columns"):
+    imported = there is not None and content is not None and content.kind == "columns"
+    if began is not None and began != row.started and not imported:
         raise HistoryError(
             f"another run {record.run} of {record.node} is in the history, begun {shown_time(row.started)}, "
             f"this one {shown_time(began)}: are these two hosts of one name? Nothing was filed"
         )
     if content is None:
         return row.id, False
+    said = record.node_verdict.decision.value if record.node_verdict else ""
+    other = f"that one is {row.decision}, this one {said or 'without a verdict'}"
     if there is None:
-        said = record.node_verdict.decision.value if record.node_verdict else ""
         if row.decision in _FINAL and said != row.decision:
-            raise _another(
-                record, f"that one is {row.decision}, this one {said or 'without a verdict'}"
-            )
+            raise _another(record, other)
         return row.id, False
     if there.kind != content.kind or content.kind == "columns":
         raise HistoryError(
@@ -385,6 +381,10 @@ def _known_run(
     )
     if not begins_with(longer, min(content.size, there.bytes), shorter):
         raise _another(record, "neither of the two journals goes on with the other")
+    if (
+        more and said != row.decision == Decision.REJECTED
+    ):  # such a run has ended and does not go on
+        raise _another(record, other)
     return row.id, not more
 
 

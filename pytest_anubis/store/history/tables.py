@@ -193,6 +193,14 @@ run_clocks = Table(
 """Runs whose machine's clock was ahead of the history's (or behind: below 0), by how many seconds:
 ``exactly``, or ``at least``."""
 
+run_orders = Table(
+    "run_orders",
+    metadata,
+    _of("run", primary_key=True, autoincrement=False),
+    Column("after", Words, nullable=False),
+)
+"""Which run of its node a run came after, by its id, whatever the clocks said."""
+
 _off = func.coalesce(
     select(run_clocks.c.ahead)
     .where(run_clocks.c.run_id == runs.c.id)

@@ -42,7 +42,8 @@ class LaterRuns:
         started: (run, node) -> when the run began, ISO 8601 in UTC; empty where nobody knows.
         checked: Node -> what each of its runs says of what has no value, such as a test's own check.
         counts: Node -> how many runs of it there are; found from `started`.
-        order: (run, node) -> its place in time; those without a time stand first, all in one place.
+        order: (run, node) -> its place in time; those without a time stand first, all in one place, unless
+            they are known to come after another.
     """
 
     started: Mapping[tuple[str, str], str]
@@ -51,8 +52,21 @@ class LaterRuns:
     order: Mapping[tuple[str, str], int] = field(init=False)
 
     def __post_init__(self) -> None:
-        places = {began: place for place, began in enumerate(sorted({"", *self.started.values()}))}
+        moments = sorted({"", *self.started.values()})
+        places = {began: place * len(self.started) for place, began in enumerate(moments)}
         order = {unit: places[began] for unit, began in self.started.items()}
+        runs = [
+            (node, one) for node, several in self.checked.items() for one in several if one.after
+        ]
+        for _ in runs:  # whatever the clocks said, a run comes after the one that its store knew
+            late = [
+                (node, one)
+                for node, one in runs
+                if order.get((one.run, node), 0) <= order.get((one.after, node), -1)
+            ]
+            order |= {(one.run, node): order[one.after, node] + 1 for node, one in late}
+            if not late:
+                break
         object.__setattr__(self, "counts", Counter(node for _, node in self.started))
         object.__setattr__(self, "order", order)
 
@@ -106,7 +120,7 @@ class LaterRuns:
         return [self._settled_one(one, known, standing.failures) for one in verdicts]
 
     def _settled_one(
-        self, verdict: MetricVerdict, known: Collection[str], stands: Mapping[Key, JudgedRun]
+        self, verdict: MetricVerdict, known: Collection[str], stands: Mapping[Key, object]
     ) -> MetricVerdict:
         if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL) or not verdict.run:
             return verdict

@@ -21,7 +21,7 @@ from pytest_anubis.core.standing.standing_of import (
     relevant_runs,
     standing_of,
 )
-from pytest_anubis.core.verdict import Decision, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
 
 PARTS = ("a", "b", "c")
 
@@ -30,8 +30,17 @@ def key(part: str) -> Key:
     return f"t.py::test_{part}", "rate", "cuda:0"
 
 
-def run(name: str, began: float, decision: str, **outcomes: str) -> JudgedRun:
-    found = [(key(part), Outcome(outcome), Reason.WITHIN) for part, outcome in outcomes.items()]
+def run(
+    name: str,
+    began: float,
+    decision: str,
+    beside: Reference = Reference.FLEET,
+    profile: str = "standard",
+    **outcomes: str,
+) -> JudgedRun:
+    found = [
+        (key(part), Outcome(outcome), Reason.WITHIN, beside) for part, outcome in outcomes.items()
+    ]
     return judged_run(
         found,
         run=name,
@@ -39,6 +48,7 @@ def run(name: str, began: float, decision: str, **outcomes: str) -> JudgedRun:
         ended=began + 0.5,
         decision=decision,
         benchmarks={one[0][0] for one in found},
+        profile=profile,
     )
 
 
@@ -82,22 +92,91 @@ def test_another_device_or_metric_clears_nothing() -> None:
         assert standing_of([BAD, later]).decision is Decision.REJECTED
 
 
-def test_peers_that_judge_without_a_baseline_clear_what_peers_found() -> None:
+STRENGTHS = (Reference.SELF, Reference.PEERS, Reference.FLEET)
+LENGTHS = ("smoke", "standard", "soak")
+
+
+@pytest.mark.parametrize("found_by", STRENGTHS)
+@pytest.mark.parametrize("passed_by", STRENGTHS)
+def test_the_other_devices_or_the_own_past_clear_only_what_they_found(
+    found_by: Reference, passed_by: Reference
+) -> None:
+    bad = run("bad", 1, "REJECTED", found_by, b="FAIL")
+    later = run("later", 2, "UNDECIDED", passed_by, b="PASS")
+    falls = STRENGTHS.index(passed_by) >= STRENGTHS.index(found_by)
+    last = run("last", 3, "ACCEPTED", a="PASS")
+    for runs in ([bad, later, last], [*relevant_runs([bad, later]), last]):
+        assert standing_of(runs).decision is (Decision.ACCEPTED if falls else Decision.REJECTED)
+
+
+def test_what_has_no_norm_is_no_pass_unless_peers_judged_it() -> None:
+    bad = run("bad", 1, "REJECTED", Reference.PEERS, b="FAIL")
     said = [
-        (key("b"), Outcome.INCONCLUSIVE, Reason.NO_BASELINE),
-        (key("b"), Outcome.PASS, Reason.WITHIN),
+        (key("b"), Outcome.INCONCLUSIVE, Reason.NO_BASELINE, Reference.NONE),
+        (key("b"), Outcome.PASS, Reason.WITHIN, Reference.PEERS),
     ]
     for outcomes, decision in ((said, Decision.UNDECIDED), (said[:1], Decision.REJECTED)):
         later = judged_run(
-            outcomes, run="later", began=2, ended=2, decision="UNDECIDED", benchmarks=()
+            outcomes,
+            run="later",
+            began=2,
+            ended=2,
+            decision="UNDECIDED",
+            benchmarks=(),
+            profile="standard",
         )
-        assert standing_of([BAD, later]).decision is decision
+        assert standing_of([bad, later]).decision is decision
+
+
+@pytest.mark.parametrize("found_in", LENGTHS)
+@pytest.mark.parametrize("passed_in", LENGTHS)
+def test_a_shorter_profile_clears_nothing(found_in: str, passed_in: str) -> None:
+    bad = run("bad", 1, "REJECTED", profile=found_in, b="FAIL")
+    whole = judged_run(  # rejected, and nothing failed by name
+        (), run="bad", began=1, ended=1, decision="REJECTED", benchmarks=(), profile=found_in
+    )
+    later = run("later", 2, "ACCEPTED", profile=passed_in, b="PASS")
+    falls = LENGTHS.index(passed_in) >= LENGTHS.index(found_in)
+    for one in (bad, whole):
+        stands = standing_of([one, later]).decision
+        assert stands is (Decision.ACCEPTED if falls else Decision.REJECTED)
+
+
+def test_a_weaker_failure_does_not_take_the_place_of_a_stricter_one() -> None:
+    again = run("again", 2, "REJECTED", Reference.PEERS, "smoke", b="FAIL")
+    weak = run("weak", 3, "ACCEPTED", Reference.PEERS, "smoke", a="PASS", b="PASS")
+    assert standing_of([BAD, again, weak]).decision is Decision.REJECTED
+    strict = run("strict", 4, "ACCEPTED", a="PASS", b="PASS")
+    assert standing_of([BAD, again, weak, strict]).decision is Decision.ACCEPTED
+
+
+def test_a_clock_that_goes_back_changes_no_order() -> None:
+    """A rejection that its clock dates before an acceptance came after it, as the store knows."""
+    bad = replace(BAD, began=-9e8, after="good")
+    worse = replace(run("worse", -9e8 + 5, "REJECTED", a="FAIL"), after="bad")
+    assert standing_of([bad, GOOD]).decision is Decision.REJECTED
+    assert standing_of([GOOD, replace(bad, after="")]).decision is Decision.ACCEPTED  # nobody knows
+    assert {*standing_of([GOOD, worse, bad]).failures} == {key("a"), key("b")}
+    mended = run("mended", 2, "ACCEPTED", a="PASS", b="PASS")
+    assert standing_of([mended, worse, GOOD, bad]).decision is Decision.ACCEPTED
+    early = replace(run("early", 0.5, "ACCEPTED", a="PASS", b="PASS"), after="bad")
+    assert standing_of([GOOD, BAD, early]).decision is Decision.REJECTED
+    circle = [replace(bad, after="worse"), worse]
+    assert standing_of(circle).decision is Decision.REJECTED
 
 
 def test_a_waiver_answers_in_an_accepted_run_only() -> None:
-    waived = [(key("b"), Outcome.NOT_TESTED, Reason.WAIVED)]
+    waived = [(key("b"), Outcome.NOT_TESTED, Reason.WAIVED, Reference.FLEET)]
     for decision in (Decision.ACCEPTED, Decision.UNDECIDED):
-        later = judged_run(waived, run="later", began=2, ended=2, decision=decision, benchmarks=())
+        later = judged_run(
+            waived,
+            run="later",
+            began=2,
+            ended=2,
+            decision=decision,
+            benchmarks=(),
+            profile="standard",
+        )
         stands = standing_of([BAD, later]).decision
         assert (stands is Decision.ACCEPTED) == (decision is Decision.ACCEPTED)
 
@@ -113,9 +192,9 @@ def test_somebody_answers_by_name() -> None:
 
 def test_what_the_hardware_reports_falls_with_an_acceptance_as_wide() -> None:
     xid = [
-        (("hardware", "xid-fault", "cuda:0"), Outcome.FAIL, Reason.HARDWARE),
-        (key("a"), Outcome.PASS, Reason.WITHIN),
-        (key("b"), Outcome.PASS, Reason.WITHIN),
+        (("hardware", "xid-fault", "cuda:0"), Outcome.FAIL, Reason.HARDWARE, Reference.NONE),
+        (key("a"), Outcome.PASS, Reason.WITHIN, Reference.FLEET),
+        (key("b"), Outcome.PASS, Reason.WITHIN, Reference.FLEET),
     ]
     bad = judged_run(
         xid, run="x", began=1, ended=1, decision="REJECTED", benchmarks=[key("a")[0], key("b")[0]]
@@ -125,15 +204,29 @@ def test_what_the_hardware_reports_falls_with_an_acceptance_as_wide() -> None:
     assert standing_of([bad, run("u", 3, "UNDECIDED", a="PASS", b="PASS")]).failures
     wide = run("wide", 3, "ACCEPTED", a="PASS", b="PASS")
     assert standing_of([bad, narrow, wide]).decision is Decision.ACCEPTED
+    listened: Key = ("hardware", "", "kernel log")
+    bad = replace(bad, passed=(*bad.passed, listened))
+    for runs in ([bad, wide], [*relevant_runs([bad]), wide]):
+        assert standing_of(runs).decision is Decision.REJECTED  # nobody listened
+    wide = replace(wide, passed=(*wide.passed, listened))
+    assert standing_of([bad, wide]).decision is Decision.ACCEPTED
 
 
 def test_a_missing_card_falls_when_the_inventory_was_compared_again() -> None:
-    lost = [(("inventory", "number of accelerators", ""), Outcome.FAIL, Reason.BEYOND)]
+    lost = [
+        (("inventory", "number of accelerators", ""), Outcome.FAIL, Reason.BEYOND, Reference.FLEET)
+    ]
     bad = judged_run(lost, run="x", began=1, ended=1, decision="REJECTED", benchmarks=[])
     narrow = run("without the gate", 2, "ACCEPTED", a="PASS")
     assert standing_of([bad, narrow]).decision is Decision.REJECTED
     compared = replace(narrow, passed=(*narrow.passed, GATE))
     assert standing_of([bad, compared]).decision is Decision.ACCEPTED
+    disk: Key = ("inventory", "", "disk nvme0n1")
+    bad = replace(bad, passed=(disk,))  # by somebody who may read its counters
+    for runs in ([bad, compared], [*relevant_runs([bad]), compared]):
+        assert standing_of(runs).decision is Decision.REJECTED
+    read = replace(compared, passed=(*compared.passed, disk))
+    assert standing_of([bad, read]).decision is Decision.ACCEPTED
 
 
 OUTCOMES = st.dictionaries(
@@ -149,18 +242,26 @@ def histories(draw: st.DrawFn) -> list[JudgedRun]:
     ):
         others = draw(st.sampled_from(["ACCEPTED", "UNDECIDED", ""]))
         decision = "REJECTED" if "FAIL" in outcomes.values() else others
-        runs.append(run(f"r{number}", began, decision, **outcomes))
+        beside, profile = draw(st.sampled_from(STRENGTHS)), draw(st.sampled_from(LENGTHS))
+        runs.append(run(f"r{number}", began, decision, beside, profile, **outcomes))
     return runs
 
 
 def rejected(runs: list[JudgedRun]) -> bool:
-    """Say in other words whether a failure stands: no passing run began after its latest one."""
-    for part in PARTS:
-        failed = [one.began for one in runs if key(part) in one.failed]
-        passed = [one.began for one in runs if key(part) in one.passed and one.decision]
-        if failed and not any(one > max(failed) for one in passed):
-            return True
-    return False
+    """Say in other words whether a failure stands: no run that is as strict passed it after it began."""
+    return any(
+        not any(
+            good.began > bad.began
+            and key(part) in good.passed
+            and good.decision
+            and good.strength(key(part)) >= bad.strength(key(part))
+            and LENGTHS.index(good.profile) >= LENGTHS.index(bad.profile)
+            for good in runs
+        )
+        for part in PARTS
+        for bad in runs
+        if key(part) in bad.failed
+    )
 
 
 @given(histories(), st.randoms(use_true_random=False))

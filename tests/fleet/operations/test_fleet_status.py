@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,18 +45,25 @@ def slow(node: str, outcome: Outcome) -> MetricVerdict:
 
 
 def journal(
-    folder: Path, node: str, decision: Decision | None, *, age: float, run: str = ""
+    folder: Path,
+    node: str,
+    decision: Decision | None,
+    *,
+    age: float,
+    run: str = "",
+    key: str = "c",
+    metric: str = "speed",
 ) -> None:
     run = run or f"r-{node}"
     with Journal.create(folder, run) as file:
         began = shown_time(NOW - age * DAY)
         file.write(
-            RunStarted(run=run, node=node, started=began, hardware_class="c", purpose="acceptance")
+            RunStarted(run=run, node=node, started=began, hardware_class=key, purpose="acceptance")
         )
         if decision is None:
             return
         outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
-        file.write(Judged(verdict=slow(node, outcome)))
+        file.write(Judged(verdict=replace(slow(node, outcome), metric=metric)))
         headline = f"node {node} {decision.value.lower()}: 3 benchmarks never ran"
         file.write(
             NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline=headline))
@@ -196,3 +204,33 @@ def test_what_cannot_be_read_is_one_line(
     (line,) = done.stderr.splitlines()
     assert line.startswith("anubis fleet: ")
     assert said in line
+
+
+@pytest.mark.parametrize("narrow", [("--since", "60h"), ("--class", "d")])
+def test_choosing_later_runs_forgets_no_rejection(tmp_path: Path, narrow: tuple[str, str]) -> None:
+    journal(tmp_path, "n1", Decision.REJECTED, age=4, run="bad")
+    journal(tmp_path, "n1", Decision.ACCEPTED, age=2, run="other", key="d", metric="m")
+    journal(tmp_path, "n2", Decision.ACCEPTED, age=2, key="d")
+    store = tmp_path / "store"
+    assert anubis("push", str(tmp_path), "--history", str(store)).returncode == 0
+    for place in ([str(tmp_path)], ["--history", str(store)]):
+        done = anubis("fleet", "status", *place, *narrow)
+        assert done.returncode == 1, done.stdout
+        assert done.stdout.splitlines()[0] == "2 nodes: 1 quarantined, 1 fit"
+    assert (
+        anubis("fleet", "status", str(tmp_path), "--since", "1h", "--nodes", "n2").returncode == 20
+    )
+
+
+def test_a_run_that_differs_from_another_of_its_id_leaves_no_fleet_fit(tmp_path: Path) -> None:
+    """Two stores with one id of a run: the second, which rejects, was a note and nothing else."""
+    journal(tmp_path / "a", "n1", Decision.ACCEPTED, age=2, run="nightly")
+    assert anubis("fleet", "status", str(tmp_path)).returncode == 0
+    journal(tmp_path / "b", "n1", Decision.REJECTED, age=1, run="nightly")
+    done = anubis("fleet", "status", str(tmp_path))
+    assert done.returncode == 20
+    assert "this one differs: which counts?" in done.stdout
+    assert (
+        json.loads(anubis("fleet", "status", str(tmp_path), "--json", "-").stdout)["exit_code"]
+        == 20
+    )

@@ -258,7 +258,14 @@ def test_other_events_of_the_kernel_are_named(line: str, what: str) -> None:
 
 
 def test_ordinary_lines_are_no_events() -> None:
-    assert kernel_events(["eth0: link up", "", "EDAC MC0: Giving out device"]) == ()
+    lines = ["eth0: link up", "", "EDAC MC0: Giving out device"]
+    lines += ["EXT4-fs (sda1): mounted filesystem with ordered data mode. Opts: errors=remount-ro"]
+    lines += ["EXT4-fs error (device loop3): ext4_find_entry:1: inode #2: comm ls: reading"]
+    lines += [
+        "BTRFS info (device sda1): disk space caching is enabled",
+        "XFS (sda1): Ending clean mount",
+    ]
+    assert kernel_events(lines) == ()
 
 
 def test_kernel_log_is_read_from_now_on(tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import re
 import time
 from dataclasses import replace
@@ -10,9 +12,15 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.core.events import INVENTORY, RunStarted
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.recorded_run import passed_checks
+from pytest_anubis.core.standing.standing_of import GATE
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.store import node_standing
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
+from pytest_anubis.store.journal.journal_file import Journal
+from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.node_standing import (
     keep_begun,
     keep_ended,
@@ -167,4 +175,118 @@ def test_a_clock_that_is_behind_the_baseline_accepts_nothing(
     assert result.ret == Decision.UNDECIDED.exit_code
     result.stdout.fnmatch_lines(["*the clock of this machine is * behind its baseline*"])
     set_speed(project, [value / 2 for value in HEALTHY])
-    assert project.runpytest("--anubis", "--anubis-waivers=waivers.toml").ret == 1
+    # Nobody knows which of the two clocks is right, so neither does anybody whether the waiver holds.
+    result = project.runpytest("--anubis", "--anubis-waivers=waivers.toml")
+    assert result.ret == Decision.UNDECIDED.exit_code
+
+
+def judged(
+    store: Path, run: str, began: float, decision: Decision, *, node: str = "n1"
+) -> RunRecord:
+    """Keep what a run said that judged one thing."""
+    outcome = Outcome.FAIL if decision is Decision.REJECTED else Outcome.PASS
+    found = MetricVerdict(
+        outcome=outcome, reason=Reason.BEYOND, text="", benchmark="t", metric="m", device="cpu"
+    )
+    said = NodeVerdict(node=node, decision=decision, headline="")
+    record = RunRecord(run=run, node=node, started=str(began), verdicts=(found,), node_verdict=said)
+    keep_begun(store, node, run, began=began)
+    assert not keep_ended(store, record, ended=began + 100.0, reason="")
+    return record
+
+
+@pytest.mark.parametrize(("one", "other"), [("n1", "n1.x.example"), ("n1.x.example", "n1")])
+def test_a_host_has_one_standing_by_its_short_name_and_its_full_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], one: str, other: str
+) -> None:
+    judged(tmp_path, "bad", 1e9, Decision.REJECTED, node=one)
+    assert main(["health", "--store", str(tmp_path), "--node", other]) == 1
+    judged(tmp_path, "other", 1e9, Decision.ACCEPTED, node="n10.x.example")
+    narrow = RunRecord(
+        run="narrow",
+        node=other,
+        node_verdict=NodeVerdict(node=other, decision=Decision.ACCEPTED, headline=""),
+    )
+    keep_begun(tmp_path, other, "narrow", began=2e9)
+    keep_ended(tmp_path, narrow, ended=2e9, reason="")
+    for name in (one, other):  # as after somebody has renamed the host
+        assert main(["health", "--store", str(tmp_path), "--node", name]) == 1
+    assert main(["health", "--store", str(tmp_path), "--node", "n1.y.example"]) == (
+        1 if one == "n1" else 20
+    )
+
+
+def test_a_lock_that_is_never_let_go_holds_no_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    judged(tmp_path, "a", 1e9, Decision.ACCEPTED)
+    monkeypatch.setattr(node_standing, "_LOCKED", 0.1)
+    with standing_file(tmp_path, "n1").with_suffix(".lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)  # whoever may read it
+        judged(tmp_path, "b", 2e9, Decision.REJECTED)
+    found = read_standing(tmp_path, "n1")
+    assert found is not None
+    assert found.standing.decision is Decision.REJECTED
+
+
+def test_what_a_run_looked_at_is_what_it_can_clear(project: pytest.Pytester, learn: Learn) -> None:
+    """An inventory that nobody compared is not right, and an error that nobody listened for may be there."""
+    learn()
+    (path,) = (project.path / "baselines").glob("*.json")
+    store = project.path / ".anubis" / "runs"
+    project.runpytest("--anubis", "--anubis-run-id=r0")
+    whole = replace(load_baseline(path), inventory=read_journal(store / "r0").inventory)
+    for run, baseline, gate in (
+        ("a", whole, "stop"),
+        ("b", whole, "off"),
+        ("c", replace(whole, inventory={}), "stop"),
+    ):
+        save_baseline(baseline, path.parent)
+        project.runpytest("--anubis", f"--anubis-gate={gate}", f"--anubis-run-id={run}")
+        record = read_journal(store / run)
+        assert record.looked_at is not None
+        assert (INVENTORY in record.looked_at) == (run == "a")
+        assert (GATE in passed_checks(record)) == (run == "a")
+    assert record.after == "b"
+
+
+def test_a_run_that_left_no_verdict_leaves_no_acceptance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judged(tmp_path, "good", time.time() - 200, Decision.ACCEPTED)
+    with Journal.create(tmp_path, "killed") as journal:
+        journal.write(RunStarted(run="killed", node="n1"))
+        keep_begun(tmp_path, "n1", "killed", began=time.time())
+        assert main(["health", "--store", str(tmp_path), "--node", "n1"]) == 0  # it goes on
+    capsys.readouterr()
+    assert main(["health", "--store", str(tmp_path), "--node", "n1"]) == 20
+    assert "ANB:CUT-SHORT" in capsys.readouterr().out
+
+
+def test_a_rejection_that_the_disk_does_not_take_leaves_no_acceptance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    good = judged(tmp_path, "good", time.time() - 200, Decision.ACCEPTED)
+    with monkeypatch.context() as patch:
+        patch.setattr(node_standing, "write_atomically", full)
+        assert keep_ended(tmp_path, good, ended=time.time(), reason="")
+        assert main(["health", "--store", str(tmp_path), "--node", "n1"]) == 0
+        bad = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="")
+        assert keep_ended(
+            tmp_path, replace(good, run="bad", node_verdict=bad), ended=time.time(), reason=""
+        )
+    assert main(["health", "--store", str(tmp_path), "--node", "n1"]) == 20
+
+
+def test_a_name_that_no_file_can_have_is_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name = "n" * 253
+    assert main(["health", "--store", str(tmp_path), "--node", name]) == 20
+    (tmp_path / "nodes").mkdir()
+    assert main(["health", "--store", str(tmp_path), "--node", name]) == 20
+    assert "ANB:UNREADABLE" in capsys.readouterr().out
+    assert "\n" not in keep_begun(tmp_path, name, "r", began=1.0)

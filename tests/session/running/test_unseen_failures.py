@@ -96,6 +96,11 @@ KINDS = {
         "import unittest\nclass TestIt(unittest.TestCase):\n    def test_it(self):\n"
         "        with self.subTest(1): assert 1 == 2\n",
     ),
+    "hook of finalisers exchanged": (
+        20,
+        "import sys\nclass It:\n    def __del__(self): assert 1 == 2\n"
+        "def test_it():\n    sys.unraisablehook = lambda told: None\n    It()\n",
+    ),
     "hook of threads exchanged": (
         20,
         THREAD + "def check(): assert 1 == 2\n"

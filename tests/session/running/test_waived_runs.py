@@ -5,12 +5,14 @@ from __future__ import annotations
 import html
 import json
 import re
+from dataclasses import replace
 
 import pytest
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.report.pages.html_blocks import badge
+from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import Learn
@@ -115,6 +117,19 @@ def test_the_waivers_of_today_may_be_given_to_what_is_judged_again(
     place = f"--baseline={slow.path / 'baselines'}"
     assert main(["judge", str(slow.path / ".anubis/runs/r"), place, file]) == 2
     assert "waivers.toml: waiver 1: no owner" in capsys.readouterr().err
+
+
+def test_a_clock_behind_the_baseline_dates_no_waivers(
+    slow: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Either clock may be wrong: a waiver would hold by this one for ever, or not by the other any more."""
+    assert run(slow).ret == 1
+    (path,) = (slow.path / "baselines").glob("*.json")
+    save_baseline(replace(load_baseline(path), created="2998-01-01T00:00:00+00:00"), path.parent)
+    file = f"--waivers={slow.path / 'waivers.toml'}"
+    place = f"--baseline={slow.path / 'baselines'}"
+    assert main(["judge", str(slow.path / ".anubis/runs/r"), place, file]) == 2
+    assert "nobody knows which waivers have expired" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("fault", "code"), [("none", 20), ("speed", 1)])

@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.events import Measured, RunFinished, RunStarted
+from pytest_anubis.core.events import Measured, NodeDecided, Resumed, RunFinished, RunStarted
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.store.fleet import pushing
 from pytest_anubis.store.fleet.pushing import push
@@ -254,6 +255,22 @@ def test_only_a_journal_that_goes_on_takes_the_place_of_another(
         with History(place) as history:
             (stored,) = stored_runs(history)
             assert b"".join(read_content(history, stored.number)) == b"".join(filed)
+
+
+@pytest.mark.parametrize("said", [Decision.ACCEPTED, Decision.UNDECIDED])
+def test_a_rejected_run_does_not_go_on(place: Path | str, tmp_path: Path, said: Decision) -> None:
+    """Lines behind its end that say something else took its verdict's place."""
+    path = journal(tmp_path, "r", ended=False)
+    for decision, code in ((Decision.REJECTED, 1), (said, 0)):
+        with Journal.open_existing(path) as written:
+            written.write(Resumed(started="2026-01-01T01:00:00+00:00"))
+            verdict = NodeVerdict(node="n1", decision=decision, headline="")
+            written.write(NodeDecided(verdict=verdict))
+            written.write(RunFinished(exit_status=code, ended="2026-01-01T02:00:00+00:00"))
+        pushed = push([path], place)
+        assert len(pushed.failed) == (decision is said)
+    with History(place) as history:
+        assert [run.decision for run in history.node_history("n1")] == ["REJECTED"]
 
 
 def test_one_run_that_is_refused_costs_no_other(place: Path | str, tmp_path: Path) -> None:

@@ -112,3 +112,16 @@ def test_a_test_that_failed_and_passes_in_a_later_run_is_answered() -> None:
         )
         (node,) = [verdict for verdict in judged.nodes if verdict.node == "n29"]
         assert node.decision is decision
+
+
+def test_a_clock_that_went_back_makes_no_earlier_run_the_answer() -> None:
+    """The bad run r2 is dated before r1, which it came after, as its store knew."""
+    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
+    population, node = table(1.0, 1.0, 0.8), f"n{NODES - 1}"
+    dates = STARTED | {"r2": "2000-01-01T00:00:00+00:00"}
+    started = {(run, node): dates[run] for run in STARTED}
+    known = [JudgedRun(run=run, began=0.0, after="r1" if run == "r2" else "") for run in STARTED]
+    for checked, decision in (({}, Decision.ACCEPTED), ({node: known}, Decision.REJECTED)):
+        judged = judge_fleet([population], {"": learned}, started=started, checked=checked)
+        (verdict,) = [one for one in judged.nodes if one.node == node]
+        assert verdict.decision is decision

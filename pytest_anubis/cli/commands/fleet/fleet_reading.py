@@ -6,7 +6,7 @@ import argparse
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,7 @@ class FleetRead:
         fleet: The whole history without what differs between classes; None of collected journals.
         classes: Hardware class -> the history with its durations, experience and defects.
         notes: What could not be read, one line each.
+        damaged: Files of which nobody knows what they say, and runs of which two differ under one id.
     """
 
     place: str
@@ -49,6 +50,7 @@ class FleetRead:
     fleet: FleetHistory | None = None
     classes: Mapping[str, FleetHistory] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    damaged: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +122,28 @@ def read_fleet_now(options: argparse.Namespace, *, whole: bool) -> FleetRead:
             raise CommandError(
                 "--history takes the runs out of a history: name no folders beside it"
             )
-        found = _of_folders(options.folders, wanted, listed)
+        # A rejection stands whenever it was and of whichever class: all runs of a node are looked at.
+        every = replace(wanted, since=None, hardware_class="")
+        found = _of_folders(options.folders, every, listed)
     else:
         found = _of_history(options, wanted, listed, whole=whole)
+    nodes = (one for one in found.nodes if wanted.hardware_class in ("", one.node.hardware_class))
+    found = replace(found, nodes=tuple(_lately(one, wanted.since) for one in nodes))
     if not found.nodes and not listed:
         raise CommandError(
             f"{found.place}: no node in it, or none that was asked for; run 'pytest --anubis suites/' on "
             "them, register them with 'anubis history nodes import', or check --nodes, --exclude and --class"
         )
     return found
+
+
+def _lately(one: NodeLast, since: float | None) -> NodeLast:
+    """Return what is known last of a node by runs that began since then; a rejection stands however old."""
+    if since is None or one.standing.failures:
+        return one
+    old = one.last is not None and one.last.started < since
+    one = replace(one, last=None) if old else one
+    return replace(one, open="", open_since=0.0) if one.open_since < since else one
 
 
 def _of_folders(folders: list[Path], wanted: RunFilter, listed: tuple[str, ...]) -> FleetRead:
@@ -151,6 +166,7 @@ def _of_folders(folders: list[Path], wanted: RunFilter, listed: tuple[str, ...])
         nodes=last_of_runs(runs.journals),
         listed=listed,
         notes=(*runs.warnings, *refused),
+        damaged=sum(one.damaged for one in runs.refused),
     )
 
 
@@ -174,7 +190,7 @@ def _of_history(
     def read(history: History) -> FleetRead:
         nodes = tuple(
             one
-            for one in last_of_history(history, place, since=wanted.since)
+            for one in last_of_history(history, place)
             if wanted.wants_node(one.node.name)
             and wanted.hardware_class in ("", one.node.hardware_class)
         )

@@ -21,6 +21,7 @@ from pytest_anubis.fleet.launching.kubernetes_node import ACCOUNT
 from pytest_anubis.fleet.launching.slurm_node import SlurmError, act
 from pytest_anubis.hardware.inventory.node_name import NodeNameError, node_name
 from pytest_anubis.report.export.drain_reason import LEADER, line
+from pytest_anubis.store.journal.journal_file import is_written, journal_path
 from pytest_anubis.store.node_standing import StandingError, boot_id, read_standing
 
 ENV_STORE = "PYTEST_ANUBIS_STORE"  # as `options` has it, which loads pytest
@@ -112,7 +113,9 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         standing = read_standing(options.store, node)
     except StandingError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
-    return health_of(standing, node, now=now, max_age=limit, boot=boot_id())
+    running = standing.running if standing else ""
+    alive = not running or is_written(journal_path(options.store, running))
+    return health_of(standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive)
 
 
 def _node(given: str | None) -> str:

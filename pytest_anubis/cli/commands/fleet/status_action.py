@@ -35,7 +35,7 @@ TOLD = 5
 
 STATUS_CODES = (
     "Exit codes: 0 every node is fit; 1 a node is quarantined; 20 none is, but one was cut short, never "
-    "measured, is undecided or due; 2 wrong usage or input."
+    "measured, is undecided or due, or a file is damaged; 2 wrong usage or input."
 )
 DRAIN_CODES = (
     "Exit codes: 0 no node is to be drained; 1 those that are printed without a # before them, which are to "
@@ -114,13 +114,13 @@ def _status(options: argparse.Namespace) -> int:
     if to is not None:
         write_json(to, _document(options, found, places, risk, now))
     if to == "-":
-        return exit_code(places)
+        return exit_code(places, found.damaged)
     counts = Counter(one.place for one in places)
     told = ", ".join(f"{counts[place]} {place.value}" for place in counts)
     say(f"{count_text(len(places), 'node')}: {told}")
     say(*_lines(places, now, whole=options.all))
     say(*(f"note: {note}" for note in (*_some(found.notes), *_notes(options, risk))))
-    return exit_code(places)
+    return exit_code(places, found.damaged)
 
 
 def _some(notes: Sequence[str]) -> list[str]:
@@ -202,7 +202,7 @@ def _document(
             for one in places
         ],
         "notes": [*found.notes, *_notes(options, risk)],
-        "exit_code": exit_code(places),
+        "exit_code": exit_code(places, found.damaged),
     }
 
 

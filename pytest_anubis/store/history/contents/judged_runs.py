@@ -8,33 +8,31 @@ import sqlalchemy as sa
 
 from pytest_anubis.core.standing.standing_of import (
     JudgedRun,
-    Key,
+    Said,
     Standing,
     judged_run,
     standing_of,
 )
-from pytest_anubis.core.verdict import Decision, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
 from pytest_anubis.store.history import tables as schema
 
 _KNOWN = [one.value for one in Decision]
+_REFERENCES = [one.value for one in Reference]
 _REJECTING = (Outcome.FAIL.value, Outcome.MARGINAL.value)
 
 
-def standings_of(connection: sa.Connection, *, since: float | None = None) -> dict[int, Standing]:
+def standings_of(connection: sa.Connection) -> dict[int, Standing]:
     """Return where every node of a history stands, by its number; `JudgedRun.number` is the run's.
 
     All is read of nodes that were ever rejected, and of the others their latest run with a verdict.
 
     Args:
         connection: For reading.
-        since: Only runs that began then or later count, seconds since 1970; None: all.
     """
     runs = schema.runs
-    judged = sa.select(runs.c.id, runs.c.node_id, runs.c.run, runs.c.decision)
+    judged = sa.select(runs.c.id, runs.c.node_id, runs.c.run, runs.c.decision, runs.c.profile)
     judged = judged.add_columns(schema.began.label("started"), schema.ended.label("ended"))
     judged = judged.where(runs.c.decision.in_(_KNOWN))
-    if since is not None:
-        judged = judged.where(schema.began >= since)
     rejected = sa.select(runs.c.node_id).where(runs.c.decision == Decision.REJECTED.value)
     of_rejected = runs.c.node_id.in_(rejected)
     last = judged.with_only_columns(runs.c.node_id, sa.func.max(schema.began).label("started"))
@@ -49,6 +47,9 @@ def standings_of(connection: sa.Connection, *, since: float | None = None) -> di
     query = sa.select(table.c.run_id, table.c.benchmark).join(runs, runs.c.id == table.c.run_id)
     for run, benchmark in connection.execute(query.where(of_rejected)):
         benchmarks.setdefault(run, set()).add(benchmark)
+    orders = schema.run_orders
+    query = sa.select(orders.c.run_id, orders.c.after).join(runs, runs.c.id == orders.c.run_id)
+    after = {row.run_id: row.after for row in connection.execute(query.where(of_rejected))}
     answered = set(
         connection.execute(sa.select(closed.c.run_id).where(closed.c.state != "open")).scalars()
     )
@@ -58,6 +59,7 @@ def standings_of(connection: sa.Connection, *, since: float | None = None) -> di
             outcomes.get(row.id, ()),
             benchmarks.get(row.id, ()),
             answered=row.id in answered,
+            after=after.get(row.id, ""),
         )
         found.setdefault(row.node_id, []).append(one)
     states, changed = schema.states, {}
@@ -71,9 +73,7 @@ def standings_of(connection: sa.Connection, *, since: float | None = None) -> di
     }
 
 
-def _outcomes(
-    connection: sa.Connection, rejected: sa.Select[Any]
-) -> dict[int, list[tuple[Key, Outcome, Reason]]]:
+def _outcomes(connection: sa.Connection, rejected: sa.Select[Any]) -> dict[int, list[Said]]:
     """Return the verdicts of rejected nodes on all that ever rejected them, by the number of the run."""
     runs, verdicts = schema.runs, schema.verdicts
     bad = (
@@ -83,17 +83,23 @@ def _outcomes(
         .distinct()
         .subquery()
     )
-    names = ("run_id", "benchmark", "metric", "device", "outcome", "reason")
+    names = ("run_id", "benchmark", "metric", "device", "outcome", "reason", "reference")
     query = (
         sa.select(*(verdicts.c[name] for name in names))
         .join(runs, runs.c.id == verdicts.c.run_id)
         .join(bad, (bad.c.node_id == runs.c.node_id) & (bad.c.benchmark == verdicts.c.benchmark))
         .where(runs.c.node_id.in_(rejected))
     )
-    found: dict[int, list[tuple[Key, Outcome, Reason]]] = {}
+    found: dict[int, list[Said]] = {}
     for row in connection.execute(query):
         key = (row.benchmark, row.metric, row.device)
-        found.setdefault(row.run_id, []).append((key, *outcome_of(row.outcome, row.reason)))
+        known = (
+            row.reference in _REFERENCES
+        )  # else a later version's: strong against, weak in favour
+        unknown = Reference.NONE if row.outcome in _REJECTING else Reference.SELF
+        reference = Reference(row.reference) if known else unknown
+        said = (key, *outcome_of(row.outcome, row.reason), reference)
+        found.setdefault(row.run_id, []).append(said)
     return found
 
 
@@ -105,7 +111,9 @@ def outcome_of(outcome: str, reason: str) -> tuple[Outcome, Reason]:
         return Outcome.INCONCLUSIVE, Reason.NOT_REPORTED
 
 
-def _judged(row: Any, outcomes: Any, benchmarks: Any, *, answered: bool) -> JudgedRun:
+def _judged(
+    row: Any, outcomes: Any, benchmarks: Any, *, answered: bool, after: str = ""
+) -> JudgedRun:
     return judged_run(
         outcomes,
         run=row.run,
@@ -115,4 +123,6 @@ def _judged(row: Any, outcomes: Any, benchmarks: Any, *, answered: bool) -> Judg
         benchmarks=benchmarks,
         answered=answered,
         number=row.id,
+        profile=row.profile,
+        after=after,
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from pytest_anubis.codec import without_surrogates
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.history import tables as schema
@@ -39,21 +40,25 @@ def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock
         record: The run.
         just_ended: It ended on this machine a moment ago.
     """
-    if just_ended:
-        return Clock(history.ahead) if abs(history.ahead) > CLOCKS_DIFFER else Clock()
     try:
         last = moment_of(record.ended or record.started)
     except HistoryError:
         return Clock()
-    beyond = last - (time.time() - history.ahead)
-    return Clock(beyond, AT_LEAST) if beyond > CLOCKS_DIFFER else Clock()
+    # What the run says counts: its beginning was moved on where its clock was behind its baseline.
+    off = last - (time.time() - history.ahead)
+    if just_ended and abs(history.ahead) > CLOCKS_DIFFER:
+        return Clock(off) if abs(off) > CLOCKS_DIFFER else Clock()
+    return Clock(off, "exactly" if just_ended else AT_LEAST) if off > CLOCKS_DIFFER else Clock()
 
 
-def keep_clock(connection: sa.Connection, run: int, clock: Clock) -> None:
-    """Keep how far the clock of a new run was off, if it was."""
+def keep_order(connection: sa.Connection, run: int, record: RunRecord, clock: Clock) -> None:
+    """Keep what puts a new run in order: how far its clock was off, if it was, and the run before it."""
     if clock.ahead:
         row = {"run_id": run, "ahead": clock.ahead, "known": clock.known}
         connection.execute(schema.run_clocks.insert().inline().values(row))
+    if record.after:
+        row = {"run_id": run, "after": without_surrogates(record.after)}
+        connection.execute(schema.run_orders.insert().inline().values(row))
 
 
 def clock_line(record: RunRecord, clock: Clock) -> str:

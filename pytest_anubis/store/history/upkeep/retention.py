@@ -12,6 +12,11 @@ from pytest_anubis.store.history.contents.content_rows import remove_content
 from pytest_anubis.store.history.contents.judged_runs import standings_of
 from pytest_anubis.store.history.database import History, HistoryError
 
+_OF_RUN = (
+    *(schema.benchmarks, schema.verdicts, schema.durations),
+    *(schema.run_clocks, schema.run_orders, schema.urgencies),
+)
+
 _AT_ONCE = 200
 """Runs that are taken out in one transaction: others file meanwhile, and wait for a second at most."""
 
@@ -125,7 +130,6 @@ def _take_out(history: History, numbers: list[int], *, whole: bool) -> None:
         connection.execute(
             defects.update().where(defects.c.run_id.in_(numbers)).values(run_id=None)
         )
-        more = (schema.durations, schema.run_clocks, schema.urgencies)
-        for table in (schema.benchmarks, schema.verdicts, *more):
+        for table in _OF_RUN:
             connection.execute(table.delete().where(table.c.run_id.in_(numbers)))
         connection.execute(schema.runs.delete().where(schema.runs.c.id.in_(numbers)))

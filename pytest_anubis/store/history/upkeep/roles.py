@@ -17,6 +17,7 @@ APPENDED = (
     *(
         schema.runs,
         schema.run_clocks,
+        schema.run_orders,
         schema.benchmarks,
         schema.verdicts,
         schema.durations,

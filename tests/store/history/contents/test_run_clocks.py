@@ -29,7 +29,9 @@ from tests.postgres import new_database
 HOUR = 3600.0
 
 
-def journal(store: Path, run: str, hours: float, decision: Decision, *, node: str = "n1") -> Path:
+def journal(
+    store: Path, run: str, hours: float, decision: Decision, *, node: str = "n1", after: str = ""
+) -> Path:
     """Write a run that ends so many hours from now, by its clock."""
     began, ended = (
         datetime.fromtimestamp(time.time() + hours * HOUR - before, UTC).isoformat()
@@ -37,7 +39,7 @@ def journal(store: Path, run: str, hours: float, decision: Decision, *, node: st
     )
     with Journal.create(store, run) as written:
         for event in (
-            RunStarted(run=run, node=node, started=began, hardware_class="c"),
+            RunStarted(run=run, node=node, started=began, hardware_class="c", after=after),
             NodeDecided(verdict=NodeVerdict(node=node, decision=decision, headline="told")),
             RunFinished(exit_status=0, ended=ended),
         ):
@@ -145,3 +147,34 @@ def test_in_a_folder_an_acceptance_from_the_future_is_none(
     assert len(said) == 1
     assert "2 runs begin in the future" in said[0]
     assert "4.0 h: clocks differ" in said[0]
+
+
+def test_a_beginning_that_was_moved_on_is_not_moved_twice(
+    postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A clock that is 30 days behind, and a baseline of yesterday: the run is dated by the baseline."""
+    url, clock = new_database(postgres_url, "movedon"), time.time
+    path = journal(tmp_path, "moved", -24, Decision.UNDECIDED)
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: clock() - 30 * 24 * HOUR)
+        file_finished(url, tmp_path, read_journal(path), journal=path)
+    with History(url) as history:
+        (run,) = history.node_history("n1")
+    assert abs(run.started - clock()) < HOUR
+
+
+def test_a_clock_that_went_back_puts_no_rejection_before_what_came_first(
+    place: Path | str, tmp_path: Path
+) -> None:
+    journal(tmp_path, "good", -1, Decision.ACCEPTED)
+    bad = journal(tmp_path, "bad", -24 * 9000, Decision.REJECTED, after="good")
+    pushed = push([tmp_path / "runs"], place)
+    assert (pushed.new, pushed.failed) == (2, [])
+    push([bad], place)
+    with History(place) as history:
+        (of_history,) = last_of_history(history, place)
+    runs = read_runs([tmp_path / "runs"])
+    (of_folder,) = last_of_runs(runs.journals)
+    for one in (of_history, of_folder):
+        assert one.standing.decision is Decision.REJECTED
+    assert fleet_verdict(runs).exit_code == 1
