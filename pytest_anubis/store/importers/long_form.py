@@ -167,7 +167,9 @@ class LongForm:
             found, empty = self._numbers(by_name["return_code"], "return_code", where, good)
             # A return code that is NaN, huge or a fraction is still no success.
             found = np.where(empty, 0.0, found)
-            found = np.where(np.isfinite(found) & ((found == 0) | (np.abs(found) >= 1)), found, -1.0)
+            found = np.where(
+                np.isfinite(found) & ((found == 0) | (np.abs(found) >= 1)), found, -1.0
+            )
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
         if self._mark not in ("", ","):
             points = ("." in cell for cell in by_name["value"])
