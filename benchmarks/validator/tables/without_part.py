@@ -2,7 +2,7 @@
 
 ``PART`` is one of: drift, shape-prior, shape-error, mean-error, bound, robust, lighter, components (`PARTS`).
 
-Usage: python benchmarks/validator/tables/without_part.py PART benchmarks/validator/clear_fleet.py [its arguments]
+Usage: python benchmarks/validator/tables/without_part.py PART benchmarks/validator/clear_fleet.py [arguments]
 """
 
 from __future__ import annotations
