@@ -295,7 +295,7 @@ def day(folder: Path, options: Any) -> bool:
         if step not in steps:
             continue
         at = line_of(pattern, steps[step].lines)
-        fine = fine and at > 0
+        fine = fine and bool(at > 0)
         where = (
             "NOT said" if not at else f"line {at}" + ("" if at <= 10 else " (not in the first ten)")
         )
