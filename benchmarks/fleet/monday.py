@@ -290,12 +290,12 @@ def day(folder: Path, options: Any) -> bool:
     print(f"rejected without a fault: {len(healthy)}, {in_batch} of them of batch {BATCH}")
     passing = next(n["decision"] for n in nodes if n["node"] == PASSING.node)
     print(f"{PASSING.node}, whose bad value a later round did not repeat: {passing}")
-    fine = counts["UNDECIDED"] < 0.05 * options.nodes
+    fine = bool(counts["UNDECIDED"] < 0.05 * options.nodes)
     for what, step, pattern in facts():
         if step not in steps:
             continue
         at = line_of(pattern, steps[step].lines)
-        fine = fine and bool(at > 0)
+        fine = fine and at > 0
         where = (
             "NOT said" if not at else f"line {at}" + ("" if at <= 10 else " (not in the first ten)")
         )
