@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from pytest_anubis.core.baseline import whole_of
 from pytest_anubis.core.metric import Metric, loss_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 
@@ -90,7 +91,7 @@ class TraitShift:
             for one in self.metrics
             if one.worse
             and (
-                one.component == verdict.benchmark
+                whole_of(one.component) == verdict.benchmark
                 or (one.benchmark, one.metric.name) == (verdict.benchmark, verdict.metric)
             )
         ]

@@ -202,7 +202,7 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
     for one in reversed(seen):
         later |= one.devices
         most = [kind - later for kind in kinds.values() if 2 * len(kind & one.devices) > len(kind)]
-        lost = frozenset[str]().union(*most) if 2 * one.metrics > len(expected) else every - every
+        lost = frozenset[str]().union(*most) if 2 * one.metrics > len(expected) else frozenset()
         if lost or later >= every:
             return lost, one.run
     return frozenset(), ""

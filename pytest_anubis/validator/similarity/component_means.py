@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.baseline import Criterion, whole_of
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population
 
@@ -76,7 +76,7 @@ def _mean(component: str, members: Sequence[Member]) -> Population:
     more = [f"{len(names) - NAMED} more"] if len(names) > NAMED else []
     return Population(
         hardware_class=first.hardware_class,
-        benchmark=component,
+        benchmark=whole_of(component),
         metric=Metric(
             name=f"mean of {', '.join([*names[:NAMED], *more])}",
             unit="1",

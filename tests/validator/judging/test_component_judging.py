@@ -8,7 +8,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.baseline import Baseline, whole_of
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
@@ -77,6 +77,13 @@ def test_what_no_metric_shows_alone_is_found_in_all_of_them(baseline: Baseline) 
     assert all(COMPONENT in one.components for one in rejected)
 
 
+def test_a_benchmark_may_bear_the_name_of_its_component() -> None:
+    named = [replace(one, benchmark=one.component) for one in fleet(60, 6)]
+    baseline = learn_baseline(named, hardware_class="c", created="2026-01-01T00:00:00Z")
+    assert {one.metric.name for one in baseline.criteria} == {*METRICS, "copy"}
+    assert len(baseline.together) == 1
+
+
 def test_healthy_nodes_pass(baseline: Baseline) -> None:
     found = judged(fleet(400, 3), baseline)
     assert sum(one.decision is Decision.REJECTED for one in found.nodes) <= 8
@@ -87,7 +94,7 @@ def test_a_card_without_one_of_the_metrics_has_no_mean(baseline: Baseline) -> No
     row = 5 * len(CARDS) + 1
     lost = replace(populations[0], problems={row: Problem(kind="disturbed", text="load")})
     found = judged([lost, *populations[1:]], baseline)
-    means = [one for one in found.columns if one.population.benchmark == COMPONENT]
+    means = [one for one in found.columns if one.population.benchmark == whole_of(COMPONENT)]
     units = [
         unit
         for one in means
@@ -105,7 +112,7 @@ def test_a_component_that_a_metric_blames_is_blamed_once(baseline: Baseline) -> 
 
 
 def test_a_file_keeps_the_criterion(baseline: Baseline) -> None:
-    assert [one.benchmark for one in baseline.together] == [COMPONENT]
+    assert [one.benchmark for one in baseline.together] == [whole_of(COMPONENT)]
     again = baseline_from_plain(baseline_to_plain(baseline))
     assert again.together[0].learned == pytest.approx(baseline.together[0].learned)
 

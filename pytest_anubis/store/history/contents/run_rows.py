@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from pytest_anubis.core.baseline import whole_of
 from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
@@ -22,7 +23,7 @@ def exposing_benchmarks(record: RunRecord, failed: Iterable[MetricVerdict]) -> l
     """Return the benchmarks that exposed what failed; a component failed by all of its benchmarks."""
     parts: dict[str, set[str]] = {}
     for one in record.measurements:
-        parts.setdefault(one.component, set()).add(one.benchmark)
+        parts.setdefault(whole_of(one.component), set()).add(one.benchmark)
     return sorted({name for v in failed for name in parts.get(v.benchmark, {v.benchmark})})
 
 
