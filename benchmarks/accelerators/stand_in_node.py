@@ -33,7 +33,7 @@ from tests.quiet import QUIET
 LONGEST = 300.0
 """Seconds that a run may take: one whose driver hangs waits for it three times 15 s, on two shared cores."""
 
-WAITING = 8  # runs at a time, beside the others, of drivers that hang
+WAITING = 8  # runs of hanging drivers at a time, in addition to the others
 CARDS = 8  # of the node, unless somebody says otherwise
 BUSES = ("1b", "43", "52", "61", "9d", "c3", "d1", "df")
 
@@ -125,7 +125,7 @@ class Condition:
 
     Attributes:
         code: Exit code that is right; `alone` in one process, where that differs.
-        says: Words that one line must have, beside one of the card's names if `named`.
+        says: Words that one line must have, in addition to one of the card's names if `named`.
         named: The line names the card.
         at_start: Lines of the state file from the start.
         in_run: Lines that come while the card's first test runs.
@@ -411,10 +411,10 @@ def rows(
     """
     library = nvml_library()
     template = learned(place / "node", library, cards)
-    with ThreadPoolExecutor(workers) as pool, ThreadPoolExecutor(WAITING) as beside:
+    with ThreadPoolExecutor(workers) as pool, ThreadPoolExecutor(WAITING) as waiting:
 
         def started(name: str) -> list[Future[tuple[str, str]]]:
-            where = beside if "hang" in name else pool
+            where = waiting if "hang" in name else pool
             rest = (template, library, cards)
             return [where.submit(attempt, name, number, *rest) for number in range(runs)]
 

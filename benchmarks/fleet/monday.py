@@ -247,7 +247,7 @@ def play(folder: Path, *, history: bool) -> Iterator[Step]:
 
 def facts() -> list[tuple[str, str, str]]:
     """Return the planted facts: what, the step that should say it, and the pattern of how."""
-    told = [
+    found = [
         ("the missing card", "judge", rf"{GONE[0]}\b.*cuda:{GONE[1]} is gone"),
         (f"batch {BATCH}", "judge", rf"batch {BATCH}\b.*pcie.*4\.\d %"),
         (f"driver {DRIVER}", "judge", rf"driver {DRIVER}\b.*training.*2\.\d %"),
@@ -257,16 +257,16 @@ def facts() -> list[tuple[str, str, str]]:
         card = "" if fault.card is None else f" cuda:{fault.card}"
         size = f"{fault.loss:.0f} wrong" if fault.loss >= 1 else f"{100 * fault.loss:.0f} %"
         what = f"{fault.node}{card} {fault.metrics[0]} {size}"
-        told.append((what, "judge", rf"{fault.node}\b"))
-    told += [
+        found.append((what, "judge", rf"{fault.node}\b"))
+    found += [
         ("the missing card", "drain-list", rf"{GONE[0]}\b"),
         ("the missing card", "status", rf"{GONE[0]}\b"),
     ]
-    return told
+    return found
 
 
 def line_of(pattern: str, lines: Sequence[str]) -> int:
-    """Return the line, from 1, in which a pattern stands first; 0: in none."""
+    """Return the number of the first line, from 1, with a pattern; 0: none has it."""
     found = (n for n, line in enumerate(lines, start=1) if re.search(pattern, line))
     return next(found, 0)
 

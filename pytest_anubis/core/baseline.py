@@ -36,11 +36,6 @@ DOUBTFUL = "doubtful-values"
 """Kind of a `Finding`: values that somebody must look at, since they are too good or wrong on many nodes."""
 
 
-def whole_of(component: str) -> str:
-    """Return the benchmark id under which all metrics of a component are judged together."""
-    return f"{component} (all metrics)"
-
-
 SEPARATES = " separates them"
 """Stands behind the name of the attribute that tells two groups of nodes apart, where they are told."""
 

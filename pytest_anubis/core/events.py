@@ -23,10 +23,10 @@ from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
 from pytest_anubis.core.waivers.waiving import WaiversRead
 
 INVENTORY = "inventory"
-"""Stands in `RunStarted.looked_at` where the inventory was compared with that of the class."""
+"""Entry of `RunStarted.looked_at`: the inventory was compared with that of the class."""
 
 KERNEL_LOG, COUNTERS = "kernel log", "error counters"
-"""Stand there where reports of the hardware were heard."""
+"""Further entries: the kernel log, or the cards' error counters, were watched."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

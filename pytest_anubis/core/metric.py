@@ -178,6 +178,11 @@ def _is_time(unit: str) -> bool:
     return unit.partition("/")[0].strip() in _TIMES
 
 
+def whole_of(component: str) -> str:
+    """Return the benchmark id under which all metrics of a component are judged together."""
+    return f"{component} (all metrics)"
+
+
 def value_text(value: float | None, unit: str = "") -> str:
     """Return a measured value with four significant digits, and its unit if one is given.
 

@@ -157,7 +157,7 @@ class RunRecord:
         root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
         traits: What a table says of the node besides: its driver, firmware, batch, rack, ...
         looked_at: What besides tests was looked at in all its parts, as in `RunStarted`.
-        after: Id of the node's run before it in its store; empty where nobody knows.
+        after: Id of the node's run before it in its store; empty if unknown.
         cause: What broke the run off, as far as it knows; empty if nothing did.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.

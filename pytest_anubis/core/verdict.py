@@ -291,7 +291,7 @@ class MetricVerdict:
 
 
 ALLOWED_MISSING = 0.02
-"""Share of a node's values that tables may lack: of faults that one value tells, no more can hide there."""
+"""Share of a node's values that tables may lack: of faults that one value shows, as many may be missed."""
 
 NOT_JUDGED = "NOT_JUDGED"
 """What stands for an outcome where there are values and no norm to hold them against."""

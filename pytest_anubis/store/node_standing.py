@@ -253,7 +253,7 @@ def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding
 def _alone(path: Path) -> Iterator[None]:
     """Keep other runs of the node from changing its file meanwhile, where the file system has locks.
 
-    Whoever may read the lock can hold it for ever, so it is waited for as long as a change takes at most.
+    Any reader of the lock file can hold it for ever, so this waits no longer than a change takes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

@@ -49,7 +49,7 @@ PARTS: dict[str, Callable[[], None]] = {
 }
 """What is switched off: far tails that are heavier than they look, the shape that the null expects, what is
 not known of the shape and of the mean, tails lighter than exponential, the bound on few units, the scores of
-several nodes beside those of one, and the means of components."""
+several nodes in addition to one, and the means of components."""
 
 
 def main() -> None:

@@ -194,8 +194,8 @@ def add_nodes_file(parser: argparse.ArgumentParser, page: str = "") -> None:
         "--nodes-file",
         type=Path,
         metavar="FILE.csv",
-        help=f"{page and f'with {page}: '}table of the nodes, whose columns (rack, batch, ...) nodes are "
-        "told apart by; default: nodes.csv in the folders that are named, and what 'anubis history nodes "
+        help=f"{page and f'with {page}: '}table of the nodes, whose columns (rack, batch, ...) group "
+        "the nodes; default: nodes.csv in the folders that are named, and what 'anubis history nodes "
         "import' put into the history",
     )
 

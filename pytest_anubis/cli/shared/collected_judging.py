@@ -190,14 +190,14 @@ def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]
         baselines: Hardware class -> baseline.
 
     Raises:
-        CommandError: The file of waivers cannot be read, or nobody knows which day it is.
+        CommandError: The file of waivers cannot be read, or the clock is behind a baseline.
     """
     late = {moment(one.created) or 0.0: key for key, one in baselines.items()}
     behind = max(late, default=0.0) - time.time()
     if options.waivers is not None and behind > CLOCKS_DIFFER:
         raise CommandError(
             f"--waivers: the clock of this machine is {duration_text(behind)} behind the baseline of "
-            f"{late[max(late)]}, so nobody knows which waivers have expired: set it (timedatectl); if it is "
+            f"{late[max(late)]}, so it is unknown which waivers have expired: set it (timedatectl); if it is "
             "right, the baseline was learned by a clock that was ahead: learn it anew"
         )
     try:

@@ -47,7 +47,7 @@ class FleetSource:
         traits: Of every node: the register's first, then what its runs say of it.
         filed: What a history has of nodes whose class has no baseline: the last decision, and its day.
         without_run: Names of nodes that are registered and have no run; they are in no row.
-        tables: The samples of each class as one table; empty where nothing is known that tells nodes apart.
+        tables: The samples of each class as one table; empty where no trait of nodes is known.
         shifts: What separates nodes of a class, slow ones first.
     """
 

@@ -45,7 +45,7 @@ def told_fleet(
         options: Those of the command: ``nodes_file``, ``history``, ``verbose``, ``allow_missing``.
         runs: Everything that was read.
         judged: The verdicts.
-        rows: The nodes that are to be told.
+        rows: The nodes to show.
         tell: Gets each line.
         places: Files and folders that were named.
         without_run: Nodes that are registered and have no run.

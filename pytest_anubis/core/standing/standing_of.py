@@ -19,7 +19,7 @@ Key = tuple[str, str, str]
 GATE: Key = ("inventory", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
 GONE = "gone"
-"""Metric of `GATE` by which a table tells of each device whether it gave any value."""
+"""Metric of `GATE` that says of each device of a table whether it has any value."""
 HARDWARE = "hardware"
 """Benchmark of what the hardware reports; without a metric, as that of `GATE`, it passes where one looked."""
 _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
@@ -31,10 +31,10 @@ _LENGTHS = (
     "smoke",
     "standard",
     "soak",
-)  # of profiles; nobody knows that of what was kept before
+)  # profiles, shortest first; older records have none
 
 Said = tuple[Key, Outcome, Reason, Reference]
-"""What a verdict says: about what, what came of it, why, and beside what."""
+"""A verdict: its key, outcome, reason, and what the value was compared with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +51,10 @@ class JudgedRun:
         benchmarks: Benchmarks that recorded values.
         answered: Somebody closed its defect.
         number: Its number in a history.
-        profile: Its profile; empty where nobody knows.
+        profile: Its profile; empty if unknown.
         by_peers: What of both only the other devices of the node judged.
         by_past: What of both only earlier runs of the node judged.
-        after: Id of the node's run before it, whatever the clocks said; empty where nobody knows.
+        after: Id of the node's run before it, whatever the clocks said; empty if unknown.
     """
 
     run: str
@@ -77,7 +77,7 @@ class JudgedRun:
         return self.decision == Decision.REJECTED
 
     def strength(self, key: Key) -> int:
-        """How strong that is beside which it judged something."""
+        """Rank of the reference that it judged something by: 0 own past, 1 other devices, 2 baseline."""
         return 0 if key in self.by_past else 1 if key in self.by_peers else 2
 
     @property
@@ -101,7 +101,7 @@ class Standing:
         decision: REJECTED while a failure stands, else that of its latest judged run; None without one.
         by: That run; of several that reject the latest.
         answered: `by` rejected the node, and somebody has answered for it since: it is to be judged anew.
-        failures: What failed and stands -> the runs that found it, none as strict as one before it.
+        failures: Failures that still hold -> the runs that found them, none as strict as one before it.
         confirmed: What of it more than one run found, so that it has been measured again already.
         needed: Ids of the runs from which the same follows.
     """
@@ -165,7 +165,7 @@ def judged_run(
 def _weak(
     failed: Mapping[Key, set[Reference]], passed: Mapping[Key, set[Reference]], weak: set[Reference]
 ) -> tuple[Key, ...]:
-    """Return what failed beside nothing stronger than these, and what passed beside any of them."""
+    """Return what failed by these references only, and what passed by any of them."""
     found = {key for key, by in failed.items() if by and by <= weak}
     return tuple(sorted(found | {key for key, by in passed.items() if by & weak}))
 
@@ -276,7 +276,7 @@ def _as_long(one: str, other: str) -> bool:
 def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
     """Return as little as the standing follows from, also beside a run that comes in late, in order.
 
-    That is what stands, of everything that passed the latest time, so strictly at least, and the latest
+    Kept are failures that still hold, the latest pass of each key at each strictness, and the latest
     acceptances.
     """
     ordered = in_order(one for one in runs if one.decision)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from pytest_anubis.core.baseline import whole_of
-from pytest_anubis.core.metric import Metric, loss_text
+from pytest_anubis.core.metric import Metric, loss_text, whole_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 
 
@@ -70,8 +69,7 @@ class TraitShift:
     def explains(self, told: Iterable[MetricVerdict]) -> bool:
         """Return whether all that is bad on one of its nodes is what the trait costs all of them.
 
-        A loss is explained by a metric in which they are worse, and beside their typical value it is within
-        its limit.
+        A loss is explained if it is within its limit once what the trait's nodes typically lose is taken out.
 
         Args:
             told: What is known of the node.
@@ -85,7 +83,7 @@ class TraitShift:
         )
 
     def _typical(self, verdict: MetricVerdict) -> float:
-        """Return what the trait leaves of what a verdict is about; the mean of a component bears its name."""
+        """Return the typical similarity of the trait's nodes in the metric, or component, of a verdict."""
         found = [
             one.similarity
             for one in self.metrics

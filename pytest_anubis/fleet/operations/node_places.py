@@ -206,7 +206,7 @@ def exit_code(places: Sequence[NodePlace], damaged: int = 0) -> int:
 
     Args:
         places: Where they stand.
-        damaged: Files of which nobody knows what they say, perhaps about a node that seems fit.
+        damaged: How many files cannot be read: they may be about a node that seems fit.
     """
     found = {one.place for one in places}
     if Place.QUARANTINED in found:

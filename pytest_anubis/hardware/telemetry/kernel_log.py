@@ -87,7 +87,7 @@ class KernelLog:
 
     Attributes:
         unreadable: Why nothing can be read; empty when all is well.
-        lost: Messages came that nobody could read, since the last call of `new_lines` and in it.
+        lost: Messages were overwritten before the last call of `new_lines` could read them.
     """
 
     def __init__(self, path: Path = Path("/dev/kmsg")) -> None:

@@ -166,14 +166,14 @@ def fleet_lines(
 ) -> list[str]:
     """Return the lines about many nodes: the worst first, then the count.
 
-    What nodes share stands before single ones, but for those with a device that is gone. Nodes that lack the
+    Shared causes come before single nodes, after nodes with a device that is gone. Nodes that lack the
     same, or are slow for the same shared cause alone, are one line, and so are many that are accepted; ``-v``
     has a line for each, and below it everything that was found.
 
     Args:
         rows: One a node and hardware class.
         shifts: What separates nodes, slow ones first.
-        besides: What else concerns many of them, one sentence each; it stands behind what they share.
+        besides: Further lines that concern many nodes, shown after the shared causes.
         width: Columns of the terminal; None where nobody knows: then a node is one line.
         verbosity: From 1 everything.
     """
@@ -264,7 +264,7 @@ def _rejected_for(
 def _groups(
     ordered: Sequence[NodeRow], shared: Mapping[tuple[str, str], int], verbosity: int
 ) -> list[list[NodeRow]]:
-    """Put nodes that are told in one line together, in order.
+    """Group the nodes that share a line, in order.
 
     Of those that are rejected each has its own, unless a shared cause explains it.
     """

@@ -41,16 +41,16 @@ def cause_lines(
 def cause_text(shift: TraitShift, rejected: int = 0) -> str:
     """Return a shared cause: ``batch C (50 nodes): pcie 4.5 % slower``, with how many it alone rejects.
 
-    Of two groups of nodes the slower one is named: where the others have one value, that is told.
+    The slower of two groups is named, with the value of the others where they all have the same.
     """
     better = not shift.worse
     value, count = (shift.beside, shift.others) if better else (shift.value, len(shift.nodes))
     than = shift.value if better else shift.beside
     same = [one for one in shift.metrics if one.worse is not better]
-    told = [f"{one.metric.name} {one.size}" for one in same[:METRICS]]
-    told += [f"{count_text(len(same) - METRICS, 'more metric')}"] if len(same) > METRICS else []
-    words = ", ".join(told) + (f" than {than}" if than and told else "")
-    if not told:
+    named = [f"{one.metric.name} {one.size}" for one in same[:METRICS]]
+    named += [f"{count_text(len(same) - METRICS, 'more metric')}"] if len(same) > METRICS else []
+    words = ", ".join(named) + (f" than {than}" if than and named else "")
+    if not named:
         words = f"{shift.rejected} rejected, of the {shift.others} others {shift.rejected_others}"
     alike = f" (the same nodes: {', '.join(shift.aliases)})" if shift.aliases else ""
     only = f"; {count_text(rejected, 'node')} rejected for nothing else" if rejected else ""

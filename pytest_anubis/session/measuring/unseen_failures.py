@@ -37,7 +37,7 @@ _NEEDED = {
 """pytest's own plugins that hear of these failures, and what of them tells what they have heard."""
 
 _LOGGERS = ("asyncio", "concurrent.futures")
-"""Who logs the errors of tasks that nobody awaits and of callbacks, and raises them nowhere."""
+"""Loggers that get the errors of tasks and callbacks that are never awaited; these are raised nowhere."""
 
 _TUPLE = re.compile(rb"\bassert\s*\(")
 """What may be an assertion of a tuple: most files have none, and need not be parsed."""

@@ -69,7 +69,7 @@ class HardwareWatch:
 
     @property
     def places(self) -> tuple[str, ...]:
-        """Where reports of the hardware are heard."""
+        """What is watched for reports of the hardware, as `RunStarted.looked_at` names it."""
         counters = (COUNTERS,) if self._cards else ()
         return counters if self._log.unreadable else (KERNEL_LOG, *counters)
 

@@ -28,7 +28,7 @@ NEEDED = ("node", "benchmark", "metric", "unit", "better")
 OPTIONAL = {"device": "node", "class": UNCLASSIFIED, "group": "", "component": "", "run": ""}
 TEXTS = (*NEEDED, *OPTIONAL)
 TRAITS = ("driver", "firmware", "bios", "kernel", "batch", "rack", "serial")
-"""Columns that say something of a node in its run, by which nodes can be told apart."""
+"""Columns with properties of a node at the time of its run; they group the nodes."""
 NUMBERS = ("value", "time", "return_code")
 
 NAMES_MAY_BE = 1000

@@ -63,7 +63,7 @@ def import_table(
 
     Columns, in any order: ``node, benchmark, metric, unit, better, value`` and, if wanted, ``device``
     (else ``node``), ``time`` (seconds or ISO 8601), ``class``, ``group``, ``component``, ``run``,
-    ``return_code``, and what nodes can be told apart by (`TRAITS`). Where unit, direction or component are
+    ``return_code``, and properties of the node (`TRAITS`). Where unit, direction or component are
     empty, or their columns are missing, a metric map may know them. Wrong lines are listed and left out.
     Where the times are moments, a node's run began at the earliest of its rows; else its date is the file's.
 

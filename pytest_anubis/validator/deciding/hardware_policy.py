@@ -229,7 +229,7 @@ RULES: dict[str, Rule] = {
         Outcome.INCONCLUSIVE,
         "host",
         "find out who floods the kernel log (dmesg), then test again",
-        "what was overwritten may have told of a fault",
+        "a fault may have been among the messages that were overwritten",
     ),
     EVIDENCE: Rule(None, "host", "read the kernel log", "listed: it decides nothing by itself"),
     "pcie-uncorrected": Rule(

@@ -91,7 +91,7 @@ class Lacking:
 
     @property
     def line(self) -> str:
-        """What stands in the way of acceptance for it; empty where nothing does."""
+        """The blocker, if too many values are missing; else empty."""
         if self.allowed or not self.cells:
             return ""
         named = ", ".join(metric_name(*cell) for cell in self.cells[:NAMED])
@@ -146,10 +146,10 @@ def lacking(
     gone, run = _gone(seen, expected)
     other: dict[tuple[str, str], set[str]] = {}  # devices of which something else is said
     empty: dict[tuple[str, str], set[str]] = {}
-    for told in verdicts:
-        if told.scope == "unit" and told.outcome is not Outcome.PASS:
-            places = empty if _is_missing(told) else other
-            places.setdefault((told.benchmark, told.metric), set()).add(told.device)
+    for verdict in verdicts:
+        if verdict.scope == "unit" and verdict.outcome is not Outcome.PASS:
+            places = empty if _is_missing(verdict) else other
+            places.setdefault((verdict.benchmark, verdict.metric), set()).add(verdict.device)
     none = frozenset[str]()
     known = [
         answers.get((*one.name, one.group), none) - empty.get(one.name, none) for one in expected
@@ -191,8 +191,8 @@ def lacking(
 def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozenset[str], str]:
     """Return the devices that are gone, and the run that shows it.
 
-    That is the latest run with most metrics of the class on most devices of the kind: whoever measures some
-    cards again, or some metrics, has lost nothing.
+    That is the latest run with most metrics of the class on most devices of the kind: a run that measures
+    some cards or metrics again loses nothing.
     """
     kinds: dict[str, set[str]] = {}
     for device in frozenset[str]().union(*(one.devices for one in expected)):

@@ -1,4 +1,4 @@
-"""Own history: every device beside its own earlier runs, all metrics of a node sharing one error rate."""
+"""Own history: every device against its own earlier runs, all metrics of a node sharing one error rate."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Several runs of one node, judged together: which run a verdict is of, and what a later one answered.
 
-What a run found stands until a later run judged the same (benchmark, metric and device) and passed it, by the
-rule that holds everywhere (`core.standing.standing_of`); a value that is missing until a later run has it.
+A failure holds until a later run judges the same (benchmark, metric and device) and passes it, by the shared
+rule (`core.standing.standing_of`); a value is missing until a later run has it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LaterRuns:
     """Knows the runs of all nodes and their order.
 
     Attributes:
-        started: (run, node) -> when the run began, ISO 8601 in UTC; empty where nobody knows.
+        started: (run, node) -> when the run began, ISO 8601 in UTC; empty if unknown.
         checked: Node -> what each of its runs says of what has no value, such as a test's own check.
         counts: Node -> how many runs of it there are; found from `started`.
         order: (run, node) -> its place in time; those without a time stand first, all in one place, unless

@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Criterion, whole_of
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.metric import Metric, whole_of
 from pytest_anubis.core.sample import FloatArray, Population
 
 FEWEST = 2

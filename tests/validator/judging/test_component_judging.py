@@ -8,9 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pytest_anubis.core.baseline import Baseline, whole_of
+from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.metric import Metric, whole_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, Outcome

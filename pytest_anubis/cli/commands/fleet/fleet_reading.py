@@ -41,7 +41,7 @@ class FleetRead:
         fleet: The whole history without what differs between classes; None of collected journals.
         classes: Hardware class -> the history with its durations, experience and defects.
         notes: What could not be read, one line each.
-        damaged: Files of which nobody knows what they say, and runs of which two differ under one id.
+        damaged: How many files cannot be read, or contradict another run of the same id.
     """
 
     place: str
@@ -122,7 +122,7 @@ def read_fleet_now(options: argparse.Namespace, *, whole: bool) -> FleetRead:
             raise CommandError(
                 "--history takes the runs out of a history: name no folders beside it"
             )
-        # A rejection stands whenever it was and of whichever class: all runs of a node are looked at.
+        # A rejection holds whatever its date and class, so all runs of a node are read.
         every = replace(wanted, since=None, hardware_class="")
         found = _of_folders(options.folders, every, listed)
     else:
@@ -138,7 +138,7 @@ def read_fleet_now(options: argparse.Namespace, *, whole: bool) -> FleetRead:
 
 
 def _lately(one: NodeLast, since: float | None) -> NodeLast:
-    """Return what is known last of a node by runs that began since then; a rejection stands however old."""
+    """Return a node without runs from before a moment; a rejection is kept, however old it is."""
     if since is None or one.standing.failures:
         return one
     old = one.last is not None and one.last.started < since

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pytest_anubis.core.baseline import whole_of
 from pytest_anubis.core.events import TestRan
+from pytest_anubis.core.metric import whole_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
