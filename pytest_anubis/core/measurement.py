@@ -20,6 +20,10 @@ LOOKS_SPENT = "the further looks that this run may take are used up"
 ONE_VISIT = "it was seen at one of two moments only"
 """Said as a disturbance of a measurement whose loss did not come again later in the run."""
 
+HOST_SLOWER = "the whole host was slower than it has been"
+"""Said as a disturbance of a measurement beside which the probe of all cores was slower than in earlier runs,
+on a machine that others may share unseen."""
+
 MISTAKE = "the benchmark is written wrongly: "
 """How a result's `environment` begins where what kept a test from its work is its own code."""
 

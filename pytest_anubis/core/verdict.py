@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from pytest_anubis.core.field_types import AnyFloat, Compact, Rare, Share, compact
+from pytest_anubis.core.measurement import HOST_SLOWER
 from pytest_anubis.core.metric import relative_loss
 
 
@@ -345,9 +346,20 @@ class Decision(StrEnum):
         return {"ACCEPTED": 0, "REJECTED": 1, "UNDECIDED": 20}[self.value]
 
 
-def others_disturbed(verdicts: Sequence[MetricVerdict]) -> str:
-    """Say that other load disturbed most of a run's speeds, and by what; empty where it did not."""
+def host_trouble(verdicts: Sequence[MetricVerdict]) -> str:
+    """Say what of the whole host disturbed a run; empty where nothing did.
+
+    That is other load during most of its measurements, or a host that was slower than in earlier runs where
+    this explains most of what is inconclusive.
+    """
     speeds = [one for one in verdicts if one.metric and one.better != "equal"]
+    unclear = [one for one in speeds if one.outcome is Outcome.INCONCLUSIVE]
+    slower = [one for one in unclear if HOST_SLOWER in one.disturbance]
+    if slower and len(slower) >= MOSTLY * len(unclear):
+        return (
+            f"{HOST_SLOWER} in {len(slower)} of {len(speeds)} measurements (another guest of this machine, "
+            "or a lower clock): run again later; if it lasts, learn anew"
+        )
     disturbed = [one for one in speeds if one.reason is Reason.DISTURBED]
     if len(disturbed) < max(SEVERAL, MOSTLY * len(speeds)):
         return ""

@@ -61,7 +61,17 @@ MAY_IMPORT = {
 # shelf that has shelves of its own is named like a room, by its path.
 SHELVES = {
     "core": (
-        *("field_types", "metric", "verdict", "waivers", "survey", ".", "standing", "asking"),
+        *(
+            "field_types",
+            "metric",
+            "measurement",
+            "verdict",
+            "waivers",
+            "survey",
+            ".",
+            "standing",
+            "asking",
+        ),
         "identity",
     ),
     "validator": (

@@ -359,9 +359,12 @@ class Rounds:
 
     @property
     def slowdown(self) -> float:
-        """By which factor the quickest readings of this measurement are slower than they have been."""
-        usual = self._known or self._host.best
-        return self._quickest() / usual if self._moments and usual else 1.0
+        """By which factor the quickest readings of this measurement are slower than in earlier ones.
+
+        Where there are none it is by how much they are `FAR` from the host's best, if they are.
+        """
+        usual = self._known or FAR * self._host.best
+        return max(1.0, self._quickest() / usual) if self._moments and usual else 1.0
 
     def ended(self) -> None:
         """Keep the quickest readings for later measurements of the same."""

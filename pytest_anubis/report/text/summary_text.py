@@ -20,7 +20,7 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
-    others_disturbed,
+    host_trouble,
     without_absent,
 )
 from pytest_anubis.report.text.failure_text import verdict_table, worst_text
@@ -83,8 +83,9 @@ def summary_lines(
     # What was repeated, or the hardware reported, stands in the headline of what is accepted.
     named = (Reason.REPEATED, Reason.HARDWARE) if node.decision is Decision.ACCEPTED else ()
     looks = [v for v in worst_first if v.worth_a_look and v.reason not in named]
-    # Other load is one fact, which the first line says: what it disturbed is no news.
-    ways = node.blocking if verbose else in_the_way(node) if not others_disturbed(verdicts) else ()
+    # What disturbed the whole host is one fact, in the first line: what it disturbed is no news.
+    disturbed = sum(v.reason is Reason.DISTURBED for v in verdicts) if host_trouble(verdicts) else 0
+    ways = node.blocking if verbose else in_the_way(node) if len(node.blocking) > disturbed else ()
     lists = [
         ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in failed], "red"),
         ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in looks], "yellow"),
@@ -131,7 +132,7 @@ def verdict_text(node: NodeVerdict, verdicts: Sequence[MetricVerdict]) -> str:
     waived = sum(verdict.reason is Reason.WAIVED for verdict in verdicts)
     also = f", {waived} waived" if waived else ""
     if node.decision is Decision.UNDECIDED:
-        cause = others_disturbed(verdicts)
+        cause = host_trouble(verdicts)
         cause = f": {plain_line(cause)}" if cause else ""
         return f"{name}: {whole} judged, {failed or 'none'} failed{also}{cause}"
     word = "failed" if failed else "MARGINAL"

@@ -9,7 +9,7 @@ from math import log
 from statistics import median
 from typing import TYPE_CHECKING
 
-from pytest_anubis.core.measurement import LOOKS_SPENT, ONE_VISIT
+from pytest_anubis.core.measurement import HOST_SLOWER, LOOKS_SPENT, ONE_VISIT
 from pytest_anubis.session.measuring.conditions import Seen, Surroundings
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ MOST_HIDDEN = 0.5
 """Part of a rate that unseen others may take: a core's other hyperthread has half of it."""
 
 SLOWER = 1.05
-"""From this factor on it is said how much slower the cores were than they have been."""
+"""From this factor on the whole host counts as slower than it has been: the quickest readings of one
+measurement repeat within 3 %."""
 
 HURRY = 2
 """A visit in a hurry measures for this part of the time, as a divisor."""
@@ -76,6 +77,7 @@ class Look:
         seen: Disturbances, telemetry and evidence.
         seconds: How long it took.
         shared: Others may have slowed it down whom the kernel does not show.
+        slowdown: How many times as long as in earlier runs the probe took at its quickest.
     """
 
     values: list[float]
@@ -85,6 +87,7 @@ class Look:
     unclear: list[float] = field(default_factory=list)
     taken: list[tuple[float, bool]] = field(default_factory=list)
     shared: bool = False
+    slowdown: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,11 +111,13 @@ class Visited:
         values: The clear ones, in time order.
         unclear: How many others there were.
         slow: One of these visits would have failed.
+        slowdown: The largest of their `Look.slowdown`.
     """
 
     values: tuple[float, ...] = ()
     unclear: int = 0
     slow: bool = False
+    slowdown: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +184,8 @@ def take_all(
     if visit.hurry:
         plan = replace(plan, budget_seconds=plan.budget_seconds / HURRY)
     looks = [look(plan, take, surroundings, **how, earlier=len(before.values), name=name)]
-    earlier = [Look(list(before.values), Seen())] if before.values else []
+    past = Look(list(before.values), Seen(), slowdown=before.slowdown)
+    earlier = [past] if before.values else []
     chosen, looks = looks[0].clear is not None, [*earlier, *looks]
     if earlier and before.slow and criterion is not None and _excuses(looks[-1], before, criterion):
         before = Visited(unclear=before.unclear + len(before.values))
@@ -199,6 +205,8 @@ def take_all(
             looks[-1].seen.evidence = (*looks[-1].seen.evidence, ONE_VISIT)
         if chosen and _slow(looks, criterion) and not again:
             looks[-1].seen.disturbance = (ONE_VISIT,)
+        elif chosen and _slow(looks, criterion) and _host_explains(looks, criterion):
+            looks[-1].seen.disturbance = (HOST_SLOWER,)
     unclear = [value for one in looks for value in one.unclear]
     clear = [*before.values, *(value for one in looks for value in one.clear or ())]
     wanted = FEWEST_CLEAR if criterion is None else ENOUGH_CLEAR
@@ -210,7 +218,12 @@ def take_all(
         looks=looks,
         fresh=fresh,
         unclear=unclear,
-        visited=Visited(tuple(clear), before.unclear + len(unclear), before.slow or slow),
+        visited=Visited(
+            tuple(clear),
+            before.unclear + len(unclear),
+            before.slow or slow,
+            max(one.slowdown for one in looks),
+        ),
         put_off=put_off or (few and not visit.last),
     )
 
@@ -228,6 +241,19 @@ def _excuses(latest: Look, before: Visited, criterion: Criterion) -> bool:
     sign = 1 if criterion.metric.better == "higher" else -1
     typical, once, again = (sign * log(one) for one in middles)
     return typical - again <= (typical - once) / 2 and typical - once <= -log(1 - MOST_HIDDEN)
+
+
+def _host_explains(looks: Sequence[Look], criterion: Criterion) -> bool:
+    """Return whether a loss is no larger than what the probe lost in the same moments.
+
+    Then the whole host is slower than it was, and no part of it is to blame.
+    """
+    from pytest_anubis.validator.judging.sequential_test import fails
+
+    if max(one.slowdown for one in looks) < SLOWER:
+        return False
+    power = 1 if criterion.metric.better == "higher" else -1
+    return not fails([[v * one.slowdown**power for v in one.values] for one in looks], criterion)
 
 
 def _slow(looks: Sequence[Look], criterion: Criterion | None) -> bool:
@@ -271,22 +297,16 @@ def look(
     moments.ended()
     pairs = list(zip(values, moments.clear(), strict=True))
     clear = [value for value, ok in pairs if ok]
+    slowdown = moments.slowdown
+    if slowdown >= SLOWER:
+        seen.evidence = (*seen.evidence, f"the cores took {slowdown:.2f} times their usual time")
     if earlier + len(clear) >= min(FEWEST_CLEAR, plan.rounds):
         seen.disturbance = seen.beyond_moments
         unclear = [value for value, ok in pairs if not ok]
-        return Look(clear, seen, seconds, clear, unclear, pairs, moments.shared)
-    seen.disturbance = seen.disturbance or (_unclear(moments.slowdown),)
-    return Look(values, seen, seconds, clear, taken=pairs)
-
-
-def _unclear(slowdown: float) -> str:
-    """Say why there was no clear moment where the kernel saw nobody."""
-    if slowdown < SLOWER:
-        return NO_CLEAR_MOMENT
-    return (
-        f"{NO_CLEAR_MOMENT}: the cores were {slowdown:.2g} times as slow as they have been, "
-        "as beside another guest of the host or at a lower clock"
-    )
+        return Look(clear, seen, seconds, clear, unclear, pairs, moments.shared, slowdown)
+    no_moment = HOST_SLOWER if slowdown >= SLOWER else NO_CLEAR_MOMENT
+    seen.disturbance = seen.disturbance or (no_moment,)
+    return Look(values, seen, seconds, clear, taken=pairs, slowdown=slowdown)
 
 
 def look_closer(

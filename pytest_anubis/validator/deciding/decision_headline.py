@@ -22,7 +22,7 @@ from pytest_anubis.core.verdict import (
     Reference,
     Triage,
     Trouble,
-    others_disturbed,
+    host_trouble,
     without_absent,
 )
 from pytest_anubis.validator.deciding.machine_identity import strange_to
@@ -100,9 +100,7 @@ def headline(
         # Behind another blocker nobody would know what is meant.
         told = absent and not uncovered and _is_absence(blocking[0], absent)
         step = f". Next step: {absence_step(absent)}" if told else ""
-        first = (
-            uncovered or others_disturbed(verdicts) or f"{reason.partition(AFTER_DEATH)[0]}{more}"
-        )
+        first = uncovered or host_trouble(verdicts) or f"{reason.partition(AFTER_DEATH)[0]}{more}"
         doubt = doubt_of(baseline) if any(judged_by_fleet(v) for v in verdicts) else ""
         doubt = f"; the baseline's {doubt}" if doubt else ""
         return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{doubt}{step}"

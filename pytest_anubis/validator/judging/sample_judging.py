@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Baseline, Criterion
-from pytest_anubis.core.measurement import LOOKS_SPENT, ONE_VISIT
+from pytest_anubis.core.measurement import HOST_SLOWER, LOOKS_SPENT, ONE_VISIT
 from pytest_anubis.core.metric import (
     Direction,
     Metric,
@@ -397,5 +397,6 @@ def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: i
 def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:
     if said.reason is not Reason.DISTURBED:
         return text
-    by, own = "; ".join(base.disturbance), {LOOKS_SPENT, ONE_VISIT} & {*base.disturbance}
+    by = "; ".join(base.disturbance)
+    own = {LOOKS_SPENT, ONE_VISIT, HOST_SLOWER} & {*base.disturbance}
     return f"{text}; but {by if own else f'the machine was disturbed ({by})'}: measure again"

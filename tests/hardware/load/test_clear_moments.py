@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
@@ -76,9 +76,9 @@ class Scene:
     def rest(self, seconds: float) -> None:
         self._now += seconds
 
-    def host(self, best: float = 0.0, *, shared: bool = True) -> Host:
+    def host(self, best: float = 0.0, *, shared: bool = True, **more: Any) -> Host:
         account = cast(Account, self)
-        return Host(list, best, probe=self.probe, account=account, shared=shared)
+        return Host(list, best, probe=self.probe, account=account, shared=shared, **more)
 
 
 def taken(
@@ -152,15 +152,19 @@ def test_on_hardware_of_ones_own_nobody_can_hide_so_it_is_not_probed(
     assert scene.asked == 0
 
 
-def test_a_measurement_knows_how_much_slower_than_the_hosts_best_it_was(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("name", "slowdown"), [("known", 1.2), ("new", 1.5 / FAR), ("slower", 1.0)]
+)
+def test_slowdown_is_relative_to_earlier_measurements_of_the_same(
+    monkeypatch: pytest.MonkeyPatch, name: str, slowdown: float
 ) -> None:
     scene = Scene(1.5)
     monkeypatch.setattr(clear_moments, "time", scene.clock)
-    rounds = Rounds(scene.host(1.0))
+    host = scene.host(1.0, beside={"known": [1.25] * 4, "slower": [1.6] * 4})
+    rounds = Rounds(host, name)
     assert rounds.slowdown == 1.0
     rounds.take(scene.round())
-    assert rounds.slowdown == 1.5
+    assert rounds.slowdown == pytest.approx(slowdown)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from typing import cast
 import pytest
 
 from pytest_anubis.core.baseline import Criterion
-from pytest_anubis.core.measurement import LOOKS_SPENT
+from pytest_anubis.core.measurement import HOST_SLOWER, LOOKS_SPENT
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.hardware.load.clear_moments import Rounds
@@ -168,8 +168,9 @@ def test_clear_values_of_earlier_visits_count_as_well() -> None:
 
 def test_it_is_said_how_slow_the_cores_were_where_nobody_was_seen() -> None:
     where = surroundings(clear=[False] * PLAN.rounds, slowdown=1.5)
-    (said,) = look(PLAN, counted, where, host=True, choose=True).seen.disturbance
-    assert said.startswith(f"{NO_CLEAR_MOMENT}: the cores were 1.5 times as slow as they have been")
+    seen = look(PLAN, counted, where, host=True, choose=True).seen
+    assert seen.disturbance == (HOST_SLOWER,)
+    assert "1.50" in seen.evidence[-1]
 
 
 @pytest.mark.parametrize("host", [True, False])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.measurement import ONE_VISIT
+from pytest_anubis.core.measurement import HOST_SLOWER, ONE_VISIT
 from tests.session.conftest import Learn
 
 # The probe of these runs reads what the tests say: the state of a host that everybody can see.
@@ -32,6 +32,10 @@ class Probe:
 
 clear_moments.Account, clear_moments.Probe = Account, Probe
 clear_moments.others_may_hide = lambda *_: True
+if EARLIER:
+    from pytest_anubis.store import best_probe
+    beside = {"test_suite.py::test_second rate": [EARLIER]}
+    best_probe.known_best = lambda *_: best_probe.Known(seconds=EARLIER, beside=beside)
 from pytest_anubis.session.measuring import visits
 visits.GAP = 0.0
 
@@ -78,8 +82,21 @@ def run(
     values: str = "5.0 + visit",
     mode: str = "measure",
     shared: bool = True,
+    earlier: float = 0.0,
 ) -> tuple[pytest.RunResult, list[dict[str, Any]]]:
-    pytester.makeconftest(CONFTEST.replace("lambda *_: True", f"lambda *_: {shared}"))
+    """Run the suite.
+
+    Args:
+        slow: Seconds that the probe takes beside the second test until its last visit.
+        last: The first visit of the second test that meets a quick host.
+        values: What the second test measures.
+        mode: Of ``--anubis-mode``.
+        shared: Others may hide on this host.
+        earlier: Seconds that the probe took beside the second test in earlier runs; 0 where there are none.
+    """
+    pytester.makeconftest(
+        CONFTEST.replace("lambda *_: True", f"lambda *_: {shared}").replace("EARLIER", str(earlier))
+    )
     suite = SUITE.replace("SLOW", str(slow)).replace("LAST", str(last)).replace("VALUES", values)
     pytester.makepyfile(test_suite=suite)
     (pytester.path / "probe").write_text("0.001")
@@ -129,7 +146,7 @@ def test_no_clear_moment_in_the_whole_run(pytester: pytest.Pytester) -> None:
         visits(pytester).count("second") == 2
     )  # half of the tests have no clear value: others have the host
     rate = last_measured(events, "rate")
-    assert "2 times as slow" in rate["disturbance"][0]
+    assert rate["disturbance"] == [HOST_SLOWER]
     assert "disturbance" in last_measured(events, "beside")
 
 
@@ -137,7 +154,7 @@ def test_no_clear_moment_in_the_whole_run(pytester: pytest.Pytester) -> None:
 def test_clear_values_of_several_visits_are_one_sample(
     pytester: pytest.Pytester, clear: int
 ) -> None:
-    pytester.makeconftest(CONFTEST)
+    pytester.makeconftest(CONFTEST.replace("EARLIER", "0"))
     half = SUITE.replace("host(SLOW if visit < LAST else 0.001)", "host(0.001)").replace(
         "VALUES", "turn(visit)"
     )
@@ -189,6 +206,19 @@ def test_a_loss_of_both_visits_rejects(pytester: pytest.Pytester, learn: Learn) 
     assert visits(pytester) == ["first", "second", "second"]
 
 
+@pytest.mark.parametrize(("value", "outcome"), [(93.0, "INCONCLUSIVE"), (80.0, "FAIL")])
+def test_loss_no_larger_than_that_of_the_probe_blames_no_part(
+    pytester: pytest.Pytester, learn: Learn, value: float, outcome: str
+) -> None:
+    learn({"rate": ("GB/s", "higher")}, benchmark="test_suite.py::test_second")
+    _, events = run(pytester, mode="judge", slow=0.001, values=str(value), earlier=0.001 / 1.08)
+    (verdict,) = [e for e in events if e["event"] == "verdict" and e["metric"] == "rate"]
+    assert verdict["outcome"] == outcome
+    assert (HOST_SLOWER in verdict.get("disturbance", ())) is (outcome == "INCONCLUSIVE")
+    (node,) = [e for e in events if e["event"] == "node_verdict"]
+    assert (HOST_SLOWER in node["headline"]) is (outcome == "INCONCLUSIVE")
+
+
 def test_setup_that_is_only_shown_is_not_visited(pytester: pytest.Pytester) -> None:
     result, _ = run(pytester, "--setup-show")
     result.assert_outcomes(passed=2)
@@ -221,7 +251,7 @@ def sure(pytester: pytest.Pytester, learn: Learn, *, ends: bool) -> pytest.RunRe
         {"rate": ("GB/s", "higher"), "own": ("GB/s", "higher")},
         benchmark="test_suite.py::test_first",
     )
-    pytester.makeconftest(CONFTEST)
+    pytester.makeconftest(CONFTEST.replace("EARLIER", "0"))
     pytester.makepyfile(test_suite=SURE.replace("ENDS", str(ends)))
     (pytester.path / "probe").write_text("0.001")
     (pytester.path / "test_before.py").write_text(
@@ -251,7 +281,7 @@ def test_an_error_in_the_teardown_of_a_visit_is_reported(
 
 
 def test_a_strict_xfail_may_be_put_off(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest(CONFTEST)
+    pytester.makeconftest(CONFTEST.replace("EARLIER", "0"))
     marked = SUITE.replace("SLOW", "0.002").replace("LAST", "2").replace("VALUES", "5.0 + visit")
     marked = marked.replace("def test_second", "@pytest.mark.xfail(strict=True)\ndef test_second")
     pytester.makepyfile(test_suite=marked)
