@@ -32,7 +32,7 @@ LOADED = ("pytest", "torch")
 
 CHILDREN = (
     *("suites.", "tests.suites.", "tests.benchmarking.", "pytest_anubis.benchmarking."),
-    "test_own_ranks",  # the README's
+    "test_own_ranks",  # of docs/writing-benchmarks.md
 )
 """How the names of such children's modules begin."""
 

@@ -124,3 +124,25 @@ def test_example_of_several_figures(
     run = pytester.runpytest(*MEASURE)
     run.assert_outcomes(**{outcome: 1})
     run.stdout.fnmatch_lines([line])
+
+
+def test_example_of_ranks(pytester: pytest.Pytester, request: pytest.FixtureRequest) -> None:
+    pytester.makepyfile(test_own_ranks=example("ranks"))
+    options = ("--anubis", "--anubis-mode=measure", "--anubis-in-process")
+    pytester.runpytest(*options, "-k", "test_sum").assert_outcomes(passed=1, deselected=1)
+    request.getfixturevalue("quick_processes")  # once they are started as users do
+    done = pytester.runpytest(*options, "-k", "not test_sum").parseoutcomes()
+    assert done.get("passed", 0) + done.get("skipped", 0) == 1
+    assert "failed" not in done
+
+
+@pytest.mark.usefixtures("quick_processes")
+def test_example_of_ranks_notices_a_wrong_sum(pytester: pytest.Pytester) -> None:
+    before = "        dist.all_reduce(values)\n"
+    spoiled = example("ranks").replace(
+        before, f"{before}        values[7] += 1 if number == 1 else 0\n"
+    )
+    pytester.makepyfile(test_own_ranks=spoiled)
+    run = pytester.runpytest("-k", "test_sum")
+    run.assert_outcomes(failed=1, deselected=1)
+    run.stdout.fnmatch_lines(["*the sum is off by *"])
