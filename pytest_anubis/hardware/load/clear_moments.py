@@ -16,6 +16,7 @@ import contextlib
 import hashlib
 import math
 import os
+import resource
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -62,8 +63,12 @@ KNOWN = 20
 EXCUSED_WAIT = 0.05
 """Part of a clear round for which its threads may wait for a CPU longer than in the quickest quarter."""
 
+UNSEEN, OF_CPUS, BLOCK = 0.25, 0.05, 0.5
+"""CPUs' worth of time, and part of all CPUs, that processes may use which live too briefly to be listed, over
+blocks of rounds of so many seconds: the kernel counts the sum in ticks of its clock."""
+
 RESCAN = 0.1
-"""Seconds after which the list of processes is read again. Our own waiting shows who started in between."""
+"""Seconds after which the list of processes is read again."""
 
 ENOUGH = 10
 """Readings of one measurement whose quickest tenth is one that counts."""
@@ -140,6 +145,24 @@ class Probe:
             done.release()
 
 
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What the kernel has counted so far, in seconds.
+
+    Attributes:
+        others: CPU time of other processes.
+        waited: Time for which threads of this run waited for a CPU.
+        stolen: CPU time that the hypervisor gave to others.
+        unseen: CPU time of neither this run nor a process that was listed; 0 in a container, which may not
+            use most of the CPUs that the kernel counts.
+    """
+
+    others: float = 0.0
+    waited: float = 0.0
+    stolen: float = 0.0
+    unseen: float = 0.0
+
+
 class Account:
     """What the kernel counts of this run's own waiting, of other processes and of stolen time.
 
@@ -160,26 +183,26 @@ class Account:
         self._files = files or Files()
         self._kernel: set[int] = set()
         self._others: dict[int, int] = {}  # process -> nanoseconds at the last reading
-        self._used = 0
+        self._ours: dict[int, int] = {}  # likewise
+        self._used = self._own_used = 0
+        self._whole = not in_container(self._files)
         self._threads: list[str] = []
         self._scanned = -RESCAN
 
-    def read(self) -> tuple[float, float, float]:
-        """Return CPU seconds of others, seconds for which our threads waited, and stolen seconds, so far."""
-        for pid, known in list(self._others.items()):
-            try:
-                used = time.clock_gettime_ns(_clock_of(pid))
-            except OSError:  # it has ended
-                del self._others[pid]
-                continue
-            self._used += max(0, used - known) if known else 0
-            self._others[pid] = used
+    def read(self) -> Counts:
+        """Return what was counted so far."""
+        self._used += _used_since(self._others)
+        self._own_used += _used_since(self._ours)
         waited = 0
         for path in self._threads:
             fields = self._files.quick(path).split()
             waited += int(fields[1]) if len(fields) == 3 else 0
-        line = self._files.quick("/proc/stat", most=1).partition("\n")[0].split()
-        return self._used / 1e9, waited / 1e9, int(line[8]) * TICK if len(line) > 8 else 0.0
+        line = self._files.quick("/proc/stat", most=1).partition("\n")[0].split()[1:9]
+        user, nice, system, *_, stolen = map(int, line) if len(line) == 8 else (0,) * 4
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seen = (self._used + self._own_used) / 1e9 + ended.ru_utime + ended.ru_stime
+        unseen = (user + nice + system) * TICK - seen if self._whole else 0.0
+        return Counts(self._used / 1e9, waited / 1e9, stolen * TICK, unseen)
 
     def renew(self) -> None:
         """Read the list of processes and threads if it is old: a round needs the same one at both ends."""
@@ -199,12 +222,30 @@ class Account:
             elif not is_allowed(head.partition("(")[2], self._allowed):
                 found.append(pid)
         self._others = {pid: self._others.get(pid, 0) for pid in found}
+        self._ours = {pid: self._ours.get(pid, 0) for pid in own}
         self._threads = [
             f"/proc/{pid}/task/{thread}/schedstat"
             for pid in own
             for thread in self._files.names(f"/proc/{pid}/task")
         ]
         self._scanned = time.monotonic()
+
+
+def _used_since(known: dict[int, int]) -> int:
+    """Return the nanoseconds that processes used since the last reading, and keep this one.
+
+    The time of a process before its first reading does not count, nor does that of one that has ended.
+    """
+    total = 0
+    for pid, before in list(known.items()):
+        try:
+            used = time.clock_gettime_ns(_clock_of(pid))
+        except OSError:  # it has ended
+            del known[pid]
+            continue
+        total += max(0, used - before) if before else 0
+        known[pid] = used
+    return total
 
 
 def _clock_of(pid: int) -> int:
@@ -221,12 +262,16 @@ class Moment:
         others: CPUs' worth of time that other processes used.
         waited: Seconds for which this run's own threads waited for a CPU, by its length.
         stolen: Share of the CPUs' time that the hypervisor gave to others.
+        unseen: Seconds of CPU time that processes used which were not listed.
+        seconds: Length of the round.
     """
 
     probe: float
     others: float = 0.0
     waited: float = 0.0
     stolen: float = 0.0
+    unseen: float = 0.0
+    seconds: float = 0.0
 
 
 class Host:
@@ -247,6 +292,7 @@ class Host:
         best: The best reading so far: what a core does when nobody else is there; 0 where nothing is hidden.
         beside: As above, with those of this run.
         others: CPUs' worth of time that others may use during a clear round.
+        unseen: CPUs' worth of time that processes may use which were not listed.
     """
 
     def __init__(
@@ -268,6 +314,7 @@ class Host:
         self.beside = {name: list(known) for name, known in (beside or {}).items()}
         self._cpus = len(os.sched_getaffinity(0))
         self.others = max(OTHERS, OF_LIMIT * limit * self._cpus)
+        self.unseen = max(UNSEEN, OF_CPUS * (os.cpu_count() or 1), self.others)
         self._last, self._when = 0.0, -STALE
 
     def read(self) -> float:
@@ -287,15 +334,18 @@ class Host:
         """Take one round between two readings; return its values and what was seen."""
         self._account.renew()
         before = self.before()
-        account, begin = self._account.read(), time.perf_counter()
+        old, begin = self._account.read(), time.perf_counter()
         values = take()
         seconds = max(time.perf_counter() - begin, 1e-9)
-        others, waited, stolen = (
-            max(0.0, new - old) for new, old in zip(self._account.read(), account, strict=True)
+        new, after = self._account.read(), self.read()
+        return values, Moment(
+            probe=max(before, after),
+            others=max(0.0, new.others - old.others) / seconds,
+            waited=max(0.0, new.waited - old.waited) / seconds,
+            stolen=max(0.0, new.stolen - old.stolen) / seconds / self._cpus,
+            unseen=new.unseen - old.unseen,
+            seconds=seconds,
         )
-        after = self.read()
-        share = stolen / seconds / self._cpus
-        return values, Moment(max(before, after), others / seconds, waited / seconds, share)
 
     def remember(self, name: str, reading: float) -> None:
         """Keep the quickest reading of one measurement."""
@@ -342,15 +392,32 @@ class Rounds:
         if not self._moments:
             return []
         probe = min(self._quickest(), self._known or FAR * self._host.best)
-        waited = _quantile([one.waited for one in self._moments], 0.25)
+        waited = NEAR * _quantile([one.waited for one in self._moments], 0.25)
         most = min(NEAR * probe, FAR * self._host.best)
         return [
             one.probe <= most
             and one.others <= self._host.others
-            and one.waited <= NEAR * waited + EXCUSED_WAIT
+            and one.waited <= (0.0 if beset else waited) + EXCUSED_WAIT
             and one.stolen <= STOLEN
-            for one in self._moments
+            for one, beset in zip(self._moments, self._beset(), strict=True)
         ]
+
+    def _beset(self) -> list[bool]:
+        """Return for each value whether processes that were not listed used the CPUs about then.
+
+        Their own waiting for a CPU then is no excuse for the threads of a round.
+        """
+        blocks: list[list[Moment]] = [[]]
+        for one in self._moments:
+            if sum(other.seconds for other in blocks[-1]) >= BLOCK:
+                blocks.append([])
+            blocks[-1].append(one)
+        found: list[bool] = []
+        for block in blocks:
+            seconds = max(sum(one.seconds for one in block), BLOCK)
+            beset = sum(one.unseen for one in block) > self._host.unseen * seconds
+            found += [beset] * len(block)
+        return found
 
     @property
     def shared(self) -> bool:
@@ -383,9 +450,12 @@ def others_may_hide(files: Files | None = None) -> bool:
     container, which sees no threads of the kernel.
     """
     files = files or Files()
-    if files.quick("/proc/2/comm").strip() != "kthreadd":
-        return True
-    return is_virtual(files)
+    return in_container(files) or is_virtual(files)
+
+
+def in_container(files: Files) -> bool:
+    """Return whether this is a container, which sees no threads of the kernel."""
+    return files.quick("/proc/2/comm").strip() != "kthreadd"
 
 
 def _quantile(numbers: Sequence[float], share: float) -> float:
