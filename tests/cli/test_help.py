@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_anubis.cli.main import COMMANDS, main, module_of
+from pytest_anubis.cli.main import COMMANDS, module_of
 
 
 def arguments(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, str | None]]:
@@ -51,46 +51,6 @@ def test_what_is_read_is_called_baseline_everywhere() -> None:
     assert {name.rpartition(" ")[2] for name in texts} == {"--baseline"}
     meaning = "folder of baselines, or one baseline file (default: baselines)"
     assert {text[: len(meaning)] for text in texts.values()} == {meaning}
-
-
-@pytest.mark.parametrize(
-    ("typed", "now"),
-    [
-        ("history add --node n1 --kind nic", "anubis history incident add"),
-        ("history import incidents.csv --add-nodes", "anubis history incident import"),
-        ("history incidents", "anubis history incident list"),
-        ("history withdraw 7", "anubis history incident withdraw"),
-        ("history defects --node n1", "anubis history defect list"),
-        ("history found --node n1 --benchmark x", "anubis history defect add"),
-        ("history --store s close 7 --as confirmed", "anubis history defect close"),
-        ("report --baselines there", "--baselines is now --baseline"),
-        ("doctor --baselines=there", "--baselines is now --baseline"),
-        ("baseline backtest runs --old there", "--old is now --baseline"),
-        ("learn suites/ --baseline there", "--baseline is now -o/--output"),
-        ("certify suites/ --baseline there", "--baseline is now -o/--output"),
-    ],
-)
-def test_old_names_are_refused_with_one_line_that_says_the_new_one(
-    capsys: pytest.CaptureFixture[str], typed: str, now: str
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(typed.split())
-    assert ended.value.code == 2
-    (line,) = capsys.readouterr().err.strip().splitlines()
-    assert line.startswith(f"anubis {typed.split()[0]}")
-    assert now in line
-
-
-def test_old_names_are_not_offered(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        main(["history", "incidence"])
-    assert (
-        "(choose from 'incident', 'defect', 'nodes', 'state', 'file', 'roles', 'retain', 'compact')"
-        in capsys.readouterr().err.replace(
-            "choose from incident, defect, nodes, state, file, roles, retain, compact",
-            "choose from 'incident', 'defect', 'nodes', 'state', 'file', 'roles', 'retain', 'compact'",
-        )
-    )
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -13,7 +13,6 @@ from pytest_anubis.cli.shared.arguments import (
     add_action,
     add_baseline,
     add_json,
-    add_renamed,
     baseline_place,
     explain,
 )
@@ -134,7 +133,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     add_baseline(back, more=": the one in force")
     add_json(back, "what would change")
-    add_renamed(back, "--old", "--baseline, the baseline in force; --new names the new one")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -15,7 +15,6 @@ from pytest_anubis.cli.shared.arguments import (
     add_action,
     add_baseline,
     add_json,
-    add_renamed_actions,
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
@@ -27,16 +26,6 @@ from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.report.text.numbers import count_text, duration_text, similarity_text
 from pytest_anubis.report.text.text_table import squeeze, table
 from pytest_anubis.store.history.waiting_runs import WAITING, waiting, waiting_for
-
-RENAMED = {
-    "add": "incident add",
-    "import": "incident import",
-    "incidents": "incident list",
-    "withdraw": "incident withdraw",
-    "defects": "defect list",
-    "found": "defect add",
-    "close": "defect close",
-}
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +46,6 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_state(nouns)
     _add_file(nouns)
     add_upkeep(nouns)
-    add_renamed_actions(nouns, "history", RENAMED)
 
 
 def _add_file(nouns: Any) -> None:

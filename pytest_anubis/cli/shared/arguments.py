@@ -1,4 +1,4 @@
-"""Options that several commands share, each declared once, and what old spellings are called now.
+"""Options that several commands share, each declared once.
 
 What is read and what is written have different names: ``--baseline`` is always a place that is read, ``-o``
 always one that is written.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import probability
@@ -88,9 +88,6 @@ def add_output(parser: argparse.ArgumentParser, *, more: str = "") -> None:
         metavar="DIR",
         help=f"folder of baselines to write to (default: {DEFAULT_BASELINE}){more}",
     )
-    add_renamed(
-        parser, "--baseline", "-o/--output: --baseline names what is read, -o what is written"
-    )
 
 
 def add_baseline(parser: argparse.ArgumentParser, *, more: str = "") -> None:
@@ -104,7 +101,6 @@ def add_baseline(parser: argparse.ArgumentParser, *, more: str = "") -> None:
         metavar="PATH",
         help=f"folder of baselines, or one baseline file (default: {DEFAULT_BASELINE}){more}",
     )
-    add_renamed(parser, "--baselines", "--baseline")
 
 
 def baseline_place(options: argparse.Namespace) -> Path:
@@ -253,65 +249,3 @@ class _Joined(argparse.Action):
     ) -> None:
         said = getattr(namespace, self.dest)
         setattr(namespace, self.dest, f"{said} {values}".strip())
-
-
-def add_renamed(parser: argparse.ArgumentParser, flag: str, now: str) -> None:
-    """Refuse an old option with one line that says what it is called now."""
-    parser.add_argument(
-        flag, action=_RenamedOption, nargs="?", const=now, default=argparse.SUPPRESS,
-        help=argparse.SUPPRESS,
-    )  # fmt: skip
-
-
-class RenamedAction(argparse.ArgumentParser):
-    """An action's old name: whatever follows, it is refused with one line that says the new name.
-
-    Args:
-        now: The new name.
-        known: What else a parser takes.
-    """
-
-    def __init__(self, *, now: str, **known: Any) -> None:
-        super().__init__(**known)
-        self._now = now
-
-    def parse_known_args(self, args: Any = None, namespace: Any = None) -> NoReturn:
-        """Refuse, and end with exit code 2."""
-        self.exit(2, f"{self.prog}: is now '{self._now}'\n")
-
-
-def add_renamed_actions(actions: Any, command: str, names: dict[str, str]) -> None:
-    """Refuse old names of a command's actions; they stand in no help.
-
-    Args:
-        actions: What `add_subparsers` returned.
-        command: The command, e.g. ``history``.
-        names: Old name -> new name.
-    """
-    today = dict(actions.choices)
-    for old, new in names.items():
-        prog = f"anubis {command} {old}"
-        actions.choices[old] = RenamedAction(now=f"anubis {command} {new}", prog=prog)
-    actions.choices = _Names(today, frozenset(names))
-
-
-class _Names(dict[str, Any]):
-    """Names of actions: those of today are listed, the old ones are known as well."""
-
-    def __init__(self, today: dict[str, Any], old: frozenset[str]) -> None:
-        super().__init__(today)
-        self._old = old
-
-    def __contains__(self, name: object) -> bool:
-        return super().__contains__(name) or name in self._old
-
-
-class _RenamedOption(argparse.Action):
-    def __call__(
-        self,
-        parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
-        values: str | Sequence[Any] | None,
-        option_string: str | None = None,
-    ) -> NoReturn:
-        parser.exit(2, f"{parser.prog}: {option_string} is now {self.const}\n")

@@ -44,7 +44,7 @@ def _complete_files(parser: argparse.ArgumentParser, how: Any) -> None:
     """Let everything that is a path, or may be one, complete as one."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for sub in dict.fromkeys(dict(action.choices).values()):
+            for sub in action.choices.values():
                 _complete_files(sub, how)
         elif action.type is Path or not (action.option_strings or action.choices or action.type):
             action.complete = how  # type: ignore[attr-defined]  # where shtab looks for it
