@@ -105,7 +105,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 file=sys.stderr,
             )
         return code or (WRONG if lost else 0)
-    except CommandError as error:
+    except (CommandError, ValueError) as error:
+        if not _is_ours(error):
+            raise
         say(f"{f'anubis {name}'.strip()}: {error}", file=sys.stderr)
         return WRONG
     except KeyboardInterrupt:
@@ -114,6 +116,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     finally:  # argparse has ended the command as well when it printed its help
         flush_output()
         flush_output(sys.stderr)
+
+
+def _is_ours(error: Exception) -> bool:
+    """Return whether an error's text is a line for people, as that of every error class of this package."""
+    return type(error).__module__.startswith("pytest_anubis.")
 
 
 def refuse_blanks(words: Sequence[str]) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import os
 import subprocess
@@ -11,10 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.cli.commands import import_command
 from pytest_anubis.cli.main import main
 from pytest_anubis.cli.shared import progress
-from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show
 from tests.cli.command_line import anubis
 from tests.places import RECORDED
@@ -155,17 +152,6 @@ def test_a_closed_output_is_no_fault(tmp_path: Path) -> None:
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert record.exists()
-
-
-def test_an_importer_that_is_not_there_is_not_taken_for_another(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_text("{}")
-    options = argparse.Namespace(
-        kind="another", run="", hardware_class="", files=[path], node_pattern=None, store=tmp_path,
-        json=None,
-    )  # fmt: skip
-    with pytest.raises(CommandError, match="another: no importer; known are table, superbench"):
-        import_command.run(options)
 
 
 def test_a_recording_follows_no_link_that_lies_there(tmp_path: Path) -> None:

@@ -139,8 +139,6 @@ def run(options: argparse.Namespace) -> int:
     """Do what was asked for."""
     try:
         return int(options.action(options) or 0)
-    except BaselineError as error:
-        raise CommandError(str(error)) from error
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from error
 
@@ -338,7 +336,7 @@ def _populations(options: argparse.Namespace) -> None:
 
 
 def _backtest(options: argparse.Namespace) -> int:
-    from pytest_anubis.store.collected_runs import RunsError, read_runs
+    from pytest_anubis.store.collected_runs import read_runs
     from pytest_anubis.validator.deciding.run_decision import failed_checks
     from pytest_anubis.validator.judging.backtest import backtest
 
@@ -353,10 +351,7 @@ def _backtest(options: argparse.Namespace) -> int:
         )
     old = load_baseline(path, hardware_class=new.hardware_class)
     with Progress("reading") as progress:
-        try:
-            runs = read_runs(options.runs, progress=progress.say)
-        except RunsError as error:
-            raise CommandError(str(error)) from error
+        runs = read_runs(options.runs, progress=progress.say)
     classes = ("", new.hardware_class)
     ours = [p for p in runs.populations if p.hardware_class in classes]
     if not ours:

@@ -37,7 +37,6 @@ from pytest_anubis.distributed.dispatch.certificates import (
 )
 from pytest_anubis.report.text.numbers import similarity_text
 from pytest_anubis.report.text.text_table import table
-from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.scratch_folders import ScratchFolder
@@ -207,10 +206,7 @@ def _run(
             f"run {run_id} ended with exit code {done.returncode}; nothing is certified by a run that "
             "failed: fix what failed, or leave it out with --pytest-args"
         )
-    try:
-        return read_journal(journal_path(store, run_id))
-    except JournalError as error:
-        raise CommandError(str(error)) from error
+    return read_journal(journal_path(store, run_id))
 
 
 def _show(

@@ -158,7 +158,6 @@ def _movement(runs: tuple[RunSummary, ...]) -> list[list[str]]:
 
 def _file(options: argparse.Namespace) -> None:
     from pytest_anubis.store.fleet.pushing import push
-    from pytest_anubis.store.history.database import HistoryError
     from pytest_anubis.store.history.run_filing import file_all
     from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 
@@ -169,10 +168,7 @@ def _file(options: argparse.Namespace) -> None:
     names = None if options.all else waiting_for(runs, place)
     filed: list[str] = []
     notes: list[str] = []
-    try:
-        said = file_all(runs, place=place, names=names, progress=filed.append, tell=notes.append)
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
+    said = file_all(runs, place=place, names=names, progress=filed.append, tell=notes.append)
     known = 0
     if options.all and (runs / IMPORTS_FOLDER).is_dir():
         pushed = push([runs / IMPORTS_FOLDER], place, judge=import_judge(options))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import platform
 import shlex
 from collections import Counter
@@ -42,6 +43,8 @@ FILES = {
 """Names of files in the help."""
 OF_ONE_NODE = ("nccl", "nvbandwidth", "fio", "dcgm")
 """Kinds whose files do not say of which node they are."""
+MODULES = {"nvbandwidth": "nvbandwidth_matrices"}
+"""Importers whose module is not called as their kind."""
 CODES = (
     "Exit codes: 0 all of it was imported; 1 some of it was left out, is in another or an unknown unit or no "
     "possible value, which is counted by cause with an example (0 with --lenient); 2 wrong usage or a file "
@@ -154,7 +157,7 @@ def _document(done: _Done) -> dict[str, Any]:
 
 
 def _import_all(options: argparse.Namespace, done: _Done) -> int:
-    from pytest_anubis.store.importers.import_result import ImportFolder
+    from pytest_anubis.store.importers.import_result import ImportFileError, ImportFolder
 
     sources = list(_sources(options))
     folder = ImportFolder(options.store)
@@ -172,7 +175,7 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
                 )
             runs.add(known)
             _keep(_import(options, source), source, options, folder, done)
-        except CommandError as error:
+        except (CommandError, ImportFileError) as error:
             done.refused.append(str(error))
             if len(sources) == 1:
                 raise
@@ -242,11 +245,8 @@ def _sources(options: argparse.Namespace) -> Iterator[_Source]:
         return
     if getattr(options, "node", None) is not None:
         raise CommandError("--node and --node-pattern say the same thing twice; leave one out")
-    try:
-        pattern = NodePattern(options.node_pattern)
-        paths = options.files or pattern.files()
-    except ImportFileError as error:
-        raise CommandError(str(error)) from error
+    pattern = NodePattern(options.node_pattern)
+    paths = options.files or pattern.files()
     for path in paths:
         try:
             yield _Source(path, *pattern.names(path))
@@ -343,51 +343,30 @@ def _counts(imported: Imported) -> str:
 
 
 def _import(options: argparse.Namespace, source: _Source) -> Imported:
-    from pytest_anubis.store.importers.import_result import ImportFileError
-
-    path = source.path
+    path, kind = source.path, options.kind
     try:
         open_regular(path).close()
     except (FileNotFoundError, IsADirectoryError):
         pass  # whoever reads it says what it takes
     except OSError as error:
         raise CommandError(f"{path}: cannot be read ({error.strerror})") from error
-    given: dict[str, Any] = {"run": source.run or options.run}
+    # Tables and SuperBench name their nodes; what is given here is for lines that name none.
+    here = platform.node() if kind in OF_ONE_NODE else ""
+    given: dict[str, Any] = {
+        "run": source.run or options.run,
+        "node": source.node or getattr(options, "node", None) or here,
+    }
     if options.hardware_class:
         given["hardware_class"] = options.hardware_class
-    if options.kind in OF_ONE_NODE:
-        given["node"] = source.node or options.node or platform.node()
-    try:
-        if getattr(options, "map", None) is not None:
-            from pytest_anubis.store.importers.metric_map import known_metrics, read_metric_map
+    if kind == "nccl":
+        given["collective"] = options.collective
+    if getattr(options, "map", None) is not None:
+        from pytest_anubis.store.importers.metric_map import known_metrics, read_metric_map
 
-            given["known"] = read_metric_map(options.map).before(known_metrics())
-        with Progress("importing") as progress:
-            if options.kind == "table":
-                from pytest_anubis.store.importers.table import import_table
-
-                return import_table(path, node=source.node, progress=progress.say, **given)
-            if options.kind == "superbench":
-                from pytest_anubis.store.importers.superbench import import_superbench
-
-                given["node"] = source.node or options.node or ""
-                return import_superbench(path, progress=progress.say, **given)
-            if options.kind == "nccl":
-                from pytest_anubis.store.importers.nccl import import_nccl
-
-                return import_nccl(path, collective=options.collective, **given)
-            if options.kind == "nvbandwidth":
-                from pytest_anubis.store.importers.nvbandwidth_matrices import import_nvbandwidth
-
-                return import_nvbandwidth(path, **given)
-            if options.kind == "fio":
-                from pytest_anubis.store.importers.fio import import_fio
-
-                return import_fio(path, **given)
-            if options.kind == "dcgm":
-                from pytest_anubis.store.importers.dcgm import import_dcgm
-
-                return import_dcgm(path, **given)
-    except ImportFileError as error:
-        raise CommandError(str(error)) from error
-    raise CommandError(f"{options.kind}: no importer; known are {', '.join(KINDS)}")
+        given["known"] = read_metric_map(options.map).before(known_metrics())
+    with Progress("importing") as progress:
+        if kind not in OF_ONE_NODE:
+            given["progress"] = progress.say
+        module = importlib.import_module(f"pytest_anubis.store.importers.{MODULES.get(kind, kind)}")
+        imported: Imported = getattr(module, f"import_{kind}")(path, **given)
+    return imported

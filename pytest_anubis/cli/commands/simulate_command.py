@@ -22,7 +22,6 @@ from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import CodecError, read_bytes
 from pytest_anubis.report.pages.simulation_report import simulation_lines, simulation_page
 from pytest_anubis.report.text.numbers import count_text, percent
-from pytest_anubis.selector.selector_error import SelectorError
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.simulation.hidden_defects import Rates
@@ -125,13 +124,10 @@ def run(options: argparse.Namespace) -> int:
 
     _check(options)
     world = scenario(options.scenario, kind_known=options.kinds_seen)
-    try:
-        own = _own(options)
-        world = with_own(world, own)
-        rates = _learned(world, options.nodes)
-        outcomes = _all_runs(world, _policies(options, world, rates), options)
-    except SelectorError as error:
-        raise CommandError(str(error)) from error
+    own = _own(options)
+    world = with_own(world, own)
+    rates = _learned(world, options.nodes)
+    outcomes = _all_runs(world, _policies(options, world, rates), options)
     found = _figures(outcomes)
     if options.json is not None:
         write_json(options.json, _plain(options, rates, world, found) | {"history_mtbi": own.mtbi})

@@ -33,9 +33,9 @@ from pytest_anubis.report.text.learned_text import (
 )
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.report.text.numbers import duration_text
-from pytest_anubis.store.collected_runs import EVERYTHING, RunsError, RunSet, read_runs
+from pytest_anubis.store.collected_runs import EVERYTHING, RunSet, read_runs
 from pytest_anubis.store.run_filter import RunFilter
-from pytest_anubis.store.waiver_files import WaiverError, read_waivers, today
+from pytest_anubis.store.waiver_files import read_waivers, today
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
 from pytest_anubis.validator.deciding.requirement import Requirement, known_things, names_alike
 from pytest_anubis.validator.deciding.run_decision import evidence_of
@@ -73,15 +73,12 @@ def read_collected(
         shelf: Where values lie that are too many for the memory; None: in memory.
 
     Raises:
-        CommandError: A path does not exist, or there is no run in any of them.
+        RunsError: A path does not exist, or there is no run in any of them.
     """
     with Progress("reading") as progress:
-        try:
-            runs = read_runs(
-                paths, learning=learning, progress=progress.say, wanted=wanted, shelf=shelf
-            )
-        except RunsError as error:
-            raise CommandError(str(error)) from error
+        runs = read_runs(
+            paths, learning=learning, progress=progress.say, wanted=wanted, shelf=shelf
+        )
     return told_runs(runs, tell)
 
 
@@ -190,7 +187,8 @@ def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]
         baselines: Hardware class -> baseline.
 
     Raises:
-        CommandError: The file of waivers cannot be read, or the clock is behind a baseline.
+        CommandError: The clock is behind a baseline.
+        WaiverError: The file of waivers cannot be read.
     """
     late = {moment(one.created) or 0.0: key for key, one in baselines.items()}
     behind = max(late, default=0.0) - time.time()
@@ -200,10 +198,7 @@ def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]
             f"{late[max(late)]}, so it is unknown which waivers have expired: set it (timedatectl); if it is "
             "right, the baseline was learned by a clock that was ahead: learn it anew"
         )
-    try:
-        waivers = None if options.waivers is None else read_waivers(options.waivers, today())
-    except WaiverError as error:
-        raise CommandError(str(error)) from error
+    waivers = None if options.waivers is None else read_waivers(options.waivers, today())
     return {
         "fail_on": options.fail_on,
         "require_all": options.require_all,

@@ -1,4 +1,4 @@
-"""The one error that ends a command with a line for people."""
+"""The error that ends a command with a line for people, as error classes of other parts do."""
 
 from __future__ import annotations
 

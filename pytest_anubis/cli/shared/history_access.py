@@ -49,30 +49,32 @@ def add_history_and_horizon(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def use(store: str, work: Callable[[History], T]) -> T:
+def use(store: str, work: Callable[[History], T], *, limit: float | None = None) -> T:
     """Do something with a history, which is made if it is not there.
 
     Args:
         store: The store's folder or a database URL.
         work: Gets the open history; prints nothing, since the time that it may take is limited.
+        limit: Seconds; None: as many as one question may take.
 
     Raises:
-        CommandError: The history cannot be used, or refuses.
+        HistoryError: The history cannot be used, or refuses.
     """
     from pytest_anubis.store.history.bounded_use import use_history
-    from pytest_anubis.store.history.database import HistoryError
 
-    try:
-        return use_history(store if "://" in store else Path(store), work)
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
+    return use_history(store if "://" in store else Path(store), work, limit=limit)
+
+
+def may_be_there(store: str) -> bool:
+    """Return whether a history may be at a place: a database may, a folder only where it has the file."""
+    from pytest_anubis.store.history.database import HISTORY_NAME
+
+    return "://" in store or Path(store, HISTORY_NAME).is_file()
 
 
 def read(store: str, work: Callable[[History], T]) -> T:
     """Do something with a history that must be there already; as `use`."""
-    from pytest_anubis.store.history.database import HISTORY_NAME
-
-    if "://" not in store and not is_mistaken(store) and not (Path(store) / HISTORY_NAME).exists():
+    if not may_be_there(store) and not is_mistaken(store):
         raise CommandError(
             f"{store}: no history yet; run 'pytest --anubis suites/', or enter incidents with "
             "'anubis history incident add' or 'incident import'"
@@ -132,16 +134,14 @@ def load_risk_model(path: Path) -> RiskModel:
     """Read a risk model.
 
     Raises:
-        CommandError: It cannot be read, or is of another schema.
+        CommandError: It makes no sense.
+        HistoryError: It cannot be read, or is of another schema.
     """
     from pytest_anubis.selector.risk.forecast import RiskModel
-    from pytest_anubis.store.history.database import HistoryError
     from pytest_anubis.store.history.risk_model_files import read_model
 
     try:
         return RiskModel.from_plain(read_model(path))
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
     except SelectorError as error:
         raise CommandError(f"{path}: {error}") from error
 

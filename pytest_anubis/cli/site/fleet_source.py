@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_anubis.cli.shared.class_split import facts_of
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision
@@ -117,7 +117,7 @@ def judged_source(
         without_run: Nodes that are registered and have no run as far as the register's owner knows.
 
     Raises:
-        CommandError: A table or the history cannot be read.
+        HistoryError: A table or the history cannot be read.
     """
     named = [history] if history else places
     tables = registers(named) if table is None else [table]
@@ -211,24 +211,16 @@ def stored_register(places: Sequence[str]) -> Traits:
     """Return what the histories among places say of the nodes, or those in folders among them.
 
     Raises:
-        CommandError: One cannot be read.
+        HistoryError: One cannot be read.
     """
     found: Traits = {}
     places = [name for name in places if "://" in name or Path(name).is_dir()]
     if not places:  # a history takes a third of a second to load
         return found
-    from pytest_anubis.store.history.bounded_use import use_history
-    from pytest_anubis.store.history.database import HISTORY_NAME, HistoryError
     from pytest_anubis.store.history.node_records import node_traits
 
-    for name in places:
-        if "://" not in name and not Path(name, HISTORY_NAME).is_file():
-            continue
-        try:
-            told = use_history(name if "://" in name else Path(name), node_traits)
-        except HistoryError as error:
-            raise CommandError(str(error)) from error
-        for node, traits in told.items():
+    for name in filter(may_be_there, places):
+        for node, traits in use(name, node_traits).items():
             found.setdefault(node, {}).update(traits)
     return found
 
@@ -237,38 +229,28 @@ def stored_verdicts(place: str) -> dict[str, tuple[str, float]]:
     """Return what a history has as each node's last decision, and when that run began (epoch seconds).
 
     Raises:
-        CommandError: It cannot be read.
+        HistoryError: It cannot be read.
     """
-    from pytest_anubis.store.history.bounded_use import use_history
-    from pytest_anubis.store.history.database import HistoryError
     from pytest_anubis.store.history.fleet_history import last_verdicts
 
-    try:
-        return use_history(place if "://" in place else Path(place), last_verdicts)
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
+    return use(place, last_verdicts)
 
 
 def read_register(path: Path) -> Traits:
     """Return what a table of nodes says of each: every column but its name, class, dates and serial number.
 
     Raises:
-        CommandError: It cannot be read or has no column ``node``.
+        HistoryError: It cannot be read or has no column ``node``.
     """
     from pytest_anubis.store.history.csv_rows import read_rows
-    from pytest_anubis.store.history.database import HistoryError
 
-    try:
-        rows = read_rows(path, ("node",), (), others=True)
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
     return {
         row["node"].strip(): {
             name: text.strip()
             for name, text in row.items()
             if name and name not in _NO_TRAITS and text.strip()
         }
-        for _, row in rows
+        for _, row in read_rows(path, ("node",), (), others=True)
     }
 
 

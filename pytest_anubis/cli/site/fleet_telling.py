@@ -51,7 +51,7 @@ def told_fleet(
         without_run: Nodes that are registered and have no run.
 
     Raises:
-        CommandError: A table of nodes or the history cannot be read.
+        HistoryError: A table of nodes or the history cannot be read.
     """
     source = judged_source(
         runs,

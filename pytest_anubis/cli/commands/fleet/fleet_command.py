@@ -201,7 +201,7 @@ def _tell(
         runs = read_runs(places) if places else RunSet()
     except RunsError as error:
         if not expected:
-            raise CommandError(str(error)) from error
+            raise
         runs = RunSet(warnings=(str(error),))
     found = fleet_verdict(runs, expected, why)
     if options.json != "-":

@@ -147,13 +147,10 @@ def _lately(one: NodeLast, since: float | None) -> NodeLast:
 
 
 def _of_folders(folders: list[Path], wanted: RunFilter, listed: tuple[str, ...]) -> FleetRead:
-    from pytest_anubis.store.collected_runs import RunsError, read_runs
+    from pytest_anubis.store.collected_runs import read_runs
     from pytest_anubis.store.fleet.last_runs import last_of_runs
 
-    try:
-        runs = read_runs(folders, wanted=wanted)
-    except RunsError as error:
-        raise CommandError(str(error)) from error
+    runs = read_runs(folders, wanted=wanted)
     refused = [one.line for one in runs.refused]
     if not runs.journals and (runs.runs or refused):
         place = ", ".join(map(str, folders))
@@ -174,13 +171,11 @@ def _of_history(
     options: argparse.Namespace, wanted: RunFilter, listed: tuple[str, ...], *, whole: bool
 ) -> FleetRead:
     from pytest_anubis.store.fleet.last_runs import last_of_history
-    from pytest_anubis.store.history.bounded_use import use_history
-    from pytest_anubis.store.history.database import HISTORY_NAME, HistoryError
     from pytest_anubis.store.history.fleet_history import of_class, read_fleet
 
     named = options.history or os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis"
     place: Path | str = named if "://" in named else Path(named)
-    if isinstance(place, Path) and not is_mistaken(named) and not (place / HISTORY_NAME).exists():
+    if not histories.may_be_there(named) and not is_mistaken(named):
         raise CommandError(
             f"{shown_place(named)}: no history is there; name one by --history, or push runs into it "
             "('anubis push')"
@@ -207,10 +202,7 @@ def _of_history(
             else {key: of_class(history, fleet, key, profile=profile) for key in sorted(keys)},
         )
 
-    try:
-        return use_history(place, read, limit=READING)
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
+    return histories.use(named, read, limit=READING)
 
 
 def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) -> FleetRisk | None:

@@ -19,7 +19,7 @@ from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
 from pytest_anubis.fleet.launching.kubernetes_node import ACCOUNT
 from pytest_anubis.fleet.launching.slurm_node import SlurmError, act
-from pytest_anubis.hardware.inventory.node_name import NodeNameError, node_name
+from pytest_anubis.hardware.inventory.node_name import node_name
 from pytest_anubis.report.export.drain_reason import LEADER, line
 from pytest_anubis.store.journal.journal_file import is_written, journal_path
 from pytest_anubis.store.node_standing import StandingError, boot_id, read_standing
@@ -69,7 +69,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Answer; the exit code is that of the decision."""
-    node, now = _node(options.node), time.time()
+    node, now = node_name(os.environ, options.node or "", where="--node"), time.time()
     health = _health(options, node, now)
     if options.patch and options.json:
         raise CommandError("--patch prints in place of the answer: leave --json out")
@@ -116,13 +116,6 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
     running = standing.running if standing else ""
     alive = not running or is_written(journal_path(options.store, running))
     return health_of(standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive)
-
-
-def _node(given: str | None) -> str:
-    try:
-        return node_name(os.environ, given or "", where="--node")
-    except NodeNameError as error:
-        raise CommandError(str(error)) from error
 
 
 def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import time
-from pathlib import Path
 from typing import Any
 
 from pytest_anubis.cli.shared.arguments import add_action, add_json
@@ -68,22 +67,20 @@ def _roles(options: argparse.Namespace) -> None:
 
 
 def _retain(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.database import History, HistoryError
+    from pytest_anubis.store.history.database import History
     from pytest_anubis.store.history.upkeep.retention import retain
 
     if options.contents is None and options.runs is None:
         raise CommandError("say what is old: --contents 180d, --runs 720d, or both")
     now = time.time()
-    try:
-        with History(_place(options)) as history:  # years of a fleet take longer than a question
-            done = retain(
-                history,
-                contents_before=None if options.contents is None else now - options.contents,
-                runs_before=None if options.runs is None else now - options.runs,
-                trial=options.dry_run,
-            )
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
+    # Years of a fleet take longer than a question.
+    with History(history_place(options.history)) as history:
+        done = retain(
+            history,
+            contents_before=None if options.contents is None else now - options.contents,
+            runs_before=None if options.runs is None else now - options.runs,
+            trial=options.dry_run,
+        )
     size = f"{done.bytes / 1e6:,.1f} MB before they were compressed"
     verb = "would be taken out" if options.dry_run else "taken out"
     answer(
@@ -95,17 +92,10 @@ def _retain(options: argparse.Namespace) -> None:
 
 
 def _compact(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.database import History, HistoryError
+    from pytest_anubis.store.history.database import History
     from pytest_anubis.store.history.upkeep.retention import compact
 
-    try:
-        with History(_place(options)) as history:
-            compact(history)
-            shown = history.shown()
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
+    with History(history_place(options.history)) as history:
+        compact(history)
+        shown = history.shown()
     answer(options.json, {"compacted": shown}, f"compacted: {shown}")
-
-
-def _place(options: argparse.Namespace) -> Path | str:
-    return history_place(options.history)

@@ -37,7 +37,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Write the files."""
     from pytest_anubis.cli.shared.collected_judging import read_collected
-    from pytest_anubis.store.samples.parquet_files import ParquetError, save_parquet
+    from pytest_anubis.store.samples.parquet_files import save_parquet
     from pytest_anubis.store.samples.spilled_values import SpilledValues
 
     if bool(options.runs) == bool(options.history):
@@ -50,10 +50,7 @@ def run(options: argparse.Namespace) -> int:
             runs = read_history(options, aside, shelf=shelf)
         else:
             runs = read_collected(options.runs, aside, wanted_of(options), shelf=shelf)
-        try:
-            files = save_parquet(runs.populations, options.parquet, progress=progress.say)
-        except ParquetError as error:
-            raise CommandError(str(error)) from error
+        files = save_parquet(runs.populations, options.parquet, progress=progress.say)
     values = sum(len(population.values) for population in runs.populations)
     size = sum(path.stat().st_size for path in files)
     damaged = sum(one.damaged for one in runs.refused)

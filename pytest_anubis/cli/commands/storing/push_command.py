@@ -59,21 +59,17 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Push; return 1 if something could not be filed."""
-    from pytest_anubis.store.collected_runs import RunsError
     from pytest_anubis.store.fleet.pushing import push
 
     place = _place(options)
     with Progress("pushing") as progress:
-        try:
-            pushed = push(
-                options.paths or [Path(".anubis")],
-                place,
-                judge=import_judge(options),
-                patience=options.retry,
-                progress=progress.say,
-            )
-        except RunsError as error:
-            raise CommandError(str(error)) from error
+        pushed = push(
+            options.paths or [Path(".anubis")],
+            place,
+            judge=import_judge(options),
+            patience=options.retry,
+            progress=progress.say,
+        )
     lines = [*pushed.failed, *(f"note: {note}" for note in pushed.notes)]
     counts = [f"{count_text(pushed.new, 'run')} filed", f"{pushed.known} known already"]
     counts += [f"{pushed.changed} brought up to date"] if pushed.changed else []

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from pathlib import Path
 
-from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.run_filter import RunFilter
 
@@ -21,18 +20,11 @@ def registered_without_run(place: str, wanted: RunFilter) -> tuple[str, ...]:
         wanted: Which nodes, by name and class; its other filters are of runs, which these have none of.
 
     Raises:
-        CommandError: It cannot be read.
+        HistoryError: It cannot be read.
     """
-    from pytest_anubis.store.history.bounded_use import use_history
-    from pytest_anubis.store.history.database import HISTORY_NAME, HistoryError
     from pytest_anubis.store.history.fleet_history import nodes_without_run
 
-    if "://" not in place and not Path(place, HISTORY_NAME).is_file():
-        return ()
-    try:
-        found = use_history(place if "://" in place else Path(place), nodes_without_run)
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
+    found = use(place, nodes_without_run) if may_be_there(place) else ()
     return tuple(
         node.name
         for node in found

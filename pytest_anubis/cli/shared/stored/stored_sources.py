@@ -112,24 +112,21 @@ def read_history(
     """Read the wanted runs of the history that was named; as `read_collected`.
 
     Raises:
-        CommandError: It cannot be used, or has no such run.
+        CommandError: It is not there.
+        HistoryError: It cannot be used.
+        RunsError: It has no such run.
     """
     from pytest_anubis.cli.shared.collected_judging import told_runs
-    from pytest_anubis.store.collected_runs import RunsError
     from pytest_anubis.store.fleet.stored_runs import read_stored
-    from pytest_anubis.store.history.database import HistoryError
 
     with Progress("reading") as progress:
-        try:
-            runs = read_stored(
-                history_place(options.history),
-                wanted_of(options),
-                learning=learning,
-                progress=progress.say,
-                shelf=shelf,
-            )
-        except (HistoryError, RunsError) as error:
-            raise CommandError(str(error)) from error
+        runs = read_stored(
+            history_place(options.history),
+            wanted_of(options),
+            learning=learning,
+            progress=progress.say,
+            shelf=shelf,
+        )
     return told_runs(runs, tell)
 
 
@@ -137,15 +134,12 @@ def read_history_run(options: argparse.Namespace, name: str) -> RunRecord | RunS
     """Read one run of the history that was named, by its id or ``latest``; an import as a set of one run.
 
     Raises:
-        CommandError: It cannot be used, or there is no such run, or several.
+        CommandError: It is not there.
+        HistoryError: It cannot be used, or there is no such run, or several.
     """
     from pytest_anubis.store.fleet.stored_runs import read_stored_run
-    from pytest_anubis.store.history.database import HistoryError
 
-    try:
-        return read_stored_run(history_place(options.history), name, wanted_of(options))
-    except HistoryError as error:
-        raise CommandError(str(error)) from error
+    return read_stored_run(history_place(options.history), name, wanted_of(options))
 
 
 def history_place(name: str) -> Path | str:
