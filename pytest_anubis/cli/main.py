@@ -92,9 +92,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         refuse_blanks(given)
         options = parser.parse_args(given)
         # Programs get the JSON alone; what people would read stands beside it, on the standard error.
-        printed = (
-            str(getattr(options, "json", "")) == "-" or getattr(options, "format", "") == "json"
-        )
+        places = [str(getattr(options, name, "")) for name in ("json", "prometheus")]
+        printed = "-" in places or getattr(options, "format", "") == "json"
         with words_aside(wanted=printed):
             code = int(options.handler(options))
         flush_output()

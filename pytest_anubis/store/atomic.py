@@ -10,30 +10,31 @@ from pathlib import Path
 from typing import IO
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
+def write_atomically(path: Path, content: bytes | str, *, durable: bool = True) -> None:
     r"""Replace a file by a whole new one; folders on the way are made.
 
     Args:
         path: The file.
         content: Text is written as UTF-8; a lone surrogate, which has none, as an escape such as
             ``\udc80``, as JSON has it.
+        durable: Wait until it lies on the disk; not of what is made again by the next call.
 
     Raises:
         OSError: The disk refuses; the old file is untouched and nothing is left behind.
     """
     if isinstance(content, str):
         content = content.encode("utf-8", "backslashreplace")
-    with writing_atomically(path) as out:
+    with writing_atomically(path, durable=durable) as out:
         out.write(content)
 
 
 @contextlib.contextmanager
-def writing_atomically(path: Path) -> Iterator[IO[bytes]]:
+def writing_atomically(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
     """Give a file to write to, and put it in the place of another one when all is written.
 
-    The content lies on the disk before the name points to it, so a power cut leaves the old file. The new
-    file has a name that nobody can foresee, so no link that lies there already is followed; a link in the
-    place of the file itself is replaced.
+    Of what is durable the content lies on the disk before the name points to it, so a power cut leaves the
+    old file. The new file has a name that nobody can foresee, so no link that lies there already is
+    followed; a link in the place of the file itself is replaced.
 
     Raises:
         OSError: The disk refuses; the old file is untouched and nothing is left behind.
@@ -48,13 +49,15 @@ def writing_atomically(path: Path) -> Iterator[IO[bytes]]:
             yield out
             out.flush()
             os.fchmod(out.fileno(), 0o644)
-            os.fsync(out.fileno())
+            if durable:
+                os.fsync(out.fileno())
         Path(name).replace(path)
     except BaseException:
         with contextlib.suppress(OSError):
             Path(name).unlink()
         raise
-    _keep_name(path.parent)
+    if durable:
+        _keep_name(path.parent)
 
 
 def _keep_name(folder: Path) -> None:

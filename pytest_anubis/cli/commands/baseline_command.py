@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -151,13 +150,13 @@ def _list(options: argparse.Namespace) -> None:
     paths = sorted(options.folder.glob("*.json"))
     if not paths:
         none = f"{options.folder}: no baselines yet; learn one with '{first_command('learn')}'"
-        say(none, file=sys.stderr if options.json == "-" else None)
+        say(none)
     broken, rows = 0, []
     for path in paths:
         try:
             rows.append((path, load_baseline(path)))
         except BaselineError as error:
-            say(f"cannot be used: {error}", file=sys.stderr if options.json == "-" else None)
+            say(f"cannot be used: {error}")
             broken += 1
     if options.json != "-":
         say(*(f"{path.name}: {baseline_line(baseline)}" for path, baseline in rows))

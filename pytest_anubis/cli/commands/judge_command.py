@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-import sys
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +28,7 @@ from pytest_anubis.cli.shared.stored.registered_nodes import (
 )
 from pytest_anubis.cli.shared.stored.stored_sources import (
     add_sources,
-    read_history,
+    read_sources,
     source_words,
     wanted_of,
 )
@@ -42,8 +40,6 @@ from pytest_anubis.store.baselines.baseline_files import BaselineError, load_bas
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.store.collected_runs import RunSet
-
-Tell = Callable[..., None]
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -103,13 +99,13 @@ def run(options: argparse.Namespace) -> int:
         strictness_of,
     )
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
-    from pytest_anubis.cli.site.fleet_telling import told_fleet
+    from pytest_anubis.cli.site.fleet_source import judged_source
+    from pytest_anubis.cli.site.fleet_telling import tell_fleet
 
-    printed = str(options.json) == "-"  # then what people read stands elsewhere
-    tell = partial(say, file=sys.stderr) if printed else say
-    baselines = _baselines(options, tell)
+    printed = str(options.json) == "-"
+    baselines = _baselines(options)
     strictness = strictness_of(options, baselines)
-    runs = split_classes(_read(options, tell), options.split)
+    runs = split_classes(read_sources(options), options.split)
     judged = judge_collected(runs, baselines, **strictness)
     if printed:
         for text in judged_json(judged, lambda done, total: None):
@@ -125,21 +121,22 @@ def run(options: argparse.Namespace) -> int:
     rows = rows_of(judged)
     unrun = _without_run(options, runs)
     named = [str(place) for place in options.runs]
-    source = told_fleet(options, runs, judged, rows, tell, places=named, without_run=unrun)
+    source = judged_source(options, runs, judged, rows, places=named, without_run=unrun)
+    tell_fleet(options, source)
     if text := without_run_text(unrun):
-        tell(text)
+        say(text)
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
     if worst is not None and worst.trouble:
-        tell(f"see one: {shlex.join(_dossier_command(options, worst, rows))}")
+        say(f"see one: {shlex.join(_dossier_command(options, worst, rows))}")
     if options.html is not None:
         from pytest_anubis.cli.site.site_writing import judged_document
 
         write_file(options.html, judged_document(source))
     if options.json is not None and not printed:
-        tell(f"written: {options.json}")
+        say(f"written: {options.json}")
     damaged = sum(refused.damaged for refused in runs.refused)
     if damaged:
-        tell(
+        say(
             f"not judged: {count_text(damaged, 'file')} that could not be read (see above); "
             "fix or remove them"
         )
@@ -149,18 +146,6 @@ def run(options: argparse.Namespace) -> int:
     if Decision.UNDECIDED in decisions or not decisions or damaged:
         return Decision.UNDECIDED.exit_code
     return 0
-
-
-def _read(options: argparse.Namespace, tell: Tell) -> RunSet:
-    from pytest_anubis.cli.shared.collected_judging import read_collected
-
-    if bool(options.runs) == bool(options.history):
-        raise CommandError(
-            "name runs (folders, journals, imports), or their history with --history"
-        )
-    if options.history:
-        return read_history(options, tell)
-    return read_collected(options.runs, tell, wanted_of(options))
 
 
 def _without_run(options: argparse.Namespace, runs: RunSet) -> set[str]:
@@ -195,7 +180,7 @@ def _dossier_command(
     ]
 
 
-def _baselines(options: argparse.Namespace, tell: Tell) -> dict[str, Baseline]:
+def _baselines(options: argparse.Namespace) -> dict[str, Baseline]:
     asked = options.baseline is not None
     place = baseline_place(options)
     if not asked and not place.exists():
@@ -208,7 +193,7 @@ def _baselines(options: argparse.Namespace, tell: Tell) -> dict[str, Baseline]:
     if not found and asked:
         raise CommandError(f"{place}: no baselines; learn one with 'anubis learn'")
     if not found:
-        tell(
+        say(
             "note: no baselines here: the devices of each node are compared with each other, or a node "
             "with its own earlier runs, and nothing can be accepted; learn a baseline with 'anubis learn'"
         )

@@ -277,9 +277,9 @@ def _learn_from(
     from pytest_anubis.cli.shared.collected_judging import read_collected
 
     if options.history:
-        runs = read_history(options, say, learning=True, shelf=shelf)
+        runs = read_history(options, learning=True, shelf=shelf)
     else:
-        runs = read_collected(paths, say, wanted_of(options), learning=True, shelf=shelf)
+        runs = read_collected(paths, wanted_of(options), learning=True, shelf=shelf)
     runs = split_classes(runs, options.split)
     say(*class_lines(runs))
     by_class: dict[str, list[Population]] = {}

@@ -7,7 +7,6 @@ import dataclasses
 import shutil
 import sys
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -178,9 +177,9 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
         raise CommandError("--fleet takes either files and folders or one history: --fleet URL")
     if stored or options.history:
         options.history = options.history or stored[0]
-        runs = read_history(options, say)
+        runs = read_history(options)
     else:
-        runs = read_collected([Path(name) for name in options.fleet], say, wanted_of(options))
+        runs = read_collected([Path(name) for name in options.fleet], wanted_of(options))
     runs = split_classes(runs, options.split)
     places, wanted = [options.history] if options.history else options.fleet, wanted_of(options)
     baselines = _baselines(place)
@@ -189,13 +188,11 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
     if not rows:
         raise CommandError("no node has a sample in there; give other runs or imports")
     source = judged_source(
+        options,
         runs,
         judged,
         rows,
-        say,
         places=places,
-        table=options.nodes_file,
-        history=options.history,
         without_run={name for one in places for name in registered_without_run(one, wanted)},
     )
     index = write_site(options.html, source, dict(source.judged.baselines))
@@ -249,16 +246,14 @@ def _collected(
     )
     from pytest_anubis.cli.shared.judged_json import judged_json
 
-    prints = "-" in (str(options.json), str(options.prometheus))
-    tell = partial(say, file=sys.stderr) if prints else say
     place = baseline_place(options)
     baselines = _baselines(place)
     if runs is None and options.history:
-        runs = read_history(options, tell)
+        runs = read_history(options)
     elif runs is None:
         paths = [collected_path(name, options.store) for name in options.name]
         every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # told below
-        runs = read_collected(paths, tell, every_class)
+        runs = read_collected(paths, every_class)
     runs = split_classes(runs, options.split)
     judged = judge_collected(runs, baselines, **strictness_of(options, baselines))
     rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
@@ -283,14 +278,16 @@ def _collected(
         )
     if options.json is not None:
         write_file(options.json, "".join(judged_json(judged, lambda done, total: None)))
-    from pytest_anubis.cli.site.fleet_telling import told_fleet
+    from pytest_anubis.cli.site.fleet_source import judged_source
+    from pytest_anubis.cli.site.fleet_telling import tell_fleet
 
-    source = told_fleet(options, runs, judged, rows, tell, places=options.name)
+    source = judged_source(options, runs, judged, rows, places=options.name)
+    tell_fleet(options, source)
     if options.html is not None:
         from pytest_anubis.cli.site.site_writing import judged_document
 
         write_file(options.html, judged_document(source))
-    tell(f"one node's dossier: {_narrower(options, classes)} --html FILE")
+    say(f"one node's dossier: {_narrower(options, classes)} --html FILE")
     return None, None
 
 

@@ -104,29 +104,10 @@ def _unit(run: RunRecord) -> tuple[str, str, str]:
 
 def _parts(population: Population, keys: dict[tuple[str, str, str], str]) -> list[Population]:
     """Return a population's rows by the class of their run."""
-    import numpy as np
-
     by_class: dict[str, list[int]] = {}
     was = population.hardware_class
     for row, (run, node) in enumerate(zip(population.runs, population.nodes, strict=True)):
         by_class.setdefault(keys.get((run, node, was), was), []).append(row)
     if list(by_class) == [was]:
         return [population]
-    offsets, found = np.asarray(population.offsets), []
-    for key, rows in by_class.items():
-        place = {row: number for number, row in enumerate(rows)}
-        values = np.concatenate([np.arange(offsets[row], offsets[row + 1]) for row in rows])
-        found.append(
-            replace(
-                population,
-                hardware_class=key,
-                nodes=tuple(population.nodes[row] for row in rows),
-                devices=tuple(population.devices[row] for row in rows),
-                runs=tuple(population.runs[row] for row in rows),
-                values=population.values[values],
-                offsets=np.concatenate([[0], np.cumsum(np.diff(offsets)[rows])]).astype(np.int64),
-                problems={place[r]: one for r, one in population.problems.items() if r in place},
-                looks={place[r]: one for r, one in population.looks.items() if r in place},
-            )
-        )
-    return found
+    return [replace(population.only(rows), hardware_class=key) for key, rows in by_class.items()]

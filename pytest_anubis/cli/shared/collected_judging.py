@@ -6,11 +6,12 @@ import argparse
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
@@ -19,7 +20,6 @@ from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
-    ALLOWED_MISSING,
     Decision,
     MetricVerdict,
     Reason,
@@ -45,9 +45,7 @@ from pytest_anubis.validator.judging.verdict_table import PASS, REASONS
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.gather import Shelf
-    from pytest_anubis.core.verdict import Waiver
 
-Tell = Callable[..., None]
 _WITHIN = REASONS.index(Reason.WITHIN)
 _FAR = 0.5
 """Share of the allowed loss below which it is certain that what passed has passed."""
@@ -57,7 +55,6 @@ _Unit = tuple[str, str]
 
 def read_collected(
     paths: Sequence[Path],
-    tell: Tell,
     wanted: RunFilter = EVERYTHING,
     *,
     learning: bool = False,
@@ -67,7 +64,6 @@ def read_collected(
 
     Args:
         paths: Where they are.
-        tell: Gets each line.
         wanted: Which runs and samples are taken.
         learning: Refuse runs that nothing may be learned from.
         shelf: Where values lie that are too many for the memory; None: in memory.
@@ -79,19 +75,19 @@ def read_collected(
         runs = read_runs(
             paths, learning=learning, progress=progress.say, wanted=wanted, shelf=shelf
         )
-    return told_runs(runs, tell)
+    return told_runs(runs)
 
 
-def told_runs(runs: RunSet, tell: Tell) -> RunSet:
+def told_runs(runs: RunSet) -> RunSet:
     """Say what was wrong inside of runs, and what is left out; return them."""
     for warning in runs.warnings:
-        tell(f"note: {warning}")
+        say(f"note: {warning}")
     for refused in runs.refused:
         # Without a name the reason says which file it is.
         what = f"run {refused.run} of {refused.node}: " if refused.run else ""
-        tell(f"left out: {what}{refused.reason}")
+        say(f"left out: {what}{refused.reason}")
     if early := _from_the_future(runs, time.time()):
-        tell(f"note: {early}")
+        say(f"note: {early}")
     return runs
 
 
@@ -112,23 +108,18 @@ def _from_the_future(runs: RunSet, now: float) -> str:
     )
 
 
-def judge_collected(
-    runs: RunSet,
-    baselines: dict[str, Baseline],
-    *,
-    fail_on: Literal["fail", "marginal"] = "fail",
-    require_all: bool = False,
-    waivers: tuple[Waiver, ...] | None = None,
-    other_machine: bool = False,
-    required: Sequence[str] = (),
-    allow_missing: float = ALLOWED_MISSING,
-) -> JudgedFleet:
+def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: Any) -> JudgedFleet:
     """Judge all nodes of collected runs, as `judge_fleet`, with what their journals say besides samples.
+
+    Args:
+        runs: Everything that was read.
+        baselines: Hardware class -> baseline.
+        strictness: From `strictness_of`; by default as strict as the commands are.
 
     Raises:
         CommandError: Something is required that no baseline knows.
     """
-    for name in required:
+    for name in strictness.get("required", ()):
         one = Requirement((name,))
         if baselines and all(one.unknown(b.criteria, b) for b in baselines.values()):
             things = [thing for b in baselines.values() for thing in known_things(b.criteria, b)]
@@ -140,16 +131,11 @@ def judge_collected(
         judged = judge_fleet(
             runs.populations,
             baselines,
-            fail_on=fail_on,
-            require_all=require_all,
             started={(run.run, run.node): run.started for run in runs.runs},
             evidence=_evidence(runs),
             checked=_checked(runs),
-            waivers=waivers,
-            other_machine=other_machine,
-            required=required,
-            allow_missing=allow_missing,
             progress=progress.count,
+            **strictness,
         )
     return _with_unlike(judged)
 

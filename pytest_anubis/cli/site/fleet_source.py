@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.history_access import may_be_there, use
+from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision
@@ -19,8 +21,6 @@ from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.surveying.trait_shifts import trait_shifts
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians
-
-Tell = Callable[..., None]
 
 REGISTER = "nodes.csv"
 """Name of a table of nodes that is read where it lies beside collected runs."""
@@ -94,31 +94,29 @@ class FleetSource:
 
 
 def judged_source(
+    options: argparse.Namespace,
     runs: RunSet,
     judged: JudgedFleet,
     rows: Sequence[NodeRow],
-    tell: Tell,
     *,
-    places: Sequence[str] = (),
-    table: Path | None = None,
-    history: str | None = None,
+    places: Sequence[str],
     without_run: Collection[str] = (),
 ) -> FleetSource:
     """Gather what is known of nodes that are judged already, out of the places that were named.
 
     Args:
+        options: Those of the command: ``nodes_file``, a table of nodes (racks, batches and the like) in place
+            of those that lie in `places`, and ``history``, which is named in their place.
         runs: Everything that was read.
         judged: The verdicts.
         rows: The nodes that are to be shown.
-        tell: Says a line to people.
-        places: Files and folders that were named: tables of nodes that lie there are read.
-        table: The table of nodes (racks, batches and the like) that was named; None: those.
-        history: The history that was named in their place; None without one.
+        places: Files and folders that were named.
         without_run: Nodes that are registered and have no run as far as the register's owner knows.
 
     Raises:
         HistoryError: A table or the history cannot be read.
     """
+    history, table = options.history, options.nodes_file
     named = [history] if history else places
     tables = registers(named) if table is None else [table]
     known = stored_register(named)
@@ -131,7 +129,7 @@ def judged_source(
             found.setdefault(node, {}).update(traits)
     names = {row.verdict.node for row in rows}
     if tables and not known and not names & found.keys():
-        tell(f"note: {tables[0]}: none of its nodes is among these; are they called otherwise?")
+        say(f"note: {tables[0]}: none of its nodes is among these; are they called otherwise?")
     for run in sorted(runs.runs, key=lambda run: run.started):
         of_node = found.setdefault(run.node, {})
         of_node.update({name: text for name, text in facts_of(run).items() if text})

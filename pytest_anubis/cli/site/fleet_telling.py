@@ -7,12 +7,11 @@ import csv
 import io
 import re
 import shlex
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.shared.printing import terminal_width
-from pytest_anubis.cli.site.fleet_source import FleetSource, Tell, judged_source
+from pytest_anubis.cli.shared.printing import say, terminal_width
+from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
 from pytest_anubis.report.text.numbers import count_text
@@ -20,49 +19,20 @@ from pytest_anubis.report.text.text_table import clip_but_end
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
-if TYPE_CHECKING:
-    from pytest_anubis.store.collected_runs import RunSet
-
 LONGEST = 400
 """Characters of a finding or a note without ``-v``."""
 TESTS = 12
 """Tests that a command to measure again names; of more it takes all."""
 
 
-def told_fleet(
-    options: argparse.Namespace,
-    runs: RunSet,
-    judged: JudgedFleet,
-    rows: Sequence[NodeRow],
-    tell: Tell,
-    *,
-    places: Sequence[str],
-    without_run: Collection[str] = (),
-) -> FleetSource:
-    """Say what was found on many nodes; return it with all that is known of these.
+def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
+    """Say what was found on many nodes.
 
     Args:
-        options: Those of the command: ``nodes_file``, ``history``, ``verbose``, ``allow_missing``.
-        runs: Everything that was read.
-        judged: The verdicts.
-        rows: The nodes to show.
-        tell: Gets each line.
-        places: Files and folders that were named.
-        without_run: Nodes that are registered and have no run.
-
-    Raises:
-        HistoryError: A table of nodes or the history cannot be read.
+        options: Those of the command: ``verbose``, ``allow_missing``, perhaps ``missing``.
+        source: The nodes to show.
     """
-    source = judged_source(
-        runs,
-        judged,
-        rows,
-        tell,
-        places=places,
-        table=options.nodes_file,
-        history=options.history,
-        without_run=without_run,
-    )
+    judged, rows = source.judged, source.rows
     verbosity = options.verbose
     missing = _missing_lines(options, judged, rows)
     lines = fleet_lines(
@@ -73,8 +43,7 @@ def told_fleet(
     notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
     if verbosity <= 0:
         said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
-    tell(*said, *lines, *missing[1:], *notes)
-    return source
+    say(*said, *lines, *missing[1:], *notes)
 
 
 def _missing_lines(

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import hashlib
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -78,14 +75,15 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
                     if (place := places.get(_metric_of(case))) is not None
                 }
                 baseline = baselines.get(node.row.hardware_class)
-                _place(folder / link, run_page(record, baseline, drawn=len(drawn), home=HOME))
+                page = run_page(record, baseline, drawn=len(drawn), home=HOME)
+                write_atomically(folder / link, page, durable=False)
                 nodes.append(dataclasses.replace(node, link=link, anchors=anchors))
                 progress.count(number + 1, len(view.nodes))
         view = dataclasses.replace(
             view, nodes=(*nodes, *view.nodes[PAGES:]), notes=(*view.notes, *_without_page(view))
         )
         for number, one in enumerate(view.metrics):
-            _place(folder / one.link, metric_page(view, number))
+            write_atomically(folder / one.link, metric_page(view, number), durable=False)
         write_atomically(index, fleet_index(view))
     except OSError as error:
         raise CommandError(
@@ -169,21 +167,3 @@ def _node_files(nodes: Sequence[tuple[str, str]]) -> list[str]:
 
 def _plain(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:_NAME]
-
-
-def _place(path: Path, text: str) -> None:
-    """Put a page in its place, whole; it is made again by the next call, so nothing waits for the disk.
-
-    Raises:
-        OSError: The disk refuses.
-    """
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=".page.", suffix=".new")
-    try:
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(text.encode("utf-8", "backslashreplace"))
-            os.fchmod(out.fileno(), 0o644)
-        Path(name).replace(path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise

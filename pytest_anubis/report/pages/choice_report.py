@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import table
 
@@ -205,40 +206,33 @@ def selection_block(event: Mapping[str, Any] | None) -> str:
         return ""
     try:
         said = [*choice_lines(event), event["basis"], *driver_lines(event), *event["notes"]]
-        rows = "".join(
-            f"<tr><td>{html.escape(str(item['benchmark']))}</td>"
-            f"<td class='n'>{html.escape(duration_text(item['cost_seconds']))}</td>"
-            f"<td>{html.escape(str(item['reason']))}</td></tr>"
-            for item in event["pruned"]
-        )
+        left = _items("left out", event["pruned"])
     except _DAMAGE:
         return "<p>The journal's record of the choice of benchmarks is damaged.</p>"
     text = "<br>".join(html.escape(str(line)) for line in said if line)
     try:
-        chosen = "".join(
-            f"<tr><td>{html.escape(str(item['benchmark']))}</td>"
-            f"<td class='n'>{html.escape(duration_text(item['cost_seconds']))}</td>"
-            f"<td>{html.escape(str(item['reason']))}</td></tr>"
-            for item in event.get("picked") or ()
-        )
+        chosen = _items("runs", event.get("picked") or ())
     except _DAMAGE:
         chosen = ""
     if chosen:
-        top = _head("runs")
-        text += (
-            f"</p><details><summary><b>chosen</b> ({len(event['chosen'])})</summary>"
-            f"<div class='wide' tabindex='0'><table>{top}{chosen}</table></div></details><p>"
-        )
-    if not rows:
+        count = len(event["chosen"])
+        text += f"</p><details><summary><b>chosen</b> ({count})</summary>{chosen}</details><p>"
+    if not left:
         return f"<p>{text}</p>"
-    head = _head("left out")
     state = " open" if len(event["pruned"]) <= 12 else ""
-    return (
-        f"<p>{text}</p><details{state}><summary><b>left out</b> ({len(event['pruned'])})</summary>"
-        f"<div class='wide' tabindex='0'><table>{head}{rows}</table></div></details>"
+    head = f"<b>left out</b> ({len(event['pruned'])})"
+    return f"<p>{text}</p><details{state}><summary>{head}</summary>{left}</details>"
+
+
+def _items(title: str, items: Sequence[Mapping[str, Any]]) -> str:
+    """Return benchmarks with what they take and why, as a table; nothing without any."""
+    rows = [
+        blocks.cells(str(item["benchmark"]))
+        + blocks.number(duration_text(item["cost_seconds"]))
+        + blocks.cells(str(item["reason"]))
+        for item in items
+    ]
+    head = (
+        blocks.headings(title) + blocks.headings("takes", number=True) + blocks.headings("because")
     )
-
-
-def _head(first: str) -> str:
-    cells = f"<th scope='col'>{first}</th><th scope='col' class='n'>takes</th>"
-    return f"<tr>{cells}<th scope='col'>because</th></tr>"
+    return blocks.table(head, rows) if rows else ""

@@ -132,8 +132,7 @@ def _same_metrics(cases: Sequence[Case], drawn: int) -> list[Case]:
 
 
 def _peers(cases: Sequence[Case]) -> str:
-    section = peers_section(cases)
-    return f"<h2>Devices side by side</h2>{section}" if section else ""
+    return blocks.titled("Devices side by side", peers_section(cases))
 
 
 def _banner(record: RunRecord) -> str:
@@ -243,7 +242,7 @@ def _waived(record: RunRecord) -> str:
         if v.waiver is not None
     ]
     block = blocks.lines_block("failures that waivers cover, or did until they expired", lines)
-    return f"<h2>Waived</h2>{block}" if lines else ""
+    return blocks.titled("Waived", block)
 
 
 def _unjudged(record: RunRecord) -> str:
@@ -274,12 +273,11 @@ def _unjudged(record: RunRecord) -> str:
     )
     unsearched = unsearched_text(record.told)
     inner += blocks.lines_block(unsearched, unsearched_names(record.told))
-    return f"<h2>What was not judged, and what else was seen</h2>{inner}" if inner else ""
+    return blocks.titled("What was not judged, and what else was seen", inner)
 
 
 def _choice(record: RunRecord) -> str:
-    block = selection_block(record.choice)
-    return f"<h2>What was chosen, and what was left out</h2>{block}" if block else ""
+    return blocks.titled("What was chosen, and what was left out", selection_block(record.choice))
 
 
 def _silent(record: RunRecord) -> list[str]:

@@ -52,7 +52,7 @@ def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence
         blocks.lines_block("findings", findings, open_=True),
         blocks.lines_block("notes", notes),
         f"<h2>Nodes, the worst first</h2>{_table(ordered, numbers)}",
-        f"<h2>What was found</h2>{details}{more}" if details else "",
+        blocks.titled("What was found", details and details + more),
     ]
     return blocks.document(
         f"{count_text(len(ordered), 'node')} judged", BLOCKS + PAGE, "".join(body)
@@ -69,15 +69,13 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
     besides = any(row.rest for row in ordered)  # a column that says nothing takes the others' place
     open_ones = [row for row in ordered if row.verdict.decision is not Decision.ACCEPTED]
     for row in open_ones[:ROWS]:
-        name = html.escape(row.verdict.node)
         number = numbers.get(id(row))
-        linked = name if number is None else f"<a href='#n{number}'>{name}</a>"
+        linked = blocks.linked(row.verdict.node, "" if number is None else f"#n{number}")
         again = ", measure again" if row.verdict.triage is Triage.RETEST else ""
+        rest = f"also {row.rest}" if row.rest else ""
         rows.append(
-            f"<tr><td>{blocks.badge(row.verdict.decision.value)}</td><td>{linked}</td>"
-            f"<td>{html.escape(row.trouble + again)}</td><td>{html.escape(row.cause)}</td>"
-            + (f"<td>{html.escape('also ' + row.rest if row.rest else '')}</td>" if besides else "")
-            + "</tr>"
+            f"<td>{blocks.badge(row.verdict.decision.value)}</td><td>{linked}</td>"
+            + blocks.cells(row.trouble + again, row.cause, *[rest] * besides)
         )
     left = len(open_ones) - ROWS
     more = f"<p>and {left} more, none of them worse; --json FILE writes all</p>" if left > 0 else ""
@@ -88,8 +86,7 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
     ]
     accepted = blocks.lines_block("accepted", names[:ROWS], count=len(names))
     head = blocks.headings("decision", "node", "trouble", "worst", *["besides"] * besides)
-    inner = f"<table class='brief stack'><tr>{head}</tr>{''.join(rows)}</table>"
-    return (blocks.wide(inner) if rows else "") + more + accepted
+    return (blocks.table(head, rows, kind="brief stack") if rows else "") + more + accepted
 
 
 def found_on(row: NodeRow, number: int) -> str:
@@ -104,8 +101,8 @@ def found_on(row: NodeRow, number: int) -> str:
     rejected = verdict.decision is Decision.REJECTED
     head = f"{blocks.badge(verdict.decision.value)} <h3>{html.escape(verdict.node)}</h3>"
     inner = (
-        f"<p class='why'>{html.escape(after_name(verdict))}</p>"
-        f"<p class='faint'>hardware class {html.escape(row.hardware_class)}</p>"
+        blocks.paragraph(after_name(verdict), "why")
+        + blocks.paragraph(f"hardware class {row.hardware_class}", "faint")
         + "".join(blocks.blamed_parts(bad, row.cards))
         + blocks.lines_block("in the way of acceptance", verdict.blocking, open_=not rejected)
         + blocks.lines_block("not judged, does not block", verdict.listed)

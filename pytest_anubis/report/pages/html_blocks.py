@@ -75,24 +75,25 @@ def triaged_badge(verdict: MetricVerdict) -> str:
 
 def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
     """Return a table with one row a verdict."""
-    numbers = ("value", "expected", "limit", "loss", "certainty", "similarity", "threshold")
-    head = headings("metric", "verdict") + headings(*numbers, "fleet percentile", number=True)
+    words = ("value", "expected", "limit", "loss", "certainty", "similarity", "threshold")
+    head = headings("metric", "verdict") + headings(*words, "fleet percentile", number=True)
     rows = []
     for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
         name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
-        cells = [
-            f"<td>{html.escape(name)}</td><td>{triaged_badge(verdict)}</td>",
-            number(value_text(verdict.value, verdict.unit)),
-            number(value_text(verdict.expected, verdict.unit)),
-            number(value_text(verdict.limit, verdict.unit)),
-            number(lost_text(verdict.loss, verdict.better)),
-            number(certainty_text(verdict.certainty)),
-            number(similarity_text(verdict.similarity)),
-            number(similarity_text(verdict.threshold)),
-            number("-" if verdict.percentile is None else f"{verdict.percentile:.0f}"),
-        ]
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    return wide(f"<table><tr>{head}</tr>{''.join(rows)}</table>")
+        rows.append(
+            f"{cells(name)}<td>{triaged_badge(verdict)}</td>"
+            + numbers(
+                value_text(verdict.value, verdict.unit),
+                value_text(verdict.expected, verdict.unit),
+                value_text(verdict.limit, verdict.unit),
+                lost_text(verdict.loss, verdict.better),
+                certainty_text(verdict.certainty),
+                similarity_text(verdict.similarity),
+                similarity_text(verdict.threshold),
+                "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",
+            )
+        )
+    return table(head, rows)
 
 
 def headings(*words: str, number: bool = False) -> str:
@@ -111,6 +112,40 @@ def headings(*words: str, number: bool = False) -> str:
 def wide(table: str) -> str:
     """Return a table that scrolls by itself where the page is narrow, by keyboard too."""
     return f"<div class='wide' tabindex='0'>{table}</div>"
+
+
+def table(head: str, rows: Iterable[str], *, kind: str = "") -> str:
+    """Return a table that scrolls by itself; `head` from `headings`, rows of cells, and its class."""
+    how = f" class='{kind}'" if kind else ""
+    body = "".join(f"<tr>{row}</tr>" for row in (head, *rows) if row)
+    return wide(f"<table{how}>{body}</table>")
+
+
+def cells(*texts: str) -> str:
+    """Return cells with text."""
+    return "".join(f"<td>{html.escape(text)}</td>" for text in texts)
+
+
+def numbers(*texts: str) -> str:
+    """Return cells with numbers."""
+    return "".join(map(number, texts))
+
+
+def linked(text: str, place: str) -> str:
+    """Return text that leads to a place of ours; without one, bare."""
+    words = html.escape(text)
+    return f"<a href='{html.escape(place)}'>{words}</a>" if place else words
+
+
+def paragraph(text: str, kind: str = "") -> str:
+    """Return a paragraph of a class; nothing without text."""
+    how = f" class='{kind}'" if kind else ""
+    return f"<p{how}>{html.escape(text)}</p>" if text else ""
+
+
+def titled(title: str, inner: str) -> str:
+    """Return a part of a page below its title; nothing where it is empty."""
+    return f"<h2>{title}</h2>{inner}" if inner else ""
 
 
 def number(text: str) -> str:
@@ -183,15 +218,15 @@ def telemetry(measurement: Measurement, *, most: int = SERIES, points: int = 40)
     series = sorted(measurement.telemetry, key=lambda s: len(set(s[1])) < 2)
     if not series:
         return ""
-    rows = "".join(
-        f"<tr><td>{html.escape(name)}</td>{number(series_text(values))}"
-        f"<td>{spark(values, label=name, points=points)}</td></tr>"
+    rows = [
+        f"{cells(name)}{number(series_text(values))}"
+        f"<td>{spark(values, label=name, points=points)}</td>"
         for name, values in series[:most]
-    )
+    ]
     left = len(series) - most
-    more = f"<tr><td colspan='3'>and {left} more in the journal</td></tr>" if left > 0 else ""
+    rows += [f"<td colspan='3'>and {left} more in the journal</td>"] if left > 0 else []
     count = f"telemetry during the measurement ({len(series)} series)"
-    return f"<details><summary>{count}</summary>{wide(f'<table>{rows}{more}</table>')}</details>"
+    return f"<details><summary>{count}</summary>{table('', rows)}</details>"
 
 
 def blamed_parts(
@@ -306,7 +341,7 @@ def decision_block(verdict: NodeVerdict | None, fallback: str, step: str = "") -
     parts = [f"<p class='headline'>{badge(verdict.decision.value)} <b>{html.escape(said)}</b></p>"]
     if verdict.components and verdict.decision is Decision.REJECTED:
         parts.append(f"<p>blamed: <b>{html.escape(', '.join(verdict.components))}</b></p>")
-    parts.append(f"<p class='faint'>{html.escape(coverage_text(verdict))}</p>")
+    parts.append(paragraph(coverage_text(verdict), "faint"))
     return "".join(parts) + (f"<p><b>{html.escape(step)}</b></p>" if step else "")
 
 

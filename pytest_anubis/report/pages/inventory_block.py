@@ -6,6 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.text.headlines import inventory_line
 from pytest_anubis.report.text.numbers import reading_text
 
@@ -27,7 +28,7 @@ def inventory_block(inventory: Mapping[str, Any], *, open_: bool = False) -> str
         return ""
     state = " open" if open_ else ""
     when = html.escape(inventory_line(inventory).removeprefix("inventory "))
-    parts = f"<div class='wide' tabindex='0'>{_nested(inventory)}</div>"
+    parts = blocks.wide(_nested(inventory))
     return f"<details{state}><summary><b>inventory</b> {when}</summary>{parts}</details>"
 
 
@@ -81,13 +82,11 @@ def _parts(parts: Sequence[Mapping[str, Any]], depth: int) -> str:
     if len(differing) == 1:
         return first + _nested({f"{differing[0]}s": [p.get(differing[0]) for p in parts]}, "", 1)
     head = "".join(f"<th scope='col'>{_label(key)}</th>" for key in differing)
-    rows = "".join(
-        "<tr>"
-        + "".join(f"<td>{_nested(part.get(key), key, depth + 1)}</td>" for key in differing)
-        + "</tr>"
+    rows = (
+        "".join(f"<td>{_nested(part.get(key), key, depth + 1)}</td>" for key in differing)
         for part in parts
     )
-    return f"{first}<div class='wide' tabindex='0'><table><tr>{head}</tr>{rows}</table></div>"
+    return first + blocks.table(head, rows)
 
 
 def _label(key: Any) -> str:

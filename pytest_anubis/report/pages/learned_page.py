@@ -55,8 +55,8 @@ def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
     pooled = len(baseline.criteria) - len(criteria)
     body = [
         f"<header class='banner'><h1>{html.escape(baseline.hardware_class)}</h1>",
-        f"<p>{html.escape(baseline_line(baseline))}</p></header>",
-        *(f"<p>{html.escape(line)}</p>" for line in coarse_lines(baseline.criteria)),
+        f"{blocks.paragraph(baseline_line(baseline))}</header>",
+        *map(blocks.paragraph, coarse_lines(baseline.criteria)),
         _lists(baseline),
         f"<h2>All metrics</h2>{_table(criteria)}",
         "<p class='faint'>Besides, a node's pooled values are judged by "
@@ -121,9 +121,8 @@ def _table(criteria: Sequence[Criterion]) -> str:
     head = blocks.headings("benchmark", "metric") + blocks.headings(*names, number=True)
     rows = []
     for number, criterion in enumerate(criteria):
-        name = html.escape(_name(criterion))
-        linked = f"<a href='#m{number}'>{name}</a>" if number < PLOTS else name
-        cells = (
+        linked = blocks.linked(_name(criterion), f"#m{number}" if number < PLOTS else "")
+        numbers = blocks.numbers(
             value_text(_middle(criterion), criterion.metric.unit),
             str(criterion.units),
             str(criterion.nodes),
@@ -132,11 +131,8 @@ def _table(criteria: Sequence[Criterion]) -> str:
             similarity_text(criterion.learned),
             found_from(criterion.detectable, criterion.metric.better),
         )
-        rows.append(
-            f"<tr><td>{linked}</td><td>{html.escape(criterion.metric.name)}</td>"
-            f"{''.join(map(blocks.number, cells))}</tr>"
-        )
-    return f"<div class='wide' tabindex='0'><table class='brief'><tr>{head}</tr>{''.join(rows)}</table></div>"
+        rows.append(f"<td>{linked}</td>{blocks.cells(criterion.metric.name)}{numbers}")
+    return blocks.table(head, rows, kind="brief")
 
 
 def _name(criterion: Criterion) -> str:
@@ -173,7 +169,7 @@ def _section(
     plot = _fan(criterion, population, excluded) if population is not None else ""
     return (
         f"<section class='case' id='m{number}'><h3>{html.escape(title)}</h3>"
-        f"<p class='faint'>{html.escape('; '.join(fact for fact in facts if fact))}</p>"
+        f"{blocks.paragraph('; '.join(filter(None, facts)), 'faint')}"
         f"{notes}{plot}{_list('left out', left)}</section>"
     )
 

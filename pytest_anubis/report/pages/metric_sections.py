@@ -77,7 +77,7 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
     judged = {case.verdict for case in cases}
     rows: list[tuple[Severity, str]] = []
     for index, case in enumerate(cases):
-        link = f"c{index}" if index < linked else ""
+        link = f"#c{index}" if index < linked else ""
         rows.append((case.severity, _row(case, link)))
     told = {_key(case.verdict) for case in cases if case.verdict is not None}
     for verdict in verdicts:
@@ -88,10 +88,9 @@ def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: i
     rows.sort(key=lambda row: row[0])
     head = blocks.headings("verdict", "benchmark", "device", "metric")
     head += blocks.headings("value", "expected", "limit", "loss", "certainty", number=True)
-    inner = "".join(row for _, row in rows[:ROWS])
     left = len(rows) - ROWS
     more = f"<p>and {left} more, none of them worse; the journal has all</p>" if left > 0 else ""
-    return f"<div class='wide' tabindex='0'><table class='brief'><tr>{head}</tr>{inner}</table></div>{more}"
+    return blocks.table(head, (row for _, row in rows[:ROWS]), kind="brief") + more
 
 
 def _key(verdict: MetricVerdict) -> tuple[str, ...]:
@@ -104,35 +103,28 @@ def _row(case: Case, link: str) -> str:
         return _verdict_row(verdict, link)
     values = measurement.values
     middle = value_text(statistics.median(values) if values else None, measurement.metric.unit)
-    name = _linked(measurement.benchmark, link)
+    name = blocks.linked(short(measurement.benchmark), link)
     return (
-        f"<tr><td>not judged</td><td>{name}</td><td>{html.escape(measurement.device)}</td>"
-        f"<td>{html.escape(measurement.metric.name)}</td>{blocks.number(middle)}"
-        + blocks.number("-") * 4
-        + "</tr>"
+        f"<td>not judged</td><td>{name}</td>"
+        + blocks.cells(measurement.device, measurement.metric.name)
+        + blocks.numbers(middle, *"----")
     )
 
 
 def _verdict_row(verdict: MetricVerdict, link: str = "") -> str:
-    cells = (
-        value_text(verdict.value, verdict.unit),
-        value_text(verdict.expected),
-        value_text(verdict.limit),
-        lost_text(verdict.loss, verdict.better),
-        certainty_text(verdict.certainty),
-    )
     device = verdict.device if verdict.scope == "unit" else "whole node"
+    name = blocks.linked(short(verdict.benchmark), link)
     return (
-        f"<tr><td>{blocks.triaged_badge(verdict)}</td>"
-        f"<td>{_linked(verdict.benchmark, link)}</td><td>{html.escape(device)}</td>"
-        f"<td>{html.escape(verdict.metric or '(none)')}</td>"
-        f"{''.join(map(blocks.number, cells))}</tr>"
+        f"<td>{blocks.triaged_badge(verdict)}</td><td>{name}</td>"
+        + blocks.cells(device, verdict.metric or "(none)")
+        + blocks.numbers(
+            value_text(verdict.value, verdict.unit),
+            value_text(verdict.expected),
+            value_text(verdict.limit),
+            lost_text(verdict.loss, verdict.better),
+            certainty_text(verdict.certainty),
+        )
     )
-
-
-def _linked(benchmark: str, link: str) -> str:
-    name = html.escape(short(benchmark))
-    return f"<a href='#{link}'>{name}</a>" if link else name
 
 
 def short(benchmark: str) -> str:
@@ -154,9 +146,10 @@ def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]
     word = blocks.triaged_badge(verdict) + " " if verdict else ""
     head = f"{short(measurement.benchmark)} · {metric.name} · {measurement.device}"
     title = f"{word}<h3>{html.escape(head)}</h3>"
-    parts = [f"<p class='faint'>{html.escape(_circumstances(measurement))}</p>"]
-    if metric.question:
-        parts.append(f"<p>{html.escape(metric.question)}</p>")
+    parts = [
+        blocks.paragraph(_circumstances(measurement), "faint"),
+        blocks.paragraph(metric.question),
+    ]
     if verdict is not None:
         parts += [blocks.verdict_rows([verdict]), blocks.explanation(verdict)]
     else:

@@ -278,44 +278,40 @@ def risk_page(
     ranked = [(rank + 1, 100 * rows[rank].probability) for rank in range(0, len(rows), step)]
     shared = shared_drivers(rows)
     driven = any(set(row.drivers) - set(shared) for row in rows[:_MOST])
-    head = "".join(
-        f"<th scope='col'{' class=n' if number else ''}>{name}</th>"
-        for name, number in (
-            ("node", False), ("risk", True), ("95 % within", True), ("up for", True),
-            ("incidents", True), ("last", False), ("state", False),
-            *[(_DRIVEN, False)] * driven,
-        )
-    )  # fmt: skip
-    body = "".join(
-        f"<tr><td>{html.escape(row.node)}</td>{blocks.number(percent(row.probability))}"
-        f"{blocks.number(between(row.low, row.high))}"
-        f"{blocks.number(_up_text(row.uptime))}{blocks.number(str(row.incidents))}"
-        # Words of a state stay together: on a phone the table scrolls, and rows of two lines are half empty.
-        f"<td>{html.escape(row.last)}</td><td>{html.escape(row.state).replace(' ', '&nbsp;')}</td>"
-        + (
-            f"<td>{html.escape('; '.join(w for w in row.drivers if w not in shared))}</td>"
-            if driven
-            else ""
-        )
-        + "</tr>"
-        for row in rows[:_MOST]
+    head = (
+        blocks.headings("node")
+        + blocks.headings("risk", "95 % within", "up for", "incidents", number=True)
+        + blocks.headings("last", "state", *[_DRIVEN] * driven)
     )
+    cells = [
+        blocks.cells(row.node)
+        + blocks.numbers(
+            percent(row.probability),
+            between(row.low, row.high),
+            _up_text(row.uptime),
+            str(row.incidents),
+        )
+        # Words of a state stay together: on a phone the table scrolls, and rows of two lines are half empty.
+        + blocks.cells(row.last, row.state.replace(" ", "\N{NO-BREAK SPACE}"))
+        + blocks.cells(*["; ".join(w for w in row.drivers if w not in shared)] * driven)
+        for row in rows[:_MOST]
+    ]
     more = (
         f"<p>and {count_text(len(rows) - _MOST, 'node')} with less risk</p>"
         if len(rows) > _MOST
         else ""
     )
     parts = [
-        f"<h1>Risk of the fleet</h1><p>{html.escape(fleet_line(rows, horizon))}</p>",
-        f"<p class='faint'>from a history: {html.escape(basis)}</p>",
-        f"<p>{html.escape(passed)}</p>" if passed else "",
+        f"<h1>Risk of the fleet</h1>{blocks.paragraph(fleet_line(rows, horizon))}",
+        blocks.paragraph(f"from a history: {basis}", "faint"),
+        blocks.paragraph(passed),
         blocks.lines_block("notes", list(notes)),
         f"<h2>Risk of each node within {horizon / 3600:g} h, highest first</h2>",
         # The names first: a page is opened to learn which nodes to look at.
-        f"<div class='wide' tabindex='0'><table><tr>{head}</tr>{body}</table></div>{more}",
-        f"<p>because, of every node: {html.escape('; '.join(shared))}</p>" if shared else "",
-        f"<p class='faint'>{html.escape(_BECAUSE)}</p>" if driven else "",
-        f"<p class='faint'>95 % within: {html.escape(within)}</p>" if within else "",
+        blocks.table(head, cells) + more,
+        blocks.paragraph(f"because, of every node: {'; '.join(shared)}" if shared else ""),
+        blocks.paragraph(_BECAUSE if driven else "", "faint"),
+        blocks.paragraph(f"95 % within: {within}" if within else "", "faint"),
         frontier_plot(
             [("one node", ranked)],
             x_label="node, by rank",
@@ -336,12 +332,12 @@ def _story_blocks(story: ModelStory | None) -> str:
     """Return why the model was taken and its calibration as HTML; nothing where nobody knows."""
     if story is None:
         return ""
-    parts = [f"<h2>Which model</h2><p>{html.escape(story.reason)}</p>"]
+    parts = [f"<h2>Which model</h2>{blocks.paragraph(story.reason)}"]
     parts += [f"<p><b>{html.escape(line)}</b></p>" for line in _warnings(story)]
     if story.models:
-        parts.append(f"<p class='faint'>{html.escape(story.how)}</p>")
+        parts.append(blocks.paragraph(story.how, "faint"))
         parts.append(_table(_MODEL_HEAD, model_cells(story)))
-        parts += [f"<p class='faint'>{html.escape(line)}</p>" for line in legend(story)]
+        parts += [blocks.paragraph(line, "faint") for line in legend(story)]
     if story.groups:
         highest = max(100 * row.predicted for row in story.groups)
         parts += [
@@ -360,8 +356,4 @@ def _story_blocks(story: ModelStory | None) -> str:
 
 
 def _table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    top = "".join(f"<th scope='col'>{name}</th>" for name in head)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(text)}</td>" for text in row) + "</tr>" for row in cells
-    )
-    return f"<div class='wide' tabindex='0'><table><tr>{top}</tr>{body}</table></div>"
+    return blocks.table(blocks.headings(*head), (blocks.cells(*row) for row in cells))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -89,11 +88,7 @@ def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) 
     near = {name: points for name, points in lines.items() if name != "full set"}
     cells = simulation_rows(rows)
     head = blocks.headings(*cells[0][:2]) + blocks.headings(*cells[0][2:], number=True)
-    body = "".join(
-        f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row[:2])}"
-        f"{''.join(map(blocks.number, row[2:]))}</tr>"
-        for row in cells[1:]
-    )
+    body = [blocks.cells(*row[:2]) + blocks.numbers(*row[2:]) for row in cells[1:]]
     full = [row for row in rows if row["policy"] == "full set"]
     beyond = "".join(
         f"<p>The full set before every job lies far to the right, at "
@@ -102,15 +97,15 @@ def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) 
         for row in full
     )
     parts = [
-        f"<h1>Policies of validation</h1><p>{html.escape(title)}</p>",
+        f"<h1>Policies of validation</h1>{blocks.paragraph(title)}",
         frontier_plot(
             list(near.items()),
             x_label="hours of validation per node",
             y_label="mean time between incidents, node hours",
         ),
         beyond,
-        blocks.wide(f"<table><tr>{head}</tr>{body}</table>"),
-        f"<p class='faint'>{UNITS}</p>",
-        f"<p class='faint'>{html.escape(remark)}</p>",
+        blocks.table(head, body),
+        blocks.paragraph(UNITS, "faint"),
+        blocks.paragraph(remark, "faint"),
     ]
     return blocks.document("Policies of validation", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))

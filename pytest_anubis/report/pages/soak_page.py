@@ -60,9 +60,9 @@ def soak_page(
     body = [
         f"<header class='banner'><h1>{html.escape(node)}: soak</h1>"
         f"<p class='headline'><b>{html.escape(ended)}</b></p>"
-        f"<p>{html.escape(hardware_class)}</p></header>",
+        f"{blocks.paragraph(hardware_class)}</header>",
         "<h2>Trend</h2>",
-        blocks.lines_block("became worse", trends, open_=True) or f"<p>{html.escape(judged)}</p>",
+        blocks.lines_block("became worse", trends, open_=True) or blocks.paragraph(judged),
         f"<h2>{count_text(len(cycles), 'cycle')}</h2>",
         _cycles(cycles),
         "<h2>Course of every metric</h2>",
@@ -74,20 +74,18 @@ def soak_page(
 
 
 def _cycles(cycles: Sequence[Cycle]) -> str:
-    rows = [
-        f"<tr>{blocks.headings('cycle', number=True)}"
-        f"{blocks.headings('begun', 'decision', '', 'run')}</tr>"
-    ]
+    head = blocks.headings("cycle", number=True) + blocks.headings("begun", "decision", "", "run")
+    rows = []
     for cycle in cycles:
         word = _WORDS.get(cycle.exit_code, f"exit code {cycle.exit_code}")
-        run = html.escape(cycle.run)
-        if cycle.page:
-            run = f"<a href='{html.escape(cycle.page, quote=True)}'>{run}</a>"
         rows.append(
-            f"<tr>{blocks.number(str(cycle.number))}<td>{html.escape(moment_text(cycle.started))}</td>"
-            f"<td>{blocks.badge(word)}</td><td>{html.escape(cycle.headline)}</td><td>{run}</td></tr>"
+            blocks.number(str(cycle.number))
+            + blocks.cells(moment_text(cycle.started))
+            + f"<td>{blocks.badge(word)}</td>"
+            + blocks.cells(cycle.headline)
+            + f"<td>{blocks.linked(cycle.run, cycle.page)}</td>"
         )
-    return f"<div class='wide' tabindex='0'><table>{''.join(rows)}</table></div>"
+    return blocks.table(head, rows)
 
 
 def _courses(cycles: Sequence[Cycle]) -> str:
@@ -99,17 +97,19 @@ def _courses(cycles: Sequence[Cycle]) -> str:
                 key = (one.benchmark, one.metric.name, one.device, one.metric.unit)
                 series.setdefault(key, []).append(statistics.median(one.values))
     head = (
-        f"<tr>{blocks.headings('metric', 'device')}{blocks.headings('last median', number=True)}"
-        f"{blocks.headings('medians', '')}</tr>"
+        blocks.headings("metric", "device")
+        + blocks.headings("last median", number=True)
+        + blocks.headings("medians", "")
     )
-    rows = [head]
+    rows = []
     for (benchmark, metric, device, unit), medians in list(series.items())[:COURSES]:
         name = metric_name(short(benchmark), metric)
         rows.append(
-            f"<tr><td>{html.escape(name)}</td><td>{html.escape(device)}</td>"
+            blocks.cells(name, device)
             + blocks.number(value_text(medians[-1], unit))
-            + f"<td>{html.escape(series_text(medians))}</td><td>{spark(medians, label=name)}</td></tr>"
+            + blocks.cells(series_text(medians))
+            + f"<td>{spark(medians, label=name)}</td>"
         )
     if len(series) > COURSES:
-        rows.append(f"<tr><td>and {len(series) - COURSES} more</td></tr>")
-    return f"<div class='wide' tabindex='0'><table>{''.join(rows)}</table></div>"
+        rows.append(blocks.cells(f"and {len(series) - COURSES} more"))
+    return blocks.table(head, rows)

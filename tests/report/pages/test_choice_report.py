@@ -185,7 +185,7 @@ def test_the_page_of_a_large_fleet_stays_small() -> None:
     assert len(page) < 400_000
     assert page.count("<svg") == 2
     assert page.index("<table") < page.index("<svg")  # names before pictures
-    assert ">in&nbsp;service<" in page
+    assert ">in\N{NO-BREAK SPACE}service<" in page
     assert EVIL not in page
 
 

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from functools import partial
 from pathlib import Path
 
 from pytest_anubis.cli.shared.arguments import add_json, explain
-from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.printing import answer, say
+from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
+from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_sources
 from pytest_anubis.report.text.numbers import count_text
 
 
@@ -36,20 +33,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the files."""
-    from pytest_anubis.cli.shared.collected_judging import read_collected
     from pytest_anubis.store.samples.parquet_files import save_parquet
     from pytest_anubis.store.samples.spilled_values import SpilledValues
 
-    if bool(options.runs) == bool(options.history):
-        raise CommandError(
-            "name runs (folders, journals, imports), or their history with --history"
-        )
-    aside = partial(say, file=sys.stderr) if options.json == "-" else say
     with SpilledValues() as shelf, Progress("writing") as progress:
-        if options.history:
-            runs = read_history(options, aside, shelf=shelf)
-        else:
-            runs = read_collected(options.runs, aside, wanted_of(options), shelf=shelf)
+        runs = read_sources(options, shelf=shelf)
         files = save_parquet(runs.populations, options.parquet, progress=progress.say)
     values = sum(len(population.values) for population in runs.populations)
     size = sum(path.stat().st_size for path in files)

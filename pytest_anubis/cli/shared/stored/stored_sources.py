@@ -17,7 +17,6 @@ from pytest_anubis.settings import seconds
 from pytest_anubis.store.run_filter import RunFilter
 
 if TYPE_CHECKING:
-    from pytest_anubis.cli.shared.collected_judging import Tell
     from pytest_anubis.core.gather import Shelf
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.store.collected_runs import RunSet
@@ -102,12 +101,25 @@ def source_words(options: argparse.Namespace) -> list[str]:
     return words
 
 
+def read_sources(options: argparse.Namespace, *, shelf: Shelf | None = None) -> RunSet:
+    """Read the wanted runs that were named, or those of the history in their place; as `read_collected`.
+
+    Raises:
+        CommandError: Neither is named, or both are.
+    """
+    from pytest_anubis.cli.shared.collected_judging import read_collected
+
+    if bool(options.runs) == bool(options.history):
+        raise CommandError(
+            "name runs (folders, journals, imports), or their history with --history"
+        )
+    if options.history:
+        return read_history(options, shelf=shelf)
+    return read_collected(options.runs, wanted_of(options), shelf=shelf)
+
+
 def read_history(
-    options: argparse.Namespace,
-    tell: Tell,
-    *,
-    learning: bool = False,
-    shelf: Shelf | None = None,
+    options: argparse.Namespace, *, learning: bool = False, shelf: Shelf | None = None
 ) -> RunSet:
     """Read the wanted runs of the history that was named; as `read_collected`.
 
@@ -127,7 +139,7 @@ def read_history(
             progress=progress.say,
             shelf=shelf,
         )
-    return told_runs(runs, tell)
+    return told_runs(runs)
 
 
 def read_history_run(options: argparse.Namespace, name: str) -> RunRecord | RunSet:
