@@ -30,7 +30,8 @@ VALUES = 40
 """Most values of a trait whose yield is a table: a serial number has one for each node."""
 WIDTH = 9
 """Width of a bar that stands for all, in em: beside the number it needs no more."""
-_BAD = (Outcome.FAIL, Outcome.MARGINAL)
+_KINDS = {Decision.ACCEPTED: "good", Decision.UNDECIDED: "open", Decision.REJECTED: "bad"}
+"""Decisions as the bars of the yield show them."""
 
 
 def shifts_section(view: FleetView) -> str:
@@ -43,9 +44,9 @@ def shifts_section(view: FleetView) -> str:
         alias = f"the same nodes as {', '.join(shift.aliases)}" if shift.aliases else ""
         rows.append(
             f"<tr><th scope='row'><a href='{shift_link(view, shift)}'>{html.escape(shift_name(shift))}</a>"
-            f"</th><td>{html.escape(shift.hardware_class)}</td>{_number(len(shift.nodes))}"
-            f"<td>{'worse' if shift.worse else 'better'}</td><td>{html.escape(shift_text(shift, 6))}</td>"
-            f"{blocks.number(certainty_text(apart))}<td>{html.escape(alias)}</td></tr>"
+            f"</th>{blocks.cells(shift.hardware_class)}{_number(len(shift.nodes))}"
+            f"{blocks.cells('worse' if shift.worse else 'better', shift_text(shift, 6))}"
+            f"{blocks.number(certainty_text(apart))}{blocks.cells(alias)}</tr>"
         )
     heads = ("trait", "class", "nodes", "they are", "in what", "apart", "cannot be told from")
     return (
@@ -133,23 +134,12 @@ def _yield(view: FleetView, title: str, values: Sequence[str], *, open_: bool) -
     order = sorted(counts, key=lambda v: (counts[v][Decision.ACCEPTED] / counts[v].total(), v))
     for value in order:
         found, whole = counts[value], counts[value].total()
-        bar = "".join(
-            _bar(found[decision] / whole, kind)
-            for decision, kind in (
-                (Decision.ACCEPTED, "good"),
-                (Decision.UNDECIDED, "open"),
-                (Decision.REJECTED, "bad"),
-            )
-        )
+        bar = "".join(_bar(found[decision] / whole, kind) for decision, kind in _KINDS.items())
         share = found[Decision.ACCEPTED] / whole
         rows.append(
             f"<tr><th scope='row'>{html.escape(value or '(unknown)')}</th>{_number(whole)}"
             f"<td class='n' data-v='{share:.4f}'>{100 * share:.1f} %</td><td class='b'>{bar}</td>"
-            + "".join(
-                _number(found[d])
-                for d in (Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
-            )
-            + "</tr>"
+            f"{''.join(_number(found[decision]) for decision in _KINDS)}</tr>"
         )
     heads = (title, "nodes", "accepted", "", "ACCEPTED", "UNDECIDED", "REJECTED")
     inner = table(heads, rows, numbers=(1, 2, 4, 5, 6), label=f"yield by {title}")
@@ -177,8 +167,7 @@ def metrics_section(view: FleetView) -> str:
 
 def _metric_rows(one: FleetMetric, drifts: dict[tuple[str, str], MetricDrift]) -> Iterable[str]:
     metric = one.metric
-    name = html.escape(one.label)
-    linked = f"<a href='{one.link}'>{name}</a>" if one.link else name
+    linked = blocks.linked(one.label, one.link)
     drift = drifts.get((one.benchmark, metric.name))
     moved = "" if drift is None or not drift.moments else drift.size if drift.drifts else "steady"
     for part in one.classes:
@@ -196,12 +185,10 @@ def _metric_rows(one: FleetMetric, drifts: dict[tuple[str, str], MetricDrift]) -
         power = power if finds is None else size_text(finds, metric.better)
         group = f" {part.group}" if part.group else ""
         yield (
-            f"<tr><th scope='row'>{linked}</th><td>{html.escape(one.component)}</td>"
-            f"<td>{html.escape(part.hardware_class + group)}</td>{blocks.number(typical)}"
-            f"{blocks.number(spread)}<td class='n' data-v='{-1 if finds is None else finds:.6g}'>{power}</td>"
-            f"{_number(part.failed)}{_number(part.marginal)}"
-            f"<td class='n' data-v='{_lost(part):.6g}'>{html.escape(lost)}</td>"
-            f"<td>{html.escape(moved)}</td></tr>"
+            f"<tr><th scope='row'>{linked}</th>"
+            f"{blocks.cells(one.component, part.hardware_class + group)}{blocks.numbers(typical, spread)}"
+            f"{_sorted(-1 if finds is None else finds, power)}{_number(part.failed)}"
+            f"{_number(part.marginal)}{_sorted(_lost(part), lost)}{blocks.cells(moved)}</tr>"
         )
 
 
@@ -220,12 +207,12 @@ def times_section(view: FleetView) -> str:
     whole = sum(one.seconds for one in view.times)
     most = max(one.seconds for one in view.times) or 1.0
     rows = [
-        f"<tr><th scope='row'>{html.escape(short(one.benchmark))}</th><td>{html.escape(one.component)}</td>"
-        f"<td class='n' data-v='{one.seconds:.6g}'>{duration_text(one.seconds)}</td>"
+        f"<tr><th scope='row'>{html.escape(short(one.benchmark))}</th>{blocks.cells(one.component)}"
+        f"{_sorted(one.seconds, duration_text(one.seconds))}"
         f"<td class='b'>{_bar(one.seconds / most, '')}</td>{_number(one.tests)}"
-        f"<td class='n' data-v='{one.seconds / max(1, one.nodes):.6g}'>"
-        f"{duration_text(one.seconds / max(1, one.nodes))}</td></tr>"
+        f"{_sorted(each, duration_text(each))}</tr>"
         for one in view.times
+        for each in [one.seconds / max(1, one.nodes)]
     ]
     heads = ("benchmark", "component", "time", "", "tests", "per node")
     told = f"{duration_text(whole)} of tests on {count_text(len(view.nodes), 'node')}"
@@ -242,12 +229,7 @@ def table(heads: Sequence[str], rows: Sequence[str], *, numbers: Sequence[int], 
         numbers: Which columns hold numbers.
         label: What it is, for those who cannot see it.
     """
-    cells = "".join(
-        f"<th scope='col'{' class=n' if n in numbers else ''}>{html.escape(name)}</th>"
-        if name
-        else "<td></td>"
-        for n, name in enumerate(heads)
-    )
+    cells = "".join(blocks.headings(name, number=n in numbers) for n, name in enumerate(heads))
     return (
         f"<div class='wide' role='region' aria-label='{html.escape(label)}' tabindex='0'>"
         f"<table class='sortable'><thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>"
@@ -256,6 +238,11 @@ def table(heads: Sequence[str], rows: Sequence[str], *, numbers: Sequence[int], 
 
 def _number(count: int) -> str:
     return f"<td class='n' data-v='{count}'>{count}</td>"
+
+
+def _sorted(value: float, text: str) -> str:
+    """Return a cell that says a text and is sorted by a value."""
+    return f"<td class='n' data-v='{value:.6g}'>{html.escape(text)}</td>"
 
 
 def _bar(share: float, kind: str) -> str:

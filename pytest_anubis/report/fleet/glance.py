@@ -9,6 +9,7 @@ from urllib.parse import urlencode
 from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.fleet.fleet_view import FleetNode, FleetView
+from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.plots.fleet_plots import day_text, drift_plot
 from pytest_anubis.report.text.learned_text import ACCEPTED_UNLIKE, UNLIKE
 from pytest_anubis.report.text.numbers import count_text
@@ -91,40 +92,36 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     alone = [node for node in rejected if (node.name, node.row.hardware_class) not in share]
     unlike = _unlike(view)
     if not rejected:
-        none = "".join(f"<p>{html.escape(line)}</p>" for line in view.unjudged) + _filed(view)
+        none = "".join(map(blocks.paragraph, view.unjudged)) + _filed(view)
         none = none or "<p>no node is rejected</p>"
         state = "MARGINAL" if unlike or view.unjudged else ""
         return _box("Sick nodes", state, none + unlike)
-    items = "".join(
-        f"<li>{_linked(node)}: {html.escape(node.row.cause)}</li>" for node in alone[:SICK]
-    )
-    left = len(alone) - SICK
-    more = (
-        f"<li><a href='{map_link(decision='REJECTED')}'>and {left} more</a></li>"
-        if left > 0
-        else ""
-    )
+    link = map_link(decision="REJECTED")
+    items = [f"{_linked(node)}: {html.escape(node.row.cause)}" for node in alone]
     words = f"{count_text(len(rejected), 'node')} rejected"
     if share:
         shared = len(rejected) - len(alone)
         words += f": {shared} share a cause (next box), {_alone(len(alone))}"
-    link = map_link(decision="REJECTED")
     return _box(
         "Sick nodes",
         "FAIL",
-        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p><ul>{items}{more}</ul>{unlike}"
-        + "".join(f"<p>{html.escape(line)}</p>" for line in view.unjudged),
+        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p>{_some(items, SICK, link)}{unlike}"
+        + "".join(map(blocks.paragraph, view.unjudged)),
     )
+
+
+def _some(items: Sequence[str], most: int, link: str) -> str:
+    """Return the first of some items as a list, and how many more there are where a link leads."""
+    left = len(items) - most
+    shown = [*items[:most], *([f"<a href='{link}'>and {left} more</a>"] if left > 0 else [])]
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in shown)}</ul>"
 
 
 def _filed(view: FleetView) -> str:
     """Return the nodes that nothing was judged of here and that a history has as rejected."""
     found = [node for node in view.nodes if node.filed.startswith(Decision.REJECTED.value)]
-    items = "".join(f"<li>{_linked(node)}: filed {node.filed}</li>" for node in found[:SICK])
-    left = len(found) - SICK
-    link = map_link(q=f"filed {Decision.REJECTED.value}")
-    more = f"<li><a href='{link}'>and {left} more</a></li>" if left > 0 else ""
-    return f"<ul>{items}{more}</ul>" if items else ""
+    items = [f"{_linked(node)}: filed {node.filed}" for node in found]
+    return _some(items, SICK, map_link(q=f"filed {Decision.REJECTED.value}")) if items else ""
 
 
 def _unlike(view: FleetView) -> str:
@@ -132,22 +129,17 @@ def _unlike(view: FleetView) -> str:
     found = [node for node in view.of(Decision.ACCEPTED) if node.row.unlike]
     if not found:
         return ""
-    items = "".join(
-        f"<li>{_linked(node)}: {html.escape(node.row.unlike)}</li>" for node in found[:SICK]
-    )
+    items = [f"{_linked(node)}: {html.escape(node.row.unlike)}" for node in found]
     link = map_link(q=UNLIKE)
-    left = len(found) - SICK
-    more = f"<li><a href='{link}'>and {left} more</a></li>" if left > 0 else ""
     who = f"{count_text(len(found), 'accepted node')} {'are' if len(found) > 1 else 'is'}"
     return (
         f"<p>{who} <a href='{link}'>{UNLIKE}</a>: {html.escape(ACCEPTED_UNLIKE)}</p>"
-        f"<ul>{items}{more}</ul>"
+        f"{_some(items, SICK, link)}"
     )
 
 
 def _linked(node: FleetNode) -> str:
-    name = html.escape(node.name)
-    return f"<a href='{node.link}'>{name}</a>" if node.link else name
+    return blocks.linked(node.name, node.link)
 
 
 def _shared(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
@@ -166,19 +158,15 @@ def _shared(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
 def _items(view: FleetView, shifts: Sequence[TraitShift], *, counted: bool = True) -> str:
     if not shifts:
         return ""
-    items = "".join(
-        f"<li><b>{html.escape(shift_name(one))}</b>{_of_class(view, one)}: "
-        f"{html.escape(shift_text(one, counted=counted))}"
-        f"{_aliases(one)} ({_show(view, one)})</li>"
-        for one in shifts[:SHARED]
-    )
-    left = len(shifts) - SHARED
-    more = f"<li><a href='#shifts'>and {left} more</a></li>" if left > 0 else ""
-    return f"<ul>{items}{more}</ul>"
-
-
-def _aliases(shift: TraitShift) -> str:
-    return html.escape(f"; the same nodes as {', '.join(shift.aliases)}") if shift.aliases else ""
+    items = []
+    for one in shifts:
+        same = f"; the same nodes as {', '.join(one.aliases)}" if one.aliases else ""
+        items.append(
+            f"<b>{html.escape(shift_name(one))}</b>{_of_class(view, one)}: "
+            f"{html.escape(shift_text(one, counted=counted) + same)} "
+            f"(<a href='{shift_link(view, one)}'>show</a>)"
+        )
+    return _some(items, SHARED, "#shifts")
 
 
 def _nothing_shared(view: FleetView) -> str:
@@ -197,10 +185,6 @@ def _nothing_shared(view: FleetView) -> str:
 def _of_class(view: FleetView, shift: TraitShift) -> str:
     classes = {node.row.hardware_class for node in view.nodes}
     return f" in {html.escape(shift.hardware_class)}" if len(classes) > 1 else ""
-
-
-def _show(view: FleetView, shift: TraitShift) -> str:
-    return f"<a href='{shift_link(view, shift)}'>show</a>"
 
 
 def shift_link(view: FleetView, shift: TraitShift) -> str:
@@ -225,12 +209,10 @@ def _drifting(view: FleetView) -> str:
         words = "no metric became worse over time" if dated else NO_DATES
         return _box("What drifts", "", f"<p>{words}</p>")
     several = len({node.row.hardware_class for node in view.nodes}) > 1
-    items = "".join(_drift_item(view, same, several) for same in list(found.values())[:SHARED])
-    left = len(found) - SHARED
-    more = f"<li><a href='#drifts'>and {left} more</a></li>" if left > 0 else ""
+    items = [_drift_item(view, same, several) for same in found.values()]
     first = view.drifting[0]
     plot = drift_plot(first.moments, label=f"{first.metric.name}: {drift_text(first)}")
-    return _box("What drifts", "MARGINAL", f"<ul>{items}{more}</ul>{plot}")
+    return _box("What drifts", "MARGINAL", _some(items, SHARED, "#drifts") + plot)
 
 
 def _drift_item(view: FleetView, same: Sequence[MetricDrift], several: bool) -> str:
@@ -243,8 +225,8 @@ def _drift_item(view: FleetView, same: Sequence[MetricDrift], several: bool) -> 
     name = html.escape(same[0].metric.name)
     linked = f"<a href='{link}'>{name}</a>" if link else f"<b>{name}</b>"
     return (
-        f"<li>{linked}: {html.escape(sizes)} (the last third of {day_text(first.begin)} to "
-        f"{day_text(last.end)} against the first)</li>"
+        f"{linked}: {html.escape(sizes)} (the last third of {day_text(first.begin)} to "
+        f"{day_text(last.end)} against the first)"
     )
 
 

@@ -196,8 +196,7 @@ def _head(view: FleetView) -> str:
     )
     metrics = []
     for number, one in enumerate(view.metrics[:WIDE]):
-        name = html.escape(one.label)
-        linked = f"<a href='{one.link}'>{name}</a>" if one.link else name
+        name, linked = html.escape(one.label), blocks.linked(one.label, one.link)
         late = " late" if number >= PRINTED else ""
         metrics.append(
             f"<th scope='col' class='m{late}' title='{html.escape(one.benchmark)}'><div>{linked}</div>"
@@ -212,8 +211,7 @@ def _head(view: FleetView) -> str:
 
 def _rows(view: FleetView) -> Iterable[str]:
     for node, cells in list(zip(view.nodes, view.cells, strict=True))[:ROWS]:
-        name = html.escape(node.name)
-        linked = f"<a href='{node.link}'>{name}</a>" if node.link else name
+        linked = blocks.linked(node.name, node.link)
         traits = "".join(
             f"<td class='t'>{html.escape(node.traits.get(t, ''))}</td>" for t in columns_of(view)
         )
@@ -247,10 +245,8 @@ def _names(view: FleetView) -> str:
     if not any(node.link for node in view.nodes):
         return ""
     items = "".join(
-        f"<li>{linked}</li>"
+        f"<li>{blocks.linked(node.name, node.link)}</li>"
         for node in sorted(view.nodes[:NAMED], key=lambda node: node.name)
-        for name in (html.escape(node.name),)
-        for linked in (f"<a href='{node.link}'>{name}</a>" if node.link else name,)
     )
     count = count_text(len(view.nodes), "node")
     names = f"<summary>all {count} by name</summary><ul class='names'>{items}</ul>"

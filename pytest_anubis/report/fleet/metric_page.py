@@ -41,8 +41,8 @@ def metric_page(view: FleetView, number: int) -> str:
     body = [
         f"<nav aria-label='fleet'><a href='{HOME}'>the whole fleet</a></nav>",
         f"<header class='banner'><h1>{html.escape(metric.name)}</h1><p>{counted}</p>"
-        f"<p class='faint'>{html.escape(facts)}</p></header>",
-        f"<p>{html.escape(metric.question)}</p>" if metric.question else "",
+        f"{blocks.paragraph(facts, 'faint')}</header>",
+        blocks.paragraph(metric.question),
         "<h2>Distribution</h2><div class='fans'>"
         + "".join(_class(one, part) for part in one.classes)
         + "</div>",
@@ -92,11 +92,7 @@ def _shifts(view: FleetView, one: FleetMetric) -> str:
                     f"{shift_name(shift)} in {shift.hardware_class or 'no class'}: {how} "
                     f"({count_text(len(shift.nodes), 'node')} against {shift.others})"
                 )
-    return (
-        f"<h2>What separates nodes</h2>{blocks.lines_block('traits', lines, open_=True)}"
-        if lines
-        else ""
-    )
+    return blocks.titled("What separates nodes", blocks.lines_block("traits", lines, open_=True))
 
 
 def _drifts(view: FleetView, one: FleetMetric) -> str:
@@ -128,13 +124,12 @@ def _slow(view: FleetView, number: int) -> str:
     rows = []
     for code, node in found[:ROWS]:
         kind, anchor = view.kinds[code], node.anchors.get(number, "")
-        place = f"../{node.link}{'#' + anchor if anchor else ''}"
-        name = html.escape(node.name)
-        linked = f"<a href='{place}'>{name}</a>" if node.link else name
-        traits = "".join(f"<td>{html.escape(node.traits.get(t, ''))}</td>" for t in shown)
+        place = f"../{node.link}{'#' + anchor if anchor else ''}" if node.link else ""
+        traits = (node.traits.get(name, "") for name in shown)
         rows.append(
-            f"<tr><th scope='row'>{linked}</th><td>{blocks.badge(kind.outcome)}</td>"
-            f"<td>{html.escape(kind.text.partition(', ')[2])}</td>{traits}</tr>"
+            f"<tr><th scope='row'>{blocks.linked(node.name, place)}</th>"
+            f"<td>{blocks.badge(kind.outcome)}</td>"
+            f"{blocks.cells(kind.text.partition(', ')[2], *traits)}</tr>"
         )
     left = len(found) - ROWS
     more = f"<p>and {left} more in the heat map</p>" if left > 0 else ""

@@ -10,11 +10,11 @@ from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.pages.metric_sections import Case
 from pytest_anubis.report.plots.canvas import (
     BAD,
-    CENTRE,
     SAMPLE,
-    SHADE,
     Frame,
+    beyond,
     escape,
+    expected_line,
     finite,
     picture,
     text,
@@ -84,8 +84,11 @@ def peers_plot(
         top=_TOP,
         bottom=_HEIGHT - _FLOOR,
     )
-    parts = [_limit(frame, better, limits[0], unit)] if limits else []
-    parts += [_expected(frame, middle[0], unit)] if middle else []
+    parts = [
+        beyond(frame, better, one, f"beyond the limit, median {value_text(one, unit)}")
+        for one in limits
+    ]
+    parts += [expected_line(frame, one, unit) for one in middle]
     parts += [_mark(frame, device, unit) for device in drawn]
     parts += [_names(frame, drawn), _axis(frame, unit)]
     return picture(frame.width, _HEIGHT, label or "devices of this node", "".join(parts))
@@ -130,22 +133,6 @@ def _figure(cases: Sequence[Case]) -> str:
         label=f"{name}: medians of {len(devices)} devices",
     )
     return f"<div><div>{escape(name)}</div>{plot}</div>"
-
-
-def _limit(frame: Frame, better: str, limit: float, unit: str) -> str:
-    at = frame.x(limit)
-    start, end = (frame.left, at) if better == "higher" else (at, frame.end)
-    return (
-        f"<path d='M{start} {_TOP}H{end}V{_FLOOR}H{start}Z' fill='{SHADE}'>"
-        f"{tip('beyond the limit, median ' + value_text(limit, unit))}</path>"
-    )
-
-
-def _expected(frame: Frame, middle: float, unit: str) -> str:
-    return (
-        f"<path d='M{frame.x(middle)} {_TOP}V{_FLOOR}' stroke='{CENTRE}' stroke-width='3' "
-        f"stroke-dasharray='9 6'>{tip('expected: ' + value_text(middle, unit))}</path>"
-    )
 
 
 def _mark(frame: Frame, device: Device, unit: str) -> str:

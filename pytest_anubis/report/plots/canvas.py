@@ -134,6 +134,24 @@ def axes(frame: Frame, unit: str) -> str:
     )
 
 
+def beyond(frame: Frame, better: str, limit: float, words: str) -> str:
+    """Return the shade over the side of a limit that is worse, with its tooltip."""
+    at = frame.x(limit)
+    start, end = (frame.left, at) if better == "higher" else (at, frame.end)
+    return (
+        f"<path d='M{start} {frame.top}H{end}V{frame.floor}H{start}Z' fill='{SHADE}'>"
+        f"{tip(words)}</path>"
+    )
+
+
+def expected_line(frame: Frame, middle: float, unit: str) -> str:
+    """Return a dashed line where the median should be."""
+    return (
+        f"<path d='M{frame.x(middle)} {frame.top}V{frame.floor}' stroke='{CENTRE}' stroke-width='3' "
+        f"stroke-dasharray='9 6'>{tip('expected: ' + value_text(middle, unit))}</path>"
+    )
+
+
 def text(x: int, y: int, words: str, *, anchor: str = "", faint: bool = False) -> str:
     """Return words at a place, escaped, in the page's own colour."""
     where = f" text-anchor='{anchor}'" if anchor else ""

@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from pytest_anubis.core.survey.fleet_survey import DriftMoment
 from pytest_anubis.report.plots.canvas import (
     BAD,
-    CENTRE,
     SAMPLE,
-    SHADE,
     Frame,
     axes,
+    beyond,
+    expected_line,
     finite,
     picture,
     span,
@@ -70,18 +70,9 @@ def units_plot(
     ranked = sorted([*good, *out.values()])
     parts = [axes(frame, unit)]
     if limit is not None and better != "equal" and finite([limit]):
-        edge = frame.x(limit)
-        side = f"M{frame.left} {frame.top}H{edge}V{frame.floor}H{frame.left}Z"
-        if better == "lower":
-            side = f"M{edge} {frame.top}H{frame.end}V{frame.floor}H{edge}Z"
-        parts.append(
-            f"<path d='{side}' fill='{SHADE}'>{tip('limit: ' + value_text(limit, unit))}</path>"
-        )
+        parts.append(beyond(frame, better, limit, f"limit: {value_text(limit, unit)}"))
     if expected is not None and finite([expected]):
-        parts.append(
-            f"<path d='M{frame.x(expected)} {frame.top}V{frame.floor}' stroke='{CENTRE}' stroke-width='3' "
-            f"stroke-dasharray='9 6'>{tip('expected: ' + value_text(expected, unit))}</path>"
-        )
+        parts.append(expected_line(frame, expected, unit))
     step = max(1, len(good) // DOTS)
     places = [(v, (ranked.index(v) + 0.5) / len(ranked)) for v in good[::step]]
     dots = "".join(f"M{frame.x(v)} {frame.y(s)}h0" for v, s in places)

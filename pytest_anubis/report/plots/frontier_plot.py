@@ -18,7 +18,6 @@ def frontier_plot(
     *,
     x_label: str,
     y_label: str,
-    label: str = "",
 ) -> str:
     """Return named lines of (x, y) points, e.g. validation hours against time between incidents.
 
@@ -27,7 +26,6 @@ def frontier_plot(
             are not finite are left out.
         x_label: What x is, with its unit.
         y_label: What y is, with its unit.
-        label: What the picture shows.
 
     Returns:
         An ``<svg>``, both axes from zero, or an empty text when there is nothing to draw.
@@ -42,7 +40,7 @@ def frontier_plot(
         parts.append(_line(number, name, line, most))
         if len(known) > 1:  # of a single line, its axes say all
             parts.append(_entry(number, name, len(line) > 1))
-    return picture(_WIDTH, _HEIGHT, label or f"{y_label} against {x_label}", "".join(parts))
+    return picture(_WIDTH, _HEIGHT, f"{y_label} against {x_label}", "".join(parts))
 
 
 def _place(point: Point, most: Point) -> tuple[int, int]:
@@ -53,9 +51,7 @@ def _place(point: Point, most: Point) -> tuple[int, int]:
 
 
 def _line(number: int, name: str, line: Sequence[Point], most: Point) -> str:
-    colour = _COLOURS[number % len(_COLOURS)]
-    dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
-    dashes = f" stroke-dasharray='{dash}'" if dash else ""
+    colour, dashes = _style(number)
     parts = []
     if len(line) > 1:
         path = "L".join("{} {}".format(*_place(point, most)) for point in line)
@@ -67,11 +63,15 @@ def _line(number: int, name: str, line: Sequence[Point], most: Point) -> str:
     return "".join(parts)
 
 
+def _style(number: int) -> tuple[str, str]:
+    """Return a line's colour, and the attribute of its dashes."""
+    dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
+    return _COLOURS[number % len(_COLOURS)], f" stroke-dasharray='{dash}'" if dash else ""
+
+
 def _entry(number: int, name: str, drawn: bool) -> str:
     """Return a line's entry in the legend: as it is drawn, a line or a dot."""
-    colour = _COLOURS[number % len(_COLOURS)]
-    dash = _DASHES[number // len(_COLOURS) % len(_DASHES)]
-    dashes = f" stroke-dasharray='{dash}'" if dash else ""
+    colour, dashes = _style(number)
     at, right = _TOP + 28 * number, _WIDTH - _RIGHT + 24
     mark = f"<path d='M{right} {at}h36' stroke='{colour}' stroke-width='4'{dashes}/>"
     spot = f"d='M{right + 18} {at}h0' stroke-width='12' stroke-linecap='round'"  # round ends alone
