@@ -12,6 +12,7 @@ from pytest_anubis.cli.shared.arguments import (
     add_action,
     add_baseline,
     add_json,
+    add_verbose,
     baseline_place,
     explain,
 )
@@ -73,11 +74,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_json(listing, "the list")
     show = add_action(actions, "show", _show, "show everything that one baseline says")
     show.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
-    show.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="every criterion with what it rests on, every node and sample that was left out",
+    add_verbose(
+        show, "every criterion with what it rests on, every node and sample that was left out"
     )
     add_json(show, "the baseline")
     diff = add_action(actions, "diff", _diff, "show what changed from one baseline to another")

@@ -14,14 +14,15 @@ from pytest_anubis.cli.shared.arguments import (
     add_require,
     add_split,
     add_strictness,
-    baseline_place,
+    add_verbose,
     explain,
     strictness_words,
 )
 from pytest_anubis.cli.shared.class_split import split_classes
-from pytest_anubis.cli.shared.command_error import CommandError, of_file
+from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show_answer, write_file
 from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.cli.shared.stored.import_judging import baselines_in_force
 from pytest_anubis.cli.shared.stored.registered_nodes import (
     registered_without_run,
     without_run_text,
@@ -35,7 +36,6 @@ from pytest_anubis.cli.shared.stored.stored_sources import (
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -79,13 +79,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         help="list the values that tables lack, where there are any: node, benchmark, metric, device "
         "(default: missing.csv)",
     )
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="count",
-        default=0,
-        help="every node, and all that was found on it",
-    )
+    add_verbose(parser, "every node, and all that was found on it")
     add_strictness(parser)
     add_split(parser)
     add_require(parser)
@@ -181,17 +175,9 @@ def _dossier_command(
 
 
 def _baselines(options: argparse.Namespace) -> dict[str, Baseline]:
-    asked = options.baseline is not None
-    place = baseline_place(options)
-    if not asked and not place.exists():
-        found = {}
-    else:
-        try:
-            found = load_baselines(place)
-        except (OSError, BaselineError) as error:
-            raise of_file(error) from error
-    if not found and asked:
-        raise CommandError(f"{place}: no baselines; learn one with 'anubis learn'")
+    found = baselines_in_force(options)
+    if not found and options.baseline is not None:
+        raise CommandError(f"{options.baseline}: no baselines; learn one with 'anubis learn'")
     if not found:
         say(
             "note: no baselines here: the devices of each node are compared with each other, or a node "

@@ -44,6 +44,7 @@ from pytest_anubis.cli.shared.arguments import (
     add_pytest_args,
     add_split,
     add_store,
+    add_verbose,
     explain,
 )
 from pytest_anubis.cli.shared.class_split import class_lines, split_classes
@@ -146,12 +147,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_limits(parser)
     parser.add_argument("--html", type=Path, metavar="FILE", help="page with every metric's CDFs")
     add_json(parser, "what was learned")
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="store_true",
-        help="every criterion, finding and sample that was left out has its line",
-    )
+    add_verbose(parser, "every criterion, finding and sample that was left out has its line")
     add_split(parser)
     add_pytest_args(parser)
 

@@ -17,13 +17,15 @@ from pytest_anubis.cli.shared.arguments import (
     add_split,
     add_store,
     add_strictness,
+    add_verbose,
     baseline_place,
     explain,
 )
 from pytest_anubis.cli.shared.class_split import split_classes
-from pytest_anubis.cli.shared.command_error import CommandError, of_file
+from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import edge, say, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
+from pytest_anubis.cli.shared.stored.import_judging import baselines_in_force
 from pytest_anubis.cli.shared.stored.registered_nodes import (
     registered_without_run,
     without_run_text,
@@ -52,7 +54,6 @@ from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
     find_baseline,
     load_baseline,
-    load_baselines,
 )
 from pytest_anubis.store.run_filter import RunFilter
 
@@ -88,14 +89,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "is its index.html",
     )
     add_nodes_file(parser, "several nodes")
-    add_sources(parser, with_class=False)
+    add_sources(parser)
     parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
-    parser.add_argument(
-        "--class",
-        dest="hardware_class",
-        metavar="KEY",
-        help="only this hardware class, where a node is in several",
-    )
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write the HTML page; with --fleet the folder"
     )
@@ -108,7 +103,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write gauges for the textfile collector of the node_exporter; - prints them",
     )
-    parser.add_argument("-v", "--verbose", action="count", default=0, help="every metric")
+    add_verbose(parser, "every metric")
     add_baseline(parser, more="; used for the plots, and to judge a run that was cut short")
     judged_here = "; of runs, imports and folders that are judged here"
     add_require(parser, more=judged_here)
@@ -121,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     """Rebuild what was asked for."""
     place = baseline_place(options)
     if options.fleet is not None:
-        return _fleet(options, place)
+        return _fleet(options)
     one_of_many = options.node is not None or options.hardware_class is not None
     record: RunRecord | None
     found = _named_run(options, one_of_many)
@@ -146,7 +141,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _fleet(options: argparse.Namespace, place: Path) -> int:
+def _fleet(options: argparse.Namespace) -> int:
     """Write the pages of a fleet.
 
     Raises:
@@ -182,7 +177,7 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
         runs = read_collected([Path(name) for name in options.fleet], wanted_of(options))
     runs = split_classes(runs, options.split)
     places, wanted = [options.history] if options.history else options.fleet, wanted_of(options)
-    baselines = _baselines(place)
+    baselines = baselines_in_force(options)
     judged = judge_collected(runs, baselines, **strictness_of(options, baselines))
     rows = rows_of(judged)
     if not rows:
@@ -202,13 +197,6 @@ def _fleet(options: argparse.Namespace, place: Path) -> int:
     more = (without_run_text(source.without_run), source.without_baseline, source.filed_text)
     say(*filter(None, more), f"written: {index}")
     return 0
-
-
-def _baselines(place: Path) -> dict[str, Baseline]:
-    try:
-        return load_baselines(place) if place.exists() else {}
-    except (OSError, BaselineError) as error:
-        raise of_file(error) from error
 
 
 def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | RunSet | None:
@@ -246,8 +234,7 @@ def _collected(
     )
     from pytest_anubis.cli.shared.judged_json import judged_json
 
-    place = baseline_place(options)
-    baselines = _baselines(place)
+    baselines = baselines_in_force(options)
     if runs is None and options.history:
         runs = read_history(options)
     elif runs is None:

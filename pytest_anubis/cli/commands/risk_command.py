@@ -16,10 +16,10 @@ from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.pages.risk_report import (
     GroupRow,
-    ModelRow,
     ModelStory,
     NodeOutlook,
     between,
+    model_cells,
     model_lines,
     risk_lines,
     risk_page,
@@ -47,7 +47,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         "Show how likely each node is to have an incident within the horizon, after what the history knows; "
         "fit the risk model and keep it.",
     )
-    histories.add_history_and_horizon(parser)
+    histories.add_history(parser)
+    histories.add_horizon(parser)
     parser.add_argument("--node", action="append", default=[], help="only these nodes")
     parser.add_argument(
         "--model",
@@ -73,6 +74,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit or load a model, and show what it says about the fleet."""
+    from pytest_anubis.selector.risk.after_passing import after_passing
     from pytest_anubis.store.history.fleet_history import read_fleet
     from pytest_anubis.store.history.nodes.node_rows import unknown_node
 
@@ -86,7 +88,8 @@ def run(options: argparse.Namespace) -> int:
     risk = _model(options, fleet, now)
     outlook = _look(options, fleet, risk, now, options.horizon)
     rows = _rows(fleet, outlook, risk, now)
-    story, passed = _story(risk), _passed(options, fleet, risk, now)
+    story = _story(risk)
+    passed = after_passing(fleet, risk, now=now, horizon=options.horizon)
     if options.json is not None:
         write_json(options.json, _plain(outlook, rows, now, risk, passed))
     if options.json != "-":
@@ -186,14 +189,15 @@ def _story(risk: RiskModel) -> ModelStory | None:
             )
         )
     models = tuple(
-        ModelRow(
-            model=each.model,
-            chosen=each.chosen,
-            concordance=each.mean("concordance") if each.scores else None,
-            skill=each.mean("skill") if each.scores else None,
-            ratios=tuple(score.calibration for score in each.scores),
-            why=each.why,
+        model_cells(
+            each.model,
+            each.mean("concordance"),
+            each.mean("skill"),
+            [score.calibration for score in each.scores],
+            "chosen" if each.chosen else "",
         )
+        if each.scores
+        else [each.model, "-", "-", "-", each.why]
         for each in found.candidates
     )
     return ModelStory(
@@ -205,14 +209,6 @@ def _story(risk: RiskModel) -> ModelStory | None:
         groups=tuple(groups),
         warning=found.warning,
     )
-
-
-def _passed(
-    options: argparse.Namespace, fleet: FleetHistory, risk: RiskModel, now: float
-) -> Passed | None:
-    from pytest_anubis.selector.risk.after_passing import after_passing
-
-    return after_passing(fleet, risk, now=now, horizon=options.horizon)
 
 
 def _passed_words(passed: Passed | None, horizon: float) -> str:
@@ -257,12 +253,10 @@ def _show(
     whole: bool,
 ) -> None:
     most = None if whole else SHOWN
-    for line in risk_lines(rows, outlook.horizon, outlook.basis, within, most=most):
-        say(line)
+    say(*risk_lines(rows, outlook.horizon, outlook.basis, within, most=most))
     words = _passed_words(passed, outlook.horizon)
     say(*([words] if words else []), *([] if story is None else model_lines(story)))
-    for note in outlook.notes:
-        say(f"note: {note}")
+    say(*(f"note: {note}" for note in outlook.notes))
 
 
 def _save(options: argparse.Namespace, risk: RiskModel) -> None:

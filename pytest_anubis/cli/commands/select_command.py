@@ -43,7 +43,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser,
         "Choose the benchmarks that are worth their time on a node now, without running them.",
     )
-    histories.add_history_and_horizon(parser)
+    histories.add_history(parser)
+    histories.add_horizon(parser)
     parser.add_argument(
         "--node",
         action="append",

@@ -78,6 +78,11 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_verbose(parser: argparse.ArgumentParser, text: str) -> None:
+    """Declare ``-v``, which says more; `text` is its help."""
+    parser.add_argument("-v", "--verbose", action="count", default=0, help=text)
+
+
 def add_output(parser: argparse.ArgumentParser, *, more: str = "") -> None:
     """Declare ``-o``, the folder of baselines that is written to; `more` ends its help."""
     parser.add_argument(

@@ -37,15 +37,14 @@ def add_history(parser: argparse.ArgumentParser, *, inherited: bool = False) -> 
     )
 
 
-def add_history_and_horizon(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--history`` and ``--horizon``."""
-    add_history(parser)
+def add_horizon(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--horizon``."""
     parser.add_argument(
         "--horizon",
         type=duration,
         default=86400.0,
         metavar="TIME",
-        help="how far ahead incidents count, e.g. 24h, 30d (default: 24h)",
+        help="how far ahead incidents count: the time to the next validation, e.g. 24h, 7d (default: 24h)",
     )
 
 

@@ -54,27 +54,6 @@ class NodeOutlook:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRow:
-    """A model in the backtest.
-
-    Attributes:
-        model: Its kind.
-        chosen: Whether it was taken.
-        concordance: Mean C over the backtests; None where it was not tried.
-        skill: Mean skill.
-        ratios: Predicted / observed incidents of each backtest.
-        why: Why it was not tried.
-    """
-
-    model: str
-    chosen: bool
-    concordance: float | None = None
-    skill: float | None = None
-    ratios: tuple[float, ...] = ()
-    why: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
     """Cases of like risk in the backtests: how many, predicted, observed, and its 95 % interval."""
 
@@ -92,7 +71,7 @@ class ModelStory:
     Attributes:
         reason: In words.
         how: What it was judged by, in words; empty where models were not compared.
-        models: What was compared.
+        models: What was compared, one row of `model_cells` each.
         horizon: Seconds ahead that they were judged at.
         groups: Calibration of the chosen one.
         warning: What speaks against choosing by it; empty where nothing does.
@@ -100,7 +79,7 @@ class ModelStory:
 
     reason: str
     how: str = ""
-    models: tuple[ModelRow, ...] = ()
+    models: tuple[list[str], ...] = ()
     horizon: float = 0.0
     groups: tuple[GroupRow, ...] = ()
     warning: str = ""
@@ -180,7 +159,7 @@ def model_lines(story: ModelStory) -> list[str]:
     if not story.models:
         return lines
     lines += _warnings(story)
-    lines += [story.how, *table([_MODEL_HEAD, *model_cells(story)]).splitlines(), *legend(story)]
+    lines += [story.how, *table([_MODEL_HEAD, *story.models]).splitlines(), *legend(story)]
     if story.groups:
         lines.append(f"{_calibration(story)}, by predicted risk")
         lines += table([_GROUP_HEAD, *group_cells(story)]).splitlines()
@@ -189,7 +168,7 @@ def model_lines(story: ModelStory) -> list[str]:
 
 def legend(story: ModelStory) -> list[str]:
     """Return what the table of models means in plain words: its columns, and the models in it."""
-    kinds = [_KINDS[row.model] for row in story.models if row.model in _KINDS]
+    kinds = [_KINDS[model] for model, *_ in story.models if model in _KINDS]
     return [_COLUMNS, f"models: {'; '.join(kinds)}"] if kinds else [_COLUMNS]
 
 
@@ -219,18 +198,21 @@ _MODEL_HEAD = ["model", "ranking (C)", "skill", "predicted/observed", ""]
 _GROUP_HEAD = ["cases", "predicted", "observed", "95 % within"]
 
 
-def model_cells(story: ModelStory) -> list[list[str]]:
-    """Return a row of texts for each model."""
-    cells = []
-    for row in story.models:
-        if row.concordance is None or row.skill is None or not row.ratios:
-            cells.append([row.model, "-", "-", "-", row.why])
-            continue
-        middle = math.exp(math.fsum(math.log(max(r, 1e-9)) for r in row.ratios) / len(row.ratios))
-        spread = f"{middle:.2f} ({min(row.ratios):.2f} to {max(row.ratios):.2f})"
-        mark = "chosen" if row.chosen else ""
-        cells.append([row.model, f"{row.concordance:.3f}", f"{row.skill:.3f}", spread, mark])
-    return cells
+def model_cells(
+    model: str, concordance: float, skill: float, ratios: Sequence[float], mark: str
+) -> list[str]:
+    """Return a model in the backtest as a row of texts.
+
+    Args:
+        model: Its kind.
+        concordance: Mean C over the backtests.
+        skill: Mean skill.
+        ratios: Predicted / observed incidents of each backtest.
+        mark: That it was chosen, in words.
+    """
+    middle = math.exp(math.fsum(math.log(max(r, 1e-9)) for r in ratios) / len(ratios))
+    spread = f"{middle:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
+    return [model, f"{concordance:.3f}", f"{skill:.3f}", spread, mark]
 
 
 def group_cells(story: ModelStory) -> list[list[str]]:
@@ -336,7 +318,7 @@ def _story_blocks(story: ModelStory | None) -> str:
     parts += [f"<p><b>{html.escape(line)}</b></p>" for line in _warnings(story)]
     if story.models:
         parts.append(blocks.paragraph(story.how, "faint"))
-        parts.append(_table(_MODEL_HEAD, model_cells(story)))
+        parts.append(_table(_MODEL_HEAD, story.models))
         parts += [blocks.paragraph(line, "faint") for line in legend(story)]
     if story.groups:
         highest = max(100 * row.predicted for row in story.groups)

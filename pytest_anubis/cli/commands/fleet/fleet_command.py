@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.commands.fleet.plan_action import add_plan
 from pytest_anubis.cli.commands.fleet.status_action import add_drain_list, add_status
-from pytest_anubis.cli.shared.arguments import add_action, add_json, explain
+from pytest_anubis.cli.shared.arguments import add_action, add_json, add_verbose, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import (
     answer,
@@ -129,13 +129,7 @@ def _add_outputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", type=Path, metavar="FILE", help="write a page: all nodes, the worst first"
     )
-    parser.add_argument(
-        "-v",
-        "--verbose",
-        action="count",
-        default=0,
-        help="every node, and all that was found on it",
-    )
+    add_verbose(parser, "every node, and all that was found on it")
 
 
 def run(options: argparse.Namespace) -> int:

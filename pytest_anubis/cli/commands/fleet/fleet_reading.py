@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -91,17 +90,6 @@ def add_fleet(parser: argparse.ArgumentParser, *, folders: bool) -> None:
         metavar="HOSTS",
         help="nodes that the fleet has: a file with one name a line, a table with the column node "
         "(FILE.csv), or names, n[1-3,7] too",
-    )
-
-
-def add_horizon(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--horizon``."""
-    parser.add_argument(
-        "--horizon",
-        type=histories.duration,
-        default=86400.0,
-        metavar="TIME",
-        help="how far ahead incidents count: the time to the next validation, e.g. 24h, 7d (default: 24h)",
     )
 
 
@@ -255,11 +243,6 @@ def kept_model(options: argparse.Namespace) -> Path | None:
         options.history or os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis"
     )
     return path if path is not None and path.exists() else None
-
-
-def present() -> float:
-    """Return the present, seconds since 1970."""
-    return time.time()
 
 
 def _listed(text: str | None) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,7 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
     FleetRead,
     FleetRisk,
     add_fleet,
-    add_horizon,
     kept_model,
-    present,
     read_fleet_now,
     risk_of,
 )
@@ -52,7 +51,7 @@ def add_plan(actions: Any) -> None:
         "Exit codes: 0 planned; 2 wrong usage or input, or nothing can be planned for.",
     )  # fmt: skip
     add_fleet(parser, folders=False)
-    add_horizon(parser)
+    histories.add_horizon(parser)
     parser.add_argument(
         "--hours", required=True, metavar="H", help="length of the window: 8, or 90m, 8h"
     )
@@ -132,7 +131,7 @@ def _plan(options: argparse.Namespace) -> int:
 
     seconds = _hours(options.hours)
     pools = _pools(options)
-    now = present()
+    now = time.time()
     found = read_fleet_now(options, whole=True)
     risk = risk_of(found, options.horizon, kept_model(options), now)
     if risk is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,7 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
     FleetRead,
     FleetRisk,
     add_fleet,
-    add_horizon,
     kept_model,
-    present,
     read_fleet_now,
     risk_of,
 )
@@ -51,7 +50,7 @@ def add_status(actions: Any) -> None:
         STATUS_CODES,
     )  # fmt: skip
     add_fleet(parser, folders=True)
-    add_horizon(parser)
+    histories.add_horizon(parser)
     parser.add_argument(
         "--risk",
         type=histories.probability,
@@ -99,7 +98,7 @@ def _add_format(parser: argparse.ArgumentParser, known: Sequence[str]) -> None:
 def _status(options: argparse.Namespace) -> int:
     from pytest_anubis.fleet.operations.node_places import exit_code, places_of
 
-    now = present()
+    now = time.time()
     found = read_fleet_now(options, whole=True)
     risk = risk_of(found, options.horizon, kept_model(options), now)
     places = places_of(
@@ -211,7 +210,9 @@ def _drain_list(options: argparse.Namespace) -> int:
     from pytest_anubis.fleet.operations.node_places import places_of
 
     found = read_fleet_now(options, whole=False)
-    places = places_of(found.nodes, now=present(), risks={}, accepted_risk=1.0, listed=found.listed)
+    places = places_of(
+        found.nodes, now=time.time(), risks={}, accepted_risk=1.0, listed=found.listed
+    )
     due = [one for one in places if one.to_drain]
     lines, refused = drain_lines(due, scontrol=options.format == "scontrol")
     for note in (*_some(found.notes), *refused):

@@ -1,4 +1,4 @@
-"""Verdicts of imports that are filed in a history: by the baselines in force, each run by itself."""
+"""The baselines in force, and by them the verdicts of imports that are filed in a history, run by run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,23 @@ from pytest_anubis.cli.shared.command_error import of_file
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
+    from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.store.collected_runs import RunSet
     from pytest_anubis.store.fleet.pushing import Judge
+
+
+def baselines_in_force(options: argparse.Namespace) -> dict[str, Baseline]:
+    """Return the baselines of `add_baseline` by hardware class; none where the default place is not there.
+
+    Raises:
+        CommandError: They cannot be read, or what was named is not there.
+    """
+    place = baseline_place(options)
+    try:
+        return load_baselines(place) if place.exists() else {}
+    except (OSError, BaselineError) as error:
+        raise of_file(error) from error
 
 
 def import_judge(options: argparse.Namespace) -> Judge | None:
@@ -23,13 +37,7 @@ def import_judge(options: argparse.Namespace) -> Judge | None:
     Raises:
         CommandError: The baselines that were named cannot be read.
     """
-    place = baseline_place(options)
-    if options.baseline is None and not place.exists():
-        return None
-    try:
-        baselines = load_baselines(place)
-    except (OSError, BaselineError) as error:
-        raise of_file(error) from error
+    baselines = baselines_in_force(options)
     return (lambda runs: _judged(runs, baselines)) if baselines else None
 
 

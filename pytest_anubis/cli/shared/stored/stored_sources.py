@@ -22,14 +22,11 @@ if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
 
-def add_sources(
-    parser: argparse.ArgumentParser, *, with_class: bool = True, with_metrics: bool = True
-) -> None:
+def add_sources(parser: argparse.ArgumentParser, *, with_metrics: bool = True) -> None:
     """Declare ``--history`` and the options that choose among runs; `wanted_of` reads those.
 
     Args:
         parser: The command's.
-        with_class: Declare ``--class`` too.
         with_metrics: Declare ``--metrics`` too.
     """
     chosen = parser.add_argument_group("which runs that were collected")
@@ -56,10 +53,9 @@ def add_sources(
         metavar="WHEN",
         help="only runs that began since then: a date (2026-11-01), or how long ago (12h, 30d)",
     )
-    if with_class:
-        chosen.add_argument(
-            "--class", dest="hardware_class", metavar="KEY", help="only this hardware class"
-        )
+    chosen.add_argument(
+        "--class", dest="hardware_class", metavar="KEY", help="only this hardware class"
+    )
 
 
 def since(text: str) -> float:
