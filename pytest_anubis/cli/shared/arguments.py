@@ -30,12 +30,7 @@ def add_action(
 ) -> argparse.ArgumentParser:
     """Declare an action of a command; its own help says what the command's list of actions says.
 
-    Args:
-        actions: What `add_subparsers` returned.
-        name: The action's name.
-        run: Carries it out.
-        text: What it does, as a sentence without capital and full stop.
-        codes: Its exit codes.
+    `text` is a sentence without capital and full stop; `actions` is what `add_subparsers` returned.
     """
     action: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=codes
@@ -45,13 +40,7 @@ def add_action(
 
 
 def add_noun(nouns: Any, name: str, text: str) -> Any:
-    """Declare a noun of a command and return its actions, which are declared next.
-
-    Args:
-        nouns: What `add_subparsers` returned.
-        name: The noun.
-        text: What it is about, as a sentence without capital and full stop.
-    """
+    """Declare a noun of a command and return its actions, which are declared next; as `add_action`."""
     noun = nouns.add_parser(name, help=text)
     explain(noun, text[0].upper() + text[1:] + ".")
     return noun.add_subparsers(metavar="ACTION", required=True)
@@ -136,9 +125,7 @@ def add_require(parser: argparse.ArgumentParser, *, more: str = "") -> None:
 def add_strictness(parser: argparse.ArgumentParser, *, more: str = "") -> None:
     """Declare what else makes a decision of collected runs milder or stricter; `strictness_words` repeats it.
 
-    Args:
-        parser: The command's.
-        more: Ends each help text.
+    `more` ends each help text.
     """
     parser.add_argument(
         "--fail-on",
@@ -185,12 +172,7 @@ def strictness_words(options: argparse.Namespace) -> list[str]:
 
 
 def add_nodes_file(parser: argparse.ArgumentParser, page: str = "") -> None:
-    """Add ``--nodes-file``, which tells what nodes share.
-
-    Args:
-        parser: The command's.
-        page: What it goes with; empty: it goes with everything.
-    """
+    """Declare ``--nodes-file``, which tells what nodes share; empty `page`: it goes with everything."""
     parser.add_argument(
         "--nodes-file",
         type=Path,

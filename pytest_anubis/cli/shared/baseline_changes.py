@@ -32,8 +32,6 @@ class Changes:
     Attributes:
         changed: The criteria that differ, (before, now), in order of their keys.
         same: How many do not.
-        gone: Keys of those that the new one has no more.
-        added: Keys of those that the old one has not.
     """
 
     changed: tuple[tuple[Criterion, Criterion], ...]
@@ -101,12 +99,7 @@ def _plain(one: Criterion) -> dict[str, Any]:
 
 
 def changes_lines(changes: Changes, most: int | None = None) -> list[str]:
-    """Return a table of the criteria that differ, and a line for what else there is.
-
-    Args:
-        changes: What differs.
-        most: Rows shown, at most; None for all.
-    """
+    """Return a table of the criteria that differ, `most` at the most, and a line for what else there is."""
     rows = [
         ["benchmark", "metric", "scope", "centre", "change", "alpha", "limit", "hasty", "finds"],
         *(_row(old, new) for old, new in changes.changed[:most]),

@@ -56,10 +56,6 @@ def class_lines(runs: RunSet) -> list[str]:
 def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
     """Return the runs with classes that are split by attributes, as ``--anubis-split`` would have named them.
 
-    Args:
-        runs: What was read.
-        names: Names of attributes, as findings tell them; none leaves all as it is.
-
     Raises:
         CommandError: No run knows one of them.
     """

@@ -111,10 +111,7 @@ def _from_the_future(runs: RunSet, now: float) -> str:
 def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: Any) -> JudgedFleet:
     """Judge all nodes of collected runs, as `judge_fleet`, with what their journals say besides samples.
 
-    Args:
-        runs: Everything that was read.
-        baselines: Hardware class -> baseline.
-        strictness: From `strictness_of`; by default as strict as the commands are.
+    `strictness` is that of `strictness_of`; without it they are judged as strictly as by default.
 
     Raises:
         CommandError: Something is required that no baseline knows.
@@ -168,10 +165,6 @@ def _with_unlike(judged: JudgedFleet) -> JudgedFleet:
 def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]) -> dict[str, Any]:
     """Return what `judge_collected` takes of the options of `add_require` and `add_strictness`.
 
-    Args:
-        options: The options.
-        baselines: Hardware class -> baseline.
-
     Raises:
         CommandError: The clock is behind a baseline.
         WaiverError: The file of waivers cannot be read.
@@ -213,23 +206,12 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
 
 
 def node_run(runs: RunSet, judged: JudgedFleet, row: NodeRow) -> RunRecord:
-    """Return what was collected of one node as one run, with the verdicts that it was given now.
-
-    Args:
-        runs: Everything that was read.
-        judged: The verdicts.
-        row: The node.
-    """
+    """Return what was collected of one node as one run, with the verdicts that it was given now."""
     return NodeRuns(runs, judged).run_of(row)
 
 
 class NodeRuns:
-    """What was collected, node by node: found once for all, since a fleet has thousands of nodes.
-
-    Args:
-        runs: Everything that was read.
-        judged: The verdicts.
-    """
+    """What was collected, node by node: found once for all, since a fleet has thousands of nodes."""
 
     def __init__(self, runs: RunSet, judged: JudgedFleet) -> None:
         self._judged = judged

@@ -55,11 +55,7 @@ def _parts(line: str, width: int | None) -> list[str]:
 
 
 def edge(file: TextIO | None = None) -> int | None:
-    """Return the columns after which a terminal breaks words; None of what is none.
-
-    Args:
-        file: The output; default the standard output.
-    """
+    """Return the columns after which a terminal breaks words; None of what is none."""
     out = file or sys.stdout
     try:
         return shutil.get_terminal_size().columns if out.isatty() else None
@@ -73,10 +69,6 @@ def show(text: str, *, file: TextIO | None = None) -> None:
     What the encoding of the terminal does not have is written as an escape. Whoever reads may have seen
     enough (``head``, ``less``), or a disk be full: then the rest goes nowhere, and the command goes on, as
     it has files to write and a verdict to give.
-
-    Args:
-        text: All of it, with its line ends.
-        file: Where to; default the standard output.
     """
     out = file or sys.stdout
     encoding = getattr(out, "encoding", None) or "utf-8"
@@ -135,9 +127,6 @@ def words_aside(*, wanted: bool) -> Iterator[None]:
     """Have what is said for people on the standard error, as the standard output is for a program.
 
     What is written to the file ``-`` goes to the standard output all the same.
-
-    Args:
-        wanted: Whether that is asked for (``--json -``).
     """
     if not wanted:
         yield

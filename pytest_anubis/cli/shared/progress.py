@@ -14,11 +14,7 @@ SILENT = 1.0
 
 
 class Progress:
-    """Says on stderr how far something is.
-
-    Args:
-        what: What is being done, e.g. ``reading``.
-    """
+    """Says on stderr how far something has come that is named, e.g. ``reading``."""
 
     def __init__(self, what: str) -> None:
         self._what = what

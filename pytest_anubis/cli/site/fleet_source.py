@@ -255,12 +255,7 @@ def read_register(path: Path) -> Traits:
 def telling_traits(
     traits: Mapping[str, Mapping[str, str]], rows: Sequence[NodeRow]
 ) -> tuple[str, ...]:
-    """Return the names of traits that tell nodes of one class apart, those that people look for first.
-
-    Args:
-        traits: Node -> name -> value.
-        rows: The nodes.
-    """
+    """Return the names of traits that tell nodes of one class apart, those that people look for first."""
     values: dict[str, dict[str, set[str]]] = {}
     sizes: dict[str, int] = {}
     for row in rows:

@@ -42,10 +42,7 @@ _NAME = 80
 def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]) -> Path:
     """Write the pages; return the one to open.
 
-    Args:
-        folder: Where to; it is made. A page of another kind that is called like ours is not replaced.
-        source: The fleet.
-        baselines: For the expected distributions in the nodes' pages.
+    A page of another kind that is called like ours is not replaced.
 
     Raises:
         CommandError: It cannot be written, or something else is there.

@@ -32,13 +32,7 @@ def reason_code(text: str) -> str:
 
 
 def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) -> str:
-    """Return why a node is not accepted, e.g. ``ANB:BANDWIDTH gpu3 402<439GB/s run=7c1e``; ASCII, one line.
-
-    Args:
-        verdict: The decision.
-        told: The run's verdicts.
-        run: Id of the run.
-    """
+    """Return why a node is not accepted, e.g. ``ANB:BANDWIDTH gpu3 402<439GB/s run=7c1e``, ASCII."""
     if verdict.decision is Decision.ACCEPTED:
         return line(f"{LEADER}ACCEPTED", run=run)
     wanted = Outcome.FAIL if verdict.decision is Decision.REJECTED else Outcome.INCONCLUSIVE

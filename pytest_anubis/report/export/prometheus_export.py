@@ -48,40 +48,54 @@ def prometheus_text(
         *(_node(node_verdict) if node_verdict is not None else ()),
         *_metrics(verdicts),
     ]
-    return "".join(_family(name, words, samples) for name, words, samples in families if samples)
+    return "".join(_family(name, samples) for name, samples in families if samples)
 
 
-Family = tuple[str, str, dict[Labels, float]]
+Family = tuple[str, dict[Labels, float]]
+"""Name without ``anubis_``, and its samples."""
+
+_HELP = {
+    "run_info": "The run that the verdicts are of, and the node's hardware class.",
+    "run_start_time_seconds": "When the run began, in seconds since 1970.",
+    "run_end_time_seconds": "When the run came to its end, in seconds since 1970; missing if it never did.",
+    "run_duration_seconds": "How long the run took.",
+    "node_decision": "1 for what was decided about the node, else 0.",
+    "node_verdicts": "How many metric verdicts had each outcome.",
+    "node_blamed": "Components with at least one failed metric.",
+    "node_blocking": "Blockers: what prevents acceptance.",
+    "node_listed": "What was not judged and does not block.",
+    "node_residual_risk": "Probability of an incident that benchmarks left out leave.",
+    "node_residual_risk_low": "Lower end of the 95 % interval of the residual risk.",
+    "node_residual_risk_high": "Upper end of the 95 % interval of the residual risk.",
+    "node_triage": "1 for what to do first: reject (sure), retest or investigate.",
+    "node_baseline_info": "The baseline that decided.",
+    "metric_waived": "1 for a failure that somebody answers for, 0 once the waiver has expired.",
+    "metric_outcome": "1 for the outcome that the metric has.",
+    "metric_value": "Median of the measured values, in the unit of the label.",
+    "metric_expected": "Median of what healthy units deliver.",
+    "metric_similarity": "One-sided similarity to the criterion, 1 is normal or better.",
+    "metric_loss": "Loss relative to what is normal: 0.12 is 12 % slower, longer or lower.",
+    "metric_certainty": "Probability that the loss is beyond the limit that rejects.",
+    "metric_triage": "1 for what to do about it: reject (sure), retest or investigate.",
+    "metric_threshold": "Similarity below which the verdict changes.",
+}
 
 
 def _run(run: RunRecord) -> list[Family]:
     node: Labels = (("node", run.node),)
     started, ended = _seconds(run.started), _seconds(run.ended)
-    info: Labels = (
-        *node,
-        ("run", run.run),
-        ("class", run.hardware_class),
-        ("profile", run.profile),
-    )
-    took: dict[Labels, float] = {} if started is None or ended is None else {node: ended - started}
+    took = None if started is None or ended is None else ended - started
+    what = (("run", run.run), ("class", run.hardware_class), ("profile", run.profile))
     return [
-        (
-            "anubis_run_info",
-            "The run that the verdicts are of, and the node's hardware class.",
-            {info: 1.0},
-        ),
-        (
-            "anubis_run_start_time_seconds",
-            "When the run began, in seconds since 1970.",
-            {} if started is None else {node: started},
-        ),
-        (
-            "anubis_run_end_time_seconds",
-            "When the run came to its end, in seconds since 1970; missing if it never did.",
-            {} if ended is None else {node: ended},
-        ),
-        ("anubis_run_duration_seconds", "How long the run took.", took),
+        ("run_info", {(*node, *what): 1.0}),
+        ("run_start_time_seconds", _known(node, started)),
+        ("run_end_time_seconds", _known(node, ended)),
+        ("run_duration_seconds", _known(node, took)),
     ]
+
+
+def _known(labels: Labels, value: float | None) -> dict[Labels, float]:
+    return {} if value is None else {labels: value}
 
 
 def _seconds(moment: str) -> float | None:
@@ -94,118 +108,55 @@ def _seconds(moment: str) -> float | None:
 
 def _node(verdict: NodeVerdict) -> list[Family]:
     node = ("node", verdict.node)
-    decisions: dict[Labels, float] = {
-        (node, ("decision", decision.value)): float(verdict.decision is decision)
-        for decision in Decision
-    }
     counted = dict(verdict.counts)
-    counts: dict[Labels, float] = {
-        (node, ("outcome", name)): float(counted.get(name, 0))
-        for name in (*(outcome.value for outcome in Outcome), NOT_JUDGED)
-    }
-    blamed: dict[Labels, float] = {
-        (node, ("component", component)): 1.0 for component in verdict.components
-    }
-    info: dict[Labels, float] = {(node, ("baseline", verdict.baseline)): 1.0}
-    risk, ends = verdict.residual_risk, verdict.residual_interval
+    outcomes = (*(outcome.value for outcome in Outcome), NOT_JUDGED)
+    low, high = verdict.residual_interval or (None, None)
     return [
-        ("anubis_node_decision", "1 for what was decided about the node, else 0.", decisions),
-        ("anubis_node_verdicts", "How many metric verdicts had each outcome.", counts),
-        ("anubis_node_blamed", "Components with at least one failed metric.", blamed),
         (
-            "anubis_node_blocking",
-            "Blockers: what prevents acceptance.",
-            {(node,): float(len(verdict.blocking))},
+            "node_decision",
+            {
+                (node, ("decision", decision.value)): float(verdict.decision is decision)
+                for decision in Decision
+            },
         ),
         (
-            "anubis_node_listed",
-            "What was not judged and does not block.",
-            {(node,): float(len(verdict.listed))},
+            "node_verdicts",
+            {(node, ("outcome", name)): float(counted.get(name, 0)) for name in outcomes},
         ),
+        ("node_blamed", {(node, ("component", name)): 1.0 for name in verdict.components}),
+        ("node_blocking", {(node,): float(len(verdict.blocking))}),
+        ("node_listed", {(node,): float(len(verdict.listed))}),
+        ("node_residual_risk", _known((node,), verdict.residual_risk)),
+        ("node_residual_risk_low", _known((node,), low)),
+        ("node_residual_risk_high", _known((node,), high)),
         (
-            "anubis_node_residual_risk",
-            "Probability of an incident that benchmarks left out leave.",
-            {} if risk is None else {(node,): risk},
-        ),
-        (
-            "anubis_node_residual_risk_low",
-            "Lower end of the 95 % interval of the residual risk.",
-            {} if ends is None else {(node,): ends[0]},
-        ),
-        (
-            "anubis_node_residual_risk_high",
-            "Upper end of the 95 % interval of the residual risk.",
-            {} if ends is None else {(node,): ends[1]},
-        ),
-        (
-            "anubis_node_triage",
-            "1 for what to do first: reject (sure), retest or investigate.",
+            "node_triage",
             {
                 (node, ("triage", triage.value)): float(verdict.triage is triage)
                 for triage in Triage
                 if triage
             },
         ),
-        ("anubis_node_baseline_info", "The baseline that decided.", info),
+        ("node_baseline_info", {(node, ("baseline", verdict.baseline)): 1.0}),
     ]
 
 
 def _metrics(verdicts: Sequence[MetricVerdict]) -> list[Family]:
-    last = {_labels(verdict): verdict for verdict in verdicts}
-    outcome: dict[Labels, float] = {
-        (*labels, ("outcome", v.outcome.value), ("reason", v.reason.value)): 1.0
-        for labels, v in last.items()
-    }
-    value: dict[Labels, float] = {
-        (*labels, ("unit", v.unit)): v.value for labels, v in last.items() if v.value is not None
-    }
-    expected: dict[Labels, float] = {
-        (*labels, ("unit", v.unit)): v.expected
-        for labels, v in last.items()
-        if v.expected is not None
-    }
-    waived: dict[Labels, float] = {
-        (*labels, ("owner", v.waiver.owner), ("expires", v.waiver.expires)): float(
-            not v.waiver.expired
-        )
-        for labels, v in last.items()
-        if v.waiver is not None
-    }
-    return [
-        (
-            "anubis_metric_waived",
-            "1 for a failure that somebody answers for, 0 once the waiver has expired.",
-            waived,
-        ),
-        ("anubis_metric_outcome", "1 for the outcome that the metric has.", outcome),
-        ("anubis_metric_value", "Median of the measured values, in the unit of the label.", value),
-        ("anubis_metric_expected", "Median of what healthy units deliver.", expected),
-        (
-            "anubis_metric_similarity",
-            "One-sided similarity to the criterion, 1 is normal or better.",
-            {k: v.similarity for k, v in last.items() if v.similarity is not None},
-        ),
-        (
-            "anubis_metric_loss",
-            "Loss relative to what is normal: 0.12 is 12 % slower, longer or lower.",
-            {k: v.loss for k, v in last.items() if v.loss is not None},
-        ),
-        (
-            "anubis_metric_certainty",
-            "Probability that the loss is beyond the limit that rejects.",
-            {k: v.certainty for k, v in last.items() if v.certainty is not None},
-        ),
-        (
-            "anubis_metric_triage",
-            "1 for what to do about it: reject (sure), retest or investigate.",
-            {(*k, ("triage", v.triage.value)): 1.0 for k, v in last.items() if v.triage},
-        ),
-        (
-            "anubis_metric_threshold",
-            "Similarity below which the verdict changes.",
-            {k: v.threshold for k, v in last.items() if v.threshold is not None},
-        ),
-    ]
+    names = ("waived", "outcome", "value", "expected", "similarity", "loss", "certainty", "triage")
+    found: dict[str, dict[Labels, float]] = {name: {} for name in (*names, "threshold")}
+    for labels, v in {_labels(verdict): verdict for verdict in verdicts}.items():
+        outcome = (("outcome", v.outcome.value), ("reason", v.reason.value))
+        found["outcome"][*labels, *outcome] = 1.0
+        for name in ("value", "expected"):
+            found[name] |= _known((*labels, ("unit", v.unit)), getattr(v, name))
+        for name in ("similarity", "loss", "certainty", "threshold"):
+            found[name] |= _known(labels, getattr(v, name))
+        if v.triage:
+            found["triage"][*labels, ("triage", v.triage.value)] = 1.0
+        if v.waiver is not None:
+            waiver = (("owner", v.waiver.owner), ("expires", v.waiver.expires))
+            found["waived"][*labels, *waiver] = float(not v.waiver.expired)
+    return [(f"metric_{name}", samples) for name, samples in found.items()]
 
 
 def _labels(verdict: MetricVerdict) -> Labels:
@@ -219,8 +170,9 @@ def _labels(verdict: MetricVerdict) -> Labels:
     )
 
 
-def _family(name: str, words: str, samples: dict[Labels, float]) -> str:
-    lines = [f"# HELP {name} {words}", f"# TYPE {name} gauge"]
+def _family(family: str, samples: dict[Labels, float]) -> str:
+    name = f"anubis_{family}"
+    lines = [f"# HELP {name} {_HELP[family]}", f"# TYPE {name} gauge"]
     # By what is written: two names that differ in what cannot be written are one, the last counts.
     written = {
         ",".join(f'{label}="{_escaped(text)}"' for label, text in labels): value

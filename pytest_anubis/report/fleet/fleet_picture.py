@@ -40,12 +40,7 @@ def order_of(view: FleetView) -> list[int]:
 
 
 def fleet_picture(view: FleetView, order: Sequence[int]) -> str:
-    """Return the picture, light and dark, with the names of its groups.
-
-    Args:
-        view: The fleet.
-        order: From `order_of`.
-    """
+    """Return the picture, light and dark, with the names of its groups; `order` from `order_of`."""
     if not view.metrics or len(view.nodes) < LEAST:
         return ""
     rows = _rows(view, order)

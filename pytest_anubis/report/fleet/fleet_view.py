@@ -34,8 +34,6 @@ class CellKind:
     Attributes:
         rank: Place of its outcome.
         similarity: Rounded to a thousandth; 2 where nothing was compared and nothing failed.
-        outcome: The verdict's word.
-        short: What stands in the cell.
         text: The same in words: ``FAIL, 12 % slower``.
         level: Shade, 0 to 5.
     """
@@ -112,14 +110,11 @@ class ClassMetric:
     """One metric of one hardware class (and group, where there are several).
 
     Attributes:
-        hardware_class: The class.
         group: Label of the comparable units; empty if there is none.
         failed: Nodes of the class that fail by the metric.
-        marginal: Nodes of the class that are MARGINAL by it.
         worst: Lowest similarity of the class; None where nothing was compared.
         healthy: Medians of samples that passed, in the metric's unit.
         bad: Unit -> median, of those that are FAIL or MARGINAL, the worst first.
-        criterion: What they were held against; None without one.
         limit: Median at which a unit would just be rejected; None where nothing tells.
     """
 
@@ -139,14 +134,9 @@ class FleetMetric:
     """One metric over the whole fleet.
 
     Attributes:
-        benchmark: Benchmark id.
-        metric: The metric.
-        component: The part of the node that it speaks of.
         label: What it is called: its name, with its test where another metric has the same name.
         link: Its page's place beside the page of the fleet.
-        classes: How it is distributed, by class.
         failed: Nodes that fail by it.
-        marginal: Nodes that are MARGINAL by it.
         worst: Lowest similarity; None where nothing was compared.
     """
 
@@ -163,15 +153,7 @@ class FleetMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkTime:
-    """What a benchmark cost.
-
-    Attributes:
-        benchmark: Benchmark id.
-        component: Its component.
-        seconds: Of all its tests together.
-        tests: How many there were.
-        nodes: On how many nodes.
-    """
+    """What a benchmark cost: the seconds of all its tests together, how many, and on how many nodes."""
 
     benchmark: str
     component: str

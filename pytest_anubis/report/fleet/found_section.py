@@ -16,11 +16,7 @@ _MORE = (
 
 
 def on_one_page(view: FleetView) -> FleetView:
-    """Return a view whose nodes lead to what was found on them, further down on the same page.
-
-    Args:
-        view: The fleet; the links that it has are replaced.
-    """
+    """Return a view whose nodes lead to what was found on them, further down on the same page."""
     told = [number for number, node in enumerate(view.nodes) if has_findings(node.row)]
     links = {number: f"#n{place}" for place, number in enumerate(told[:DETAILS])}
     return replace(

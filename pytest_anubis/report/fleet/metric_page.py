@@ -23,12 +23,7 @@ HOME = "../index.html"
 
 
 def metric_page(view: FleetView, number: int) -> str:
-    """Return the page of one metric.
-
-    Args:
-        view: The fleet.
-        number: Of the metric in it.
-    """
+    """Return the page of one metric, named by its number in the view."""
     one = view.metrics[number]
     metric = one.metric
     direction = "must be exact" if metric.better == "equal" else f"{metric.better} is better"

@@ -32,13 +32,7 @@ _TOP, _FLOOR, _HEIGHT = 34, 86, 122
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device on the axis.
-
-    Attributes:
-        name: The device, e.g. ``cuda:3``.
-        value: Median of its values.
-        outcome: Its verdict, None when it was not judged.
-    """
+    """One device on the axis, the median of its values, and its verdict if it was judged."""
 
     name: str
     value: float

@@ -29,13 +29,7 @@ _ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 
 
 def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence[str]) -> str:
-    """Return the page.
-
-    Args:
-        rows: One a node and hardware class.
-        findings: What concerns a class as a whole, one sentence each.
-        notes: What else is to be known, one sentence each.
-    """
+    """Return the page."""
     ordered = sorted(rows, key=lambda row: row.verdict.severity)
     counts = Counter(row.verdict.decision for row in ordered)
     told = " ".join(
@@ -90,12 +84,7 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
 
 
 def found_on(row: NodeRow, number: int) -> str:
-    """Return what was found on a node, to be unfolded; it is ``#n`` and this number.
-
-    Args:
-        row: The node.
-        number: Its place among those that are shown, the worst first; the first ones are unfolded.
-    """
+    """Return what was found on a node, to be unfolded; it is ``#n`` and its number in the order."""
     bad = [verdict for verdict in row.told if verdict.outcome in _BAD]
     verdict = row.verdict
     rejected = verdict.decision is Decision.REJECTED

@@ -97,12 +97,7 @@ def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
 
 
 def headings(*words: str, number: bool = False) -> str:
-    """Return the heads of columns; a column without a word has an empty cell.
-
-    Args:
-        words: What they say.
-        number: Their columns hold numbers.
-    """
+    """Return the heads of columns, of numbers or else of text; one without a word is an empty cell."""
     how = " class='n'" if number else ""
     return "".join(
         f"<th scope='col'{how}>{html.escape(word)}</th>" if word else "<td></td>" for word in words
@@ -175,14 +170,7 @@ def plots(
     *,
     points: int = 90,
 ) -> str:
-    """Return the plots of one measurement: its distribution, and its values in time order.
-
-    Args:
-        measurement: What was recorded.
-        criterion: What is expected, None when nothing is.
-        verdict: What was concluded, None when nothing was.
-        points: Most points of a curve.
-    """
+    """Return the plots of one measurement: its distribution, and its values in time order."""
     metric = measurement.metric
     limit = verdict.limit if verdict else None
     parts = [
@@ -208,13 +196,7 @@ def plots(
 
 
 def telemetry(measurement: Measurement, *, most: int = SERIES, points: int = 40) -> str:
-    """Return a table of what the sensors showed meanwhile: name, range and course.
-
-    Args:
-        measurement: Its telemetry may be empty; then nothing is returned.
-        most: Series shown, those that moved first.
-        points: Columns of each small line.
-    """
+    """Return a table of what the sensors showed meanwhile: name, range and course, those that moved first."""
     series = sorted(measurement.telemetry, key=lambda s: len(set(s[1])) < 2)
     if not series:
         return ""
@@ -350,11 +332,7 @@ def lines_block(
 ) -> str:
     """Return a titled list that can be folded, or nothing when it is empty.
 
-    Args:
-        title: Of the list.
-        lines: Its lines, plain text.
-        open_: Whether it starts unfolded.
-        count: How many there are in truth, when only some are listed.
+    `count` is how many lines there are in truth, where only some are listed.
     """
     if not lines:
         return ""

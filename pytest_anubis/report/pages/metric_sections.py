@@ -30,12 +30,7 @@ Key = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One measurement and what was concluded from it.
-
-    Attributes:
-        measurement: What was recorded.
-        verdict: The verdict on it; None when it was not judged.
-    """
+    """One measurement and what was concluded from it."""
 
     measurement: Measurement
     verdict: MetricVerdict | None
@@ -68,10 +63,7 @@ def cases_of(measurements: Sequence[Measurement], verdicts: Sequence[MetricVerdi
 def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: int) -> str:
     """Return one row for every measurement and for every verdict without one.
 
-    Args:
-        cases: From `cases_of`.
-        verdicts: All verdicts of the run.
-        linked: The first so many cases have a section to go to.
+    The first `linked` cases have a section to go to.
     """
     # By what they say: a run words its verdicts anew each time it is asked for them.
     judged = {case.verdict for case in cases}
@@ -134,13 +126,7 @@ def short(benchmark: str) -> str:
 
 
 def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]) -> str:
-    """Return the section of one measurement; one that passed is folded.
-
-    Args:
-        case: The measurement.
-        number: Its number on the page: the anchor of its link.
-        known: The baseline's criteria, from `blocks.criteria_by_key`.
-    """
+    """Return the section of one measurement; one that passed is folded. Its anchor has its number."""
     measurement, verdict = case.measurement, case.verdict
     metric = measurement.metric
     word = blocks.triaged_badge(verdict) + " " if verdict else ""

@@ -31,14 +31,10 @@ class NodeOutlook:
     """A node with its risk.
 
     Attributes:
-        node: Its name.
         probability: Of an incident within the horizon.
         uptime: Seconds since it came into service or back from its last incident.
-        incidents: How many it had.
         last: Kind of the last one.
-        state: In service, drained, in repair.
         low: Lower end of the probability's 95 % interval; None: unknown.
-        high: Upper end.
         drivers: What its risk comes from, in words.
     """
 
@@ -203,12 +199,7 @@ def model_cells(
 ) -> list[str]:
     """Return a model in the backtest as a row of texts.
 
-    Args:
-        model: Its kind.
-        concordance: Mean C over the backtests.
-        skill: Mean skill.
-        ratios: Predicted / observed incidents of each backtest.
-        mark: That it was chosen, in words.
+    `ratios` are predicted / observed incidents of each backtest; `mark` says that it was chosen.
     """
     middle = math.exp(math.fsum(math.log(max(r, 1e-9)) for r in ratios) / len(ratios))
     spread = f"{middle:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"

@@ -24,21 +24,12 @@ _LEFT_OUT_FIRST = (9, 8, 7, 3)
 
 
 def simulation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
-    """Return the table's cells, the header first.
-
-    Args:
-        rows: Figures of each policy as plain data, see `Figures`.
-    """
+    """Return the table's cells, the header first; `rows` are figures of each policy, see `Figures`."""
     return [list(HEADER), *([*_cells(row)] for row in rows)]
 
 
 def simulation_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> list[str]:
-    """Return the table as lines, without the last columns where they do not fit, and what its numbers are.
-
-    Args:
-        rows: Figures of each policy as plain data, see `Figures`.
-        width: Columns of the terminal; None shows every column.
-    """
+    """Return the table as lines, without the last columns where they do not fit, and what its numbers are."""
     cells = simulation_rows(rows)
     shown = list(range(len(HEADER)))
     for column in (*_LEFT_OUT_FIRST, None):
@@ -74,13 +65,7 @@ def _interval(low: float | None, high: float | None, digits: int) -> str:
 
 
 def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) -> str:
-    """Return a page that needs nothing from outside: the frontier and the table.
-
-    Args:
-        title: What was simulated.
-        rows: Figures of each policy as plain data.
-        remark: What to hold them against.
-    """
+    """Return a page that needs nothing from outside: the frontier and the table."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         lines.setdefault(row["policy"], []).append((row["validation"], row["mtbi"]))

@@ -26,12 +26,7 @@ class Cycle:
     """One cycle of a soak.
 
     Attributes:
-        number: From 1.
-        run: Id of its run.
         started: ISO 8601, UTC; empty if its journal could not be read.
-        exit_code: pytest's.
-        headline: Its decision in one sentence.
-        measurements: What it recorded; telemetry may be left out.
         page: Path of its own page relative to this one; empty if none was kept.
     """
 
@@ -47,15 +42,7 @@ class Cycle:
 def soak_page(
     node: str, hardware_class: str, cycles: Sequence[Cycle], trends: Sequence[str], ended: str
 ) -> str:
-    """Return the page.
-
-    Args:
-        node: Name of the node.
-        hardware_class: Key of its class.
-        cycles: In time order.
-        trends: What became worse, one sentence each.
-        ended: How the campaign ended, one sentence.
-    """
+    """Return the page."""
     judged = "; ".join(trends[:3]) if trends else "no metric became worse over the campaign"
     body = [
         f"<header class='banner'><h1>{html.escape(node)}: soak</h1>"

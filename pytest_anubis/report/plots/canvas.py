@@ -28,14 +28,10 @@ class Frame:
     """Maps values to the picture.
 
     Attributes:
-        low: Value at the left edge.
         high: Value at the right edge, above `low`.
         width: Width of the box; the picture is shown at half of it.
-        height: Height of the box.
         left: Space for the vertical axis.
-        right: Space at the right edge.
         top: Space for the legend.
-        bottom: Space for the horizontal axis.
     """
 
     low: float

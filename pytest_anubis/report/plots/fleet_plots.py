@@ -99,10 +99,6 @@ def drift_plot(moments: Sequence[DriftMoment], *, label: str) -> str:
     """Return how nodes did over time: the line is their median, the band the middle 80 % of them.
 
     Up is better, 100 % is typical of the class.
-
-    Args:
-        moments: In order, at least two.
-        label: What the picture shows.
     """
     if len(moments) < 2:
         return ""

@@ -21,10 +21,6 @@ def duty_lines(results: Sequence[TestResult], planned: Sequence[PlannedTest]) ->
     """Return a line about the tests of accelerators, one about what hardly measures, one for every test.
 
     A card that mostly waits for the host is never hot, and what only shows under heat is not found.
-
-    Args:
-        results: How the tests ended.
-        planned: Knows which of them ran on accelerators.
     """
     device = {plan.test: plan.device for plan in planned}
     known = [(one.duty, one) for one in results if one.duty is not None]

@@ -109,10 +109,6 @@ def short_lines(
 
     Metric, size of the loss, value and what is expected stand in all of them, the part to blame in all but
     the shortest ones.
-
-    Args:
-        verdicts: As for `failure_text`.
-        cards: Likewise.
     """
     bad = sorted((v for v in verdicts if v.outcome in _BAD), key=lambda verdict: verdict.severity)
     worst = bad[0]

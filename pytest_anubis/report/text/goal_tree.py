@@ -29,11 +29,7 @@ class BenchmarkGoal:
 
     Attributes:
         benchmark: Node id of the test function, without parameters.
-        component: Part of the node.
-        goal: What it is for.
-        question: What it answers.
         action: What to do when it is bad.
-        metrics: Names that it declares.
     """
 
     benchmark: str
@@ -51,18 +47,11 @@ class MetricAnswer:
     Attributes:
         metric: Its name; empty where nobody knows which metrics there are.
         case: Parameters of the test, without the device.
-        device: Where.
         unit: Its unit; empty if it was never recorded.
-        better: Its direction; empty if it was never recorded.
         outcome: The verdict of the latest run, ``NOT_TESTED`` or ``NOT_JUDGED``.
-        value: What was judged.
-        reason: Why there is no verdict.
         declared: Whether the benchmark's mark names it; true too where the mark names none.
         norm: Whether a norm decided; without one a finding stays a finding, and the question open.
         before: The latest verdict of an earlier run; empty where it is not needed, or there is none.
-        before_value: What was judged then.
-        before_date: Day of that run.
-        before_run: Its id.
     """
 
     metric: str
@@ -120,9 +109,7 @@ class GoalAnswers:
     Attributes:
         run: Id of the latest run that knows any of the benchmarks; empty without one.
         started: When it began, ISO 8601.
-        node: Where it ran.
         answers: One list for each benchmark, in the order given.
-        questions: Where the questions of these benchmarks stand in that run.
         answered: The benchmarks that answer on every device that they apply to.
     """
 

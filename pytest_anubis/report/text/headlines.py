@@ -143,10 +143,6 @@ def questions_lines(questions: AskedQuestions, most: int = OPEN_SHOWN) -> list[s
 
     The first line's numbers and those at the beginning of the lines below it add up: asked are the answered
     and the open ones. What does not apply here, or is no part of the run, was not asked.
-
-    Args:
-        questions: Those of a run.
-        most: How many of each class are named.
     """
     if not questions.every:
         return []

@@ -25,13 +25,10 @@ class Moment:
 
     Attributes:
         doing: What runs, and on which devices; empty before the first test.
-        done: Tests that have ended.
         planned: All that are planned; 0 while that is unknown.
-        failed: Names of those that failed.
         waiting: Tests that wait for a lane of which nothing runs, and why; empty if none does.
         cost: Seconds that all of it was expected to take; 0 while that is unknown.
         share: Part of that which has ended, 0 to 1.
-        cards: Accelerators are tested.
     """
 
     doing: str = ""

@@ -95,9 +95,7 @@ def bytes_text(count: float) -> str:
 def reading_text(name: str, value: Any) -> str:
     """Return a reading of an inventory with its unit: ``700 W``, ``79.6 GiB``, ``yes``; a dash for none.
 
-    Args:
-        name: Of the reading.
-        value: Plain data; of a damaged file it may be anything.
+    The value is plain data, and of a damaged file it may be anything.
     """
     if value is None:
         return "-"

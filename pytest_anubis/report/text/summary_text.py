@@ -181,12 +181,7 @@ def _why_apart(reason: str) -> str:
 
 
 def wrapped_lines(lines: Sequence[Line], width: int | None) -> list[Line]:
-    """Return lines broken at blanks to fit a terminal, each as deep as it stands and two columns more.
-
-    Args:
-        lines: With their styles.
-        width: Columns of the terminal; None leaves them as they are.
-    """
+    """Return lines broken at blanks to fit a terminal, each as deep as it stands and two columns more."""
     return [
         (part, style)
         for text, style in lines

@@ -130,10 +130,7 @@ def without_columns(rows: Sequence[list[str]], *columns: str) -> list[list[str]]
 
 
 def folded(rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
-    """Make one row of many that differ in nothing but their first cell.
-
-    Args:
-        rows: The first is a header.
+    """Make one row of many that differ in nothing but their first cell; the first is the header.
 
     Returns:
         The rows, and how many rows each of them stands for, the header for none.

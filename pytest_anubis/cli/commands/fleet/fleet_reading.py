@@ -70,12 +70,7 @@ class FleetRisk:
 
 
 def add_fleet(parser: argparse.ArgumentParser, *, folders: bool) -> None:
-    """Declare where a fleet is read from, and which of its nodes.
-
-    Args:
-        parser: The command's.
-        folders: Folders of collected journals can be named.
-    """
+    """Declare where a fleet is read from, `folders` of journals or a history, and which of its nodes."""
     if folders:
         parser.add_argument(
             "folders",
@@ -94,11 +89,7 @@ def add_fleet(parser: argparse.ArgumentParser, *, folders: bool) -> None:
 
 
 def read_fleet_now(options: argparse.Namespace, *, whole: bool) -> FleetRead:
-    """Read the fleet that was named.
-
-    Args:
-        options: Those of `add_fleet`.
-        whole: Incidents, defects and durations as well, which a risk takes.
+    """Read the fleet that was named; `whole`: incidents, defects and durations as well, which a risk takes.
 
     Raises:
         CommandError: It cannot be read, or no node of it is asked for.

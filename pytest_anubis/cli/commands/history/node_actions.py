@@ -184,13 +184,6 @@ def tell_import(
 ) -> int:
     """Say what became of a table's lines; return the exit code.
 
-    Args:
-        options: With the table and where JSON goes.
-        result: What became of it.
-        noun: What a line is.
-        left_out: How many lines were left out.
-        more: What else is said of the table.
-
     Raises:
         CommandError: There was no good line.
     """

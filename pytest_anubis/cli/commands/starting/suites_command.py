@@ -77,9 +77,6 @@ def _reason(error: OSError) -> str:
 def source(package: Path) -> Path:
     """Return where the benchmark set lies: inside the installed package, or beside it in a clone.
 
-    Args:
-        package: Folder of the package.
-
     Raises:
         CommandError: It is in neither place.
     """

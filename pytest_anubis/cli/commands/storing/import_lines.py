@@ -12,12 +12,7 @@ if TYPE_CHECKING:
 
 
 def date_lines(imported: Imported, *, table: bool) -> list[str]:
-    """Say which date the runs got and how to give another, where the file tells none.
-
-    Args:
-        imported: What the file gave.
-        table: It could have told one, in a column.
-    """
+    """Say which date the runs got and how to give another, where the file tells none."""
     if not imported.file_dated or not imported.runs:
         return []
     started = imported.runs[0].started

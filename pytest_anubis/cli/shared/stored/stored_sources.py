@@ -23,12 +23,7 @@ if TYPE_CHECKING:
 
 
 def add_sources(parser: argparse.ArgumentParser, *, with_metrics: bool = True) -> None:
-    """Declare ``--history`` and the options that choose among runs; `wanted_of` reads those.
-
-    Args:
-        parser: The command's.
-        with_metrics: Declare ``--metrics`` too.
-    """
+    """Declare ``--history`` and the options that choose among runs; `wanted_of` reads those."""
     chosen = parser.add_argument_group("which runs that were collected")
     chosen.add_argument(
         "--history",
