@@ -73,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         The exit code.
     """
-    parser = _parser()
+    parser, commands = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
     every = any(word.startswith(FLAG) for word in given)
     name = "" if every else next((word for word in given if not word.startswith("-")), "")
@@ -81,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     alone = given[:1] == [name] and name in COMMANDS
     listed = {name: COMMANDS[name]} if alone else COMMANDS
     for command, text in listed.items():
-        sub = parser.commands.add_parser(command, help=text)
+        sub = commands.add_parser(command, help=text)
         if every or command == name:  # else only the command at hand is imported
             module = importlib.import_module(module_of(command))
             module.add(sub)
@@ -174,12 +174,9 @@ class _Command(argparse.ArgumentParser):
         super().error(message)
 
 
-class _Parser(_Command):
-    commands: argparse._SubParsersAction[argparse.ArgumentParser]
-
-
-def _parser() -> _Parser:
-    parser = _Parser(
+def _parser() -> tuple[_Command, argparse._SubParsersAction[_Command]]:
+    """Return the parser, and where its commands are added."""
+    parser = _Command(
         prog="anubis",
         description="Hardware acceptance testing: learn what is normal, judge nodes, keep history.",
         epilog="The tests themselves are run with: pytest --anubis suites/. Exit codes: 0 fine, "
@@ -196,10 +193,10 @@ def _parser() -> _Parser:
         help="print the script that completes anubis in a shell, e.g. for "
         "~/.local/share/bash-completion/completions/anubis, and end",
     )
-    parser.commands = parser.add_subparsers(
+    commands = parser.add_subparsers(
         title="commands", metavar="COMMAND", required=True, parser_class=_Command
     )
-    return parser
+    return parser, commands
 
 
 if __name__ == "__main__":

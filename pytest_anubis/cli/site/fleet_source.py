@@ -15,7 +15,7 @@ from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.plots.fleet_plots import day_text
-from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.node_text import WORST_FIRST, NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
@@ -30,8 +30,6 @@ FIRST = ("rack", "batch")
 """Traits that operators look for first: they have the first columns."""
 MOST_VALUES = 400
 """Most values of a trait; a column with more is a name."""
-FILED_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
-"""Decisions as they are counted, the worst first."""
 Traits = dict[str, dict[str, str]]
 """Node -> name of a trait -> its value."""
 
@@ -87,7 +85,7 @@ class FleetSource:
         if not self.filed:
             return ""
         counts = Counter(decision for decision, _ in self.filed.values())
-        told = ", ".join(f"{counts[d]} {d.value}" for d in FILED_ORDER if counts[d])
+        told = ", ".join(f"{counts[d]} {d.value}" for d in WORST_FIRST if counts[d])
         days = sorted(day for _, day in self.filed.values())
         when = f"on {days[0]}" if days[0] == days[-1] else f"from {days[0]} to {days[-1]}"
         return f"as filed in the history when they ran, {when}: {told}"

@@ -22,6 +22,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.survey.fleet_survey import MetricDrift
 from pytest_anubis.core.verdict import MetricVerdict, Outcome
 from pytest_anubis.report.fleet.fleet_view import (
+    OUTCOME_ORDER,
     BenchmarkTime,
     CellKind,
     ClassMetric,
@@ -38,18 +39,7 @@ from pytest_anubis.validator.surveying.metric_drift import metric_drifts
 
 Place = tuple[str, str]
 """Benchmark and metric."""
-_RANK = np.array(
-    [
-        (
-            Outcome.FAIL,
-            Outcome.MARGINAL,
-            Outcome.INCONCLUSIVE,
-            Outcome.NOT_TESTED,
-            Outcome.PASS,
-        ).index(o)
-        for o in OUTCOMES
-    ]
-)
+_RANK = np.array([OUTCOME_ORDER.index(outcome) for outcome in OUTCOMES])
 _STEPS = 1000
 """Steps of a similarity in a cell: a loss of a tenth of a per cent is told apart."""
 _NONE = 2 * _STEPS

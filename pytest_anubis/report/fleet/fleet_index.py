@@ -26,6 +26,7 @@ from pytest_anubis.report.fleet.glance import glance
 from pytest_anubis.report.fleet.heat_map import data_block, heat_section
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
+from pytest_anubis.report.text.node_text import WORST_FIRST
 from pytest_anubis.report.text.numbers import count_text, moment_text
 
 MARK = "pytest-anubis fleet page"
@@ -60,7 +61,7 @@ def fleet_index(view: FleetView) -> str:
     counts = Counter(node.row.verdict.decision for node in view.nodes)
     decisions = " ".join(
         f"<span class='kv'>{blocks.badge(decision.value)} {counts[decision]}</span>"
-        for decision in (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
+        for decision in WORST_FIRST
     )
     sections = {
         "map": heat_section(view),

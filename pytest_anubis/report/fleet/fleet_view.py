@@ -21,10 +21,10 @@ MARKS = {
     Outcome.NOT_TESTED: "\N{EN DASH}",
     Outcome.PASS: "",
 }
-"""As in the dossier's plots: a diamond is bad, a ring undecided."""
+"""As in the dossier's plots: a diamond is bad, a ring undecided; the worst first."""
+OUTCOME_ORDER = tuple(MARKS)
 FINE = "\N{MIDDLE DOT}"
 """In a cell that passed without a loss worth a number."""
-_FIRST = (Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE, Outcome.NOT_TESTED, Outcome.PASS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
@@ -58,7 +58,7 @@ def cell_kind(
         better: The metric's direction.
         unit: Its unit.
     """
-    rank, mark = _FIRST.index(outcome), MARKS[outcome]
+    rank, mark = OUTCOME_ORDER.index(outcome), MARKS[outcome]
     if similarity is None or better == "equal":
         fine = outcome is Outcome.PASS
         text = outcome.value if fine else f"{outcome.value}, {reason.value}"

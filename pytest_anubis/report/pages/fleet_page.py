@@ -15,7 +15,7 @@ from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.learned_text import UNLIKE
-from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.node_text import WORST_FIRST, NodeRow
 from pytest_anubis.report.text.numbers import count_text
 
 ROWS = 2000
@@ -25,7 +25,6 @@ DETAILS = 200
 OPEN = 10
 """Rejected nodes whose findings start unfolded: a page of fifty of them is thirty screens long."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 
 
 def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence[str]) -> str:
@@ -34,7 +33,7 @@ def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence
     counts = Counter(row.verdict.decision for row in ordered)
     told = " ".join(
         f"<span class='kv'>{blocks.badge(decision.value)} {counts[decision]}</span>"
-        for decision in _ORDER
+        for decision in WORST_FIRST
     )
     shown = [row for row in ordered if has_findings(row)]
     details = "".join(found_on(row, number) for number, row in enumerate(shown[:DETAILS]))

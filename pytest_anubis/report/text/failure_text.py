@@ -29,8 +29,6 @@ _SPARE = ("percentile", "fleet percentile", "baseline", "certainty", "limit", "u
 """Columns that a narrow terminal does without, in this order, before names are cut; ``-v`` shows all."""
 _TABLE = 2
 """Lines of a failure's text before its table: the one that stands alone, and an empty one."""
-_NAME = 24
-"""Columns that a name keeps as long as there are others to do without: file and test are mostly shorter."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
 """What decided where it was not a baseline."""
 _COLUMNS = (
@@ -97,7 +95,7 @@ def fitted_failure(
     return [
         *wrap(lines[0], edge, indent="  "),
         *lines[1:_TABLE],
-        *_fitted(rows, width).splitlines(),
+        *fitted_table(rows, width, _SPARE, last="triage").splitlines(),
         *(part for line in lines[end:] for part in wrap(line, edge, indent="  ")),
     ]
 
@@ -158,10 +156,6 @@ def _rows(verdicts: Sequence[MetricVerdict], *, benchmark: bool = False) -> list
         header,
         *(_row(one, benchmark=benchmark, units=units) for one in verdicts),
     ]
-
-
-def _fitted(rows: Sequence[list[str]], width: int) -> str:
-    return fitted_table(rows, width, _SPARE, least=_NAME, last="triage")
 
 
 def summary_sentence(verdict: MetricVerdict) -> str:

@@ -45,8 +45,6 @@ RESTS = (
 )
 _SPARE = ("repeatability", "units", "threshold")
 """Columns that a narrow terminal does without, in this order, before names are cut."""
-_NAME = 24
-"""Columns that a name keeps as long as there are others to do without: file and test are mostly shorter."""
 WORST = 3
 """Metrics that reject most, as lines."""
 
@@ -121,7 +119,7 @@ def criteria_lines(baseline: Baseline, *, whole: bool, width: int | None = None)
     if width is None or whole:
         lines = table(rows).splitlines()
     else:
-        lines = fitted_table(rows, width, _SPARE, least=_NAME).splitlines()
+        lines = fitted_table(rows, width, _SPARE).splitlines()
     if len(shown) > most:
         more = count_text(len(shown) - most, "more criterion")
         lines.append(f"... and {more}, all in the file (-v shows them)")

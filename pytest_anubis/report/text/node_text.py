@@ -39,7 +39,7 @@ WAIVED = "waived"
 LINES = 3
 """Lines of one node without ``-v``: a long trace stands in its dossier."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_ORDER = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
+WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +211,7 @@ def fleet_lines(
         row.verdict.decision is Decision.REJECTED and row.verdict.triage is Triage.RETEST
         for row in ordered
     )
-    parts = [f"{counts[decision]} {decision.value}" for decision in _ORDER]
+    parts = [f"{counts[decision]} {decision.value}" for decision in WORST_FIRST]
     looked = sum(row.look is not None for row in ordered)
     waived = sum(row.waived for row in ordered)
     also = [f"{looked} of them to be looked at"] if looked else []
@@ -268,29 +268,29 @@ def _groups(
 
     Of those that are rejected each has its own, unless a shared cause explains it.
     """
+    if verbosity > 0:
+        return [[row] for row in ordered]
     many = sum(row.verdict.decision is Decision.ACCEPTED for row in ordered) > NAMED
     groups: dict[tuple[object, ...], list[NodeRow]] = {}
     looks = waived = 0
     for number, row in enumerate(ordered):
         key: tuple[object, ...] = (number,)
         why = shared.get(_unit(row))
-        if verbosity <= 0 and why is not None:
+        if why is not None:
             key = (row.verdict.decision, "shared", why)
-        elif verbosity <= 0 and row.only_absent:
+        elif row.only_absent:
             key = (Decision.UNDECIDED,)
-        elif verbosity <= 0 and row.only_missing:
+        elif row.only_missing:
             key = (Trouble.MISSING,)
-        elif verbosity <= 0 and row.verdict.decision is Decision.UNDECIDED:
+        elif row.verdict.decision is Decision.UNDECIDED:
             key = (Decision.UNDECIDED, row.cause, row.rest)
-        elif verbosity <= 0 and row.look is not None:
+        elif row.look is not None:
             looks += 1
             key = (LOOK,) if looks > LOOKED else key
-        elif (
-            verbosity <= 0 and row.waived
-        ):  # somebody answers for it: never among those with nothing
+        elif row.waived:  # somebody answers for it: never among those with nothing
             waived += 1
             key = (WAIVED,) if waived > LOOKED else key
-        elif verbosity <= 0 and many and row.verdict.decision is Decision.ACCEPTED:
+        elif many and row.verdict.decision is Decision.ACCEPTED:
             key = (Decision.ACCEPTED, bool(row.verdict.absent))
         groups.setdefault(key, []).append(row)
     return list(groups.values())

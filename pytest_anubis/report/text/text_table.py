@@ -12,8 +12,11 @@ _NUMBER = re.compile(
 )
 _BLANK = re.compile(" (?!%)")
 """Where a line may end: not between a number and its per cent."""
+_GAP = "  "
 _LEAST = 12
 """Narrowest that a column is cut to."""
+_NAME = 24
+"""Columns that a name keeps as long as there are others to do without: file and test are mostly shorter."""
 _WIDEST = 160
 """Widest that a column gets with others after it: one odd name must not push those out of sight in all rows.
 Paths, hardware classes, ids of tests and SuperBench's names of metrics are shorter."""
@@ -55,7 +58,6 @@ def printable(text: str) -> str:
 def table(
     rows: Sequence[Sequence[str]],
     *,
-    gap: str = "  ",
     width: int | None = None,
     shrink: int = 0,
     least: int = _LEAST,
@@ -67,7 +69,6 @@ def table(
 
     Args:
         rows: At least a header; every row has as many cells.
-        gap: What stands between columns.
         width: Columns of the terminal, if the table should fit where it can.
         shrink: The column whose long cells are cut, in their middle, to make it fit.
         least: Narrowest that it is cut to.
@@ -80,7 +81,7 @@ def table(
     widths = [max(map(width_of, column)) for column in columns]
     widths = [*(min(one, _WIDEST) for one in widths[:-1]), *widths[-1:]]
     if width is not None and widths:
-        over = sum(widths) + width_of(gap) * (len(widths) - 1) - width
+        over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
         least = max(least, width_of(clean[0][shrink]))
         if over > 0 and widths[shrink] > least:
             widths[shrink] = max(least, widths[shrink] - over)
@@ -93,17 +94,12 @@ def table(
             cell = short[whole]
             pad = " " * (size - width_of(cell))
             cells.append(pad + cell if to_right else cell + pad)
-        lines.append(gap.join(cells).rstrip())
+        lines.append(_GAP.join(cells).rstrip())
     return "\n".join(lines)
 
 
 def fitted_table(
-    rows: Sequence[list[str]],
-    width: int,
-    spare: Sequence[str],
-    *,
-    least: int = _LEAST,
-    last: str = "",
+    rows: Sequence[list[str]], width: int, spare: Sequence[str], *, last: str = ""
 ) -> str:
     """Return a table without as many of the less telling columns as it takes to fit.
 
@@ -111,11 +107,10 @@ def fitted_table(
         rows: As for `table`.
         width: Columns of the terminal.
         spare: Names of the columns that may go, in this order.
-        least: Narrowest that the first column is cut to as long as there are others that may go.
         last: One that goes once the first column is as narrow as it gets.
     """
     for column in spare:
-        if max(map(width_of, table(rows, width=width, least=least).splitlines())) <= width:
+        if max(map(width_of, table(rows, width=width, least=_NAME).splitlines())) <= width:
             break
         rows = without_columns(rows, column)
     if max(map(width_of, table(rows, width=width).splitlines())) > width:

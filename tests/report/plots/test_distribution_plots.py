@@ -266,7 +266,7 @@ def test_names_are_escaped_everywhere() -> None:
         fan_plot([[1, 2]], [1], unit=EVIL, bad={EVIL: [1.0]}, label=EVIL),
         strip_plot([1, 2], unit=EVIL, label=EVIL),
         spark([1, 2], label=EVIL),
-        frontier_plot([(EVIL, [(1, 2)])], x_label=EVIL, y_label=EVIL, label=EVIL),
+        frontier_plot([(EVIL, [(1, 2)])], x_label=EVIL, y_label=EVIL),
     )
     for svg in pictures:
         parsed(svg)
