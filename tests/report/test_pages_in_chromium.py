@@ -75,7 +75,7 @@ def test_our_own_pages_can_be_used_by_everybody(browser: Any, tmp_path: Path) ->
     pages = {
         "dossier": run_page(sample_run.record(learned), learned),
         "learned": learn_page(learned, sample_run.populations(5)),
-        "judged": fleet_page([row("bad", Decision.REJECTED, SLOW)], ["a finding"], ["a note"]),
+        "judged": fleet_page([row("bad", Decision.REJECTED, SLOW)], ["a note"]),
         "fleet": fleet_index(some),
         "metric": metric_page(some, 0),
     }

@@ -273,7 +273,6 @@ def _keep(
         done.cells[one.kind] += one.count
     if done.told or imported.lost:
         say(f"{path}: {_counts(imported)}")
-    if done.told or imported.lost:
         for one in imported.lost_cells:
             _, words, rule = CELLS[one.kind]
             say(f"{path}: {words}: {one.example}{rule}")

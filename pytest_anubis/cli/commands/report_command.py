@@ -226,8 +226,8 @@ def _collected(
         CommandError: No such node, or what only one node has was asked of several.
     """
     from pytest_anubis.cli.shared.collected_judging import (
+        NodeRuns,
         judge_collected,
-        node_run,
         read_collected,
         rows_of,
         strictness_of,
@@ -258,7 +258,8 @@ def _collected(
             )
         raise CommandError(f"--node {options.node}: not among these; there is {_some(known)}")
     if len(rows) == 1:
-        return node_run(runs, judged, rows[0]), baselines.get(rows[0].hardware_class)
+        record = NodeRuns(runs, judged).run_of(rows[0])
+        return record, baselines.get(rows[0].hardware_class)
     if options.prometheus is not None:
         raise CommandError(
             f"--prometheus tells of one node, and these are {len(rows)}: {_narrower(options, classes)}"

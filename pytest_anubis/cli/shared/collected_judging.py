@@ -205,11 +205,6 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
     ]
 
 
-def node_run(runs: RunSet, judged: JudgedFleet, row: NodeRow) -> RunRecord:
-    """Return what was collected of one node as one run, with the verdicts that it was given now."""
-    return NodeRuns(runs, judged).run_of(row)
-
-
 class NodeRuns:
     """What was collected, node by node: found once for all, since a fleet has thousands of nodes."""
 

@@ -27,7 +27,7 @@ OPEN = 10
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 
 
-def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence[str]) -> str:
+def fleet_page(rows: Iterable[NodeRow], notes: Sequence[str]) -> str:
     """Return the page."""
     ordered = sorted(rows, key=lambda row: row.verdict.severity)
     counts = Counter(row.verdict.decision for row in ordered)
@@ -42,7 +42,6 @@ def fleet_page(rows: Iterable[NodeRow], findings: Sequence[str], notes: Sequence
     numbers = {id(row): number for number, row in enumerate(shown[:DETAILS])}
     body = [
         f"<header class='banner'><h1>{count_text(len(ordered), 'node')} judged</h1><p>{told}</p></header>",
-        blocks.lines_block("findings", findings, open_=True),
         blocks.lines_block("notes", notes),
         f"<h2>Nodes, the worst first</h2>{_table(ordered, numbers)}",
         blocks.titled("What was found", details and details + more),

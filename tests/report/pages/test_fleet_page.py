@@ -21,8 +21,7 @@ def test_the_worst_nodes_come_first_and_each_has_its_card() -> None:
             row("open", Decision.UNDECIDED, blocking=1),
             row("bad", Decision.REJECTED, SLOW, second),
         ],
-        [f"a finding {EVIL}"],
-        ["a note"],
+        [f"a note {EVIL}"],
     )
     places = [page.index(f">{name}<") for name in ("bad", "open", "fine")]
     assert places == sorted(places)
@@ -43,19 +42,19 @@ def test_what_the_page_leaves_out_is_said_with_the_way_to_have_it(
 ) -> None:
     monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.ROWS", 1)
     monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.DETAILS", 1)
-    page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(3)], [], [])
+    page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(3)], [])
     assert "and 2 more, none of them worse; --json FILE writes all" in page
     assert "and 2 nodes more; --json FILE writes all" in page
 
 
 def test_of_many_rejected_nodes_the_first_are_unfolded() -> None:
-    page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(OPEN + 5)], [], [])
+    page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(OPEN + 5)], [])
     assert page.count("class='case'") == OPEN + 5
     assert len(re.findall(r"<details class='case' id='n\d+' open>", page)) == OPEN
 
 
 def test_a_column_of_which_no_node_has_anything_is_left_out() -> None:
-    bare = fleet_page([row("bad", Decision.REJECTED, SLOW)], [], [])
+    bare = fleet_page([row("bad", Decision.REJECTED, SLOW)], [])
     assert "besides" not in bare
     second = replace(SLOW, metric="other", text="other is 80 GB/s", similarity=0.8)
-    assert "besides" in fleet_page([row("bad", Decision.REJECTED, SLOW, second)], [], [])
+    assert "besides" in fleet_page([row("bad", Decision.REJECTED, SLOW, second)], [])

@@ -202,7 +202,7 @@ def _tell(
         say(*(f"note: {note}" for note in found.notes))
         say(*fleet_lines(found.rows, width=terminal_width(), verbosity=options.verbose))
     if options.html is not None:
-        write_file(options.html, fleet_page(found.rows, (), found.notes))
+        write_file(options.html, fleet_page(found.rows, found.notes))
     if options.json:
         write_json(options.json, _document(found))
     return found.exit_code

@@ -43,7 +43,7 @@ def import_judge(options: argparse.Namespace) -> Judge | None:
 
 def _judged(runs: RunSet, baselines: dict[str, Any]) -> Iterator[RunRecord]:
     """Yield every run of an import with its verdicts; each run of a node is judged by itself."""
-    from pytest_anubis.cli.shared.collected_judging import judge_collected, node_run, rows_of
+    from pytest_anubis.cli.shared.collected_judging import NodeRuns, judge_collected, rows_of
 
     for name in dict.fromkeys(run.run for run in runs.runs):
         rows = [
@@ -56,5 +56,4 @@ def _judged(runs: RunSet, baselines: dict[str, Any]) -> Iterator[RunRecord]:
             populations=tuple(one.only(mine) for one, mine in rows if mine),
         )
         judged = judge_collected(own, baselines)
-        for row in rows_of(judged):
-            yield node_run(own, judged, row)
+        yield from map(NodeRuns(own, judged).run_of, rows_of(judged))
