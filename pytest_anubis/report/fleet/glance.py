@@ -97,7 +97,7 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
         state = "MARGINAL" if unlike or view.unjudged else ""
         return _box("Sick nodes", state, none + unlike)
     link = map_link(decision="REJECTED")
-    items = [f"{_linked(node)}: {html.escape(node.row.cause)}" for node in alone]
+    items = [f"{_linked(node)}: {html.escape(node.row.cause)}" for node in alone[:SICK]]
     words = f"{count_text(len(rejected), 'node')} rejected"
     if share:
         shared = len(rejected) - len(alone)
@@ -105,23 +105,23 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     return _box(
         "Sick nodes",
         "FAIL",
-        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p>{_some(items, SICK, link)}{unlike}"
+        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p>{_some(items, len(alone), link)}{unlike}"
         + "".join(map(blocks.paragraph, view.unjudged)),
     )
 
 
-def _some(items: Sequence[str], most: int, link: str) -> str:
-    """Return the first of some items as a list, and how many more there are where a link leads."""
-    left = len(items) - most
-    shown = [*items[:most], *([f"<a href='{link}'>and {left} more</a>"] if left > 0 else [])]
+def _some(items: Sequence[str], whole: int, link: str) -> str:
+    """Return items as a list, and where a link leads to all of them, how many more there are."""
+    left = whole - len(items)
+    shown = [*items, *([f"<a href='{link}'>and {left} more</a>"] if left > 0 else [])]
     return f"<ul>{''.join(f'<li>{item}</li>' for item in shown)}</ul>"
 
 
 def _filed(view: FleetView) -> str:
     """Return the nodes that nothing was judged of here and that a history has as rejected."""
     found = [node for node in view.nodes if node.filed.startswith(Decision.REJECTED.value)]
-    items = [f"{_linked(node)}: filed {node.filed}" for node in found]
-    return _some(items, SICK, map_link(q=f"filed {Decision.REJECTED.value}")) if items else ""
+    items = [f"{_linked(node)}: filed {node.filed}" for node in found[:SICK]]
+    return _some(items, len(found), map_link(q=f"filed {Decision.REJECTED.value}")) if items else ""
 
 
 def _unlike(view: FleetView) -> str:
@@ -129,12 +129,12 @@ def _unlike(view: FleetView) -> str:
     found = [node for node in view.of(Decision.ACCEPTED) if node.row.unlike]
     if not found:
         return ""
-    items = [f"{_linked(node)}: {html.escape(node.row.unlike)}" for node in found]
+    items = [f"{_linked(node)}: {html.escape(node.row.unlike)}" for node in found[:SICK]]
     link = map_link(q=UNLIKE)
     who = f"{count_text(len(found), 'accepted node')} {'are' if len(found) > 1 else 'is'}"
     return (
         f"<p>{who} <a href='{link}'>{UNLIKE}</a>: {html.escape(ACCEPTED_UNLIKE)}</p>"
-        f"{_some(items, SICK, link)}"
+        f"{_some(items, len(found), link)}"
     )
 
 
@@ -159,14 +159,14 @@ def _items(view: FleetView, shifts: Sequence[TraitShift], *, counted: bool = Tru
     if not shifts:
         return ""
     items = []
-    for one in shifts:
+    for one in shifts[:SHARED]:
         same = f"; the same nodes as {', '.join(one.aliases)}" if one.aliases else ""
         items.append(
             f"<b>{html.escape(shift_name(one))}</b>{_of_class(view, one)}: "
             f"{html.escape(shift_text(one, counted=counted) + same)} "
             f"(<a href='{shift_link(view, one)}'>show</a>)"
         )
-    return _some(items, SHARED, "#shifts")
+    return _some(items, len(shifts), "#shifts")
 
 
 def _nothing_shared(view: FleetView) -> str:
@@ -209,10 +209,10 @@ def _drifting(view: FleetView) -> str:
         words = "no metric became worse over time" if dated else NO_DATES
         return _box("What drifts", "", f"<p>{words}</p>")
     several = len({node.row.hardware_class for node in view.nodes}) > 1
-    items = [_drift_item(view, same, several) for same in found.values()]
+    items = [_drift_item(view, same, several) for same in list(found.values())[:SHARED]]
     first = view.drifting[0]
     plot = drift_plot(first.moments, label=f"{first.metric.name}: {drift_text(first)}")
-    return _box("What drifts", "MARGINAL", _some(items, SHARED, "#drifts") + plot)
+    return _box("What drifts", "MARGINAL", _some(items, len(found), "#drifts") + plot)
 
 
 def _drift_item(view: FleetView, same: Sequence[MetricDrift], several: bool) -> str:
