@@ -105,13 +105,15 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
     return _box(
         "Sick nodes",
         "FAIL",
-        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p>{_some(items, len(alone), link)}{unlike}"
+        f"<p>{words}; <a href='{link}'>show them in the heat map</a></p>"
+        + _some(items, len(alone), link)
+        + unlike
         + "".join(map(blocks.paragraph, view.unjudged)),
     )
 
 
 def _some(items: Sequence[str], whole: int, link: str) -> str:
-    """Return items as a list, and where a link leads to all of them, how many more there are."""
+    """Return items as a list, and how many more of the whole there are, where a link leads."""
     left = whole - len(items)
     shown = [*items, *([f"<a href='{link}'>and {left} more</a>"] if left > 0 else [])]
     return f"<ul>{''.join(f'<li>{item}</li>' for item in shown)}</ul>"
