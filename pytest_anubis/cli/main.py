@@ -156,7 +156,7 @@ class _Command(argparse.ArgumentParser):
         if unknown:
             known = [name for action in self._actions for name in action.option_strings]
             word = next((one for one in unknown if one.startswith("-")), "").partition("=")[0]
-            near = difflib.get_close_matches(word, known, 1) if word else []
+            near = difflib.get_close_matches(word, known, 1, 0.75) if word else []
             meant = f" (did you mean {near[0]}?)" if near else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{meant}")
         return options, unknown
