@@ -20,7 +20,8 @@ import pytest
 from benchmarks.suites.faults import speed, table
 from benchmarks.suites.faults.kernels import Kernel
 from benchmarks.suites.faults.not_possible import NotPossible
-from pytest_anubis.hardware.load.clear_moments import Account, Host
+from pytest_anubis.hardware.load.clear_moments import Host
+from pytest_anubis.hardware.load.kernel_account import Account, Counts
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring.recorder import Recorder
@@ -32,8 +33,8 @@ class Still(Account):
     def __init__(self) -> None:
         super().__init__(list)
 
-    def read(self) -> tuple[float, float, float]:
-        return 0.0, 0.0, 0.0
+    def read(self) -> Counts:
+        return Counts()
 
     def renew(self) -> None:
         pass
@@ -216,7 +217,7 @@ def test_somebody_on_the_cores_is_found_where_it_is_said_and_nothing_is_judged(
 def test_machine_that_others_have_all_the_time_teaches_nothing(
     machine: Machine, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Still, "read", lambda _: (time.perf_counter(), 0.0, 0.0))
+    monkeypatch.setattr(Still, "read", lambda _: Counts(others=time.perf_counter()))
     status, said = told(capsys, "--trials", "1", "--learn", "2")
     assert status == table.LEFT
     assert "nothing to learn from" in said

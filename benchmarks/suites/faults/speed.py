@@ -27,8 +27,9 @@ from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.hardware.load.clear_moments import RESCAN, Host
+from pytest_anubis.hardware.load.clear_moments import Host
 from pytest_anubis.hardware.load.host_load import LoadReader
+from pytest_anubis.hardware.load.kernel_account import RESCAN
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.context import RunContext, discard
 from pytest_anubis.session.measuring.attempts import Visit

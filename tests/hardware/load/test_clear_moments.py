@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -21,14 +17,11 @@ from pytest_anubis.hardware.load.clear_moments import (
     FAR,
     NEAR,
     OTHERS,
-    Account,
-    Counts,
     Host,
     Probe,
     Rounds,
-    in_container,
 )
-from pytest_anubis.hardware.load.host_load import LoadReader
+from pytest_anubis.hardware.load.kernel_account import Account, Counts
 from pytest_anubis.hardware.text_files import Files
 
 ROUND = 0.02
@@ -226,94 +219,3 @@ def test_of_many_cores_some_are_probed_and_a_core_that_is_gone_hinders_nothing(
     monkeypatch.setattr(clear_moments, "MOST_THREADS", 2)
     assert Probe(range(10_000, 10_005)).read() > 0
     assert len(probing() - before) == 2
-
-
-class Ours(Files):
-    """The kernel's files, as if a few processes were all: whoever else is here does not matter."""
-
-    def __init__(self, *processes: int) -> None:
-        super().__init__()
-        self._processes = [str(pid) for pid in processes]
-
-    def entries(self, path: str) -> list[str]:
-        return self._processes if path == "/proc" else super().entries(path)
-
-
-BURN = "import time\nprint(flush=True)\nend = time.monotonic() + 60\nwhile time.monotonic() < end: pass"
-
-
-@contextmanager
-def burning() -> Iterator[int]:
-    with subprocess.Popen([sys.executable, "-c", BURN], stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
-        try:
-            yield process.pid
-        finally:
-            process.kill()
-
-
-def used_within(account: Account, least: float, patience: float) -> float:
-    """Return what others used until it is so much, or for so long."""
-    begin, until = account.read().others, time.monotonic() + patience
-    while (used := account.read().others - begin) < least and time.monotonic() < until:
-        time.sleep(0.01)
-    return used
-
-
-def test_the_account_counts_what_another_process_burns() -> None:
-    with burning() as pid:
-        account = Account(lambda: [str(os.getpid())], files=Ours(os.getpid(), pid))
-        account.renew()
-        assert used_within(account, 0.05, 30.0) >= 0.05
-
-
-@pytest.mark.skipif(in_container(Files()), reason="a container may not use what the kernel counts")
-def test_the_account_counts_what_a_process_burns_that_was_not_listed() -> None:
-    account = Account(lambda: [str(os.getpid())], files=Ours(os.getpid()))
-    account.renew()
-    begin, until = account.read().unseen, time.monotonic() + 30
-    with burning():
-        while (found := account.read().unseen - begin) < 0.1 and time.monotonic() < until:
-            time.sleep(0.01)
-    assert found >= 0.1
-
-
-def test_the_account_never_counts_what_this_processs_own_child_burns() -> None:
-    with burning() as pid:
-        account = Account(LoadReader(root=os.getpid()).tree, files=Ours(os.getpid(), pid))
-        account.renew()
-        assert used_within(account, 0.05, 0.3) == 0
-
-
-def test_the_account_leaves_out_what_belongs_to_a_quiet_machine() -> None:
-    with burning() as pid:
-        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
-        own = [str(os.getpid())]
-        account = Account(lambda: own, [f"{name[:4]}*"], Ours(os.getpid(), pid))
-        account.renew()
-        assert used_within(account, 0.05, 0.3) == 0
-
-
-def test_the_account_reads_the_list_of_processes_again_after_a_while(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    files = Ours(os.getpid())
-    account = Account(lambda: [str(os.getpid())], files=files)
-    account.renew()
-    with burning() as pid:
-        files._processes.append(str(pid))
-        monkeypatch.setattr(clear_moments, "RESCAN", 1e9)
-        account.renew()  # too soon
-        assert used_within(account, 0.01, 0.1) == 0
-        monkeypatch.setattr(clear_moments, "RESCAN", 0.0)
-        account.renew()
-        assert used_within(account, 0.05, 30.0) >= 0.05
-
-
-def test_the_account_counts_our_own_waiting_and_stolen_time_only_upwards() -> None:
-    account = Account(LoadReader(root=os.getpid()).tree)
-    account.renew()
-    first, second = account.read(), account.read()
-    assert first.waited <= second.waited
-    assert first.stolen <= second.stolen

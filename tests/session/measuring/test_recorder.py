@@ -9,8 +9,9 @@ from typing import Any, Protocol, cast
 import pytest
 
 from pytest_anubis.core.verdict import SEARCHED
-from pytest_anubis.hardware.load.clear_moments import Account, Host, Rounds
+from pytest_anubis.hardware.load.clear_moments import Host, Rounds
 from pytest_anubis.hardware.load.disturbance import HostWatch
+from pytest_anubis.hardware.load.kernel_account import Account, Counts
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
 from pytest_anubis.session.measuring.conditions import Surroundings
@@ -39,9 +40,9 @@ class Idle:
     def renew(self) -> None:
         """Look for other processes."""
 
-    def read(self) -> tuple[float, float, float]:
+    def read(self) -> Counts:
         """Return what they have used."""
-        return 0.0, 0.0, 0.0
+        return Counts()
 
 
 class Disturb(Protocol):

@@ -14,6 +14,7 @@ from tests.session.conftest import Learn
 CONFTEST = """
 import pathlib
 from pytest_anubis.hardware.load import clear_moments
+from pytest_anubis.hardware.load.kernel_account import Counts
 from pytest_anubis.session.measuring.conditions import Surroundings
 
 class Account:
@@ -22,7 +23,7 @@ class Account:
     def renew(self):
         pass
     def read(self):
-        return clear_moments.Counts()
+        return Counts()
 
 class Probe:
     def __init__(self, *_):
