@@ -19,3 +19,8 @@ def moment(text: str) -> float | None:
         except (ValueError, OverflowError):
             return None
     return found if abs(found) < _YEAR_10000 else None
+
+
+def day_of(seconds: float) -> str:
+    """Return the day of a moment, ISO 8601, UTC: what all nodes of a fleet agree on."""
+    return datetime.fromtimestamp(seconds, UTC).date().isoformat()

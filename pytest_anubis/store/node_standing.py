@@ -17,6 +17,7 @@ from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import (
+    Holds,
     JudgedRun,
     Standing,
     relevant_runs,
@@ -31,7 +32,7 @@ from pytest_anubis.store.namesakes import full_names
 FOLDER = "nodes"
 """Folder in the store; ``<node>.json`` is one node's."""
 
-_FORMAT, _VERSION = "anubis-node-standing", 2
+_FORMAT, _VERSION = "anubis-node-standing", 3
 _MOST = 1 << 24  # bytes; that of a node with eight cards has some hundred thousand
 _NEXT = 1e-3  # seconds by which a run begins after what ended before it, at least
 _JOURNALS = 200  # latest runs that a lost file is made of anew
@@ -78,15 +79,13 @@ class NodeStanding:
     since: float = 0.0
     boot: str = ""
 
-    @property
-    def standing(self) -> Standing:
-        """Where the node stands."""
-        return standing_of(one.judged for one in self.runs)
+    def standing(self, holds: Holds) -> Standing:
+        """Return where the node stands; `holds` says which waivers do."""
+        return standing_of((one.judged for one in self.runs), holds)
 
-    @property
-    def kept(self) -> KeptRun | None:
-        """The run that its standing rests on; None before the first verdict."""
-        by = self.standing.by
+    def kept(self, standing: Standing) -> KeptRun | None:
+        """Return the run that a standing rests on; None before the first verdict."""
+        by = standing.by
         return next((one for one in self.runs if by and one.judged.run == by.run), None)
 
 

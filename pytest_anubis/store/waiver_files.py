@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import time
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.json_files import read_bytes
+from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.verdict import Waiver
 
 LARGEST = 1 << 17
@@ -36,7 +38,7 @@ def today() -> str:
 
     That this clock is right is for the caller to see: it accepts no node where it is behind a baseline.
     """
-    return datetime.datetime.now(datetime.UTC).date().isoformat()
+    return day_of(time.time())
 
 
 def read_waivers(path: Path, day: str) -> tuple[Waiver, ...]:

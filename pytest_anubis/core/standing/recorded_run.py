@@ -14,7 +14,7 @@ from pytest_anubis.core.standing.standing_of import (
     Key,
     judged_run,
 )
-from pytest_anubis.core.verdict import HOST, Decision, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, Outcome, Reason, Reference
 
 
 def judged_of(record: RunRecord, *, began: float, ended: float | None = None) -> JudgedRun:
@@ -27,11 +27,10 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
     """
     verdict = record.node_verdict
     outcomes = [
-        ((one.benchmark, one.metric, one.device), one.outcome, one.reason, one.reference)
-        for one in record.told
+        (key_of(one), one.outcome, one.reason, one.reference, one.waiver) for one in record.told
     ]
     outcomes += [
-        (key, Outcome.PASS, Reason.WITHIN, Reference.NONE) for key in passed_checks(record)
+        (key, Outcome.PASS, Reason.WITHIN, Reference.NONE, None) for key in passed_checks(record)
     ]
     return judged_run(
         outcomes,
@@ -45,6 +44,11 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
     )
 
 
+def key_of(verdict: MetricVerdict) -> Key:
+    """Return what a verdict is about."""
+    return verdict.benchmark, verdict.metric, verdict.device, verdict.group
+
+
 def passed_checks(record: RunRecord) -> Iterator[Key]:
     """Yield what passed and has no value: the own checks of tests, the comparison of the inventory.
 
@@ -55,10 +59,10 @@ def passed_checks(record: RunRecord) -> Iterator[Key]:
     for result in record.results:
         if result.outcome == "passed" and not result.left_out and result.test in places:
             benchmark, device = places[result.test]
-            yield benchmark, "", device
+            yield benchmark, "", device, ""
     if not record.planned and not record.inventory:
         devices = {one.device for one in record.measurements if one.values}
-        yield from ((GATE[0], GONE, one) for one in sorted(devices.difference(HOST)))
+        yield from ((GATE[0], GONE, one, "") for one in sorted(devices.difference(HOST)))
         return
     accepted = record.node_verdict and record.node_verdict.decision is Decision.ACCEPTED
     wrong = any(
@@ -70,8 +74,8 @@ def passed_checks(record: RunRecord) -> Iterator[Key]:
         looked = (INVENTORY,) if record.baseline and not record.switched_off else ()
     for name in looked:
         if name in (KERNEL_LOG, COUNTERS):
-            yield HARDWARE, "", name
+            yield HARDWARE, "", name, ""
         elif name != INVENTORY:
-            yield GATE[0], "", name
+            yield GATE[0], "", name, ""
         elif not wrong:
             yield GATE

@@ -3,20 +3,21 @@
 A rejection falls only when a later run judged what had failed as strictly and passed it, or when somebody
 answered for it by name: closed the defect, or put the node into service again. As strictly: in a profile that
 is no shorter, and against a baseline where a baseline had found it, since a node's other devices, or its own
-past, may be as bad.
+past, may be as bad. A failure that a waiver covered is a failure: it counts from the day on which the waiver
+does not hold any more.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 
-Key = tuple[str, str, str]
-"""Benchmark, metric and device; a test's own check has no metric."""
+Key = tuple[str, str, str, str]
+"""Benchmark, metric, device and group of comparable units; a test's own check has no metric."""
 
-GATE: Key = ("inventory", "", "")
+GATE: Key = ("inventory", "", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
 GONE = "gone"
 """Metric of `GATE` that says of each device of a table whether it has any value."""
@@ -25,7 +26,7 @@ HARDWARE = "hardware"
 _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 _NEXT = 1e-3  # seconds by which a run begins after the one before it, at least
 _STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
-_WHOLE: Key = ("", "", "")  # what rejects a run in which nothing failed by name
+_WHOLE: Key = ("", "", "", "")  # what rejects a run in which nothing failed by name
 _LENGTHS = (
     "",
     "smoke",
@@ -33,8 +34,14 @@ _LENGTHS = (
     "soak",
 )  # profiles, shortest first; older records have none
 
-Said = tuple[Key, Outcome, Reason, Reference]
-"""A verdict: its key, outcome, reason, and what the value was compared with."""
+Said = tuple[Key, Outcome, Reason, Reference, Waiver | None]
+"""A verdict: its key, outcome, reason, what the value was compared with, and who answers for its failure."""
+
+Holds = Callable[[Waiver], bool]
+"""Says whether a waiver that covered a failure in its run holds today."""
+
+XFAIL = Waiver(owner="", reason="the test's xfail mark", expires="")
+"""What stands for an xfail mark, and for the waiver of a history's old row: no owner, no last day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +54,7 @@ class JudgedRun:
         ended: When it ended, or began where that is unknown.
         decision: What it came to; empty for a run without a verdict.
         failed: What rejected the node, if it did.
-        passed: What was judged and not bad; in an accepted run also what somebody answers for (a waiver).
+        passed: What was judged and not bad.
         benchmarks: Benchmarks that recorded values.
         answered: Somebody closed its defect.
         number: Its number in a history.
@@ -55,6 +62,7 @@ class JudgedRun:
         by_peers: What of both only the other devices of the node judged.
         by_past: What of both only earlier runs of the node judged.
         after: Id of the node's run before it, whatever the clocks said; empty if unknown.
+        waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
     """
 
     run: str
@@ -70,11 +78,21 @@ class JudgedRun:
     by_peers: tuple[Key, ...] = ()
     by_past: tuple[Key, ...] = ()
     after: str = ""
+    waived: tuple[tuple[Key, Waiver], ...] = ()
 
     @property
     def rejected(self) -> bool:
         """Whether it rejected the node."""
         return self.decision == Decision.REJECTED
+
+    @property
+    def found(self) -> tuple[Key, ...]:
+        """What it found bad: what rejected the node, and what was waived."""
+        return (*self.failed, *(key for key, _ in self.waived))
+
+    def waiver(self, key: Key) -> Waiver | None:
+        """Return the waiver that covered a failure in this run; None if none did."""
+        return next((waiver for one, waiver in self.waived if one == key), None)
 
     def strength(self, key: Key) -> int:
         """Rank of the reference that it judged something by: 0 own past, 1 other devices, 2 baseline."""
@@ -99,7 +117,7 @@ class Standing:
 
     Attributes:
         decision: REJECTED while a failure stands, else that of its latest judged run; None without one.
-        by: That run; of several that reject the latest.
+        by: That run; of several that reject the latest. It may have accepted the node: see `lapsed`.
         answered: `by` rejected the node, and somebody has answered for it since: it is to be judged anew.
         failures: Failures that still hold -> the runs that found them, none as strict as one before it.
         confirmed: What of it more than one run found, so that it has been measured again already.
@@ -112,6 +130,12 @@ class Standing:
     failures: Mapping[Key, tuple[JudgedRun, ...]] = field(default_factory=dict)
     confirmed: frozenset[Key] = frozenset()
     needed: frozenset[str] = frozenset()
+
+    @property
+    def lapsed(self) -> tuple[tuple[Key, Waiver], ...]:
+        """What `by` found and a waiver covered then that does not hold any more."""
+        own = self.by.waived if self.by else ()
+        return tuple(one for one in own if self.by in self.failures.get(one[0], ()))
 
 
 def judged_run(
@@ -132,15 +156,20 @@ def judged_run(
     Of several references the strongest counts for what failed, the weakest for what passed.
     """
     found: dict[Outcome, dict[Key, set[Reference]]] = {outcome: {} for outcome in Outcome}
-    waived = Outcome.PASS if decision == Decision.ACCEPTED else Outcome.NOT_TESTED
-    for key, outcome, reason, reference in outcomes:
-        if reason not in _WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
-            of_outcome = found[waived if reason is Reason.WAIVED else outcome]
-            of_outcome.setdefault(key, set()).add(reference)
+    waived: dict[Key, Waiver] = {}
+    by_waived: dict[Key, set[Reference]] = {}
+    for key, outcome, reason, reference, waiver in outcomes:
+        if reason is Reason.WAIVED:
+            first = min(waived.get(key, waiver), waiver, key=_last_day) if waiver else None
+            waived[key] = first or waived.get(key, XFAIL)
+            by_waived.setdefault(key, set()).add(reference)
+        elif reason not in _WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
+            found[outcome].setdefault(key, set()).add(reference)
     fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
     rejected = decision == Decision.REJECTED
     failed = (fail or marginal or {_WHOLE: set()}) if rejected else {}
-    bad = {*fail, *found[Outcome.INCONCLUSIVE], *found[Outcome.NOT_TESTED], *failed}
+    bad = {*fail, *found[Outcome.INCONCLUSIVE], *found[Outcome.NOT_TESTED], *failed, *waived}
+    still = {key: waiver for key, waiver in waived.items() if key not in failed}
     both = {
         key: fine.get(key, set()) | marginal.get(key, set()) for key in {*fine, *marginal} - bad
     }
@@ -156,10 +185,16 @@ def judged_run(
         answered=answered,
         number=number,
         profile=profile,
-        by_peers=_weak(failed, both, near),
-        by_past=_weak(failed, both, past),
+        by_peers=_weak({**by_waived, **failed}, both, near),
+        by_past=_weak({**by_waived, **failed}, both, past),
         after=after,
+        waived=tuple(sorted(still.items(), key=lambda one: one[0])),
     )
+
+
+def _last_day(waiver: Waiver) -> str:
+    """Sorts waivers by their last day; one without comes last."""
+    return waiver.expires or "~"
 
 
 def _weak(
@@ -170,15 +205,51 @@ def _weak(
     return tuple(sorted(found | {key for key, by in passed.items() if by & weak}))
 
 
-def standing_of(runs: Iterable[JudgedRun], *, in_service: float | None = None) -> Standing:
+def standing_of(
+    runs: Iterable[JudgedRun], holds: Holds, *, in_service: float | None = None
+) -> Standing:
     """Return where a node stands by all its runs, given in any order.
 
     Args:
         runs: Its runs; those without a verdict say nothing.
+        holds: Says which waivers hold today (`core.waivers.waiving`).
         in_service: When somebody put it into service again, seconds since 1970: what was found before has
             been answered for; None: nobody did.
     """
     ordered = in_order(one for one in runs if one.decision)
+    if not ordered:
+        return Standing()
+    found, confirmed, settled = _findings(ordered, in_service)
+    standing = {key: _uncovered(key, several, holds) for key, several in found.items()}
+    standing = {key: several for key, several in standing.items() if several}
+    by = max(
+        (one for several in standing.values() for one in several),
+        key=lambda one: one.order,
+        default=ordered[-1],
+    )
+    answered = by.rejected and not standing
+    needed = {ordered[-1].run, *(one.run for several in found.values() for one in several)}
+    needed |= {one for name in needed & settled.keys() for one in settled[name]}
+    decision = Decision.REJECTED if standing else Decision(by.decision)
+    return Standing(
+        decision=Decision.UNDECIDED if answered else decision,
+        by=by,
+        answered=answered,
+        failures=standing,
+        confirmed=frozenset(confirmed & standing.keys()),
+        needed=frozenset(needed),
+    )
+
+
+def _findings(
+    ordered: Iterable[JudgedRun], in_service: float | None = None
+) -> tuple[dict[Key, tuple[JudgedRun, ...]], set[Key], dict[str, set[str]]]:
+    """Return what no later run passed, as if no waiver held, with what follows from the order.
+
+    Returns:
+        Finding -> the runs that found it, none as strict as one before it; what more than one run found; and
+        id of a run -> ids of those that settled some of it.
+    """
     standing: dict[Key, tuple[JudgedRun, ...]] = {}
     confirmed: set[Key] = set()
     settled: dict[str, set[str]] = {}  # a run that rejects -> those that settled some of it
@@ -189,30 +260,42 @@ def standing_of(runs: Iterable[JudgedRun], *, in_service: float | None = None) -
             standing[key] = tuple(by for by in several if by not in gone)
             for by in gone:
                 settled.setdefault(by.run, set()).add(run.run)
-        if run.rejected and not _is_answered(run, in_service):
-            confirmed.update(key for key in run.failed if key in standing and key != _WHOLE)
-            for key in run.failed:
+        if not _is_answered(run, in_service):
+            confirmed.update(key for key in run.found if key in standing and key != _WHOLE)
+            for key in run.found:
                 before = (
-                    by for by in standing.get(key, ()) if not _as_strict(run, passed, key, by)
+                    by
+                    for by in standing.get(key, ())
+                    if not (_replaces(run, key, by) and _as_strict(run, passed, key, by))
                 )
                 standing[key] = (*before, run)
         standing = {key: several for key, several in standing.items() if several}
         confirmed &= standing.keys()
-    if not ordered:
-        return Standing()
-    rejecting = [one for several in standing.values() for one in several]
-    by = max(rejecting, key=lambda one: one.order, default=ordered[-1])
-    needed = {ordered[-1].run, *(one.run for one in rejecting)}
-    needed |= {one for name in needed & settled.keys() for one in settled[name]}
-    decision = Decision(by.decision)
-    return Standing(
-        decision=Decision.UNDECIDED if by.rejected and not standing else decision,
-        by=by,
-        answered=by.rejected and not standing,
-        failures=standing,
-        confirmed=frozenset(confirmed & standing.keys()),
-        needed=frozenset(needed),
-    )
+    return standing, confirmed, settled
+
+
+def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
+    """Return whether a finding may take the place of an earlier one; a waived one only of waived ones."""
+    weaker = by.decision == Decision.ACCEPTED != run.decision
+    return key in run.failed or (by.waiver(key) is not None and not weaker)
+
+
+def _uncovered(key: Key, several: Sequence[JudgedRun], holds: Holds) -> tuple[JudgedRun, ...]:
+    """Return the runs whose finding counts: no waiver holds that covered it in this run, or in a later one.
+
+    What rejected the node is covered by a waiver only where a run as strict accepted the node beside it.
+    """
+    waivers = {run.run: run.waiver(key) for run in several}
+    holding = [run for run in several if (one := waivers[run.run]) is not None and holds(one)]
+
+    def covers(run: JudgedRun, by: JudgedRun) -> bool:
+        if run is by or run.began <= by.began:
+            return run is by
+        accepted = run.decision == Decision.ACCEPTED
+        strict = accepted and _as_strict(run, frozenset(run.passed), key, by)
+        return waivers[by.run] is not None or strict
+
+    return tuple(by for by in several if not any(covers(run, by) for run in holding))
 
 
 def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
@@ -230,7 +313,7 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
         if not early:
             break
     moved = (
-        replace(one, began=began[one.run]) if one.rejected and one.after else one for one in found
+        replace(one, began=began[one.run]) if one.found and one.after else one for one in found
     )
     return sorted(moved, key=lambda one: one.order)
 
@@ -245,7 +328,7 @@ def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) ->
     What the hardware reported cannot pass: it falls when a later run as strict accepts the node, and the
     hardware reported nothing of the kind.
     """
-    if key in run.failed or run.began <= by.began or not _as_strict(run, passed, key, by):
+    if key in run.found or run.began <= by.began or not _as_strict(run, passed, key, by):
         return False
     if key in passed or (key[0] == GATE[0] and GATE in passed):
         return True
@@ -276,28 +359,34 @@ def _as_long(one: str, other: str) -> bool:
 def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
     """Return as little as the standing follows from, also beside a run that comes in late, in order.
 
-    Kept are failures that still hold, the latest pass of each key at each strictness, and the latest
-    acceptances.
+    Kept are failures that no run passed, waived ones too, the latest pass of each key at each strictness, and
+    the latest acceptances.
     """
     ordered = in_order(one for one in runs if one.decision)
-    stands = standing_of(ordered).failures
+    stands = _findings(ordered)[0]
     met, accepted, kept = set[object](), list[set[object]](), list[JudgedRun]()
     for run in reversed(ordered):
         ways = {key: (key, run.profile, run.strength(key)) for key in run.passed}
         fresh = {key for key, way in ways.items() if way not in met}
         failed = tuple(key for key in run.failed if run in stands.get(key, ()))
+        waived = tuple(one for one in run.waived if run in stands.get(one[0], ()))
         wide: set[object] = {run.profile, *run.benchmarks, *run.looked}
         new = False
         if run.decision == Decision.ACCEPTED:
             new = not any(wide <= one for one in accepted)
             accepted.append(wide)
-        if fresh or failed or new or not kept:
+        if fresh or failed or waived or new or not kept:
             passed = tuple(key for key in run.passed if key in fresh or key in run.looked)
-            weak = {*passed, *failed}
+            weak = {*passed, *failed, *(key for key, _ in waived)}
             peers, past = ([k for k in keys if k in weak] for keys in (run.by_peers, run.by_past))
             kept.append(
                 replace(
-                    run, passed=passed, failed=failed, by_peers=tuple(peers), by_past=tuple(past)
+                    run,
+                    passed=passed,
+                    failed=failed,
+                    waived=waived,
+                    by_peers=tuple(peers),
+                    by_past=tuple(past),
                 )
             )
         met.update(ways.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -95,6 +95,30 @@ def with_waiver(
         text=f"waived by {first}: {verdict.text}",
         waiver=first,
     )
+
+
+def holds_on(day: str) -> Callable[[Waiver], bool]:
+    """Return what says whether a waiver of an earlier run holds on a day, by its own last day.
+
+    Args:
+        day: ISO 8601, UTC.
+    """
+    return lambda waiver: not waiver.expires or day <= waiver.expires
+
+
+def holds_among(waivers: Iterable[Waiver]) -> Callable[[Waiver], bool]:
+    """Return what says whether a waiver of an earlier run holds: one that covers the same is among these.
+
+    Args:
+        waivers: Those of today; what has expired is marked. An xfail mark is in no file and holds.
+    """
+    there = {_scope(one) for one in waivers if not one.expired}
+    return lambda waiver: not waiver.owner or _scope(waiver) in there
+
+
+def _scope(waiver: Waiver) -> Waiver:
+    """Return a waiver as what it covers, whoever answers for it, and until when."""
+    return replace(waiver, owner="", reason="", expires="", expired=False)
 
 
 def name_of(verdict: MetricVerdict) -> str:

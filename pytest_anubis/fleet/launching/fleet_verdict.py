@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pytest_anubis.codec.moments import moment
+from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
 from pytest_anubis.core.standing.recorded_run import judged_of
-from pytest_anubis.core.standing.standing_of import in_order, standing_of
+from pytest_anubis.core.standing.standing_of import Holds, in_order, standing_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.store.namesakes import full_names
@@ -60,7 +62,8 @@ def fleet_verdict(
     by_node: dict[str, list[RunRecord]] = {}
     for run in runs.journals:
         by_node.setdefault(run.node, []).append(run)
-    latest = {node: _standing_run(several) for node, several in by_node.items()}
+    holds = holds_on(day_of(present))
+    latest = {node: _standing_run(several, holds) for node, several in by_node.items()}
     why = why or {}
     same = full_names({*expected, *latest})
     there = {same.get(node, node) for node in latest}
@@ -98,12 +101,15 @@ def _row(run: RunRecord, now: float) -> NodeRow:
     )
 
 
-def _standing_run(runs: Sequence[RunRecord]) -> RunRecord:
-    """Return the run that rejects a node, or its latest one."""
+def _standing_run(runs: Sequence[RunRecord], holds: Holds) -> RunRecord:
+    """Return the run that rejects a node, or its latest one, with the decision as the node stands today."""
     ordered = in_order(judged_of(run, began=moment(run.started) or 0.0) for run in runs)
-    stands = standing_of(ordered)
+    stands = standing_of(ordered, holds)
     by = stands.by if stands.by and stands.failures else ordered[-1]
-    return next(run for run in runs if run.run == by.run)
+    found = next(run for run in runs if run.run == by.run)
+    if found.node_verdict is None:
+        return found
+    return replace(found, node_verdict=as_it_stands(found.node_verdict, stands))
 
 
 def _undecided(node: str, why: str) -> NodeVerdict:

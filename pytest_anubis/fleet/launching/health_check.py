@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.history import CLOCKS_DIFFER
-from pytest_anubis.core.standing.standing_of import Standing
+from pytest_anubis.core.standing.lapsed_waivers import lapsed_text
+from pytest_anubis.core.standing.standing_of import Holds, Standing
 from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.export.drain_reason import LEADER, line
 from pytest_anubis.store.node_standing import KeptRun, NodeStanding
 
@@ -36,6 +39,7 @@ def health_of(
     max_age: float | None,
     boot: str,
     alive: bool = True,
+    holds: Holds | None = None,
 ) -> Health:
     """Return whether a node is fit by all its runs; what is unknown, old or cut short is UNDECIDED.
 
@@ -49,8 +53,11 @@ def health_of(
         max_age: Seconds after which an acceptance says nothing any more; None: never.
         boot: Id of this start of the machine; empty where nobody knows.
         alive: A process still writes the journal of the run that is under way, if one is.
+        holds: Says which waivers of its runs hold; default by their own last days, at `now`.
     """
-    stands, kept = (standing.standing, standing.kept) if standing else (Standing(), None)
+    holds = holds or holds_on(day_of(now))
+    stands = standing.standing(holds) if standing else Standing()
+    kept = standing.kept(stands) if standing else None
     if standing is None or kept is None:
         began = "no run"
         if standing is not None and standing.running:
@@ -60,7 +67,7 @@ def health_of(
         why = "rejected, and its defect closed since: judge it with pytest --anubis"
         return _open("ANSWERED", why, kept)
     if stands.decision is not Decision.ACCEPTED:
-        told = kept.reason
+        told = lapsed_text(stands) or kept.reason
         if not told.startswith(LEADER):
             told = line(f"{LEADER}{stands.decision}", told, run=kept.judged.run)
         return Health(stands.decision or Decision.UNDECIDED, told, kept)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -9,10 +10,11 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from pytest_anubis.codec.moments import moment
+from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
 from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import Standing, in_order, standing_of
 from pytest_anubis.core.verdict import (
@@ -23,6 +25,7 @@ from pytest_anubis.core.verdict import (
     Reason,
     Triage,
 )
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.store.fleet.stored_runs import StoredRun, record_of
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judged_runs import outcome_of, standings_of
@@ -164,12 +167,15 @@ def _fill(connection: sa.Connection, by_run: dict[int, _Known], numbers: Sequenc
             run=row.run,
             started=row.started,
             ended=row.ended,
-            verdict=NodeVerdict(
-                node=name,
-                decision=Decision(row.decision),
-                headline=row.headline,
-                triage=Triage(row.triage) if row.triage in known else Triage.NONE,
-                lowest=row.lowest,
+            verdict=as_it_stands(
+                NodeVerdict(
+                    node=name,
+                    decision=Decision(row.decision),
+                    headline=row.headline,
+                    triage=Triage(row.triage) if row.triage in known else Triage.NONE,
+                    lowest=row.lowest,
+                ),
+                by_run[row.id].standing,
             ),
             doubtful=row.known == AT_LEAST,
         )
@@ -202,19 +208,19 @@ def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
     ordered = in_order(
         judged_of(run, began=began[one], ended=moment(run.ended)) for one, run in runs.items()
     )
-    standing, latest = standing_of(ordered), runs[ordered[-1].run]
+    standing, latest = standing_of(ordered, holds_on(day_of(time.time()))), runs[ordered[-1].run]
     by = standing.by.run if standing.by else ""
     unfinished = not latest.ended and latest.node_verdict is None
     return NodeLast(
         node=NodeRecord(name=name, hardware_class=latest.hardware_class, since=min(began.values())),
-        last=_last_run(began[by], runs[by]) if by else None,
+        last=_last_run(began[by], runs[by], standing) if by else None,
         standing=standing,
         open=latest.run if unfinished else "",
         open_since=began[latest.run] if unfinished else 0.0,
     )
 
 
-def _last_run(began: float, run: RunRecord) -> LastRun | None:
+def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun | None:
     if run.node_verdict is None:
         return None
     outcomes: dict[str, set[Outcome]] = {}
@@ -224,7 +230,7 @@ def _last_run(began: float, run: RunRecord) -> LastRun | None:
         run=run.run,
         started=began,
         ended=moment(run.ended),
-        verdict=run.node_verdict,
+        verdict=as_it_stands(run.node_verdict, standing),
         told=tuple(run.told),
         passed=frozenset(name for name, found in outcomes.items() if found <= _SOUND),
         cards=run.cards,

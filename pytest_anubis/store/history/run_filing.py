@@ -26,14 +26,7 @@ from pytest_anubis.store.history.contents.content_rows import (
     stored_parts,
 )
 from pytest_anubis.store.history.contents.run_clocks import Clock, clock_line, keep_order, run_clock
-from pytest_anubis.store.history.contents.run_rows import (
-    benchmark_rows,
-    check_rows,
-    duration_rows,
-    exposing_benchmarks,
-    urgency_rows,
-    verdict_row,
-)
+from pytest_anubis.store.history.contents.run_rows import exposing_benchmarks, rows_of
 from pytest_anubis.store.history.database import (
     History,
     HistoryError,
@@ -310,15 +303,7 @@ def _record(
     if known is not None and known[1]:
         return "known", []
     run = _put_run(connection, node, known and known[0], record, started)
-    for table, rows in (
-        (schema.benchmarks, list(benchmark_rows(run, record))),
-        (
-            schema.verdicts,
-            [*(verdict_row(run, item) for item in record.told), *check_rows(run, record)],
-        ),
-        (schema.durations, list(duration_rows(run, record))),
-        (schema.urgencies, list(urgency_rows(run, record))),
-    ):
+    for table, rows in rows_of(run, record):
         if known is not None:  # a role that may only append has nothing to take out
             connection.execute(table.delete().where(table.c.run_id == run))
         if rows:

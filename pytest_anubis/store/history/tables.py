@@ -244,6 +244,26 @@ verdicts = Table(
     Index("verdicts_by_run", "run_id"),
 )
 
+findings = Table(
+    "findings",
+    metadata,
+    _number(),
+    _of("run"),
+    _text("benchmark"),
+    _text("metric"),
+    _text("device"),
+    _text("units"),
+    _text("outcome"),
+    _text("reason"),
+    _text("reference"),
+    _text("owner"),
+    _text("why"),
+    _text("expires"),
+    Index("findings_by_run", "run_id"),
+)
+"""All verdicts of a run on a metric and device of which one has a group (``units``) or is waived: they count
+in place of those in ``verdicts``, which have no column for either."""
+
 durations = Table(
     "durations",
     metadata,

@@ -1,7 +1,7 @@
 """Several runs of one node, judged together: which run a verdict is of, and what a later one answered.
 
-A failure holds until a later run judges the same (benchmark, metric and device) and passes it, by the shared
-rule (`core.standing.standing_of`); a value is missing until a later run has it.
+A failure holds until a later run judges the same (benchmark, metric, device and group) and passes it, by the
+shared rule (`core.standing.standing_of`); a value is missing until a later run has it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pytest_anubis.core.sample import Population
+from pytest_anubis.core.standing.recorded_run import key_of
 from pytest_anubis.core.standing.standing_of import JudgedRun, Key, standing_of
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Waiver
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
     as_answered,
@@ -104,23 +105,32 @@ class LaterRuns:
         failed: dict[str, set[Key]] = {}
         for one in verdicts:
             if one.outcome is Outcome.FAIL:
-                failed.setdefault(one.run, set()).add(_key(one))
+                failed.setdefault(one.run, set()).add(key_of(one))
         standing = standing_of(
-            replace(
-                run,
-                began=self.order.get((run.run, node), 0),
-                decision=Decision.REJECTED if bad else run.decision or Decision.UNDECIDED,
-                failed=tuple(sorted(bad)),
-                passed=tuple(key for key in run.passed if key not in bad),
-            )
-            for run in checked
-            for bad in (failed.get(run.run, set[Key]()),)
+            (
+                replace(
+                    run,
+                    began=self.order.get((run.run, node), 0),
+                    decision=Decision.REJECTED if bad else run.decision or Decision.UNDECIDED,
+                    failed=tuple(sorted(bad)),
+                    passed=tuple(key for key in run.passed if key not in bad),
+                    waived=tuple(one for one in run.waived if one[0] not in bad),
+                )
+                for run in checked
+                for bad in (failed.get(run.run, set[Key]()),)
+            ),
+            _no_waiver,
         )
+        stands = {  # a waiver in one run hides no failure of another
+            key
+            for key, several in standing.failures.items()
+            if any(run.waiver(key) is None for run in several)
+        }
         known = {run.run for run in checked}
-        return [self._settled_one(one, known, standing.failures) for one in verdicts]
+        return [self._settled_one(one, known, stands) for one in verdicts]
 
     def _settled_one(
-        self, verdict: MetricVerdict, known: Collection[str], stands: Mapping[Key, object]
+        self, verdict: MetricVerdict, known: Collection[str], stands: Collection[Key]
     ) -> MetricVerdict:
         if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL) or not verdict.run:
             return verdict
@@ -128,7 +138,7 @@ class LaterRuns:
         fails = verdict.outcome is Outcome.FAIL and verdict.run in known
         return (
             as_answered(named, "a later run passed it")
-            if fails and _key(verdict) not in stands
+            if fails and key_of(verdict) not in stands
             else named
         )
 
@@ -155,7 +165,7 @@ class LaterRuns:
     def _settled(
         self, population: Population, failed: Sequence[int], passed: Sequence[int]
     ) -> bool:
-        key = (population.benchmark, population.metric.name, "")
+        key = (population.benchmark, population.metric.name, "", population.group)
 
         def run(row: int, decision: Decision) -> JudgedRun:
             bad = decision is Decision.REJECTED
@@ -169,7 +179,7 @@ class LaterRuns:
 
         runs = [run(row, Decision.REJECTED) for row in failed]
         runs += [run(row, Decision.ACCEPTED) for row in passed]
-        return not standing_of(runs).failures
+        return not standing_of(runs, _no_waiver).failures
 
     def _place(self, population: Population, row: int) -> int:
         return self.order.get((population.runs[row], population.nodes[row]), 0)
@@ -179,8 +189,8 @@ class LaterRuns:
         return f"in run {run}" + (f" of {_moment(began)}" if began else "")
 
 
-def _key(verdict: MetricVerdict) -> Key:
-    return verdict.benchmark, verdict.metric, verdict.device
+def _no_waiver(_: Waiver) -> bool:
+    return False
 
 
 def _moment(iso: str) -> str:

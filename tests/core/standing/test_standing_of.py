@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -17,17 +18,30 @@ from pytest_anubis.core.standing.standing_of import (
     GONE,
     JudgedRun,
     Key,
+    Standing,
     judged_run,
     relevant_runs,
-    standing_of,
 )
-from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
+from pytest_anubis.core.standing.standing_of import standing_of as standing_by
+from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
+from pytest_anubis.core.waivers.waiving import holds_among, holds_on
 
 PARTS = ("a", "b", "c")
+TODAY = "2026-12-01"
+ENDED, RENEWED = (
+    Waiver(owner="j.doe", reason="ordered", expires=day, test="t.py::*")
+    for day in ("2026-11-30", "2026-12-31")
+)
+
+
+def standing_of(
+    runs: Iterable[JudgedRun], *, day: str = TODAY, in_service: float | None = None
+) -> Standing:
+    return standing_by(runs, holds_on(day), in_service=in_service)
 
 
 def key(part: str) -> Key:
-    return f"t.py::test_{part}", "rate", "cuda:0"
+    return f"t.py::test_{part}", "rate", "cuda:0", ""
 
 
 def run(
@@ -39,7 +53,8 @@ def run(
     **outcomes: str,
 ) -> JudgedRun:
     found = [
-        (key(part), Outcome(outcome), Reason.WITHIN, beside) for part, outcome in outcomes.items()
+        (key(part), Outcome(outcome), Reason.WITHIN, beside, None)
+        for part, outcome in outcomes.items()
     ]
     return judged_run(
         found,
@@ -86,8 +101,12 @@ def test_what_falls_and_what_does_not(later: list[JudgedRun], decision: Decision
     assert standing_of([*later, BAD, GOOD]).decision is decision
 
 
-def test_another_device_or_metric_clears_nothing() -> None:
-    for other in (("t.py::test_b", "rate", "cuda:1"), ("t.py::test_b", "lag", "cuda:0")):
+def test_another_device_metric_or_group_clears_nothing() -> None:
+    for other in (
+        ("t.py::test_b", "rate", "cuda:1", ""),
+        ("t.py::test_b", "lag", "cuda:0", ""),
+        ("t.py::test_b", "rate", "cuda:0", "eager"),
+    ):
         later = replace(run("later", 2, "ACCEPTED"), passed=(other,))
         assert standing_of([BAD, later]).decision is Decision.REJECTED
 
@@ -112,8 +131,8 @@ def test_the_other_devices_or_the_own_past_clear_only_what_they_found(
 def test_what_has_no_norm_is_no_pass_unless_peers_judged_it() -> None:
     bad = run("bad", 1, "REJECTED", Reference.PEERS, b="FAIL")
     said = [
-        (key("b"), Outcome.INCONCLUSIVE, Reason.NO_BASELINE, Reference.NONE),
-        (key("b"), Outcome.PASS, Reason.WITHIN, Reference.PEERS),
+        (key("b"), Outcome.INCONCLUSIVE, Reason.NO_BASELINE, Reference.NONE, None),
+        (key("b"), Outcome.PASS, Reason.WITHIN, Reference.PEERS, None),
     ]
     for outcomes, decision in ((said, Decision.UNDECIDED), (said[:1], Decision.REJECTED)):
         later = judged_run(
@@ -165,20 +184,67 @@ def test_a_clock_that_goes_back_changes_no_order() -> None:
     assert standing_of(circle).decision is Decision.REJECTED
 
 
-def test_a_waiver_answers_in_an_accepted_run_only() -> None:
-    waived = [(key("b"), Outcome.NOT_TESTED, Reason.WAIVED, Reference.FLEET)]
-    for decision in (Decision.ACCEPTED, Decision.UNDECIDED):
-        later = judged_run(
-            waived,
-            run="later",
-            began=2,
-            ended=2,
-            decision=decision,
-            benchmarks=(),
-            profile="standard",
-        )
-        stands = standing_of([BAD, later]).decision
-        assert (stands is Decision.ACCEPTED) == (decision is Decision.ACCEPTED)
+def waived(
+    name: str,
+    began: float,
+    decision: str = "ACCEPTED",
+    by: Waiver | None = ENDED,
+    profile: str = "standard",
+) -> JudgedRun:
+    """Return a run in which a waiver, or an xfail mark, covered that b failed."""
+    return judged_run(
+        [(key("b"), Outcome.NOT_TESTED, Reason.WAIVED, Reference.FLEET, by)],
+        run=name,
+        began=began,
+        ended=began,
+        decision=decision,
+        benchmarks=[key("b")[0]],
+        profile=profile,
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "then", "later"),
+    [
+        ([waived("w", 2)], "ACCEPTED", "REJECTED"),
+        ([BAD, waived("w", 2)], "ACCEPTED", "REJECTED"),
+        ([BAD, waived("w", 2, "UNDECIDED")], "REJECTED", "REJECTED"),
+        ([BAD, waived("short", 2, profile="smoke")], "REJECTED", "REJECTED"),
+        ([waived("w", 2), run("else", 3, "ACCEPTED", a="PASS")], "ACCEPTED", "REJECTED"),
+        ([waived("w", 2), run("mended", 3, "ACCEPTED", b="PASS")], "ACCEPTED", "ACCEPTED"),
+        ([waived("w", 2), run("again", 3, "REJECTED", b="FAIL")], "REJECTED", "REJECTED"),
+        ([BAD, waived("w", 2, by=None)], "ACCEPTED", "ACCEPTED"),
+        ([waived("w", 2), waived("v", 3, by=RENEWED, profile="smoke")], "ACCEPTED", "ACCEPTED"),
+        ([waived("v", 2, by=RENEWED), waived("w", 3)], "ACCEPTED", "REJECTED"),
+        ([waived("w", 2, "UNDECIDED")], "UNDECIDED", "REJECTED"),
+    ],
+    ids=lambda one: " ".join(run.run for run in one) if isinstance(one, list) else one,
+)
+def test_what_was_waived_is_open_from_the_day_on_which_no_waiver_covers_it(
+    runs: list[JudgedRun], then: str, later: str
+) -> None:
+    for kept in (runs, relevant_runs(runs)):
+        assert standing_of(kept, day="2026-11-30").decision == then
+        stands = standing_of(kept, day=TODAY)
+        assert stands.decision == later
+        needed = [one for one in runs if one.run in standing_of(runs, day="2026-11-30").needed]
+        assert standing_of(needed, day=TODAY).decision == later
+        assert not standing_of(kept, day=TODAY, in_service=9).failures
+
+
+def test_a_waiver_that_was_withdrawn_covers_nothing() -> None:
+    runs = [GOOD, waived("w", 2, by=RENEWED), waived("x", 2, by=RENEWED)]
+    other = replace(RENEWED, test="t.py::test_a")
+    longer = replace(RENEWED, owner="n.n", expires="2027-01-31")
+    for there, decision in (
+        ([other], "REJECTED"),
+        ([longer], "ACCEPTED"),
+        ([replace(longer, expired=True)], "REJECTED"),
+        ([], "REJECTED"),
+    ):
+        assert standing_by(runs, holds_among(there)).decision == decision
+    stands = standing_by(runs, holds_among([]))
+    assert stands.lapsed == ((key("b"), RENEWED),)
 
 
 def test_somebody_answers_by_name() -> None:
@@ -192,9 +258,15 @@ def test_somebody_answers_by_name() -> None:
 
 def test_what_the_hardware_reports_falls_with_an_acceptance_as_wide() -> None:
     xid = [
-        (("hardware", "xid-fault", "cuda:0"), Outcome.FAIL, Reason.HARDWARE, Reference.NONE),
-        (key("a"), Outcome.PASS, Reason.WITHIN, Reference.FLEET),
-        (key("b"), Outcome.PASS, Reason.WITHIN, Reference.FLEET),
+        (
+            ("hardware", "xid-fault", "cuda:0", ""),
+            Outcome.FAIL,
+            Reason.HARDWARE,
+            Reference.NONE,
+            None,
+        ),
+        (key("a"), Outcome.PASS, Reason.WITHIN, Reference.FLEET, None),
+        (key("b"), Outcome.PASS, Reason.WITHIN, Reference.FLEET, None),
     ]
     bad = judged_run(
         xid, run="x", began=1, ended=1, decision="REJECTED", benchmarks=[key("a")[0], key("b")[0]]
@@ -204,7 +276,7 @@ def test_what_the_hardware_reports_falls_with_an_acceptance_as_wide() -> None:
     assert standing_of([bad, run("u", 3, "UNDECIDED", a="PASS", b="PASS")]).failures
     wide = run("wide", 3, "ACCEPTED", a="PASS", b="PASS")
     assert standing_of([bad, narrow, wide]).decision is Decision.ACCEPTED
-    listened: Key = ("hardware", "", "kernel log")
+    listened: Key = ("hardware", "", "kernel log", "")
     bad = replace(bad, passed=(*bad.passed, listened))
     for runs in ([bad, wide], [*relevant_runs([bad]), wide]):
         assert standing_of(runs).decision is Decision.REJECTED  # nobody listened
@@ -214,14 +286,20 @@ def test_what_the_hardware_reports_falls_with_an_acceptance_as_wide() -> None:
 
 def test_a_missing_card_falls_when_the_inventory_was_compared_again() -> None:
     lost = [
-        (("inventory", "number of accelerators", ""), Outcome.FAIL, Reason.BEYOND, Reference.FLEET)
+        (
+            ("inventory", "number of accelerators", "", ""),
+            Outcome.FAIL,
+            Reason.BEYOND,
+            Reference.FLEET,
+            None,
+        )
     ]
     bad = judged_run(lost, run="x", began=1, ended=1, decision="REJECTED", benchmarks=[])
     narrow = run("without the gate", 2, "ACCEPTED", a="PASS")
     assert standing_of([bad, narrow]).decision is Decision.REJECTED
     compared = replace(narrow, passed=(*narrow.passed, GATE))
     assert standing_of([bad, compared]).decision is Decision.ACCEPTED
-    disk: Key = ("inventory", "", "disk nvme0n1")
+    disk: Key = ("inventory", "", "disk nvme0n1", "")
     bad = replace(bad, passed=(disk,))  # by somebody who may read its counters
     for runs in ([bad, compared], [*relevant_runs([bad]), compared]):
         assert standing_of(runs).decision is Decision.REJECTED
@@ -232,6 +310,7 @@ def test_a_missing_card_falls_when_the_inventory_was_compared_again() -> None:
 OUTCOMES = st.dictionaries(
     st.sampled_from(PARTS), st.sampled_from(["PASS", "FAIL", "INCONCLUSIVE", "MARGINAL"])
 )
+WAIVED = st.dictionaries(st.sampled_from(PARTS), st.sampled_from([ENDED, RENEWED]), max_size=2)
 
 
 @st.composite
@@ -243,24 +322,41 @@ def histories(draw: st.DrawFn) -> list[JudgedRun]:
         others = draw(st.sampled_from(["ACCEPTED", "UNDECIDED", ""]))
         decision = "REJECTED" if "FAIL" in outcomes.values() else others
         beside, profile = draw(st.sampled_from(STRENGTHS)), draw(st.sampled_from(LENGTHS))
-        runs.append(run(f"r{number}", began, decision, beside, profile, **outcomes))
+        one = run(f"r{number}", began, decision, beside, profile, **outcomes)
+        kept = (
+            (key(part), by) for part, by in sorted(draw(WAIVED).items()) if part not in outcomes
+        )
+        runs.append(replace(one, waived=tuple(kept)))
     return runs
 
 
 def rejected(runs: list[JudgedRun]) -> bool:
-    """Say in other words whether a failure stands: no run that is as strict passed it after it began."""
-    return any(
-        not any(
-            good.began > bad.began
-            and key(part) in good.passed
-            and good.decision
-            and good.strength(key(part)) >= bad.strength(key(part))
-            and LENGTHS.index(good.profile) >= LENGTHS.index(bad.profile)
-            for good in runs
+    """Say in other words whether a failure stands: no run as strict passed it later, or waives it."""
+
+    def as_strict(one: JudgedRun, bad: JudgedRun, part: str) -> bool:
+        longer = LENGTHS.index(one.profile) >= LENGTHS.index(bad.profile)
+        return longer and one.strength(key(part)) >= bad.strength(key(part))
+
+    def passed(bad: JudgedRun, part: str) -> bool:
+        return any(
+            one.began > bad.began and one.decision and key(part) in one.passed
+            for one in runs
+            if as_strict(one, bad, part)
         )
+
+    def covered(bad: JudgedRun, part: str) -> bool:
+        own = bad.waiver(key(part))
+        return own == RENEWED or any(
+            one.began > bad.began and one.waiver(key(part)) == RENEWED and not passed(one, part)
+            for one in runs
+            if one.decision and (own or (one.decision == "ACCEPTED" and as_strict(one, bad, part)))
+        )
+
+    return any(
+        not passed(bad, part) and not covered(bad, part)
         for part in PARTS
         for bad in runs
-        if key(part) in bad.failed
+        if bad.decision and key(part) in bad.found
     )
 
 
@@ -310,4 +406,4 @@ def test_an_import_has_no_inventory_to_pass_and_says_which_devices_gave_values()
             for device, values in (("cuda:0", (1.0,)), ("cuda:1", ()), ("node", (1.0,)))
         ),
     )
-    assert set(passed_checks(record)) == {(GATE[0], GONE, "cuda:0")}
+    assert set(passed_checks(record)) == {(GATE[0], GONE, "cuda:0", "")}

@@ -9,6 +9,7 @@ import pytest
 
 from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
 from pytest_anubis.fleet.launching.slurm_node import SlurmError, parsed_node
@@ -110,7 +111,11 @@ def test_slurm_says_who_drained_a_node() -> None:
 
 def test_kubernetes_is_told_by_labels_and_a_condition() -> None:
     bad = standing("REJECTED", "ANB:NVLINK-BW gpu3", run="r/1" + "x" * 80, baseline="sha:ab")
-    health = Health(Decision.REJECTED, "ANB:NVLINK-BW gpu3 402<439GB/s run=r1", bad.kept)
+    health = Health(
+        Decision.REJECTED,
+        "ANB:NVLINK-BW gpu3 402<439GB/s run=r1",
+        bad.kept(bad.standing(holds_on(""))),
+    )
     labels = cluster.label_patch(health)["metadata"]["labels"]
     assert labels[f"{cluster.PREFIX}/verdict"] == "rejected"
     assert len(labels[f"{cluster.PREFIX}/run"]) == 63

@@ -17,6 +17,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import GATE
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.store import node_standing
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.journal.journal_file import Journal
@@ -57,7 +58,7 @@ def test_health_is_the_last_verdict(
     assert text.endswith("GFLOP/s [cpu.compute] run=r2"), text
     standing = read_standing(store, "rack3-n17")
     assert standing is not None
-    assert (standing.standing.decision, standing.running) == (Decision.REJECTED, "")
+    assert (standing.standing(holds_on("")).decision, standing.running) == (Decision.REJECTED, "")
 
     # What measures only, and what is only collected, says nothing about the node.
     project.runpytest("--anubis", "--anubis-mode=measure", "--anubis-node=rack3-n17")
@@ -119,7 +120,7 @@ def test_a_clock_that_went_back_hides_no_rejection(tmp_path: Path) -> None:
         keep_ended(tmp_path, run(name, outcome, decision), ended=began + 1, reason="")
         found = read_standing(tmp_path, "n1")
         assert found is not None
-        assert found.standing.decision is decision
+        assert found.standing(holds_on("")).decision is decision
 
 
 def test_a_damaged_standing_is_no_acceptance(
@@ -159,8 +160,9 @@ def test_of_runs_that_overlap_the_one_that_began_later_counts(tmp_path: Path) ->
     ended("long", 10, Outcome.PASS, Decision.ACCEPTED)
     found = read_standing(tmp_path, "n1")
     assert found is not None
-    assert found.kept is not None
-    assert (found.kept.judged.run, found.running) == ("short", "")
+    kept = found.kept(found.standing(holds_on("")))
+    assert kept is not None
+    assert (kept.judged.run, found.running) == ("short", "")
 
 
 def test_a_clock_that_is_behind_the_baseline_accepts_nothing(
@@ -226,7 +228,7 @@ def test_a_lock_that_is_never_let_go_holds_no_run(
         judged(tmp_path, "b", 2e9, Decision.REJECTED)
     found = read_standing(tmp_path, "n1")
     assert found is not None
-    assert found.standing.decision is Decision.REJECTED
+    assert found.standing(holds_on("")).decision is Decision.REJECTED
 
 
 def test_what_a_run_looked_at_is_what_it_can_clear(project: pytest.Pytester, learn: Learn) -> None:

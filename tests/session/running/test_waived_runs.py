@@ -5,11 +5,13 @@ from __future__ import annotations
 import html
 import json
 import re
+import time
 from dataclasses import replace
 
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.report.pages.html_blocks import badge
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
@@ -130,6 +132,43 @@ def test_a_clock_behind_the_baseline_dates_no_waivers(
     place = f"--baseline={slow.path / 'baselines'}"
     assert main(["judge", str(slow.path / ".anubis/runs/r"), place, file]) == 2
     assert "unknown which waivers have expired" in capsys.readouterr().err
+
+
+def test_what_was_waived_rejects_when_the_waiver_has_ended_or_was_withdrawn(
+    slow: pytest.Pytester, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = slow.path / ".anubis"
+    today = time.time()
+    waivers, day = slow.path / "waivers.toml", day_of(today)
+
+    def codes(*more: str) -> set[int]:
+        own = main(["health", "--store", str(store), "--node=n1", *more])
+        asked = [["fleet", "verdict", str(store)]]
+        for place in ([str(store)], ["--history", str(store)]):
+            asked += [["fleet", "status", *place], ["fleet", "drain-list", *place]]
+        return {own, *(main(one) for one in asked if not more)}
+
+    assert run(slow, "--anubis-node=n1").ret == 1
+    assert codes() == {1}
+    assert slow.runpytest("--anubis", "--anubis-node=n1", f"--anubis-waivers={waivers}").ret == 0
+    assert codes() == {0}
+    waivers.write_text(WAIVER.format(expires=day))
+    assert slow.runpytest("--anubis", "--anubis-node=n1", f"--anubis-waivers={waivers}").ret == 0
+    assert codes() == codes(f"--waivers={waivers}") == {0}
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "time", lambda: today + 86400)
+        assert codes() == {1}
+        capsys.readouterr()
+        main(["health", "--store", str(store), "--node=n1"])
+        assert "j.doe until" in capsys.readouterr().out
+        waivers.write_text(WAIVER.format(expires="2999-01-01"))
+        assert codes(f"--waivers={waivers}") == {0}
+    waivers.write_text(WAIVER.format(expires=day).replace("test_suite", "test_other"))
+    assert codes(f"--waivers={waivers}") == {1}
+    monkeypatch.setenv("FAULT", "none")
+    assert slow.runpytest("--anubis", "--anubis-node=n1").ret == 0
+    monkeypatch.setattr(time, "time", lambda: today + 86400)
+    assert codes() == {0}
 
 
 @pytest.mark.parametrize(("fault", "code"), [("none", 20), ("speed", 1)])

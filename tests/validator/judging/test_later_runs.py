@@ -98,7 +98,7 @@ def test_a_test_that_failed_and_passes_in_a_later_run_is_answered() -> None:
     for passed, decision in ((("r1",), Decision.ACCEPTED), ((), Decision.REJECTED)):
         checked = tuple(
             JudgedRun(
-                run=f"r{r}", began=0.0, passed=(("check", "", ""),) if f"r{r}" in passed else ()
+                run=f"r{r}", began=0.0, passed=(("check", "", "", ""),) if f"r{r}" in passed else ()
             )
             for r in range(3)
         )

@@ -13,7 +13,9 @@ from typing import Any
 from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import answer, say
+from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.waivers.waiving import holds_among
 from pytest_anubis.durations import seconds
 from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
@@ -23,6 +25,7 @@ from pytest_anubis.hardware.inventory.node_name import node_name
 from pytest_anubis.report.export.drain_reason import LEADER, line
 from pytest_anubis.store.journal.journal_file import is_written, journal_path
 from pytest_anubis.store.node_standing import StandingError, boot_id, read_standing
+from pytest_anubis.store.waiver_files import WaiverError, read_waivers
 
 ENV_STORE = "PYTEST_ANUBIS_STORE"  # as `options` has it, which loads pytest
 
@@ -50,6 +53,13 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--max-age",
         metavar="TIME",
         help="an acceptance that is older says nothing any more, e.g. 7d (default: it never ages)",
+    )
+    parser.add_argument(
+        "--waivers",
+        type=Path,
+        metavar="FILE",
+        help="what a waiver covered counts as failed where none of this file covers the same any more "
+        "(default: from the day after the one that the waiver had in the run)",
     )
     parser.add_argument(
         "--act",
@@ -110,12 +120,19 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
     except ValueError as error:
         raise CommandError(f"--max-age: {error}") from error
     try:
+        given = options.waivers
+        holds = None if given is None else holds_among(read_waivers(given, day_of(now)))
+    except WaiverError as error:
+        raise CommandError(f"--waivers: {error}") from error
+    try:
         standing = read_standing(options.store, node)
     except StandingError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
     running = standing.running if standing else ""
     alive = not running or is_written(journal_path(options.store, running))
-    return health_of(standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive)
+    return health_of(
+        standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive, holds=holds
+    )
 
 
 def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> None:

@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import sqlalchemy as sa
 
+from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.standing.standing_of import (
+    Holds,
     JudgedRun,
     Said,
     Standing,
     judged_run,
     standing_of,
 )
-from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
 
 _KNOWN = [one.value for one in Decision]
 _REFERENCES = [one.value for one in Reference]
 _REJECTING = (Outcome.FAIL.value, Outcome.MARGINAL.value)
+_WAIVED = Reason.WAIVED.value
 
 
-def standings_of(connection: sa.Connection) -> dict[int, Standing]:
+def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[int, Standing]:
     """Return where every node of a history stands, by its number; `JudgedRun.number` is the run's.
 
-    All is read of nodes that were ever rejected, and of the others their latest run with a verdict.
+    All is read of nodes of which anything ever failed, waived or not, and of the others their latest run with
+    a verdict.
 
     Args:
         connection: For reading.
+        holds: Says which waivers hold; default by their own last days and this clock.
     """
+    holds = holds or holds_on(day_of(time.time()))
     runs = schema.runs
     judged = sa.select(runs.c.id, runs.c.node_id, runs.c.run, runs.c.decision, runs.c.profile)
     judged = judged.add_columns(schema.began.label("started"), schema.ended.label("ended"))
     judged = judged.where(runs.c.decision.in_(_KNOWN))
-    rejected = sa.select(runs.c.node_id).where(runs.c.decision == Decision.REJECTED.value)
+    waived = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == _WAIVED)
+    bad = (runs.c.decision == Decision.REJECTED.value) | runs.c.id.in_(waived)
+    rejected = sa.select(runs.c.node_id).where(bad)
     of_rejected = runs.c.node_id.in_(rejected)
     last = judged.with_only_columns(runs.c.node_id, sa.func.max(schema.began).label("started"))
     newest = last.where(~of_rejected).group_by(runs.c.node_id).subquery()
@@ -69,37 +79,49 @@ def standings_of(connection: sa.Connection) -> dict[int, Standing]:
     ):
         changed[node] = at if state == "in service" else None
     return {
-        node: standing_of(several, in_service=changed.get(node)) for node, several in found.items()
+        node: standing_of(several, holds, in_service=changed.get(node))
+        for node, several in found.items()
     }
 
 
 def _outcomes(connection: sa.Connection, rejected: sa.Select[Any]) -> dict[int, list[Said]]:
-    """Return the verdicts of rejected nodes on all that ever rejected them, by the number of the run."""
-    runs, verdicts = schema.runs, schema.verdicts
+    """Return the verdicts of such nodes on all that ever failed there, by the number of the run."""
+    runs, verdicts, findings = schema.runs, schema.verdicts, schema.findings
+    failed = (runs.c.decision == Decision.REJECTED.value) & verdicts.c.outcome.in_(_REJECTING)
     bad = (
         sa.select(runs.c.node_id, verdicts.c.benchmark)
         .join(verdicts, verdicts.c.run_id == runs.c.id)
-        .where(runs.c.decision == Decision.REJECTED.value, verdicts.c.outcome.in_(_REJECTING))
+        .where(failed | (verdicts.c.reason == _WAIVED))
         .distinct()
         .subquery()
     )
     names = ("run_id", "benchmark", "metric", "device", "outcome", "reason", "reference")
-    query = (
-        sa.select(*(verdicts.c[name] for name in names))
-        .join(runs, runs.c.id == verdicts.c.run_id)
-        .join(bad, (bad.c.node_id == runs.c.node_id) & (bad.c.benchmark == verdicts.c.benchmark))
-        .where(runs.c.node_id.in_(rejected))
-    )
+    groups: dict[int, set[tuple[str, str, str]]] = {}
     found: dict[int, list[Said]] = {}
-    for row in connection.execute(query):
-        key = (row.benchmark, row.metric, row.device)
-        known = (
-            row.reference in _REFERENCES
-        )  # else a later version's: strong against, weak in favour
-        unknown = Reference.NONE if row.outcome in _REJECTING else Reference.SELF
-        reference = Reference(row.reference) if known else unknown
-        said = (key, *outcome_of(row.outcome, row.reason), reference)
-        found.setdefault(row.run_id, []).append(said)
+    for table, more in ((findings, ("units", "owner", "why", "expires")), (verdicts, ())):
+        query = (
+            sa.select(*(table.c[name] for name in (*names, *more)))
+            .join(runs, runs.c.id == table.c.run_id)
+            .join(bad, (bad.c.node_id == runs.c.node_id) & (bad.c.benchmark == table.c.benchmark))
+            .where(runs.c.node_id.in_(rejected))
+        )
+        for row in connection.execute(query):
+            place = (row.benchmark, row.metric, row.device)
+            if more:
+                groups.setdefault(row.run_id, set()).add(place)
+                waiver = Waiver(owner=row.owner, reason=row.why, expires=row.expires)
+            elif place in groups.get(row.run_id, ()):
+                continue  # told by the finding, with its group
+            # A later version's reference: strong against, weak in favour.
+            unknown = Reference.NONE if row.outcome in _REJECTING else Reference.SELF
+            known = row.reference in _REFERENCES
+            said = (
+                (*place, row.units if more else ""),
+                *outcome_of(row.outcome, row.reason),
+                Reference(row.reference) if known else unknown,
+                waiver if more else None,
+            )
+            found.setdefault(row.run_id, []).append(said)
     return found
 
 

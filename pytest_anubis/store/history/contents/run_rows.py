@@ -5,11 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+import sqlalchemy as sa
+
 from pytest_anubis.core.events import TestRan
 from pytest_anubis.core.metric import whole_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
+from pytest_anubis.core.standing.standing_of import XFAIL
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
+from pytest_anubis.store.history import tables as schema
+
+
+def rows_of(run: int, record: RunRecord) -> Iterator[tuple[sa.Table, list[dict[str, Any]]]]:
+    """Yield each table that a run has rows in, with these rows; there may be none.
+
+    Args:
+        run: The run's number in the history.
+        record: The run.
+    """
+    told = (verdict_row(run, one) for one in record.told)
+    yield schema.benchmarks, list(benchmark_rows(run, record))
+    yield schema.verdicts, [*told, *check_rows(run, record)]
+    yield schema.findings, list(finding_rows(run, record))
+    yield schema.durations, list(duration_rows(run, record))
+    yield schema.urgencies, list(urgency_rows(run, record))
 
 
 def benchmark_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
@@ -40,9 +59,34 @@ def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
     }
 
 
+def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
+    """Yield the verdicts of metrics that have a group on a device, or are waived there, with either."""
+    places = {_place(one) for one in record.told if one.group or one.reason is Reason.WAIVED}
+    for one in record.told:
+        if _place(one) in places:
+            waiver = (one.reason is Reason.WAIVED and one.waiver) or XFAIL
+            yield {
+                "run_id": run,
+                "outcome": one.outcome.value,
+                "reason": one.reason.value,
+                "reference": one.reference.value,
+                "benchmark": one.benchmark,
+                "metric": one.metric,
+                "device": one.device,
+                "units": one.group,
+                "owner": waiver.owner,
+                "why": waiver.reason,
+                "expires": waiver.expires,
+            }
+
+
+def _place(verdict: MetricVerdict) -> tuple[str, str, str]:
+    return verdict.benchmark, verdict.metric, verdict.device
+
+
 def check_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield what passed and has no value as verdicts: tests' own checks, and that of the inventory."""
-    for benchmark, metric, device in passed_checks(record):
+    for benchmark, metric, device, group in passed_checks(record):
         passed = MetricVerdict(
             outcome=Outcome.PASS,
             reason=Reason.WITHIN,
@@ -50,6 +94,7 @@ def check_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
             benchmark=benchmark,
             metric=metric,
             device=device,
+            group=group,
         )
         yield verdict_row(run, passed)
 

@@ -13,7 +13,7 @@ from pytest_anubis.store.history.contents.judged_runs import standings_of
 from pytest_anubis.store.history.database import History, HistoryError
 
 _OF_RUN = (
-    *(schema.benchmarks, schema.verdicts, schema.durations),
+    *(schema.benchmarks, schema.verdicts, schema.findings, schema.durations),
     *(schema.run_clocks, schema.run_orders, schema.urgencies),
 )
 

@@ -20,6 +20,7 @@ APPENDED = (
         schema.run_orders,
         schema.benchmarks,
         schema.verdicts,
+        schema.findings,
         schema.durations,
         schema.urgencies,
     ),

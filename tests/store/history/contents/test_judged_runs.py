@@ -11,7 +11,8 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import standing_of
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
 from pytest_anubis.fleet.launching.health_check import health_of
 from pytest_anubis.fleet.operations.drain_list import drain_lines
@@ -27,6 +28,10 @@ from pytest_anubis.store.run_set import RunSet
 
 BEGIN = 1_700_000_000.0
 DAY = 86400.0
+WAIVERS = {
+    name: Waiver(owner="j.doe", reason="ordered", expires=day, metric="rate")
+    for name, day in (("ended", "2020-01-01"), ("holds", "2999-01-01"))
+}
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 
 
@@ -41,7 +46,7 @@ def record(node: str, number: int, began: float, decision: str, **outcomes: str)
         exit_status=0,
         measurements=tuple(
             Measurement(
-                test=f"t.py::test_{part}", benchmark=f"t.py::test_{part}", component=f"part.{part}",
+                test=f"t.py::test_{part[0]}", benchmark=f"t.py::test_{part[0]}", component=f"part.{part}",
                 metric=RATE, device="cpu", values=(1.0,),
             )
             for part in outcomes
@@ -49,7 +54,12 @@ def record(node: str, number: int, began: float, decision: str, **outcomes: str)
         verdicts=tuple(
             MetricVerdict(
                 outcome=Outcome(outcome), reason=Reason.BEYOND, text="", node=node, metric="rate",
-                benchmark=f"t.py::test_{part}", device="cpu", component=f"part.{part}",
+                benchmark=f"t.py::test_{part[0]}", device="cpu", component=f"part.{part}", group=part[1:],
+            )
+            if outcome not in WAIVERS
+            else MetricVerdict(
+                outcome=Outcome.NOT_TESTED, reason=Reason.WAIVED, text="", node=node, metric="rate",
+                benchmark=f"t.py::test_{part[0]}", device="cpu", group=part[1:], waiver=WAIVERS[outcome],
             )
             for part, outcome in outcomes.items()
         ),
@@ -63,8 +73,10 @@ def drawn(seed: int, node: str) -> list[RunRecord]:
     draw, found = random.Random(seed), []
     for number in range(draw.randint(1, 6)):
         outcomes = {
-            part: draw.choice(["PASS", "PASS", "FAIL", "INCONCLUSIVE", "MARGINAL"])
-            for part in draw.sample("abc", draw.randint(0, 3))
+            part: draw.choice(
+                ["PASS", "PASS", "FAIL", "INCONCLUSIVE", "MARGINAL", "ended", "holds"]
+            )
+            for part in draw.sample(["a", "b", "c", "cx", "cy"], draw.randint(0, 3))
         }
         other = draw.choice(["ACCEPTED", "UNDECIDED", "UNDECIDED", ""])
         decision = "REJECTED" if "FAIL" in outcomes.values() else other
@@ -95,7 +107,9 @@ def test_everybody_says_the_same(tmp_path: Path) -> None:
         expected = {}
         for node, runs in of_node.items():
             began = {one.run: BEGIN + DAY * drawn_day(one) for one in runs}
-            found = standing_of(judged_of(one, began=began[one.run]) for one in runs)
+            found = standing_of(
+                (judged_of(one, began=began[one.run]) for one in runs), holds_on("2026-01-01")
+            )
             if found.decision:
                 expected[node] = found.decision.value
             kept = read_standing(tmp_path, node)
