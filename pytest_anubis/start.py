@@ -18,7 +18,9 @@ import pytest
 
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.asking.typed_tests import SHIPPED, learning
+from pytest_anubis.core.events import MACHINE
 from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
 from pytest_anubis.core.waivers.waiving import concerns
 from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
 from pytest_anubis.distributed.containment.hang_reports import HangReports
@@ -114,6 +116,8 @@ def start(config: pytest.Config, settings: Settings) -> None:
     gate = None
     if context.refused and (not context.judging or settings.gate == "off"):
         raise pytest.UsageError("; ".join(context.refused))
+    if context.own_inventory:
+        run.looked_at = (MACHINE,)
     # Before the gate: at the end it looks first, while the watch still keeps the driver loaded.
     if settings.inventory is None:  # a recorded node's cards are not here
         watch = HardwareWatch(context, run.state, run.sink)
@@ -208,7 +212,8 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         pytest.UsageError: A file that was named cannot be used.
     """
     inventory = _inventory(settings)
-    # Before redaction: workers are bound by what it hides.
+    # Before redaction: workers are bound by what it hides, and a machine is known by it.
+    own = settings.inventory is not None and _is_own(inventory)
     usable = visible(inventory.accelerators, os.environ)
     if settings.redact:
         inventory = redact(inventory)
@@ -247,6 +252,7 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
         baseline=baseline,
         baseline_source=source,
         baseline_note=note,
+        own_inventory=own,
         waivers=tuple(one for one in _waivers(settings) if concerns(one, node)),
         behind=_behind(baseline),
     )
@@ -280,6 +286,13 @@ def _waivers(settings: Settings) -> tuple[Waiver, ...]:
 
 def _inventory(settings: Settings) -> Inventory:
     return read_inventory() if settings.inventory is None else _recorded(settings.inventory)
+
+
+def _is_own(recorded: Inventory) -> bool:
+    """Return whether a recorded inventory is known to be one of this machine."""
+    then = identity_marks(inventory_to_plain(recorded))
+    here = identity_marks(inventory_to_plain(read_inventory()))
+    return bool(then & here) and not another_machine(then, here)
 
 
 def _recorded(path: Path) -> Inventory:

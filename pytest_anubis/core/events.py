@@ -28,6 +28,9 @@ INVENTORY = "inventory"
 KERNEL_LOG, COUNTERS = "kernel log", "error counters"
 """Further entries: the kernel log, or the cards' error counters, were watched."""
 
+MACHINE = "machine"
+"""Further entry: a recorded inventory was used, and it is one of the machine that measured."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:

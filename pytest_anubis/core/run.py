@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from pytest_anubis.core.events import (
+    MACHINE,
     BenchmarksChosen,
     BlockerFound,
     DamageFound,
@@ -228,6 +229,12 @@ class RunRecord:
         if any(part.get("inventory") for part in parts):
             found.append("reading this machine's inventory (a recorded one was used)")
         return tuple(found)
+
+    @property
+    def replayed(self) -> bool:
+        """Whether a recorded inventory was used that is not known to be one of the machine that measured."""
+        recorded = any(part.get("inventory") for part in self.parts)
+        return recorded and MACHINE not in (self.looked_at or ())
 
     @property
     def quiet_limits(self) -> str:

@@ -46,6 +46,7 @@ class RunContext:
         done: Node ids of tests that ended in the earlier part of a run that is resumed.
         tests: The tests as they were typed, quoted for a shell; empty where they are no paths.
         root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
+        own_inventory: A recorded inventory was given, and it is known to be one of this machine.
         waivers: The failures that somebody answers for; those of other nodes are left out.
         behind: Seconds by which this machine's clock is behind its baseline; 0 where it is not.
         baseline_source: What was checked of where the baseline is from; empty if nothing was.
@@ -69,6 +70,7 @@ class RunContext:
     done: tuple[str, ...] = ()
     tests: str = ""
     root: str = ""
+    own_inventory: bool = False
     waivers: tuple[Waiver, ...] = ()
     behind: float = 0.0
 

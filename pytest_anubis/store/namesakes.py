@@ -6,7 +6,7 @@ import dataclasses
 import hashlib
 from collections.abc import Collection, Sequence
 
-from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
+from pytest_anubis.core.identity.machine_marks import another_machine, marks_of
 from pytest_anubis.core.run import RunRecord
 
 Machine = tuple[str, frozenset[str]]
@@ -31,7 +31,7 @@ class Namesakes:
 
         What is known of a machine grows with its runs, as not each of them can read all of it.
         """
-        name, marks = record.node, identity_marks(record.inventory)
+        name, marks = record.node, marks_of(record)
         machines = self.known.setdefault(name, [])
         found = machine_of(machines, marks)
         if found is not None:

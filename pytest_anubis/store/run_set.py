@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from pytest_anubis.core.identity.machine_marks import another_machine, identity_marks
+from pytest_anubis.core.identity.machine_marks import another_machine, marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.namesakes import full_names, renamed
@@ -72,7 +72,7 @@ def under_one_name(found: RunSet) -> RunSet:
     """
     marks: dict[str, frozenset[str]] = {}
     for run in found.runs:
-        marks[run.node] = marks.get(run.node, frozenset()) | identity_marks(run.inventory)
+        marks[run.node] = marks.get(run.node, frozenset()) | marks_of(run)
     names = {
         full: short
         for full, short in full_names(marks).items()

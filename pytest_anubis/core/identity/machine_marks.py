@@ -8,6 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from pytest_anubis.core.inventory import REDACTED
+from pytest_anubis.core.run import RunRecord
 
 _MARK = 12
 """Hexadecimal digits of a mark: one in 2^48 is alike by chance."""
@@ -62,6 +63,11 @@ def identity_marks(inventory: Mapping[str, Any]) -> frozenset[str]:
     if isinstance(found, str) and found not in ("", REDACTED):
         known.add(f"{_SYSTEM}{found[:_MARK]}")
     return machine_marks(inventory) | known
+
+
+def marks_of(run: RunRecord) -> frozenset[str]:
+    """Return the marks of the machine that a run measured; none if its inventory may be another one's."""
+    return frozenset() if run.replayed else identity_marks(run.inventory)
 
 
 def another_machine(one: AbstractSet[str], other: AbstractSet[str]) -> bool:

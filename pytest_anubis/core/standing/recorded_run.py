@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
-from pytest_anubis.core.events import COUNTERS, INVENTORY, KERNEL_LOG
+from pytest_anubis.core.events import COUNTERS, INVENTORY, KERNEL_LOG, MACHINE
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.standing_of import (
     GATE,
@@ -12,6 +12,7 @@ from pytest_anubis.core.standing.standing_of import (
     HARDWARE,
     JudgedRun,
     Key,
+    Said,
     judged_run,
 )
 from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, Outcome, Reason, Reference
@@ -25,7 +26,6 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         began: When it began, seconds since 1970.
         ended: When it ended; None where that is unknown.
     """
-    verdict = record.node_verdict
     outcomes = [
         (key_of(one), one.outcome, one.reason, one.reference, one.waiver) for one in record.told
     ]
@@ -33,15 +33,32 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         (key, Outcome.PASS, Reason.WITHIN, Reference.NONE, None) for key in passed_checks(record)
     ]
     return judged_run(
-        outcomes,
+        speaking(outcomes, replayed=record.replayed),
         run=record.run,
         began=began,
         ended=ended,
-        decision=verdict.decision.value if verdict else "",
+        decision=said_of_node(record),
         benchmarks={one.benchmark for one in record.measurements},
         profile=record.profile,
         after=record.after,
     )
+
+
+def said_of_node(record: RunRecord) -> str:
+    """Return a run's decision as far as it speaks of the node; empty if it says nothing.
+
+    With a recorded inventory that may be another machine's it accepts nothing.
+    """
+    verdict = record.node_verdict
+    if verdict is None or (record.replayed and verdict.decision is Decision.ACCEPTED):
+        return ""
+    return verdict.decision.value
+
+
+def speaking(outcomes: Iterable[Said], *, replayed: bool) -> list[Said]:
+    """Return the verdicts that speak of the node: no pass where the machine may be another one."""
+    good = (Outcome.PASS, Outcome.MARGINAL)
+    return [one for one in outcomes if not (replayed and one[1] in good)]
 
 
 def key_of(verdict: MetricVerdict) -> Key:
@@ -75,7 +92,7 @@ def passed_checks(record: RunRecord) -> Iterator[Key]:
     for name in looked:
         if name in (KERNEL_LOG, COUNTERS):
             yield HARDWARE, "", name, ""
-        elif name != INVENTORY:
+        elif name not in (INVENTORY, MACHINE):
             yield GATE[0], "", name, ""
         elif not wrong:
             yield GATE

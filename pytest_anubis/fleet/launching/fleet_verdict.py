@@ -10,7 +10,7 @@ from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
-from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.standing.recorded_run import judged_of, said_of_node
 from pytest_anubis.core.standing.standing_of import Holds, in_order, standing_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.core.waivers.waiving import holds_on
@@ -85,6 +85,11 @@ def _row(run: RunRecord, now: float) -> NodeRow:
         measured = run.settings.get("mode") == "measure" and not run.broken_off
         why = "was only measured, not judged" if measured else run.broken_off or "has no verdict"
         verdict = _undecided(run.node, f"run {run.run} {why}")
+    elif not said_of_node(run):
+        why = (
+            f"run {run.run} used a recorded inventory, not known to be of the machine that measured"
+        )
+        verdict = _undecided(run.node, why)
     elif (
         verdict.decision is Decision.ACCEPTED
         and (early := (moment(run.started) or 0.0) - now) > CLOCKS_DIFFER
@@ -103,6 +108,7 @@ def _row(run: RunRecord, now: float) -> NodeRow:
 
 def _standing_run(runs: Sequence[RunRecord], holds: Holds) -> RunRecord:
     """Return the run that rejects a node, or its latest one, with the decision as the node stands today."""
+    runs = [run for run in runs if said_of_node(run) or not run.replayed] or runs
     ordered = in_order(judged_of(run, began=moment(run.started) or 0.0) for run in runs)
     stands = standing_of(ordered, holds)
     by = stands.by if stands.by and stands.failures else ordered[-1]

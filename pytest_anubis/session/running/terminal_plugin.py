@@ -71,6 +71,11 @@ class Terminal:
         ]
         taken = inventory_line(context.inventory, context.settings.inventory or "")
         lines += [f"anubis: {taken}"] if taken else []
+        if context.judging and context.settings.inventory and not context.own_inventory:
+            lines.append(
+                "anubis: this inventory is not known to be of the machine that measures: for health checks "
+                "and the fleet this run accepts nothing; leave --anubis-inventory out"
+            )
         lines += [f"anubis: {note}" for note in context.hidden]
         if context.settings.mode == "measure":
             lines.append("anubis: measuring only, nothing is judged")

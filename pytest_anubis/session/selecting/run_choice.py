@@ -240,7 +240,8 @@ def read_choice_inputs(context: RunContext) -> ChoiceInputs:
     def read(history: History) -> tuple[str, FleetHistory, str]:
         key, profile = context.hardware_class, settings.profile
         fleet = read_fleet(history, hardware_class=key, profile=profile)
-        marks = identity_marks(context.inventory)
+        own = settings.inventory is None or context.own_inventory
+        marks = identity_marks(context.inventory) if own else frozenset()
         return history.shown(), fleet, name_here(history, context.node, marks)
 
     place, fleet, unreadable = str(settings.store), FleetHistory(), ""

@@ -264,6 +264,10 @@ findings = Table(
 """All verdicts of a run on a metric and device of which one has a group (``units``) or is waived: they count
 in place of those in ``verdicts``, which have no column for either."""
 
+REPLAYED = "replayed"
+"""Reason of the row in `findings` that says of a run that its inventory may be another machine's: it names no
+metric, and the run says nothing good about its node (`RunRecord.replayed`)."""
+
 durations = Table(
     "durations",
     metadata,

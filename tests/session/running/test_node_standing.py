@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis import start
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.events import INVENTORY, RunStarted
 from pytest_anubis.core.run import RunRecord
@@ -18,8 +19,14 @@ from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import GATE
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.fleet.operations.node_places import Place, places_of
+from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
+from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store import node_standing
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
+from pytest_anubis.store.collected_runs import read_runs
+from pytest_anubis.store.fleet.last_runs import last_of_history, last_of_runs
+from pytest_anubis.store.history.database import History
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.node_standing import (
@@ -292,3 +299,60 @@ def test_a_name_that_no_file_can_have_is_one_line(
     assert main(["health", "--store", str(tmp_path), "--node", name]) == 20
     assert "ANB:UNREADABLE" in capsys.readouterr().out
     assert "\n" not in keep_begun(tmp_path, name, "r", began=1.0)
+
+
+def test_a_recorded_inventory_of_another_machine_accepts_nothing_and_clears_nothing(
+    project: pytest.Pytester,
+    learn: Learn,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learn()
+    store, node = project.path / ".anubis", "--anubis-node=rack3-n17"
+    here = read_inventory()
+    system = replace(here.system, serial="HERE-0001")
+    monkeypatch.setattr(start, "read_inventory", lambda: replace(here, system=system))
+    for name, serial in (("own", "HERE-0001"), ("other", "THERE-0002"), ("unknown", None)):
+        known = replace(here, system=replace(system, serial=serial), machine=None, nics=())
+        recording = Recorded(inventory=known, readings=())
+        (project.path / f"{name}.json").write_text(recording_text(recording))
+
+    def places() -> list[Place]:
+        with History(store) as history:
+            filed = last_of_history(history, store)
+        return [
+            one.place
+            for nodes in (last_of_runs(read_runs([store]).journals), filed)
+            for one in places_of(nodes, now=time.time(), risks={}, accepted_risk=1.0)
+        ]
+
+    def replayed(name: str) -> int:
+        result = project.runpytest("--anubis", node, f"--anubis-inventory={name}.json")
+        told = "*not known to be of the machine that measures*"
+        if name == "own":
+            result.stdout.no_fnmatch_line(told)
+        else:
+            result.stdout.fnmatch_lines([told])
+        return int(result.ret)
+
+    def verdict() -> int:
+        return main(["fleet", "verdict", str(store)])
+
+    for name in ("other", "unknown"):
+        assert replayed(name) == 0
+        assert (health(store, capsys)[0], verdict()) == (20, 20)
+        assert places() == [Place.NEVER, Place.NEVER]
+    set_speed(project, [value / 2 for value in HEALTHY])
+    assert project.runpytest("--anubis", node).ret == 1
+    set_speed(project, HEALTHY)
+    for name in ("other", "unknown"):
+        assert replayed(name) == 0
+        assert (health(store, capsys)[0], verdict()) == (1, 1)
+        assert places() == [Place.QUARANTINED, Place.QUARANTINED]
+    assert replayed("own") == 0
+    assert (health(store, capsys)[0], verdict()) == (0, 0)
+    assert places() == [Place.FIT, Place.FIT]
+    set_speed(project, [value / 2 for value in HEALTHY])
+    assert replayed("other") == 1
+    assert (health(store, capsys)[0], verdict()) == (1, 1)
+    assert places() == [Place.QUARANTINED, Place.QUARANTINED]

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of
+from pytest_anubis.core.standing.recorded_run import speaking
 from pytest_anubis.core.standing.standing_of import (
     Holds,
     JudgedRun,
@@ -19,6 +20,7 @@ from pytest_anubis.core.standing.standing_of import (
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.tables import REPLAYED
 
 _KNOWN = [one.value for one in Decision]
 _REFERENCES = [one.value for one in Reference]
@@ -40,11 +42,14 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     runs = schema.runs
     judged = sa.select(runs.c.id, runs.c.node_id, runs.c.run, runs.c.decision, runs.c.profile)
     judged = judged.add_columns(schema.began.label("started"), schema.ended.label("ended"))
-    judged = judged.where(runs.c.decision.in_(_KNOWN))
+    replayed = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == REPLAYED)
+    says = (runs.c.decision != Decision.ACCEPTED.value) | runs.c.id.not_in(replayed)
+    judged = judged.where(runs.c.decision.in_(_KNOWN), says)
     waived = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == _WAIVED)
     bad = (runs.c.decision == Decision.REJECTED.value) | runs.c.id.in_(waived)
     rejected = sa.select(runs.c.node_id).where(bad)
     of_rejected = runs.c.node_id.in_(rejected)
+    others = set(connection.execute(replayed).scalars())
     last = judged.with_only_columns(runs.c.node_id, sa.func.max(schema.began).label("started"))
     newest = last.where(~of_rejected).group_by(runs.c.node_id).subquery()
     same = (newest.c.node_id == runs.c.node_id) & (newest.c.started == schema.began)
@@ -66,7 +71,7 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     for row in connection.execute(judged.where(of_rejected)):
         one = _judged(
             row,
-            outcomes.get(row.id, ()),
+            speaking(outcomes.get(row.id, ()), replayed=row.id in others),
             benchmarks.get(row.id, ()),
             answered=row.id in answered,
             after=after.get(row.id, ""),

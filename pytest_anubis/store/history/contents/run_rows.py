@@ -14,6 +14,7 @@ from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import XFAIL
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.tables import REPLAYED
 
 
 def rows_of(run: int, record: RunRecord) -> Iterator[tuple[sa.Table, list[dict[str, Any]]]]:
@@ -60,7 +61,12 @@ def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
 
 
 def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield the verdicts of metrics that have a group on a device, or are waived there, with either."""
+    """Yield the verdicts of metrics that have a group on a device, or are waived there, with either.
+
+    Of a run with a recorded inventory one row more, which says so.
+    """
+    if record.replayed:
+        yield {"run_id": run, "reason": REPLAYED}
     places = {_place(one) for one in record.told if one.group or one.reason is Reason.WAIVED}
     for one in record.told:
         if _place(one) in places:

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from pytest_anubis.codec import without_surrogates
 from pytest_anubis.core.identity.machine_marks import (
     another_machine,
-    identity_marks,
+    marks_of,
     what_differs,
 )
 from pytest_anubis.core.run import RunRecord
@@ -62,7 +62,7 @@ def owner_of(
         started: When it began, seconds since 1970; None where nobody knows.
         digest: SHA-256 of its content; empty without one.
     """
-    marks = identity_marks(record.inventory)
+    marks = marks_of(record)
     if not marks:  # imports, and inventories that tell nothing
         return Owner(name=record.node)
     family = _family(connection, base)
@@ -101,7 +101,7 @@ def host_name(connection: sa.Connection, record: RunRecord) -> str:
         if own in (full, name):
             other = name if own == full else full
             known = _family(connection, there[other])[0].marks
-            if not another_machine(known, identity_marks(record.inventory)):
+            if not another_machine(known, marks_of(record)):
                 return other
     return record.node
 
