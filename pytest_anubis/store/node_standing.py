@@ -8,12 +8,13 @@ import json
 import os
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_anubis.codec import from_plain, read_json, to_plain
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.identity.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import (
@@ -27,7 +28,7 @@ from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import read_journal
-from pytest_anubis.store.namesakes import full_names
+from pytest_anubis.store.namesakes import Machine, full_names, machine_of
 
 FOLDER = "nodes"
 """Folder in the store; ``<node>.json`` is one node's."""
@@ -53,12 +54,14 @@ class KeptRun:
         reason: Its verdict in a scheduler's few words.
         baseline: Id of the baseline that decided.
         hardware_class: The node's class.
+        marks: By which its machine is known again (`identity_marks`); empty if unknown.
     """
 
     judged: JudgedRun
     reason: str = ""
     baseline: str = ""
     hardware_class: str = ""
+    marks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,9 +82,24 @@ class NodeStanding:
     since: float = 0.0
     boot: str = ""
 
+    @property
+    def machines(self) -> list[list[KeptRun]]:
+        """Its runs by machine: those of one name that are known to be two, apart.
+
+        Runs that somebody has answered for by name (`keep_answered`) make no second machine.
+        """
+        return _machines(one for one in self.runs if not one.judged.answered)
+
     def standing(self, holds: Holds) -> Standing:
-        """Return where the node stands; `holds` says which waivers do."""
-        return standing_of((one.judged for one in self.runs), holds)
+        """Return where the node stands; of several machines, where a rejected or else the latest one does.
+
+        Args:
+            holds: Says which waivers do.
+        """
+        several = self.machines if len(self.machines) > 1 else [self.runs]
+        each = [standing_of((one.judged for one in runs), holds) for runs in several]
+        rejected = [one for one in each if one.failures]
+        return max(rejected or each, key=lambda one: one.by.order if one.by else (0.0, 0, ""))
 
     def kept(self, standing: Standing) -> KeptRun | None:
         """Return the run that a standing rests on; None before the first verdict."""
@@ -224,6 +242,24 @@ def keep_answered(
         )
         return replace(known, runs=tuple(answered))
 
+    return _change_known(place, node, noted)
+
+
+def keep_joined(place: str, node: str) -> str:
+    """Note that the machines of a name are one node, say with a new mainboard; return what went wrong.
+
+    Args:
+        place: The history in which that was noted: a store's folder, else nothing is done.
+        node: The node's name.
+    """
+
+    def noted(known: NodeStanding) -> NodeStanding:
+        return replace(known, runs=tuple(replace(one, marks=()) for one in known.runs))
+
+    return _change_known(place, node, noted)
+
+
+def _change_known(place: str, node: str, noted: Callable[[NodeStanding], NodeStanding]) -> str:
     store = Path(place)
     there = "://" not in place and standing_file(store, name_in(store, node)).stem in _names(store)
     return _change(store, node, noted) if there else ""
@@ -295,14 +331,34 @@ def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun
         reason=reason or (verdict.headline if verdict else ""),
         baseline=verdict.baseline if verdict else "",
         hardware_class=record.hardware_class,
+        marks=tuple(sorted(marks_of(record))),
     )
 
 
 def _relevant(runs: Collection[KeptRun]) -> tuple[KeptRun, ...]:
     of_run = {one.judged.run: one for one in runs}
-    return tuple(
-        replace(of_run[one.run], judged=one) for one in relevant_runs(k.judged for k in runs)
-    )
+    found = [
+        replace(of_run[one.run], judged=one)
+        for several in _machines(runs)
+        for one in relevant_runs(kept.judged for kept in several)
+    ]
+    return tuple(sorted(found, key=lambda one: one.judged.order))
+
+
+def _machines(runs: Iterable[KeptRun]) -> list[list[KeptRun]]:
+    """Return runs by machine, in the order in which they began; an unknown machine counts as the first."""
+    known: list[Machine] = []
+    found: list[list[KeptRun]] = []
+    for run in sorted(runs, key=lambda one: one.judged.order):
+        marks = frozenset(run.marks)
+        place = machine_of(known, marks)
+        if place is None:
+            place = len(known)
+            known.append(("", frozenset()))
+            found.append([])
+        known[place] = ("", known[place][1] | marks)
+        found[place].append(run)
+    return found
 
 
 def boot_id() -> str:

@@ -63,6 +63,10 @@ def health_of(
         if standing is not None and standing.running:
             began = f"run {standing.running} began {_ago(now - standing.since)}"
         return _open("NO-VERDICT", f"{node}: {began}; judge it with pytest --anubis", kept)
+    if stands.decision is not Decision.REJECTED and len(machines := standing.machines) > 1:
+        one, other = (several[-1].judged.run for several in machines[:2])
+        why = f"{node} names two machines (runs {one}, {other}): name each by --anubis-node"
+        return _open("TWO-MACHINES", why, kept)
     if stands.answered:
         why = "rejected, and its defect closed since: judge it with pytest --anubis"
         return _open("ANSWERED", why, kept)

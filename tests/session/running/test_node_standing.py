@@ -301,6 +301,47 @@ def test_a_name_that_no_file_can_have_is_one_line(
     assert "\n" not in keep_begun(tmp_path, name, "r", began=1.0)
 
 
+def test_two_machines_of_one_name_accept_and_clear_nothing_for_each_other(
+    project: pytest.Pytester,
+    learn: Learn,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    learn()
+    here, store = read_inventory(), project.path / ".anubis"
+
+    def measured(serial: str | None, speed: float) -> int:
+        system = replace(here.system, serial=serial)
+        known = replace(here, system=system, machine=None, nics=(), accelerators=())
+        monkeypatch.setattr(start, "read_inventory", lambda: known)
+        set_speed(project, [value * speed for value in HEALTHY])
+        return int(project.runpytest("--anubis", "--anubis-node=rack3-n17").ret)
+
+    def told() -> str:
+        code, text = health(store, capsys)
+        return f"{code} {text.split()[0]}"
+
+    assert (measured("AAAA-0001", 1), told()) == (0, "0 ANB:ACCEPTED")
+    assert (measured("BBBB-0002", 1), told()) == (0, "20 ANB:TWO-MACHINES")
+    assert (measured("AAAA-0001", 0.5), told()) == (1, "1 ANB:SPEED")
+    assert (measured("BBBB-0002", 1), told()) == (0, "1 ANB:SPEED")
+    assert (measured("AAAA-0001", 1), told()) == (0, "20 ANB:TWO-MACHINES")
+    (path,) = (store / "nodes").glob("*.json")
+    path.unlink()  # it is made anew out of the journals
+    assert (measured("AAAA-0001", 1), told()) == (0, "20 ANB:TWO-MACHINES")
+    # One node after all, whose mainboard was exchanged.
+    with History(store) as history:
+        (other,) = (one.name for one in history.nodes() if "~" in one.name)
+    assert main(["history", "nodes", "join", other, "--history", str(store)]) == 0
+    assert (measured("BBBB-0002", 1), told()) == (0, "0 ANB:ACCEPTED")
+    assert (measured("AAAA-0001", 1), told()) == (0, "20 ANB:TWO-MACHINES")
+    # Or the other one has a name of its own now.
+    state = ["history", "state", "--node=rack3-n17", "--as=in-service", "--history", str(store)]
+    assert main(state) == 0
+    assert (measured("AAAA-0001", 1), told()) == (0, "0 ANB:ACCEPTED")
+    assert (measured(None, 1), told()) == (0, "0 ANB:ACCEPTED")
+
+
 def test_a_recorded_inventory_of_another_machine_accepts_nothing_and_clears_nothing(
     project: pytest.Pytester,
     learn: Learn,

@@ -13,7 +13,7 @@ from pytest_anubis.cli.shared.history_access import add_history, day_and_time, p
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import folded, table
-from pytest_anubis.store.node_standing import keep_answered
+from pytest_anubis.store.node_standing import keep_answered, keep_joined
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import NodeRecord
@@ -164,6 +164,8 @@ def _join(options: argparse.Namespace) -> None:
     line = (
         f"{options.node} is {name} now: {count_text(moved, 'run')} moved; later ones go there too"
     )
+    if problem := keep_joined(options.history, name):
+        line += f"; {problem}"
     answer(options.json, {"node": name, "joined": options.node, "runs": moved}, line)
 
 
