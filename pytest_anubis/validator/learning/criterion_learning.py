@@ -24,6 +24,7 @@ from pytest_anubis.core.metric import (
 )
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.doubtful_values import (
+    faulty_rows,
     finding_on,
     some_nodes,
     strange_finding,
@@ -130,6 +131,9 @@ def learn_criterion(
         learned = _without(population, rows, too_few, exclusions)
     elif population.metric.better == "equal":
         learned = _exact(population, rows, scope, exclusions)
+    elif faulty := faulty_rows(rows, population):
+        reason = "faults on at least half of the units"
+        learned = _refused(population, rows, faulty, reason, exclusions)
     elif one_machine:
         learned = _of_machine(population, rows, alpha, method, scope, exclusions)
     else:

@@ -1,13 +1,16 @@
-"""Values that are left out of learning since they are too good or in another unit, and who has them."""
+"""Values that are not learned as normal: too good, in another unit, or faults; and which nodes have them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from pytest_anubis.core.baseline import DOUBTFUL, Finding
 from pytest_anubis.core.metric import slip_text, value_text
 from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.validator.similarity.usable_rows import Rows
 
 NAMED = 8
 """Nodes that a finding names."""
@@ -37,6 +40,20 @@ def strange_finding(population: Population, strange: Mapping[int, float]) -> Fin
         DOUBTFUL,
         f"{some_nodes(names)}; left out: unit? did the work happen?",
     )
+
+
+def faulty_rows(rows: Rows, population: Population) -> list[int]:
+    """Return the units with faults, if at least half of the units have any: no majority makes them normal.
+
+    Of what counts faults and is best low; what has values that are not whole is no count.
+    """
+    metric, values = population.metric, population.values
+    if metric.better != "lower" or not metric.counts_faults:
+        return []
+    with_faults = rows.usable & (rows.medians() > 0)
+    known = values[np.isfinite(values)]
+    many = 2 * int(with_faults.sum()) >= int(rows.usable.sum())
+    return np.flatnonzero(with_faults).tolist() if many and not (known % 1).any() else []
 
 
 def some_nodes(names: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import judge_sample, learn_baseline
+from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 
 UNITS = {"higher": "GB/s", "lower": "us"}
 
@@ -98,6 +99,22 @@ def test_no_majority_makes_faults_right(metric: dict[str, object], values: list[
         assert all(node in named(baseline) for node in wrong[:8])
     if not wrong:
         assert baseline.criteria
+
+
+@pytest.mark.parametrize("unit", ["errors", "count", "1"])
+@pytest.mark.parametrize("one_machine", [False, True])
+def test_no_majority_makes_faults_normal(unit: str, one_machine: bool) -> None:
+    for faulty in range(13):
+        values = [3.0] * faulty + [0.0] * (12 - faulty)
+        population = exact(values, name="retries", unit=unit, better="lower")
+        found = learn_criterion(population, one_machine=one_machine)
+        assert (found.criterion is None) == (faulty >= 6)
+        if found.criterion is None:
+            assert "n00" in found.findings[0].text
+    shares = exact([2.25] * 12, name="clock_drop", unit="%", better="lower")
+    packets = exact([3.0] * 12, name="retries", unit="packets", better="lower")
+    assert learn_criterion(shares).criterion
+    assert learn_criterion(packets).criterion
 
 
 @given(odd=st.integers(0, 10))
