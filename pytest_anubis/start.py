@@ -291,6 +291,8 @@ def _inventory(settings: Settings) -> Inventory:
 def _is_own(recorded: Inventory) -> bool:
     """Return whether a recorded inventory is known to be one of this machine."""
     then = identity_marks(inventory_to_plain(recorded))
+    if not then:
+        return False
     here = identity_marks(inventory_to_plain(read_inventory()))
     return bool(then & here) and not another_machine(then, here)
 

@@ -14,7 +14,6 @@ from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import XFAIL
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.tables import REPLAYED
 
 
 def rows_of(run: int, record: RunRecord) -> Iterator[tuple[sa.Table, list[dict[str, Any]]]]:
@@ -65,14 +64,15 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
 
     Of a run with a recorded inventory one row more, which says so.
     """
+    names = [column.name for column in schema.findings.columns if column.name != "id"]
+    empty = dict.fromkeys(names, "") | {"run_id": run}
     if record.replayed:
-        yield {"run_id": run, "reason": REPLAYED}
+        yield empty | {"reason": schema.REPLAYED}
     places = {_place(one) for one in record.told if one.group or one.reason is Reason.WAIVED}
     for one in record.told:
         if _place(one) in places:
             waiver = (one.reason is Reason.WAIVED and one.waiver) or XFAIL
-            yield {
-                "run_id": run,
+            yield empty | {
                 "outcome": one.outcome.value,
                 "reason": one.reason.value,
                 "reference": one.reference.value,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -80,7 +81,9 @@ def drawn(seed: int, node: str) -> list[RunRecord]:
         }
         other = draw.choice(["ACCEPTED", "UNDECIDED", "UNDECIDED", ""])
         decision = "REJECTED" if "FAIL" in outcomes.values() else other
-        found.append(record(node, number, draw.randint(0, 4), decision, **outcomes))
+        one = record(node, number, draw.randint(0, 4), decision, **outcomes)
+        recorded = {"inventory": "node.json"} if draw.random() < 0.2 else {}
+        found.append(replace(one, settings=recorded))
     return found
 
 
