@@ -50,12 +50,17 @@ from pytest_anubis.validator.judging.history_judging import judge_latest
 from pytest_anubis.validator.judging.later_runs import LaterRuns
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
 from pytest_anubis.validator.judging.population_shift import NAMED, class_findings, settle_shift
-from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
+from pytest_anubis.validator.judging.verdict_table import (
+    FAIL,
+    MARGINAL,
+    NOT_TESTED,
+    OUTCOMES,
+    PASS,
+    REASONS,
+)
 
-_PASS, _FAIL, _MARGINAL = map(OUTCOMES.index, (Outcome.PASS, Outcome.FAIL, Outcome.MARGINAL))
-_CONCLUSIVE = [OUTCOMES.index(o) for o in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)]
 _TOLD = [REASONS.index(reason) for reason in (Reason.UNDETECTABLE, Reason.ANSWERED)]
-_NOT_TESTED, _NOT_REPORTED = OUTCOMES.index(Outcome.NOT_TESTED), REASONS.index(Reason.NOT_REPORTED)
+_NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
 _Units = tuple[Sequence[str], Sequence[str], Sequence[int]]
 """Nodes and devices of a population, and which of its rows are meant."""
 
@@ -304,7 +309,7 @@ class _Nodes:
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
         """Return verdicts as they count beside the waivers of their runs, and in the noise of these."""
-        bad = [_FAIL] if self._fail_on == "fail" else [_FAIL, _MARGINAL]
+        bad = [FAIL] if self._fail_on == "fail" else [FAIL, MARGINAL]
         waived = {}
         for row in np.flatnonzero(np.isin(judged.outcome, bad)).tolist():
             known = self._known(judged.population.nodes[row])
@@ -316,12 +321,7 @@ class _Nodes:
                 told = in_noise(told) if run in known.noisy else told
                 if told is not full:
                     waived[row] = told
-        if not waived:
-            return judged
-        outcome, reason = judged.outcome.copy(), judged.reason.copy()
-        for row, told in waived.items():
-            outcome[row], reason[row] = OUTCOMES.index(told.outcome), REASONS.index(told.reason)
-        return replace(judged, outcome=outcome, reason=reason, waived=waived)
+        return judged.with_verdicts(waived, waived=waived) if waived else judged
 
     def _known(self, node: str) -> RunEvidence:
         """Return what is known of a node besides its samples; of an imported one nothing but waivers."""
@@ -333,17 +333,19 @@ class _Nodes:
         if judged.reference is Reference.FLEET and (
             judged.criterion is not None and judged.criterion.scope == "unit"
         ):
-            self._note_answers(population, np.flatnonzero(np.isin(outcomes, _CONCLUSIVE)).tolist())
+            self._note_answers(
+                population, np.flatnonzero(np.isin(outcomes, (PASS, MARGINAL, FAIL))).tolist()
+            )
             self._note_seen(judged)
         good = _passed(judged, baseline)
-        passed = Counter(compress(population.nodes, (outcomes == _PASS).tolist()))
+        passed = Counter(compress(population.nodes, (outcomes == PASS).tolist()))
         for name, count in passed.items():
             self._counts[name][good.counted_as] += count
             self._verdicts[name].append(good)
-        told = (outcomes != _PASS) | np.isin(judged.reason, _TOLD)
+        told = (outcomes != PASS) | np.isin(judged.reason, _TOLD)
         for row in np.flatnonzero(told).tolist():
             name = population.nodes[row]
-            if outcomes[row] != _PASS:
+            if outcomes[row] != PASS:
                 self._counts[name][OUTCOMES[outcomes[row]].value] += 1
             self._verdicts[name].append(judged.of_run(row, baseline))
 
@@ -363,7 +365,7 @@ class _Nodes:
         """Note of which devices any value was there, run by run."""
         population = judged.population
         units = (population.nodes, population.runs, population.devices)
-        lost = (judged.outcome == _NOT_TESTED) & (judged.reason == _NOT_REPORTED)
+        lost = (judged.outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
         if lost.any():
             units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)  # type: ignore[assignment]
         if units != self._units:

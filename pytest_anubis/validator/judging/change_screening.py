@@ -15,7 +15,7 @@ from pytest_anubis.validator.changes.segments import FEWEST, Segments, segments
 from pytest_anubis.validator.changes.stretches import SCREENED, largest_drops
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.current_segment import PROFILE, judge_current
-from pytest_anubis.validator.judging.verdict_table import MARGINAL, OUTCOMES, PASS, REASONS
+from pytest_anubis.validator.judging.verdict_table import MARGINAL, PASS
 from pytest_anubis.validator.similarity.usable_rows import BLOCK
 
 MOST = 500
@@ -52,39 +52,26 @@ def find_changes(judged: JudgedColumns, baseline: Baseline | None = None) -> Jud
     unsearched = max(0, len(suspects) - MOST)
     if not found:
         return replace(judged, unsearched=unsearched) if unsearched else judged
-    outcome, reason = judged.outcome.copy(), judged.reason.copy()
-    for row, seen in found.items():
-        lasting = seen.change is not None and seen.change.lasting
-        if outcome[row] == PASS and lasting and row not in population.problems:
-            outcome[row], reason[row] = MARGINAL, REASONS.index(Reason.CHANGE_POINT)
-    told = replace(judged, outcome=outcome, reason=reason, changes=found, unsearched=unsearched)
+    lasting = [
+        row
+        for row, seen in found.items()
+        if seen.change is not None and seen.change.lasting and row not in population.problems
+    ]
+    rows = [row for row in lasting if judged.outcome[row] == PASS]
+    told = judged.marked(rows, MARGINAL, Reason.CHANGE_POINT, changes=found, unsearched=unsearched)
     soak = baseline is not None and baseline.attributes.get("profile") == PROFILE
     return _with_current(told, baseline) if soak and judged.criterion is not None else told
 
 
 def _with_current(judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
-    outcome, reason = judged.outcome.copy(), judged.reason.copy()
-    similarity, threshold = judged.similarity.copy(), judged.threshold.copy()
-    value = judged.value.copy()
-    current = {}
+    value, current = judged.value.copy(), {}
     for row, found in judged.changes.items():
-        values = judged.population.sample(row)
         whole = judged.verdict(row, baseline)
+        values = judged.population.sample(row)
         one = judge_current(whole, values, judged.criterion, baseline, found)
-        if one is whole:
-            continue
-        current[row] = one
-        outcome[row], reason[row] = OUTCOMES.index(one.outcome), REASONS.index(one.reason)
-        similarity[row], threshold[row], value[row] = one.similarity, one.threshold, one.value
-    return replace(
-        judged,
-        outcome=outcome,
-        reason=reason,
-        similarity=similarity,
-        threshold=threshold,
-        value=value,
-        current=current,
-    )
+        if one is not whole:
+            current[row], value[row] = one, one.value
+    return judged.with_verdicts(current, value=value, current=current)
 
 
 def _suspects(judged: JudgedColumns, least: float, better: Direction) -> list[int]:

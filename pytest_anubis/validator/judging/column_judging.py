@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
@@ -17,13 +18,7 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.validator.changes.segments import Segments, with_segments
-from pytest_anubis.validator.judging.certainty import UNKNOWN, certainty_of
-from pytest_anubis.validator.judging.sample_judging import (
-    Subject,
-    conclude,
-    judge_row,
-    likeness,
-)
+from pytest_anubis.validator.judging.sample_judging import Known, judge_row
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     INCONCLUSIVE,
@@ -31,16 +26,14 @@ from pytest_anubis.validator.judging.verdict_table import (
     OUTCOMES,
     REASONS,
     Codes,
-    criterion_for,
     fill_verdicts,
     learned_for,
     problem_verdict,
     thresholds_of,
 )
-from pytest_anubis.validator.similarity.partial_loss import part_of
 from pytest_anubis.validator.similarity.pooling import pooled
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
-from pytest_anubis.validator.similarity.usable_rows import Rows, rows_of
+from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, rows_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -64,6 +57,8 @@ class JudgedColumns:
         named: Row -> which run it is of, in words, of bad rows of nodes with several (see `LaterRuns`).
         answered: Row -> what a later run of its unit found, in words: it is bad no more (see `LaterRuns`).
         confirmed: Rows whose one value fails as those of other runs of the same unit do (see `confirm`).
+        reference: What decided, where anything was compared.
+        known: Row -> its verdict, where the unit's own history decided (see `history_judging`).
     """
 
     population: Population
@@ -82,6 +77,8 @@ class JudgedColumns:
     named: Mapping[int, str] = field(default_factory=dict)
     answered: Mapping[int, str] = field(default_factory=dict)
     confirmed: frozenset[int] = frozenset()
+    reference: Reference = Reference.FLEET
+    known: Mapping[int, MetricVerdict] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
@@ -97,8 +94,8 @@ class JudgedColumns:
             return self.current[row]
         full = self.settled(row, baseline)
         if row in self.confirmed and full.retest == SINGLE_VALUE:
-            text = full.text.removesuffix(f" (retest: {SINGLE_VALUE})")
-            full = replace(full, text=f"{text}, as in other runs of it", retest="")
+            full = _without_retest(full)
+            full = replace(full, text=f"{full.text}, as in other runs of it")
         if row in self.beside:
             text = f"{full.text}; but {self.beside[row]}"
             full = replace(full, outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text=text)
@@ -111,48 +108,47 @@ class JudgedColumns:
 
     def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         """Return the verdict on one unit's values as a whole, whatever their order in time."""
+        if row in self.known:
+            return self.known[row]
         population, criterion = self.population, self.criterion
         problem = population.problems.get(row)
         outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
-        if criterion is None or problem is not None or np.isnan(self.similarity[row]):
-            plain = judge_row(population, row, criterion, baseline)
-            if problem is None or problem.kind == "disturbed":
-                return plain
-            return _problem(plain, outcome, reason, f"{population.metric.name}: {problem.text}")
-        sizes = population.offsets[row + 1] - population.offsets[row]
-        metric = population.metric
-        base = Subject(
-            benchmark=population.benchmark,
-            metric=metric.name,
-            unit=metric.unit,
-            better=metric.better,
-            component=population.component or criterion.component,
-            node=population.nodes[row],
-            device=population.devices[row],
-            group=population.group,
-            scope=criterion.scope,
-            count=int(sizes),
-            value=float(self.value[row]),
-            baseline=baseline.digest if baseline else "",
-            action=metric.action or criterion.metric.action,
-        )
-        alike, looks = float(self.similarity[row]), population.looks.get(row, 1)
-        held = criterion_for(alike, criterion, looks)
-        moved = reason is Reason.CLASS_SHIFT and self.shift is not None
-        sure = UNKNOWN if moved else certainty_of(population.sample(row), alike, held, looks)
-        part = part_of(population.sample(row), alike, held)
-        values = population.sample(row)
-        gain = 1.0 if metric.better == "equal" else likeness(values, held)[1]
-        full = conclude(base, alike, held, baseline, sure=sure, part=part, gain=gain)
-        if not moved or self.shift is None:
+        compared = problem is None and not np.isnan(self.similarity[row])
+        known = Known(float(self.similarity[row]), float(self.value[row])) if compared else None
+        full = judge_row(population, row, criterion, baseline, known=known)
+        if problem is not None and problem.kind != "disturbed":
+            return replace(
+                full,
+                outcome=outcome,
+                reason=reason,
+                text=f"{population.metric.name}: {problem.text}",
+                similarity=None,
+                threshold=None,
+                reference=Reference.NONE,
+            )
+        if reason is not Reason.CLASS_SHIFT or self.shift is None:
             return full
-        text = f"{full.text}; but most of the class moved alike: {self.shift.text}"
-        return replace(full, outcome=outcome, reason=reason, text=text)
+        text = f"{_without_retest(full).text}; but most of the class moved alike: {self.shift.text}"
+        return replace(full, outcome=outcome, reason=reason, text=text, certainty=None, retest="")
 
-    @property
-    def reference(self) -> Reference:
-        """What decided, where anything was compared."""
-        return Reference.FLEET
+    def marked(
+        self, rows: Sequence[int] | BoolArray, outcome: int, reason: Reason, **more: Any
+    ) -> JudgedColumns:
+        """Return the columns with another outcome and reason in some rows, and with other fields."""
+        outcomes, reasons = self.outcome.copy(), self.reason.copy()
+        outcomes[rows], reasons[rows] = outcome, REASONS.index(reason)
+        return replace(self, outcome=outcomes, reason=reasons, **more)
+
+    def with_verdicts(self, verdicts: Mapping[int, MetricVerdict], **more: Any) -> JudgedColumns:
+        """Return the columns as full verdicts on some rows have it, and with other fields."""
+        outcome, reason = self.outcome.copy(), self.reason.copy()
+        similarity, threshold = self.similarity.copy(), self.threshold.copy()
+        for row, one in verdicts.items():
+            outcome[row], reason[row] = OUTCOMES.index(one.outcome), REASONS.index(one.reason)
+            similarity[row] = np.nan if one.similarity is None else one.similarity
+            threshold[row] = np.nan if one.threshold is None else one.threshold
+        judged = replace(self, outcome=outcome, reason=reason, similarity=similarity)
+        return replace(judged, threshold=threshold, **more)
 
     def verdicts(self, baseline: Baseline | None = None) -> Iterator[MetricVerdict]:
         """Yield the full verdict on every unit, in the population's order."""
@@ -184,7 +180,7 @@ def confirm(columns: JudgedColumns) -> JudgedColumns:
     measure once more.
     """
     population = columns.population
-    failed = np.flatnonzero(columns.outcome == OUTCOMES.index(Outcome.FAIL)).tolist()
+    failed = np.flatnonzero(columns.outcome == FAIL).tolist()
     units: dict[tuple[str, str], list[int]] = {}
     for row in failed:
         if row not in population.problems:
@@ -193,16 +189,10 @@ def confirm(columns: JudgedColumns) -> JudgedColumns:
     return replace(columns, confirmed=frozenset(r for rows in several for r in rows))
 
 
-def _problem(plain: MetricVerdict, outcome: Outcome, reason: Reason, text: str) -> MetricVerdict:
-    return replace(
-        plain,
-        outcome=outcome,
-        reason=reason,
-        text=text,
-        similarity=None,
-        threshold=None,
-        reference=Reference.NONE,
-    )
+def _without_retest(verdict: MetricVerdict) -> MetricVerdict:
+    """Return a verdict that does not ask for another measurement."""
+    text = verdict.text.removesuffix(f" (retest: {verdict.retest})")
+    return replace(verdict, text=text, retest="")
 
 
 def judge_columns(

@@ -6,9 +6,6 @@ show it, where a gap between two parts of them is no accident. It is to be looke
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-
 import numpy as np
 
 from pytest_anubis.core.metric import loss_text
@@ -57,7 +54,7 @@ def beside_devices(judged: JudgedColumns) -> JudgedColumns:
         verb = "is" if len(part) == 1 else "are"
         text = f"{len(part)} of the {len(rows)} devices of this node {verb} {lost}"
         found |= {row: text for row in rows[slow].tolist() if hidden[row]}
-    return judged if not found else _with(judged, found)
+    return judged.marked(sorted(found), MARGINAL, Reason.UNUSUAL, beside=found) if found else judged
 
 
 def slower_part(values: FloatArray, better: str, alpha: float) -> BoolArray | None:
@@ -83,10 +80,3 @@ def slower_part(values: FloatArray, better: str, alpha: float) -> BoolArray | No
             slow[order[:place]] = True
             return slow
     return None
-
-
-def _with(judged: JudgedColumns, found: Mapping[int, str]) -> JudgedColumns:
-    outcome, reason = judged.outcome.copy(), judged.reason.copy()
-    rows = sorted(found)
-    outcome[rows], reason[rows] = MARGINAL, REASONS.index(Reason.UNUSUAL)
-    return replace(judged, outcome=outcome, reason=reason, beside=dict(found))

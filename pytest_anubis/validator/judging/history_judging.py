@@ -3,42 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Baseline, Criterion
+from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.peer_judging import shared_thresholds
 from pytest_anubis.validator.judging.sample_judging import judge_row
-from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.similarity.centre import FEWEST
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class HistoryColumns(JudgedColumns):
-    """Verdicts by each unit's own history.
-
-    Attributes:
-        known: Row -> its verdict; the other rows have too short a history, or are part of it.
-    """
-
-    known: Mapping[int, MetricVerdict]
-
-    @property
-    def reference(self) -> Reference:
-        """What decided."""
-        return Reference.SELF
-
-    def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
-        """Return the verdict on one unit; `baseline` only decides what is said where there is no history."""
-        found = self.known.get(row)
-        return found if found is not None else JudgedColumns.settled(self, row, baseline)
 
 
 def judge_latest(
@@ -101,24 +79,9 @@ def _part(population: Population, rows: Sequence[int]) -> Population:
     )
 
 
-def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> HistoryColumns:
-    outcome, reason = judged.outcome.copy(), judged.reason.copy()
-    similarity, threshold = judged.similarity.copy(), judged.threshold.copy()
-    for row, verdict in known.items():
-        outcome[row] = OUTCOMES.index(verdict.outcome)
-        reason[row] = REASONS.index(verdict.reason)
-        similarity[row] = np.nan if verdict.similarity is None else verdict.similarity
-        threshold[row] = np.nan if verdict.threshold is None else verdict.threshold
-    return HistoryColumns(
-        population=judged.population,
-        criterion=None,
-        similarity=similarity,
-        value=judged.value,
-        outcome=outcome,
-        reason=reason,
-        threshold=threshold,
-        known=known,
-    )
+def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> JudgedColumns:
+    """Return columns with verdicts by history; other rows have too short a one, or are part of it."""
+    return judged.with_verdicts(known, criterion=None, reference=Reference.SELF, known=known)
 
 
 def judge_by_history(

@@ -30,7 +30,7 @@ from pytest_anubis.validator.judging.verdict_table import (
 )
 
 _MINUTE = len("2026-11-23T21:27")
-_NOT_REPORTED, _ANSWERED = map(REASONS.index, (Reason.NOT_REPORTED, Reason.ANSWERED))
+_NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
 _LEVELS = (((FAIL, NOT_TESTED), (PASS, MARGINAL)), ((MARGINAL,), (PASS,)))
 """Outcomes that a later run can answer, and those by which it does."""
 
@@ -91,9 +91,8 @@ class LaterRuns:
         }
         if not answered:
             return replace(judged, named=named)
-        outcome, reason = outcome.copy(), judged.reason.copy()
-        outcome[list(answered)], reason[list(answered)] = PASS, _ANSWERED
-        return replace(judged, outcome=outcome, reason=reason, named=named, answered=answered)
+        rows = list(answered)
+        return judged.marked(rows, PASS, Reason.ANSWERED, named=named, answered=answered)
 
     def without_sample(
         self, node: str, verdicts: Sequence[MetricVerdict]

@@ -15,9 +15,8 @@ import numpy as np
 from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Baseline, Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
-from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
-from pytest_anubis.validator.judging.sample_judging import conclude, judge_row
+from pytest_anubis.validator.judging.sample_judging import Known, judge_row
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     INCONCLUSIVE,
@@ -34,7 +33,6 @@ from pytest_anubis.validator.learning.machine_thresholds import (
 )
 from pytest_anubis.validator.similarity.centre import FEWEST
 from pytest_anubis.validator.similarity.distance import TINY, worse
-from pytest_anubis.validator.similarity.partial_loss import part_of
 from pytest_anubis.validator.similarity.usable_rows import (
     BLOCK,
     BoolArray,
@@ -67,16 +65,10 @@ class PeerColumns(JudgedColumns):
     peers: IntArray
     alpha: float
 
-    @property
-    def reference(self) -> Reference:
-        """What decided."""
-        return Reference.PEERS
-
     def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         """Return the verdict on one device's values as a whole; `baseline` has no part in it."""
         population = self.population
         problem = population.problems.get(row)
-        plain = judge_row(population, row, None)
         name, count = population.metric.name, int(self.peers[row])
         outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
         if np.isnan(self.similarity[row]):
@@ -85,6 +77,7 @@ class PeerColumns(JudgedColumns):
                 text = f"{name}: {problem.text}"
             elif reason is Reason.NO_CRITERION:
                 text = f"{name}: the other devices of this node do not agree on one value"
+            plain = judge_row(population, row, None)
             return replace(plain, outcome=outcome, reason=reason, text=text)
         learned = float(self.learned[row])
         criterion = Criterion(
@@ -97,17 +90,13 @@ class PeerColumns(JudgedColumns):
             nodes=1,
             units=count,
         )
-        alike, values = float(self.similarity[row]), population.sample(row)
-        sure = certainty_of(values, alike, criterion, population.looks.get(row, 1))
-        return conclude(
-            plain,
-            alike,
+        return judge_row(
+            population,
+            row,
             criterion,
-            None,
-            Reference.PEERS,
-            f"{count} other devices of this node",
-            sure,
-            part_of(values, alike, criterion),
+            reference=Reference.PEERS,
+            learned_from=f"{count} other devices of this node",
+            known=Known(float(self.similarity[row]), gain=1.0),
         )
 
 
@@ -343,6 +332,7 @@ def _judged(seen: _Seen, learned: FloatArray, alpha: float) -> PeerColumns:
         word, why = problem_verdict(problem)
         outcome[row], reason[row] = OUTCOMES.index(word), REASONS.index(why)
     return PeerColumns(
+        reference=Reference.PEERS,
         population=replace(population, problems={**rows.problems, **population.problems}),
         criterion=None,
         similarity=similarity,

@@ -83,11 +83,10 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
         finding = _finding(judged, side, nodes, everyone, float(np.median(centre)))
         if side == "better":
             return replace(judged, shift=finding), finding
-        outcome, reason = judged.outcome.copy(), judged.reason.copy()
-        excused = fits & ((outcome == FAIL) | (outcome == MARGINAL))
-        excused &= reason != REASONS.index(Reason.TEST_FAILED)
-        outcome[excused], reason[excused] = INCONCLUSIVE, REASONS.index(Reason.CLASS_SHIFT)
-        return replace(judged, outcome=outcome, reason=reason, shift=finding), finding
+        excused = fits & ((judged.outcome == FAIL) | (judged.outcome == MARGINAL))
+        excused &= judged.reason != REASONS.index(Reason.TEST_FAILED)
+        moved_alike = judged.marked(excused, INCONCLUSIVE, Reason.CLASS_SHIFT, shift=finding)
+        return moved_alike, finding
     return judged, None
 
 

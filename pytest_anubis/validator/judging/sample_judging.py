@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +24,7 @@ from pytest_anubis.core.metric import (
 )
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.judging.certainty import UNKNOWN, Certainty, certainty_of
+from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.verdict_table import (
     criterion_for,
     decide,
@@ -55,9 +54,27 @@ class Subject(NamedTuple):
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
     value: float | None
     baseline: str
+    disturbance: tuple[str, ...]
+    evidence: tuple[str, ...]
     action: str
-    disturbance: tuple[str, ...] = ()
-    evidence: tuple[str, ...] = ()
+
+    def verdict(self, outcome: Outcome, reason: Reason, text: str, **more: Any) -> MetricVerdict:
+        """Return a verdict on it."""
+        return MetricVerdict(outcome=outcome, reason=reason, text=text, **self._asdict(), **more)
+
+
+class Known(NamedTuple):
+    """What is known of a usable sample before it is judged; None: found from its values.
+
+    Attributes:
+        similarity: One-sided similarity to the criterion where the sample is worse.
+        median: Its median.
+        gain: One-sided similarity where it is better.
+    """
+
+    similarity: float
+    median: float | None = None
+    gain: float | None = None
 
 
 class Said(NamedTuple):
@@ -89,6 +106,7 @@ def judge_sample(
     looks: int = 1,
     reference: Reference = Reference.FLEET,
     population: str = "",
+    known: Known | None = None,
 ) -> MetricVerdict:
     """Judge all values of one metric from one unit under test.
 
@@ -109,50 +127,47 @@ def judge_sample(
         looks: How many looks the values come from (`closer_look`).
         reference: What the criterion stands for.
         population: What the criterion was learned from, in words; made from the criterion if empty.
+        known: What its comparison with the criterion came to, where that is known already.
 
     Returns:
         The verdict with every field that explains it; never an exception for bad samples.
     """
-    known = metric or (criterion.metric if criterion else None)
+    of = metric or (criterion.metric if criterion else None)
     array = np.asarray(values, dtype=np.float64)
     array = array if array.ndim == 1 else array.ravel()  # which copies
-    base = MetricVerdict(
-        outcome=Outcome.INCONCLUSIVE,
-        reason=Reason.NO_BASELINE,
-        text="",
+    base = Subject(
         benchmark=benchmark or (criterion.benchmark if criterion else ""),
-        metric=known.name if known else "",
-        unit=known.unit if known else "",
-        better=known.better if known else "",
+        metric=of.name if of else "",
+        unit=of.unit if of else "",
+        better=of.better if of else "",
         component=component or (criterion.component if criterion else ""),
         node=node,
         device=device,
         group=group or (criterion.group if criterion else ""),
         scope=criterion.scope if criterion else "unit",
         count=int(array.size),
-        value=_middle(array),
+        value=_middle(array) if known is None or known.median is None else known.median,
         baseline=baseline.digest if baseline else "",
         disturbance=tuple(disturbance),
         evidence=tuple(evidence),
-        action=known.action if known else "",
+        action=(of.action if of else "") or (criterion.metric.action if criterion else ""),
     )
     least = criterion.least if criterion else 1
-    problem = trouble(array, least=least, durations=known is not None and known.is_duration)
+    durations = of is not None and of.is_duration
+    problem = None if known else trouble(array, least=least, durations=durations)
     if criterion is None:
         return _without_criterion(base, baseline, problem)
     if metric is not None and metric.variant != criterion.metric.variant:
         return _other_variant(base, metric, criterion)
     if problem is not None:
         return _unusable(base, problem, few=array.size < least)
-    better = criterion.metric.better
-    if better == "equal":
+    if criterion.metric.better == "equal":
         alike, gain = float((array == criterion.centre[0]).mean()), 1.0
     else:
         alike, gain = likeness(array, criterion)
-    held = criterion_for(alike, criterion, looks, disturbance)
-    sure = certainty_of(array, alike, held, looks)
-    part = part_of(array, alike, held)
-    return conclude(base, alike, held, baseline, reference, population, sure, part, gain)
+    if known:
+        alike, gain = known.similarity, gain if known.gain is None else known.gain
+    return _conclude(base, array, alike, criterion, baseline, looks, reference, population, gain)
 
 
 def judge_row(
@@ -163,6 +178,7 @@ def judge_row(
     *,
     reference: Reference = Reference.FLEET,
     learned_from: str = "",
+    known: Known | None = None,
 ) -> MetricVerdict:
     """Judge one unit of a population, with all that the population says about it (see ``judge_sample``).
 
@@ -173,6 +189,7 @@ def judge_row(
         baseline: The baseline that the criterion is from; None if there is none.
         reference: What the criterion stands for.
         learned_from: What the criterion was learned from, in words; made from it if empty.
+        known: See ``judge_sample``.
     """
     problem = population.problems.get(row)
     disturbed = problem is not None and problem.kind == "disturbed"
@@ -190,6 +207,7 @@ def judge_row(
         looks=population.looks.get(row, 1),
         reference=reference,
         population=learned_from,
+        known=known,
     )
 
 
@@ -208,58 +226,40 @@ def _middle(array: FloatArray) -> float | None:
     return float(np.median(array)) if np.isfinite(low) and np.isfinite(high) else None
 
 
-def conclude(
-    base: MetricVerdict | Subject,
+def _conclude(
+    base: Subject,
+    values: FloatArray,
     alike: float,
     criterion: Criterion,
     baseline: Baseline | None,
+    looks: int = 1,
     reference: Reference = Reference.FLEET,
     population: str = "",
-    sure: Certainty = UNKNOWN,
-    part: str = "",
     gain: float = 1.0,
 ) -> MetricVerdict:
     """Complete a verdict from a one-sided similarity; a disturbed sample cannot reject.
 
-    Args:
-        base: What was measured, with its value.
-        alike: One-sided similarity of the sample to the criterion.
-        criterion: What it was compared with.
-        baseline: Where the criterion is from.
-        reference: What the criterion stands for.
-        population: What it was learned from, in words.
-        sure: How sure the loss is, from `certainty_of`.
-        part: Which part of its values is far off, from `part_of`.
-        gain: One-sided similarity where the sample is better; what is too good is INCONCLUSIVE.
+    `gain` is the similarity where the sample is better: what is too good is INCONCLUSIVE.
     """
+    criterion = criterion_for(alike, criterion, looks, base.disturbance)
+    better, typical = criterion.metric.better, criterion.typical
     outcome, reason, threshold = decide(alike, criterion, gain)
     # Load makes a machine slow, not wrong: an exact value that differs is none of its doing.
-    excused = base.disturbance and base.better != "equal"
-    if excused and outcome in (Outcome.FAIL, Outcome.MARGINAL):
+    if base.disturbance and better != "equal" and outcome in (Outcome.FAIL, Outcome.MARGINAL):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
+    sure = certainty_of(values, alike, criterion, looks)
+    part = part_of(values, alike, criterion)
     rests = population or rests_on(criterion, baseline)
-    said = Said(outcome, reason, alike, threshold, criterion.typical, reference, rests, part)
+    said = Said(outcome, reason, alike, threshold, typical, reference, rests, part)
     retest = sure.retest if outcome is Outcome.FAIL else ""
     text = _sentence(base, said, criterion)
-    return MetricVerdict(
-        outcome=outcome,
-        reason=reason,
-        text=f"{text} (retest: {retest})" if retest else text,
-        benchmark=base.benchmark,
-        metric=base.metric,
-        unit=base.unit,
-        better=base.better,
-        component=base.component,
-        node=base.node,
-        device=base.device,
-        group=base.group,
-        scope=base.scope,
-        count=base.count,
-        value=base.value,
-        expected=criterion.typical,
-        limit=limit_of(criterion.typical, min(thresholds_of(criterion)), criterion.metric.better)
-        if reason is Reason.TOO_GOOD
-        else limit_of(criterion.typical, threshold, criterion.metric.better),
+    crossed = min(thresholds_of(criterion)) if reason is Reason.TOO_GOOD else threshold
+    return base.verdict(
+        outcome,
+        reason,
+        f"{text} (retest: {retest})" if retest else text,
+        expected=typical,
+        limit=limit_of(typical, crossed, better),
         similarity=alike,
         threshold=threshold,
         practical=criterion.alpha,
@@ -268,11 +268,7 @@ def conclude(
         retest=retest,
         percentile=percentile(base.value, criterion),
         reference=reference,
-        baseline=base.baseline,
         population=rests,
-        disturbance=base.disturbance,
-        evidence=base.evidence,
-        action=base.action,
         part=part,
     )
 
@@ -302,30 +298,30 @@ def rests_on(criterion: Criterion, baseline: Baseline | None) -> str:
     return f"{criterion.nodes} nodes"
 
 
-def _unusable(base: MetricVerdict, problem: str, *, few: bool) -> MetricVerdict:
+def _unusable(base: Subject, problem: str, *, few: bool) -> MetricVerdict:
     """Return the verdict on values that no baseline can judge, with how to mend them."""
     mend = "" if base.value is not None else "; record finite numbers, or skip the test"
     text = f"{base.metric} cannot be judged: {problem}{mend}"
-    return replace(base, reason=Reason.TOO_FEW if few else Reason.INVALID, text=text)
+    return base.verdict(Outcome.INCONCLUSIVE, Reason.TOO_FEW if few else Reason.INVALID, text)
 
 
 def _without_criterion(
-    base: MetricVerdict, baseline: Baseline | None, problem: str | None
+    base: Subject, baseline: Baseline | None, problem: str | None
 ) -> MetricVerdict:
     if baseline is None and problem is not None:
         return _unusable(base, problem, few=base.count == 0)
     if baseline is None:
         said = f"{base.metric} was measured, but there is no baseline to judge it by"
-        return replace(base, text=said)
+        return base.verdict(Outcome.INCONCLUSIVE, Reason.NO_BASELINE, said)
     unjudged = {(one.benchmark, one.metric): one.reason for one in baseline.unjudged}
     why = unjudged.get((base.benchmark, base.metric), "").partition(" (")[0]
     text = f"no criterion was learned, since {why}"
     text = text if why else f"the baseline has no criterion for {base.metric or 'this metric'} yet"
     text += f", and {problem}" if problem else ""
-    return replace(base, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
+    return base.verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, text)
 
 
-def _other_variant(base: MetricVerdict, metric: Metric, criterion: Criterion) -> MetricVerdict:
+def _other_variant(base: Subject, metric: Metric, criterion: Criterion) -> MetricVerdict:
     ours, theirs = metric.variant, criterion.metric.variant
     reason, mend = Reason.WRONG_UNIT, "learn a new baseline or fix the benchmark"
     if ours[0] != theirs[0]:
@@ -336,10 +332,11 @@ def _other_variant(base: MetricVerdict, metric: Metric, criterion: Criterion) ->
         reason, mend = Reason.OTHER_VERSION, "learn a new baseline"
         what = f"version {ours[2]} of its benchmark measures other work or for another time than version "
         what += f"{theirs[2]}, from which the criterion was learned"
-    return replace(base, reason=reason, text=f"{metric.name} cannot be judged: {what}; {mend}")
+    text = f"{metric.name} cannot be judged: {what}; {mend}"
+    return base.verdict(Outcome.INCONCLUSIVE, reason, text)
 
 
-def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -> str:
+def _sentence(base: Subject, said: Said, criterion: Criterion) -> str:
     name, unit, better = base.metric, base.unit, base.better
     if better == "equal":
         must = exact_text(said.expected, unit, name)
@@ -378,7 +375,7 @@ def _sentence(base: MetricVerdict | Subject, said: Said, criterion: Criterion) -
     return _with_disturbance(base, said, f"{state}, beyond {beyond}{slip}")
 
 
-def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: int | None) -> str:
+def _compared(base: Subject, said: Said, state: str, decimals: int | None) -> str:
     """Say how much worse the sample is: as its medians are, or as a distribution where they do not tell."""
     alike, value = said.similarity, base.value or 0.0
     worse = value < said.expected if base.better == "higher" else value > said.expected
@@ -394,7 +391,7 @@ def _compared(base: MetricVerdict | Subject, said: Said, state: str, decimals: i
     return f"{state}; its distribution is {shape}, its median {median}{part}"
 
 
-def _with_disturbance(base: MetricVerdict | Subject, said: Said, text: str) -> str:
+def _with_disturbance(base: Subject, said: Said, text: str) -> str:
     if said.reason is not Reason.DISTURBED:
         return text
     by = "; ".join(base.disturbance)
