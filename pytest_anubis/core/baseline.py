@@ -197,19 +197,12 @@ class Exclusion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """Something the learning noticed that people should look at.
+    """Something the learning noticed that people should look at."""
 
-    Attributes:
-        kind: ``second-population``, ``no-criterion``, ``not-repeatable``, ``class-shift``, ...
-        benchmark: Benchmark id, empty when it concerns the whole class.
-        metric: Metric name, empty when it concerns all.
-        text: One or two sentences.
-    """
-
-    kind: str
-    text: str
-    benchmark: str = ""
-    metric: str = ""
+    kind: str  # ``second-population``, ``no-criterion``, ``not-repeatable``, ``class-shift``, ...
+    text: str  # one or two sentences
+    benchmark: str = ""  # benchmark id, empty when it concerns the whole class
+    metric: str = ""  # metric name, empty when it concerns all
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,31 +227,18 @@ class RejectedBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlikeNode:
-    """A node that was learned from and is rejected, or no part of the healthy ones, and what tells so most.
-
-    Attributes:
-        node: Its name.
-        benchmark: Of what it is worst in.
-        metric: Name of that metric.
-        device: Device that is worst; empty where all of the node's values are meant.
-        component: The part to blame.
-        similarity: One-sided, to the criterion's centre.
-        unit: The metric's unit.
-        better: Its direction.
-        rejected: Whether any criterion rejects it.
-        failure: How its test failed, which rejects whatever the values are; empty where values tell.
-    """
+    """A node that was learned from and is rejected, or is no healthy one, and what tells so most."""
 
     node: str
-    benchmark: str
-    metric: str
-    device: str = ""
-    component: str = ""
-    similarity: Share
-    unit: str = ""
+    benchmark: str  # of what it is worst in
+    metric: str  # name of that metric
+    device: str = ""  # device that is worst; empty where all of the node's values are meant
+    component: str = ""  # the part to blame
+    similarity: Share  # one-sided, to the criterion's centre
+    unit: str = ""  # the metric's unit
     better: str = ""
-    rejected: bool = True
-    failure: str = ""
+    rejected: bool = True  # whether any criterion rejects it
+    failure: str = ""  # how its test failed, which rejects whatever the values are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

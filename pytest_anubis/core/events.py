@@ -136,84 +136,55 @@ class TestFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestPutOff:
-    """A test met too few clear moments, or would fail: it is visited again at the end of the run.
-
-    Attributes:
-        test: Node id.
-    """
+    """A test met too few clear moments, or would fail: it is visited again at the end of the run."""
 
     __test__ = False
 
     kind: ClassVar[str] = "test_put_off"
-    test: str
+    test: str  # node id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TestRepeated:
-    """An attempt of a test failed and another plugin repeats it: the last attempt counts.
-
-    Attributes:
-        test: Node id.
-        phase: pytest's phase of the failure.
-        text: Its first line.
-    """
+    """An attempt of a test failed and another plugin repeats it: the last attempt counts."""
 
     __test__ = False
 
     kind: ClassVar[str] = "test_repeated"
-    test: str
-    phase: str = ""
-    text: str = ""
+    test: str  # node id
+    phase: str = ""  # pytest's phase of the failure
+    text: str = ""  # its first line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockerFound:
-    """Something stands between the node and acceptance and has no verdict, as a device that the user hides.
-
-    Attributes:
-        text: What, in one line.
-        found_anew: A resumed run finds it again where it is still so; all else stays.
-        file: What could not be collected, until tests of it were planned; empty for all else.
-    """
+    """Something without a verdict prevents acceptance, such as a device that the user hides."""
 
     kind: ClassVar[str] = "blocker"
-    text: str
-    found_anew: bool = False
-    file: str = ""
+    text: str  # what, in one line
+    found_anew: bool = False  # a resumed run finds it again where it is still so; all else stays
+    file: str = ""  # what could not be collected, until tests of it were planned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDied:
-    """A worker process ended before its time.
-
-    Attributes:
-        worker: Its name.
-        lane: Its lane.
-        test: The test that it was running; empty if none.
-        text: How it died, in words.
-    """
+    """A worker process ended before its time."""
 
     kind: ClassVar[str] = "worker_died"
     worker: str = ""
     lane: str = ""
-    test: str = ""
-    text: str = ""
+    test: str = ""  # the test that it was running; empty if none
+    text: str = ""  # how it died, in words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftBehind:
-    """A test left something behind that the next one would have met; it was put right where possible.
-
-    Attributes:
-        test: Node id.
-        what: One phrase each: a process that ran on, a handler or a limit that was changed.
-        repaired: All of it was put right; if not, a blocker says so too.
-    """
+    """A test left something behind that the next one would have met; it was put right where possible."""
 
     kind: ClassVar[str] = "left_behind"
-    test: str
-    what: tuple[str, ...] = ()
-    repaired: bool = True
+    test: str  # node id
+    what: tuple[str, ...] = ()  # one phrase each: a process that ran on, a changed limit
+    repaired: bool = True  # all of it was put right; if not, a blocker says so too
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -221,25 +192,16 @@ class HardwareFound:
     """Something that the hardware itself reported while the run lasted, whatever its tests say.
 
     What follows is decided from the record (`validator.deciding.hardware_policy`), live and read back.
-
-    Attributes:
-        sort: Which rule of the policy it falls under: ``card-lost``, ``thermal-slowdown``, ...
-        name: What it was, without numbers that grow: ``XID 79``, ``uncorrected ECC errors``.
-        text: What happened, one phrase.
-        part: The part as people find it: ``GPU 3 (0000:5d:00.0)``; empty for the node.
-        device: The run's name of that device; empty where it has none.
-        tests: Tests that ran on it meanwhile, as evidence.
-        source: Who says so: ``kernel log``, ``counters``, ``NVML event``, ``telemetry``.
     """
 
     kind: ClassVar[str] = "hardware"
-    sort: str
-    name: str
-    text: str
-    part: str = ""
-    device: str = ""
-    tests: tuple[str, ...] = ()
-    source: str = ""
+    sort: str  # which rule of the policy it falls under: ``card-lost``, ``thermal-slowdown``, ...
+    name: str  # what it was, without numbers that grow: ``XID 79``, ``uncorrected ECC errors``
+    text: str  # what happened, one phrase
+    part: str = ""  # the part as people find it: ``GPU 3 (0000:5d:00.0)``; empty for the node
+    device: str = ""  # the run's name of that device; empty where it has none
+    tests: tuple[str, ...] = ()  # tests that ran on it meanwhile, as evidence
+    source: str = ""  # who says so: ``kernel log``, ``counters``, ``NVML event``, ``telemetry``
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -260,18 +222,12 @@ class LanesPlaced:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlanPredicted:
-    """What a distributed run will look like.
-
-    Attributes:
-        tests: One slot a test.
-        wall: Seconds that the tests will take.
-        serial: Seconds that they would take one after the other.
-    """
+    """What a distributed run will look like."""
 
     kind: ClassVar[str] = "placed"
-    tests: tuple[Slot, ...]
-    wall: float
-    serial: float
+    tests: tuple[Slot, ...]  # one slot a test
+    wall: float  # seconds that the tests will take
+    serial: float  # seconds that they would take one after the other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,13 +291,10 @@ class DamageFound:
     """A line of the journal cannot be read, or was not kept: what it said is lost, and nothing is accepted.
 
     Made where a journal is read; a run writes one only if its disk fails after its last word.
-
-    Attributes:
-        text: Where, and what is wrong with it.
     """
 
     kind: ClassVar[str] = "damage"
-    text: str
+    text: str  # where, and what is wrong with it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -371,30 +324,20 @@ class NodeDecided:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFinished:
-    """The run came to its end: the last event of a journal that is complete.
-
-    Attributes:
-        exit_status: pytest's exit status.
-        ended: ISO 8601, UTC.
-        broken_off: What broke the run off before its time; empty if nothing did.
-    """
+    """The run came to its end: the last event of a journal that is complete."""
 
     kind: ClassVar[str] = "run_finished"
-    exit_status: int
-    ended: str
-    broken_off: str = ""
+    exit_status: int  # pytest's exit status
+    ended: str  # ISO 8601, UTC
+    broken_off: str = ""  # what broke the run off before its time; empty if nothing did
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnknownEvent:
-    """An event of another version: kept as it is, and nothing is concluded from it.
-
-    Attributes:
-        data: The event as plain data.
-    """
+    """An event of another version: kept as it is, and nothing is concluded from it."""
 
     kind: ClassVar[str] = ""
-    data: Mapping[str, Any]
+    data: Mapping[str, Any]  # the event as plain data
 
 
 Event = (

@@ -21,78 +21,44 @@ NODE_STATES: tuple[str, ...] = get_args(NodeState)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRecord:
-    """One node.
-
-    Attributes:
-        name: Its name.
-        hardware_class: Its class in its latest run; empty when unknown.
-        since: When it was first seen or put into service.
-        state: Its latest state.
-        changed: Since when it is in that state; None where nobody told of any.
-    """
+    """One node."""
 
     name: str
-    hardware_class: str = ""
-    since: float = 0.0
-    state: str = "in service"
-    changed: float | None = None
+    hardware_class: str = ""  # its class in its latest run; empty when unknown
+    since: float = 0.0  # when it was first seen or put into service
+    state: str = "in service"  # its latest state
+    changed: float | None = None  # since when it is in that state; None if unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Incident:
-    """Something that users suffered.
+    """Something that users suffered."""
 
-    Attributes:
-        node: The node that it happened on.
-        kind: What it was, e.g. ``nic``, ``gpu-memory``.
-        started: When it began.
-        duration: How long it lasted; None when unknown.
-        component: The part of the node, empty when unknown.
-        note: Words for people.
-        number: Its number in the history; 0 before it is recorded.
-    """
-
-    node: str
-    kind: str
-    started: float
-    duration: float | None = None
-    component: str = ""
+    node: str  # the node that it happened on
+    kind: str  # what it was, e.g. ``nic``, ``gpu-memory``
+    started: float  # when it began
+    duration: float | None = None  # how long it lasted; None when unknown
+    component: str = ""  # the part of the node, empty when unknown
     note: str = ""
-    number: int = 0
+    number: int = 0  # its number in the history; 0 before it is recorded
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """A component that validation found bad.
+    """A component that validation found bad."""
 
-    Attributes:
-        number: Its number in the history.
-        node: The node.
-        hardware_class: The node's class when it was found.
-        run: The run that found it; empty when it was entered by hand.
-        runs: All that met it while it was open, in time order; empty when it was entered by hand.
-        found: When.
-        seen: When it was met last; None where nobody said.
-        component: The part of the node that is blamed.
-        kind: Kind of incident that such a defect leads to; at first the component.
-        benchmarks: The benchmarks that exposed it in any of these, sorted.
-        state: ``open``, ``confirmed`` or ``false alarm``.
-        closed: When it was confirmed or found a false alarm; None while open.
-        note: Words for people.
-    """
-
-    number: int
+    number: int  # its number in the history
     node: str
-    found: float
-    benchmarks: tuple[str, ...]
-    hardware_class: str = ""
-    run: str = ""
-    runs: tuple[str, ...] = ()
-    seen: float | None = None
-    component: str = ""
-    kind: str = ""
-    state: str = "open"
-    closed: float | None = None
+    found: float  # when
+    benchmarks: tuple[str, ...]  # those that exposed it in any of these, sorted
+    hardware_class: str = ""  # the node's class when it was found
+    run: str = ""  # the run that found it; empty when it was entered by hand
+    runs: tuple[str, ...] = ()  # all that met it while open, in time order
+    seen: float | None = None  # when it was met last; None where nobody said
+    component: str = ""  # the part of the node that is blamed
+    kind: str = ""  # kind of incident that it leads to; at first the component
+    state: str = "open"  # ``open``, ``confirmed`` or ``false alarm``
+    closed: float | None = None  # when it was confirmed or found a false alarm; None while open
     note: str = ""
 
 

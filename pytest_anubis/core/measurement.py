@@ -59,25 +59,15 @@ def portable_id(test: str, module: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedTest:
-    """One test that the run meant to execute.
+    """One test that the run meant to execute."""
 
-    Attributes:
-        test: Node id.
-        benchmark: Node id without the device parameter.
-        component: Component of the mark, empty without one.
-        device: Device that the test is bound to, empty if none.
-        metrics: Names of the metrics that the mark declares.
-        cost: Expected duration in seconds, None when nothing is known.
-        question: What the mark says that it answers; empty if nothing.
-    """
-
-    test: str
-    benchmark: str = ""
-    component: str = ""
-    device: str = ""
-    metrics: tuple[str, ...] = ()
-    cost: NotNegative | None = None
-    question: str = ""
+    test: str  # node id
+    benchmark: str = ""  # node id without the device parameter
+    component: str = ""  # component of the mark, empty without one
+    device: str = ""  # device that the test is bound to, empty if none
+    metrics: tuple[str, ...] = ()  # names of the metrics that the mark declares
+    cost: NotNegative | None = None  # expected duration in seconds, None when nothing is known
+    question: str = ""  # what the mark says that it answers; empty if nothing
 
     @property
     def place(self) -> tuple[str, str]:
@@ -189,20 +179,11 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneCores:
-    """The CPUs on which a lane's work beside some cards runs.
-
-    Attributes:
-        lane: Name of the lane.
-        devices: The cards; empty for what runs there beside none in particular.
-        cpus: The CPUs in the kernel's form, such as ``0-11``.
-        numa_node: NUMA node of the cards; None where it is unknown.
-        near: The CPUs are those of that node.
-        own: No other lane of accelerators uses any of them.
-    """
+    """The CPUs on which a lane's work beside some cards runs."""
 
     lane: str
-    devices: tuple[str, ...] = ()
-    cpus: str = ""
-    numa_node: int | None = None
-    near: bool = True
-    own: bool = True
+    devices: tuple[str, ...] = ()  # the cards; empty for what runs there beside none in particular
+    cpus: str = ""  # the CPUs in the kernel's form, such as ``0-11``
+    numa_node: int | None = None  # NUMA node of the cards; None where it is unknown
+    near: bool = True  # the CPUs are those of that node
+    own: bool = True  # no other lane of accelerators uses any of them

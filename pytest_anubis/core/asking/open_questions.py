@@ -66,28 +66,18 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion:
-    """A question of a run, and where it stands.
-
-    Attributes:
-        question: Its words.
-        standing: Where it stands.
-        why: Why it is open or none of this machine's, in the words of one verdict; empty if it is answered.
-    """
+    """A question of a run, and where it stands."""
 
     question: str
     standing: Standing
-    why: str = ""
+    why: str = ""  # why it is open or not applicable, in the words of one verdict
 
 
 @dataclass(frozen=True, slots=True)
 class AskedQuestions:
-    """All questions of a run. Those that are asked are the answered and the open ones, each counted once.
+    """All questions of a run. Those that are asked are the answered and the open ones, each counted once."""
 
-    Attributes:
-        every: One entry a question, in the order of the tests.
-    """
-
-    every: Sequence[AskedQuestion] = ()
+    every: Sequence[AskedQuestion] = ()  # one entry a question, in the order of the tests
 
     @property
     def answered(self) -> int:

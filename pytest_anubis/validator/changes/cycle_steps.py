@@ -19,25 +19,15 @@ from pytest_anubis.validator.changes.trend import by_metric
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CycleStep:
-    """A metric that became worse at one cycle of a campaign, and stayed so.
+    """A metric that became worse at one cycle of a campaign, and stayed so."""
 
-    Attributes:
-        key: Benchmark, name of the metric, device.
-        metric: The metric.
-        before: Median of the cycles' medians before, in the metric's unit.
-        since: The same of the current segment.
-        onset: Number of the first cycle of the current segment, among those that measured it, from 1.
-        cycles: How many cycles measured it.
-        probability: That of the change.
-    """
-
-    key: tuple[str, str, str]
+    key: tuple[str, str, str]  # benchmark, name of the metric, device
     metric: Metric
-    before: float
-    since: float
-    onset: int
-    cycles: int
-    probability: float
+    before: float  # median of the cycles' medians before, in the metric's unit
+    since: float  # the same of the current segment
+    onset: int  # first cycle of the current segment, among those that measured it, from 1
+    cycles: int  # how many cycles measured it
+    probability: float  # that of the change
 
     @property
     def text(self) -> str:

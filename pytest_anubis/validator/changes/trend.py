@@ -28,29 +28,17 @@ ERROR = ERROR_RATE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """A metric that became worse over a campaign.
-
-    Attributes:
-        benchmark: Benchmark id.
-        metric: The metric.
-        device: Where.
-        component: What the benchmark exercises.
-        first: Median of the first third of the cycles, in the metric's unit.
-        last: Median of the last third.
-        similarity: One-sided similarity of the last third's values to the first third's.
-        chance: Chance of such an order of the cycles' medians where nothing changes.
-        cycles: How many cycles measured it.
-    """
+    """A metric that became worse over a campaign."""
 
     benchmark: str
     metric: Metric
     device: str
-    component: str
-    first: float
-    last: float
-    similarity: float
-    chance: float
-    cycles: int
+    component: str  # what the benchmark exercises
+    first: float  # median of the first third of the cycles, in the metric's unit
+    last: float  # median of the last third
+    similarity: float  # one-sided similarity of the last third's values to the first third's
+    chance: float  # chance of such an order of the cycles' medians where nothing changes
+    cycles: int  # how many cycles measured it
 
     @property
     def key(self) -> tuple[str, str, str]:

@@ -31,33 +31,19 @@ class VerdictChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backtest:
-    """What a new baseline would have said about earlier runs.
+    """What a new baseline would have said about earlier runs."""
 
-    Attributes:
-        changes: Verdicts that change, to FAIL first, then from FAIL, by benchmark, metric, node.
-        nodes: How many nodes were judged, each once as `anubis judge` counts them.
-        runs: How many runs of nodes they are.
-        rejected_before: Nodes with a FAIL in any of their runs under the old baseline.
-        rejected_after: Nodes with a FAIL in any of their runs under the new one.
-        newly_rejected: Names of the nodes that only the new one rejects.
-        newly_passed: Names of the nodes that only the old one rejects.
-        sound: Runs of nodes that the old baseline did not reject.
-        sound_rejected: How many of these the new one rejects: at most so many are its false rejections.
-        per_thousand: The same in a thousand; None without such runs.
-        stated: What the new baseline states itself, per thousand; None if only alpha decides.
-    """
-
-    changes: tuple[VerdictChange, ...]
-    nodes: int
-    runs: int
-    rejected_before: int
-    rejected_after: int
-    newly_rejected: tuple[str, ...]
-    newly_passed: tuple[str, ...]
-    sound: int
-    sound_rejected: int
-    per_thousand: float | None
-    stated: float | None
+    changes: tuple[VerdictChange, ...]  # to FAIL first, then from FAIL
+    nodes: int  # how many nodes were judged, each once as `anubis judge` counts them
+    runs: int  # how many runs of nodes they are
+    rejected_before: int  # nodes with a FAIL in any of their runs under the old baseline
+    rejected_after: int  # nodes with a FAIL in any of their runs under the new one
+    newly_rejected: tuple[str, ...]  # names of the nodes that only the new one rejects
+    newly_passed: tuple[str, ...]  # names of the nodes that only the old one rejects
+    sound: int  # runs of nodes that the old baseline did not reject
+    sound_rejected: int  # how many of these the new one rejects: at most so many are false
+    per_thousand: float | None  # the same in a thousand; None without such runs
+    stated: float | None  # the new baseline's own; None if only alpha decides
 
 
 def backtest(

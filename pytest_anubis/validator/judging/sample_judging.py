@@ -64,17 +64,11 @@ class Subject(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What is known of a usable sample before it is judged; None: found from its values.
+    """What is known of a usable sample before it is judged; None: found from its values."""
 
-    Attributes:
-        similarity: One-sided similarity to the criterion where the sample is worse.
-        median: Its median.
-        gain: One-sided similarity where it is better.
-    """
-
-    similarity: float
-    median: float | None = None
-    gain: float | None = None
+    similarity: float  # one-sided similarity to the criterion where the sample is worse
+    median: float | None = None  # its median
+    gain: float | None = None  # one-sided similarity where it is better
 
 
 class Said(NamedTuple):

@@ -35,19 +35,12 @@ LOOK = 0.5
 
 
 class NodeScores(NamedTuple):
-    """What every node shows over all metrics; arrays are over ``nodes``.
+    """What every node shows over all metrics; arrays are over ``nodes``."""
 
-    Attributes:
-        nodes: Names, sorted.
-        rarity: Largest rarity.
-        costly: Largest rarity among the units beyond the practical threshold.
-        trust: Smallest chance of its units to be healthy ones.
-    """
-
-    nodes: tuple[str, ...]
-    rarity: FloatArray
-    costly: FloatArray
-    trust: FloatArray
+    nodes: tuple[str, ...]  # names, sorted
+    rarity: FloatArray  # largest rarity
+    costly: FloatArray  # largest rarity among the units beyond the practical threshold
+    trust: FloatArray  # smallest chance of its units to be healthy ones
 
 
 class FleetThresholds(NamedTuple):

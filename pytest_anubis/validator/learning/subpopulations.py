@@ -33,25 +33,15 @@ twenty may be mislabelled or sick."""
 
 
 class Cluster(NamedTuple):
-    """A coherent group of units beside the majority.
+    """A coherent group of units beside the majority."""
 
-    Attributes:
-        side: ``lower`` or ``higher`` than the majority.
-        members: Shape (n,), which units belong to it.
-        close: Shape (n,), those of them that are close to its own centre.
-        typical: Median of its own centre.
-        size: How many nodes (of one node: units) it has, by most of their devices unless it is mixed.
-        whole: Of how many.
-        mixed: Whether it is some devices of most of its nodes, and not the nodes.
-    """
-
-    side: str
-    members: BoolArray
-    close: BoolArray
-    typical: float
-    size: int
-    whole: int
-    mixed: bool
+    side: str  # ``lower`` or ``higher`` than the majority
+    members: BoolArray  # shape (n,), which units belong to it
+    close: BoolArray  # shape (n,), those of them that are close to its own centre
+    typical: float  # median of its own centre
+    size: int  # nodes (of one node: units) it has, by most of their devices unless mixed
+    whole: int  # of how many
+    mixed: bool  # whether it is some devices of most of its nodes, and not the nodes
 
     def share(self, usable: BoolArray) -> float:
         """Return which share it has: of the nodes, of the devices where it is some devices of most nodes.

@@ -27,17 +27,11 @@ LEAST_SPREAD = 1e-3
 
 
 class Member(NamedTuple):
-    """One metric of a component.
+    """One metric of a component."""
 
-    Attributes:
-        criterion: Its criterion, with its spread.
-        population: Its units.
-        medians: Shape (n,), the median of each unit; NaN where it is not to be used.
-    """
-
-    criterion: Criterion
-    population: Population
-    medians: FloatArray
+    criterion: Criterion  # its criterion, with its spread
+    population: Population  # its units
+    medians: FloatArray  # shape (n,), the median of each unit; NaN where it is not to be used
 
 
 def component_means(members: Iterable[Member]) -> Iterator[Population]:
