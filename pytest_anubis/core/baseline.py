@@ -132,6 +132,11 @@ class Criterion:
         return (self.centre[last // 2] + self.centre[(last + 1) // 2]) / 2  # it is in order
 
     @property
+    def rejects_below(self) -> float:
+        """The similarity below which a sample fails: below both thresholds."""
+        return min(self.alpha, 1.0 if self.learned is None else self.learned)
+
+    @property
     def shown_loss(self) -> float | None:
         """The smallest loss that is found, as a share of the rate: 30 times as long is a loss of 97 %."""
         if self.detectable is None:

@@ -105,12 +105,6 @@ class Metric:
         return 0.0 if self.expect is None and self.counts_faults else self.expect
 
     @property
-    def best_is_zero(self) -> bool:
-        """Lower is better and nothing at all is best, as of faults or shares; a time or a size is never 0."""
-        bare = self.unit.lower().partition("/")[0].strip() in _BARE
-        return self.better == "lower" and (bare or self.counts_faults)
-
-    @property
     def is_duration(self) -> bool:
         """Every value is what something took: lower is better, in a unit such as ``ms`` or ``us/step``.
 

@@ -36,28 +36,6 @@ def problem_with(values: Iterable[float], *, least: int = 1) -> str | None:
     return None
 
 
-def quantiles(values: npt.ArrayLike, size: int) -> FloatArray:
-    """Return the sample's quantile function at the ``size`` midpoints (i + 1/2) / size.
-
-    The quantile function of an empirical distribution is a step function; the value at a midpoint is
-    the step that contains it, so for ``size`` a multiple of the sample's length nothing is lost.
-
-    Args:
-        values: Shape (n,), n >= 1, in the metric's unit.
-        size: Number of quantiles g.
-
-    Returns:
-        Shape (g,), ascending, in the metric's unit.
-    """
-    ordered = np.sort(np.asarray(values, dtype=np.float64))
-    n = ordered.shape[0]
-    if n == 0:
-        raise ValueError("a sample without values has no quantiles")
-    # Integer arithmetic: (2i + 1) / (2g) * n, floored, without the rounding of floats.
-    index = (2 * np.arange(size, dtype=np.int64) + 1) * n // (2 * size)
-    return np.asarray(ordered[index], dtype=np.float64)
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Population:
     """All samples of one metric of one benchmark, of comparable units of one hardware class.

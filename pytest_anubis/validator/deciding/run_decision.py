@@ -107,21 +107,10 @@ def decide_run(
     met = {_subject(verdict) for verdict in run.verdicts}
     further = [verdict for verdict in further if _subject(verdict) not in met]
     good = passed([*counted, *extra])
-    evidence = RunEvidence(
-        blockers=blockers_by_cause(run, silent),
+    evidence = replace(
+        _besides_samples(run, silent),
         residual_risk=left_out.risk_after(good),
         residual_interval=left_out.interval_after(good),
-        devices=run.devices,
-        caveats=run.switched_off,
-        notes=run.driver_words,
-        planned=frozenset(plan.place for plan in run.planned),
-        cards=run.cards,
-        waivers=run.waivers,
-        machines=frozenset({identity_marks(run.inventory)}),
-        other_machine=run.settings.get("other_machine") is True,
-        required=_required(run),
-        noisy={"": run.quiet_limits} if run.quiet_limits else {},
-        deaths=deaths_of(run),
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -181,28 +170,34 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
     verdicts += verdicts_of_tests(silent, results, (), node=run.node, silent=kept)
     verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
     end = f"run {run.run}: it {run.broken_off}" if run.broken_off else ""
-    return RunEvidence(
+    found = _besides_samples(run, kept, run.run)
+    return replace(
+        found,
         verdicts=tuple(replace(verdict, run=run.run) for verdict in verdicts),
         # A node may have several runs: the line says which one is to be repeated or left out.
-        blockers=(
-            *(f"run {run.run}: {line}" for line in blockers_by_cause(run, kept)),
-            *filter(None, (end,)),
-        ),
+        blockers=(*(f"run {run.run}: {line}" for line in found.blockers), *filter(None, (end,))),
         residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
         residual_interval=run.node_verdict.residual_interval if run.node_verdict else None,
+        broken_off=end,
+        waivers_of={run.run: run.waivers},
+    )
+
+
+def _besides_samples(run: RunRecord, silent: Mapping[str, str], name: str = "") -> RunEvidence:
+    """Return what a run says besides verdicts; `name` is what these call it, empty while it goes on."""
+    return RunEvidence(
+        blockers=blockers_by_cause(run, silent),
         devices=run.devices,
         caveats=run.switched_off,
         notes=run.driver_words,
         planned=frozenset(plan.place for plan in run.planned),
-        broken_off=end,
         cards=run.cards,
         waivers=run.waivers,
-        waivers_of={run.run: run.waivers},
         machines=frozenset({identity_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
         required=_required(run),
-        noisy={run.run: run.quiet_limits} if run.quiet_limits else {},
-        deaths=deaths_of(run, run.run),
+        noisy={name: run.quiet_limits} if run.quiet_limits else {},
+        deaths=deaths_of(run, name),
     )
 
 

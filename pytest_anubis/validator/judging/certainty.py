@@ -64,9 +64,7 @@ def certainty_of(
     """
     if criterion.metric.better == "equal":
         return Certainty(float(alike < 1), "")
-    limit = min(
-        criterion.alpha, criterion.alpha if criterion.learned is None else criterion.learned
-    )
+    limit = criterion.rejects_below
     if 1 - alike < NEAR * (1 - limit):
         return UNKNOWN
     mean = float(values.mean())

@@ -27,81 +27,70 @@ MOST_CORRELATION = 0.95
 """Largest correlation of neighbouring values that is taken as found: 39 such values still count as one."""
 
 
-def closer_look(
-    looks: Sequence[npt.ArrayLike],
-    criterion: Criterion,
-    *,
-    error: float = ERROR_RATE,
-    most: int = MOST_LOOKS,
-) -> Literal["enough", "more"]:
+def closer_look(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> Literal["enough", "more"]:
     """Say whether a measurement should be taken again.
 
     The loss of all values together is compared with the loss at which the verdict becomes FAIL. Its
     standard error takes the correlation of successive values into account. While the Student-t interval
-    at ``error / most`` (Bonferroni over the looks) contains that loss, more is asked for; so a verdict
-    that stops early agrees with that of an endless measurement with probability ``1 - error`` at least.
+    at `ERROR_RATE` (Bonferroni over `MOST_LOOKS`) contains that loss, more is asked for; so a verdict that
+    stops early agrees with that of an endless measurement with probability ``1 - ERROR_RATE`` at least.
     A loss is confirmed by ``CONFIRMING_LOOKS`` looks before it may reject, a clear one by ``CLEAR_LOOKS``.
 
     Args:
         looks: The values of each look in time order.
         criterion: What they are compared with.
-        error: Chance that an early stop decides otherwise than endless measurement would.
-        most: Largest number of looks.
 
     Returns:
         ``enough``: judge what there is; ``more``: take another look.
     """
-    from scipy.special import stdtrit
-
-    if criterion.metric.better == "equal" or len(looks) >= most:
+    if criterion.metric.better == "equal" or len(looks) >= MOST_LOOKS:
         return "enough"
-    parts = [np.asarray(look, dtype=np.float64) for look in looks]
-    values = np.concatenate(parts) if parts else np.empty(0)
-    if trouble(values) is not None:
+    found = _loss_of(looks, criterion)
+    if found is None:
         return "enough"
-    loss = 1 - one_sided(values, criterion.centre, criterion.metric.better)
+    loss, half = found
     threshold = fail_loss(criterion)
-    middle = float(np.mean(criterion.centre))
-    if middle <= 0:
-        return "enough"
-    deviation, degrees = standard_error(parts)
-    if degrees < 1:
+    if half is None:
         return "more" if loss > threshold else "enough"
-    half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
     if loss <= threshold:
         return "more" if loss + half > threshold else "enough"
     clear = max(CLEAR * threshold, 1 - (criterion.unconfirmed or 1.0))
-    if len(parts) >= CLEAR_LOOKS and loss - half > clear:
+    if len(looks) >= CLEAR_LOOKS and loss - half > clear:
         return "enough"
-    return "more" if len(parts) < CONFIRMING_LOOKS or loss - half < threshold else "enough"
+    return "more" if len(looks) < CONFIRMING_LOOKS or loss - half < threshold else "enough"
 
 
-def sure_loss(
-    looks: Sequence[npt.ArrayLike],
-    criterion: Criterion,
-    *,
-    error: float = ERROR_RATE,
-    most: int = MOST_LOOKS,
-) -> bool:
+def sure_loss(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
     """Say whether a loss is surely beyond the one that fails, so that only its confirmation may be lacking.
 
-    Args and the interval are those of `closer_look`. It decides which looks are spent
+    The interval is that of `closer_look`. It decides which looks are spent
     (`session.measuring.conditions.Looks`), never a verdict.
+    """
+    found = None if criterion.metric.better == "equal" else _loss_of(looks, criterion)
+    if found is None or found[1] is None:
+        return False
+    return found[0] - found[1] > fail_loss(criterion)
+
+
+def _loss_of(
+    looks: Sequence[npt.ArrayLike], criterion: Criterion
+) -> tuple[float, float | None] | None:
+    """Return the loss of all values and half its Student-t interval; None where values cannot be judged.
+
+    Too few values have no interval: None.
     """
     from scipy.special import stdtrit
 
     parts = [np.asarray(look, dtype=np.float64) for look in looks]
     values = np.concatenate(parts) if parts else np.empty(0)
     middle = float(np.mean(criterion.centre))
-    if criterion.metric.better == "equal" or trouble(values) is not None or middle <= 0:
-        return False
+    if trouble(values) is not None or middle <= 0:
+        return None
+    loss = 1 - one_sided(values, criterion.centre, criterion.metric.better)
     deviation, degrees = standard_error(parts)
     if degrees < 1:
-        return False
-    half = float(stdtrit(degrees, 1 - error / most)) * deviation / middle
-    return 1 - one_sided(values, criterion.centre, criterion.metric.better) - half > fail_loss(
-        criterion
-    )
+        return loss, None
+    return loss, float(stdtrit(degrees, 1 - ERROR_RATE / MOST_LOOKS)) * deviation / middle
 
 
 def fails(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
@@ -115,8 +104,7 @@ def fails(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
 
 def fail_loss(criterion: Criterion) -> float:
     """Return the one-sided loss beyond which the verdict is FAIL: beyond both thresholds."""
-    practical = 1 - criterion.alpha
-    return practical if criterion.learned is None else max(practical, 1 - criterion.learned)
+    return 1 - criterion.rejects_below
 
 
 def standard_error(parts: Sequence[FloatArray]) -> tuple[float, float]:

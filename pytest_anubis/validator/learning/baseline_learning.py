@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -103,16 +102,11 @@ def learn_baseline(
     _check(populations, hardware_class)
     single = _one_machine(populations) if one_machine is None else one_machine
     tasks = tasks_of(populations, single)
-    learn = partial(
-        learned_of,
-        alpha=alpha,
-        method=method,
-        one_machine=single,
-        executor=executor,
-        shelf=shelf,
+    learned = learned_of(
+        tasks, alpha=alpha, method=method, one_machine=single, executor=executor, shelf=shelf
     )
     results: list[LearnedCriterion] = []
-    for done in learn(tasks):
+    for done in learned:
         results.append(done)
         if progress is not None:
             progress(len(results), len(tasks))

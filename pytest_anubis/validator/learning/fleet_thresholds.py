@@ -97,7 +97,7 @@ def fleet_thresholds(
         else _with_power(criterion, any_tail)
         for criterion, tail, any_tail in zip(criteria, tails, every, strict=True)
     )
-    needed = nodes_needed(error_rate, None)
+    needed = nodes_needed(error_rate)
     healthy = float(scores.trust.sum())
     note = ""
     if healthy < needed:
@@ -133,10 +133,7 @@ def _if_heavier(criteria: Sequence[Criterion], tails: Sequence[HealthyTail | Non
     chance = 0.0
     for criterion, tail in zip(criteria, tails, strict=True):
         if tail is not None:
-            allowed = 1 - min(
-                criterion.alpha, 1.0 if criterion.learned is None else criterion.learned
-            )
-            chance += tail.each * tail.tail.chance_if_heavier(allowed)
+            chance += tail.each * tail.tail.chance_if_heavier(1 - criterion.rejects_below)
     return chance
 
 
@@ -155,8 +152,8 @@ def _with_power(criterion: Criterion, tail: HealthyTail | None) -> Criterion:
     """State the smallest loss that a criterion finds."""
     if tail is None:
         return criterion
-    threshold = min(criterion.alpha, 1.0 if criterion.learned is None else criterion.learned)
-    return replace(criterion, detectable=detectable(criterion.metric.better, threshold, tail.lucky))
+    least = detectable(criterion.metric.better, criterion.rejects_below, tail.lucky)
+    return replace(criterion, detectable=least)
 
 
 def node_scores(tails: Sequence[HealthyTail]) -> NodeScores:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from pytest_anubis.core.baseline import Scope
 from pytest_anubis.core.gather import Shelf
@@ -24,53 +24,29 @@ from pytest_anubis.validator.similarity.pooling import pooled
 Task = tuple[Population, Scope]
 
 
-class Step:
-    """Learns one metric; it can be sent to other processes.
+def _learn(
+    task: Task,
+    *,
+    alpha: float,
+    method: Method,
+    one_machine: bool,
+    shelf: Shelf | None,
+    light: bool,
+) -> LearnedCriterion:
+    """Learn the criterion of a population for a scope; this can be sent to other processes.
 
-    Args:
-        alpha: Practical threshold.
-        method: ``median`` or ``medoid``.
-        one_machine: All rows are runs of one machine.
-        shelf: Where values lie that are too many for the memory; None: all are in memory.
-        light: Return what was learned without the values that it was learned from.
+    `light` returns what was learned without the values that it was learned from.
     """
-
-    def __init__(
-        self,
-        *,
-        alpha: float,
-        method: Method,
-        one_machine: bool,
-        shelf: Shelf | None = None,
-        light: bool = False,
-    ) -> None:
-        self._alpha = alpha
-        self._method: Method = method
-        self._one_machine = one_machine
-        self._shelf = shelf
-        self._light = light
-
-    def __call__(self, task: Task) -> LearnedCriterion:
-        """Learn the criterion of a population for a scope."""
-        population, scope = task
-        learned = learn_criterion(
-            population,
-            alpha=self._alpha,
-            method=self._method,
-            one_machine=self._one_machine,
-            scope=scope,
-            shelf=self._shelf,
-        )
-        if (
-            learned.criterion is not None
-            and scope == "unit"
-            and population.metric.better != "equal"
-        ):
-            window = shortest_window(population, learned.rows.usable & ~learned.flagged)
-            learned = replace(learned, criterion=replace(learned.criterion, window=window))
-        if self._shelf is not None:
-            self._shelf.release()
-        return learned.without_values() if self._light else learned
+    population, scope = task
+    learned = learn_criterion(
+        population, alpha=alpha, method=method, one_machine=one_machine, scope=scope, shelf=shelf
+    )
+    if learned.criterion is not None and scope == "unit" and population.metric.better != "equal":
+        window = shortest_window(population, learned.rows.usable & ~learned.flagged)
+        learned = replace(learned, criterion=replace(learned.criterion, window=window))
+    if shelf is not None:
+        shelf.release()
+    return learned.without_values() if light else learned
 
 
 def learned_of(
@@ -92,7 +68,8 @@ def learned_of(
         executor: Learns them in parallel, where there is one.
         shelf: Where values lie that are too many for the memory.
     """
-    step = Step(
+    step = partial(
+        _learn,
         alpha=alpha,
         method=method,
         one_machine=one_machine,
@@ -104,9 +81,7 @@ def learned_of(
         if shelf is None:
             yield learned
             continue
-        whole = population
-        if scope == "node":
-            whole = pooled(population, shelf)
+        whole = pooled(population, shelf) if scope == "node" else population
         yield learned.with_values(whole, shelf)
 
 

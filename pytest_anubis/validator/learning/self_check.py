@@ -234,7 +234,7 @@ def _unlike(
         losses = np.where(sought, np.nan_to_num(item.losses), 0.0)
         if criterion.metric.better == "equal":
             losses = np.where(sought & item.flagged, np.maximum(losses, FLOOR), 0.0)
-        allowed = 1 - min(criterion.alpha, 1.0 if criterion.learned is None else criterion.learned)
+        allowed = 1 - criterion.rejects_below
         scale = max(criterion.spread, FLOOR)
         for row in np.flatnonzero(losses > 0).tolist():
             loss = float(losses[row])
@@ -265,7 +265,7 @@ def _unlike(
 
 def _beyond(criterion: Criterion, learned: LearnedCriterion, units: BoolArray | None) -> set[str]:
     """Return which nodes the criterion rejects by units that took no part in the tails; None: by any."""
-    allowed = 1 - min(criterion.alpha, 1.0 if criterion.learned is None else criterion.learned)
+    allowed = 1 - criterion.rejects_below
     beyond = np.nan_to_num(learned.losses) > allowed
     if units is not None:
         beyond &= units

@@ -27,9 +27,8 @@ def decided(criterion: Criterion, what: Literal["both", "faster"]) -> Criterion:
     better, known = criterion.metric.better, criterion.detectable
     lucky = 0.0
     if known is not None:
-        now = min(criterion.alpha, 1.0 if criterion.learned is None else criterion.learned)
         alike = 1 / (1 + known) if better == "lower" else 1 - known
-        lucky = max(now / alike - 1, 0.0) if alike > 0 else 0.0
+        lucky = max(criterion.rejects_below / alike - 1, 0.0) if alike > 0 else 0.0
     low = second.threshold
     alpha, limit, before = second.alpha, learned, None
     if what == "both":

@@ -334,15 +334,12 @@ def _bound(degrees: float, rarity: float) -> float:
     return -float(stdtrit(degrees, math.exp(-rarity)))
 
 
-def nodes_needed(rate: float, confidence: float | None = None) -> int:
-    """Return how many nodes a threshold at this rate needs: on average (None) or with a confidence.
+def nodes_needed(rate: float) -> int:
+    """Return how many nodes a threshold at this rate needs on average.
 
-    The largest of n healthy values is exceeded by the next one with chance 1 / (n + 1), and it lies
-    beyond the 1 - rate quantile with chance 1 - (1 - rate)^n.
+    The largest of n healthy values is exceeded by the next one with chance 1 / (n + 1).
     """
-    if confidence is None:
-        return math.ceil(1 / rate - 1 - ROUNDING)
-    return math.ceil(math.log1p(-confidence) / math.log1p(-rate) - ROUNDING)
+    return math.ceil(1 / rate - 1 - ROUNDING)
 
 
 def weighted_limit(values: FloatArray, weight: FloatArray, rate: float) -> float | None:

@@ -16,8 +16,7 @@ from pytest_anubis.validator.limits.tails import (
 
 
 def test_how_many_nodes_a_rate_needs() -> None:
-    assert nodes_needed(0.01, None) == 99
-    assert nodes_needed(0.01, 0.9) == 230
+    assert nodes_needed(0.01) == 99
 
 
 @pytest.mark.parametrize("n", [99, 400])
