@@ -12,27 +12,16 @@ from pytest_anubis.core.field_types import LEFT_OUT, Alias, Compact, Flat, Range
 
 
 class DeclaredField(NamedTuple):
-    """One field of a dataclass.
+    """One field of a dataclass."""
 
-    Attributes:
-        attribute: Its name in the dataclass.
-        stored: Its name in plain data.
-        required: It has no default.
-        default: Its default; `dataclasses.MISSING` if there is none.
-        left_out: It is left out of plain data while it holds its default.
-        rare: It is left out of full plain data as well.
-        finite: Its numbers are neither NaN nor infinite.
-        flat: The names in plain data of what stands flat in it; None where it has its own object.
-    """
-
-    attribute: str
-    stored: str
-    required: bool
-    default: Any
-    left_out: bool
-    rare: bool
-    finite: bool
-    flat: Mapping[str, str] | None
+    attribute: str  # its name in the dataclass
+    stored: str  # its name in plain data
+    required: bool  # it has no default
+    default: Any  # its default; `dataclasses.MISSING` if there is none
+    left_out: bool  # it is left out of plain data while it holds its default
+    rare: bool  # it is left out of full plain data as well
+    finite: bool  # its numbers are neither NaN nor infinite
+    flat: Mapping[str, str] | None  # stored names of what is flat in it; None: none is
 
 
 @cache

@@ -42,27 +42,16 @@ SEPARATES = " separates them"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecondPopulation:
-    """A slower group of units that may be as healthy as the others: nobody has decided yet, or somebody has.
+    """A slower group of units that may be as healthy as the others, and what was decided about it."""
 
-    Attributes:
-        typical: Median of its centre, in the metric's unit.
-        members: How many nodes belong to it; devices where most of these nodes have faster ones too.
-        whole: Of how many.
-        threshold: Similarity to the faster group's centre that its own healthy units stay above.
-        alpha: Practical threshold that holds for the faster group.
-        separates: What tells the groups apart, in words; empty if nothing known does.
-        decided: ``both`` are accepted, the ``faster`` one only, or nothing yet.
-        before: Learned threshold before both were accepted.
-    """
-
-    typical: NotNegative
-    members: Count
-    whole: Count
-    threshold: Share
-    alpha: Share
-    separates: str = ""
-    decided: Literal["", "both", "faster"] = ""
-    before: Share | None = None
+    typical: NotNegative  # median of its centre, in the metric's unit
+    members: Count  # nodes of it; devices where most of these have faster ones too
+    whole: Count  # of how many
+    threshold: Share  # similarity to the faster group that its own units keep
+    alpha: Share  # practical threshold that holds for the faster group
+    separates: str = ""  # what tells the groups apart, in words; empty if nothing known does
+    decided: Literal["", "both", "faster"] = ""  # empty: nobody has decided yet
+    before: Share | None = None  # learned threshold before both were accepted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -248,28 +237,16 @@ class UnlikeNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfCheck:
-    """What the limits do to the very fleet that they were learned from, each node judged without itself.
+    """What the limits do to the very fleet that they were learned from, each node judged without itself."""
 
-    Attributes:
-        nodes: How many nodes were judged.
-        rejected: How many of them are rejected.
-        sick: How many nodes are likely no part of the healthy population.
-        rate: Share of the healthy ones that is rejected.
-        upper: Upper end of its 95 % interval.
-        holds: Whether the stated rate lies within what was seen.
-        worst: Metrics that reject most nodes, most first.
-        unlike: The nodes that are rejected or no part of the healthy ones, worst first; empty in older
-            baselines.
-    """
-
-    nodes: Count
-    rejected: Count
-    sick: Count
-    rate: Share
-    upper: Share
-    holds: bool
-    worst: tuple[RejectedBy, ...] = ()
-    unlike: tuple[UnlikeNode, ...] = ()
+    nodes: Count  # how many nodes were judged
+    rejected: Count  # how many of them are rejected
+    sick: Count  # how many nodes are likely no part of the healthy population
+    rate: Share  # share of the healthy ones that is rejected
+    upper: Share  # upper end of its 95 % interval
+    holds: bool  # whether the stated rate lies within what was seen
+    worst: tuple[RejectedBy, ...] = ()  # metrics that reject most nodes, most first
+    unlike: tuple[UnlikeNode, ...] = ()  # rejected or not healthy, worst first
 
     @property
     def own_rejected(self) -> float:

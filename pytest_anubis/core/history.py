@@ -64,28 +64,16 @@ class Defect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """One run of a node in short.
-
-    Attributes:
-        run: Its id.
-        node: The node.
-        hardware_class: The node's class.
-        profile: Profile of the run.
-        purpose: ``measure``, ``learn`` or ``acceptance``.
-        started: When it began.
-        seconds: How long it took; None when it never finished.
-        decision: ``ACCEPTED``, ``REJECTED``, ``UNDECIDED``, or empty.
-        similarities: (benchmark, metric, device) -> one-sided similarity.
-    """
+    """One run of a node in short; one-sided similarities by benchmark, metric and device."""
 
     run: str
     node: str
-    hardware_class: str = ""
+    hardware_class: str = ""  # the node's class
     profile: str = ""
-    purpose: str = ""
-    started: float = 0.0
-    seconds: float | None = None
-    decision: str = ""
+    purpose: str = ""  # ``measure``, ``learn`` or ``acceptance``
+    started: float = 0.0  # when it began
+    seconds: float | None = None  # how long it took; None when it never finished
+    decision: str = ""  # ``ACCEPTED``, ``REJECTED``, ``UNDECIDED``, or empty
     similarities: Mapping[tuple[str, str, str], float] = field(default_factory=dict)
 
 

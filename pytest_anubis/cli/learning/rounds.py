@@ -57,23 +57,14 @@ Judge = Callable[[Sequence[Path]], "Baseline | None"]
 
 @dataclass(kw_only=True)
 class Rounds:
-    """The rounds of one learning on this machine.
+    """The rounds of one learning on this machine."""
 
-    Attributes:
-        tests: Files, folders or node ids.
-        store: Folder that keeps runs.
-        profile: Sizes and durations.
-        pytest_args: More of pytest's own arguments.
-        unwanted: What nothing is learned of, as `option_values.left_out` reads it.
-        failed: Test that failed in a round, and has no more of them -> why.
-    """
-
-    tests: Sequence[str]
-    store: Path
-    profile: str
-    pytest_args: str = ""
-    unwanted: Sequence[str] = ()
-    failed: dict[str, str] = field(default_factory=dict)
+    tests: Sequence[str]  # files, folders or node ids
+    store: Path  # folder that keeps runs
+    profile: str  # sizes and durations
+    pytest_args: str = ""  # more of pytest's own arguments
+    unwanted: Sequence[str] = ()  # what nothing is learned of, as `option_values.left_out` reads it
+    failed: dict[str, str] = field(default_factory=dict)  # test -> why, and it has no more rounds
     _least: int = LEAST_TIMED
     _stamp: str = field(default_factory=lambda: dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S"))
     _records: list[RunRecord] = field(default_factory=list)

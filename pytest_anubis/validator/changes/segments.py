@@ -62,39 +62,23 @@ neighbouring medians alike, which the rank test takes for order."""
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What changed for the worse within a run.
+    """What changed for the worse within a run."""
 
-    Attributes:
-        kind: ``step`` for an abrupt change, ``ramp`` for a slow one.
-        onset: Index of the first value of the changed segment (of the second half, for a ramp).
-        size: How much less alike than what came before: 1 less the smaller median over the larger one.
-        probability: Posterior probability of the change, in [0, 1].
-        until: Index after the last value of the changed segment.
-        lasting: Whether the rest of the run is that much worse as a whole; what has passed by its end was
-            as likely a neighbour as the hardware.
-    """
-
-    kind: str
-    onset: int
-    size: float
-    probability: float
-    until: int
-    lasting: bool = True
+    kind: str  # ``step`` for an abrupt change, ``ramp`` for a slow one
+    onset: int  # index of the first value of the changed segment (of the second half, for a ramp)
+    size: float  # 1 less the smaller median over the larger one, before and after
+    probability: float  # posterior probability of the change, in [0, 1]
+    until: int  # index after the last value of the changed segment
+    lasting: bool = True  # the rest of the run is as much worse; else maybe a neighbour's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segments:
-    """What the values of one run look like in time.
+    """What the values of one run look like in time."""
 
-    Attributes:
-        count: Number of values.
-        warmup: How many values at the beginning are not steady yet; they are left out of the search.
-        change: The change for the worse of the highest posterior probability; None if there is none.
-    """
-
-    count: int
-    warmup: int = 0
-    change: Change | None = None
+    count: int  # number of values
+    warmup: int = 0  # how many values at the beginning are not steady yet, and not searched
+    change: Change | None = None  # the most probable one for the worse; None if there is none
 
     def sentence(self, better: str, unit: str) -> str:
         """Say in one phrase what was found, in words that fit direction and unit; empty if nothing."""

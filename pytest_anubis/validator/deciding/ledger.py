@@ -85,17 +85,11 @@ def unplanned(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Uncovered:
-    """A component without a metric that shows a loss of a half.
-
-    Attributes:
-        component: Its name.
-        coarse: Its criteria of rates and times, the one that shows the smallest loss first.
-        unjudged: What was measured of it and has no criterion.
-    """
+    """A component without a metric that shows a loss of a half."""
 
     component: str
-    coarse: tuple[Criterion, ...] = ()
-    unjudged: tuple[Unjudged, ...] = ()
+    coarse: tuple[Criterion, ...] = ()  # of rates and times, the smallest loss first
+    unjudged: tuple[Unjudged, ...] = ()  # what was measured of it and has no criterion
 
     @property
     def shown_loss(self) -> float | None:

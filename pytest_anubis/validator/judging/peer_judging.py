@@ -49,21 +49,13 @@ seven with normal noise the furthest is three times as far as the next in one of
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class PeerColumns(JudgedColumns):
-    """Verdicts on devices by their peers; all arrays have shape (n,).
+    """Verdicts on devices by their peers; all arrays have shape (n,)."""
 
-    Attributes:
-        expected: Median of the other devices' centre, NaN where there are too few of them.
-        learned: Learned threshold, NaN where there is none.
-        deviation: Standard deviation of the other devices' means, relative; NaN where it is not known.
-        peers: How many other devices there are to compare with.
-        alpha: Practical threshold.
-    """
-
-    expected: FloatArray
-    learned: FloatArray
-    deviation: FloatArray
-    peers: IntArray
-    alpha: float
+    expected: FloatArray  # median of the other devices' centre, NaN where there are too few of them
+    learned: FloatArray  # learned threshold, NaN where there is none
+    deviation: FloatArray  # of the other devices' means, relative; NaN where unknown
+    peers: IntArray  # how many other devices there are to compare with
+    alpha: float  # practical threshold
 
     def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         """Return the verdict on one device's values as a whole; `baseline` has no part in it."""

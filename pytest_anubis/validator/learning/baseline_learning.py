@@ -184,27 +184,16 @@ def _with_decision(
 
 
 class Limits(NamedTuple):
-    """Criteria with their thresholds, and what these rest on; one entry a criterion.
+    """Criteria with their thresholds, and what these rest on; one entry a criterion."""
 
-    Attributes:
-        criteria: With thresholds.
-        lucky: How much better than typical one healthy unit in twenty is.
-        tails: The healthy tail and the units of a node, where there is a tail.
-        healthy: The same with what every node shows; None for exact metrics and for one machine.
-        factor: The rarity that rejects; None where alpha or the spread of runs decides.
-        note: What to tell people.
-        sick: Nodes that are surely no part of the healthy ones.
-        together: What was learned of whole components, to which the last entries belong.
-    """
-
-    criteria: tuple[Criterion, ...]
-    lucky: tuple[float, ...]
-    tails: tuple[tuple[Tail, float] | None, ...]
-    healthy: tuple[HealthyTail | None, ...] = ()
-    factor: float | None = None
-    note: str = ""
-    sick: tuple[str, ...] = ()
-    together: tuple[LearnedCriterion, ...] = ()
+    criteria: tuple[Criterion, ...]  # with thresholds
+    lucky: tuple[float, ...]  # how much better than typical one healthy unit in twenty is
+    tails: tuple[tuple[Tail, float] | None, ...]  # with the units of a node, if any
+    healthy: tuple[HealthyTail | None, ...] = ()  # with what every node shows
+    factor: float | None = None  # rarity that rejects; None: alpha or the runs' spread does
+    note: str = ""  # what to tell people
+    sick: tuple[str, ...] = ()  # nodes that are surely no part of the healthy ones
+    together: tuple[LearnedCriterion, ...] = ()  # of whole components, the last entries
 
 
 def _fleet(

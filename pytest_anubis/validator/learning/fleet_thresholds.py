@@ -44,17 +44,11 @@ class NodeScores(NamedTuple):
 
 
 class FleetThresholds(NamedTuple):
-    """Thresholds of all criteria of a baseline.
+    """Thresholds of all criteria of a baseline."""
 
-    Attributes:
-        criteria: With threshold, spread and detectable loss filled in, in the given order.
-        factor: The rarity that rejects; None when there are too few nodes.
-        note: What to tell people, empty if all is well.
-    """
-
-    criteria: tuple[Criterion, ...]
-    factor: float | None
-    note: str
+    criteria: tuple[Criterion, ...]  # with threshold, spread and detectable loss, as given
+    factor: float | None  # the rarity that rejects; None when there are too few nodes
+    note: str  # what to tell people, empty if all is well
 
 
 def fleet_thresholds(

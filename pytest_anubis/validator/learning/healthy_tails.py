@@ -50,34 +50,21 @@ AT_ONCE = 64
 class HealthyTail(NamedTuple):
     """What one metric's healthy losses say about thresholds; arrays are over ``nodes``.
 
-    Attributes:
-        tail: The fitted tail.
-        lucky: How much better than typical one healthy unit in twenty is.
-        beyond: Chance of a healthy unit to be beyond the practical threshold, were its tail exponential at
-            least: what light tails spare is not spent on heavy ones.
-        each: Units of a node.
-        nodes: Names of the nodes that have it.
-        rarity: Each node's largest rarity, by the tail without its own units.
-        costly: The same among its units beyond the practical threshold; 0 where there is none.
-        loss: Each node's largest loss.
-        trust: The smallest chance of its units to be healthy ones.
-        deviation: Standard deviation of the healthy units' signed losses.
-        units: How many units are healthy.
-        null: How its healthy losses are spread.
+    `beyond` takes the tail for exponential at least: what light tails spare is not spent on heavy ones.
     """
 
-    tail: Tail
-    lucky: float
-    beyond: float
-    each: float
-    nodes: tuple[str, ...]
-    rarity: FloatArray
-    costly: FloatArray
-    loss: FloatArray
-    trust: FloatArray
-    deviation: float
-    units: float
-    null: HealthyNull
+    tail: Tail  # the fitted tail
+    lucky: float  # how much better than typical one healthy unit in twenty is
+    beyond: float  # chance to be beyond alpha, of a tail that is exponential at least
+    each: float  # units of a node
+    nodes: tuple[str, ...]  # names of the nodes that have it
+    rarity: FloatArray  # each node's largest rarity, by the tail without its own units
+    costly: FloatArray  # the same of units beyond the practical threshold; else 0
+    loss: FloatArray  # each node's largest loss
+    trust: FloatArray  # the smallest chance of its units to be healthy ones
+    deviation: float  # standard deviation of the healthy units' signed losses
+    units: float  # how many units are healthy
+    null: HealthyNull  # how its healthy losses are spread
 
     def reach(self, rarity: float) -> float:
         """Return the loss of a rarity: by the tail, and by the spread where few units make it."""

@@ -68,22 +68,13 @@ class MachineThreshold(NamedTuple):
 
 
 class RunSpread(NamedTuple):
-    """How much one metric of one machine differs between its runs.
+    """How much one metric of one machine differs between its runs."""
 
-    Attributes:
-        deviation: Standard deviation of the runs' means, relative to their mean.
-        runs: How many runs.
-        shape: Largest part of a run's distance that is no shift: the smaller of its two one-sided ones.
-        within: What the deviation would be if batches of successive values within the runs were
-            independent of each other; 0 when the runs have too few values to tell.
-        card: It is a metric of accelerators.
-    """
-
-    deviation: float
-    runs: int
-    shape: float
-    within: float = 0.0
-    card: bool = False
+    deviation: float  # standard deviation of the runs' means, relative to their mean
+    runs: int  # how many runs
+    shape: float  # largest part of a run's distance that is no shift: its smaller side
+    within: float = 0.0  # deviation if batches within runs were independent; 0: unknown
+    card: bool = False  # it is a metric of accelerators
 
 
 def run_spread(population: Population, rows: Rows, centre: FloatArray) -> RunSpread:

@@ -72,29 +72,17 @@ _LOG = np.array(
 
 
 class HealthyNull(NamedTuple):
-    """How the losses of the healthy units of one metric are spread.
+    """How the losses of the healthy units of one metric are spread."""
 
-    Attributes:
-        middle: Signed loss of a typical unit, near 0.
-        scale: Scale on the bad side.
-        degrees: Degrees of freedom of the Student-t.
-        sick: Share of the bad side that is sick.
-        normal: Chance that the noise is nearly normal, by its own losses and those of the other metrics.
-        expected: The share of the sick, shrunk towards that of all metrics.
-        doubt: Relative standard error of the scale, by as many nodes as there are.
-        small: Loss below which sick units are no more numerous than at it.
-        open: Scales and chances (5,) of the null with each of `DEGREES`, which the data leave open.
-    """
-
-    middle: float
-    scale: float
-    degrees: float
-    sick: float
-    normal: float = 0.0
-    expected: float = LEAST_SICK
-    doubt: float = 0.0
-    small: float = SMALL
-    open: tuple[FloatArray, FloatArray] | None = None
+    middle: float  # signed loss of a typical unit, near 0
+    scale: float  # scale on the bad side
+    degrees: float  # degrees of freedom of the Student-t
+    sick: float  # share of the bad side that is sick
+    normal: float = 0.0  # chance that the noise is nearly normal, by all metrics
+    expected: float = LEAST_SICK  # the share of the sick, shrunk towards that of all metrics
+    doubt: float = 0.0  # relative standard error of the scale, by as many nodes as there are
+    small: float = SMALL  # loss below which sick units are no more numerous than at it
+    open: tuple[FloatArray, FloatArray] | None = None  # scales, chances by `DEGREES`
 
     def clear_of(self, chance: float) -> float:
         """Return the loss from which on a unit is a healthy one with this chance at most.

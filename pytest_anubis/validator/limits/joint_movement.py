@@ -16,17 +16,11 @@ than one of ten million cases, and a wide table has a million pairs."""
 
 
 class Movement(NamedTuple):
-    """How metrics move from node to node; numbers are those of the metrics.
+    """How metrics move from node to node; numbers are those of the metrics."""
 
-    Attributes:
-        groups: Metrics that move together with the first one of their group, the largest group first.
-        still: Metrics in which all nodes are the same.
-        distinct: As how many metrics all of them tell: those that move with another one count once.
-    """
-
-    groups: tuple[tuple[int, ...], ...]
-    still: tuple[int, ...]
-    distinct: int
+    groups: tuple[tuple[int, ...], ...]  # each moves with its first metric, the largest group first
+    still: tuple[int, ...]  # metrics in which all nodes are the same
+    distinct: int  # as how many metrics all of them tell: a group counts once
 
 
 def joint_movement(values: FloatArray) -> Movement:

@@ -56,24 +56,15 @@ class Tail(NamedTuple):
     One that is lighter than exponential would end somewhere, which promises too much. In its place is a tail
     whose hazard rises evenly, as that of normal noise nearly does, with the same moments (`_bends`). It is
     believed as far as the noise is likely to be nearly normal: a shape below 0 may be chance too.
-
-    Attributes:
-        start: Distance where the tail begins.
-        level: -log of the share of distances beyond it.
-        mean: Mean of the excesses.
-        shape: 0 for an exponential tail, positive for a heavier one, negative for a lighter one.
-        error: Standard error of the shape.
-        doubt: Relative standard error of the mean.
-        normal: Chance that the noise is nearly normal; otherwise the tail is exponential at least.
     """
 
-    start: float
-    level: float
-    mean: float
-    shape: float
-    error: float = 0.0
-    doubt: float = 0.0
-    normal: float = 0.0
+    start: float  # distance where the tail begins
+    level: float  # -log of the share of distances beyond it
+    mean: float  # mean of the excesses
+    shape: float  # 0 for an exponential tail, above for a heavier one, below for a lighter one
+    error: float = 0.0  # standard error of the shape
+    doubt: float = 0.0  # relative standard error of the mean
+    normal: float = 0.0  # chance that the noise is nearly normal; else exponential at least
 
     @property
     def scale(self) -> float:

@@ -78,23 +78,14 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Rows:
-    """What of a population can be compared.
+    """What of a population can be compared."""
 
-    Attributes:
-        population: What the rows are of.
-        usable: Shape (total,), True where a row is in a block.
-        problems: Row -> why it is not usable.
-        sizes: How many values the usable rows have, each number once, ascending.
-        held: The blocks while they are held in memory; None: they are sorted anew whenever they are needed.
-        shelf: Where they lie if they are too large for the memory; None: in memory all the same.
-    """
-
-    population: Population
-    usable: BoolArray
-    problems: dict[int, Problem]
-    sizes: tuple[int, ...]
-    held: tuple[Block, ...] | None = None
-    shelf: Shelf | None = None
+    population: Population  # what the rows are of
+    usable: BoolArray  # shape (total,), True where a row is in a block
+    problems: dict[int, Problem]  # row -> why it is not usable
+    sizes: tuple[int, ...]  # how many values the usable rows have, each number once, ascending
+    held: tuple[Block, ...] | None = None  # while in memory; None: sorted anew when needed
+    shelf: Shelf | None = None  # where they lie if they are too large for the memory
 
     @property
     def total(self) -> int:
