@@ -10,6 +10,7 @@ PYTEST_DONT_REWRITE
 """
 
 from pytest_anubis.codec.codec_error import CodecError, found, shown
+from pytest_anubis.codec.encodable_text import without_surrogates
 from pytest_anubis.codec.json_files import (
     leading_json,
     parse_json,
@@ -18,7 +19,6 @@ from pytest_anubis.codec.json_files import (
 )
 from pytest_anubis.codec.plain_reading import from_plain
 from pytest_anubis.codec.plain_writing import to_plain
-from pytest_anubis.codec.surrogates import without_surrogates
 
 __all__ = [
     "CodecError",

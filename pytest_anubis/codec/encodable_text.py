@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 KEPT = 1024 * 1024
 """Characters of one text of a report, and bytes of what a test prints on one stream in one phase, that are
 kept: the first and the last half. Nobody reads more, and a few of them still travel in a moment."""
+
+LONE = re.compile("[\ud800-\udfff]")
+"""Lone surrogates, which no encoding takes."""
 
 _TEXTLESS = frozenset((float, int, bool, type(None)))
 
@@ -24,6 +28,14 @@ def encodable(text: str) -> str:
     if text.isascii():
         return text
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def without_surrogates(text: str) -> str:
+    """Return text with every lone surrogate replaced by U+FFFD.
+
+    That is for what is read and kept, where a hole must not become other words.
+    """
+    return text if text.isascii() else LONE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def bounded(text: str) -> str:

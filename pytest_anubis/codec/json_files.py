@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.codec.codec_error import CodecError, shown
+from pytest_anubis.codec.encodable_text import LONE, without_surrogates
 from pytest_anubis.codec.input_limits import DEEPEST, LARGEST_JSON, most_bytes, too_large
 from pytest_anubis.codec.regular_files import open_regular
-from pytest_anubis.codec.surrogates import LONE, without_surrogates
 
 _TOO_DEEP = f"nested too deeply: more than {DEEPEST} levels"
 _BLANK = re.compile(r"[ \t\n\r]*")

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from pytest_anubis.core.metric import Metric, Variant
-from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem, problem_with
+from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem, trouble
 
 Key = tuple[str, str, str, str]  # hardware class, benchmark, metric name, group
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def invalid_rows(
     empty = set(np.flatnonzero(np.diff(offsets) == 0).tolist())
     problems: dict[int, Problem] = {}
     for row in sorted((rows | empty).difference(known)):
-        text = problem_with(values[offsets[row] : offsets[row + 1]].tolist()) or ""
+        text = trouble(values[offsets[row] : offsets[row + 1]]) or ""
         kind = "missing" if row in empty else "invalid"
         problems[row] = Problem(kind=kind, text="no value was recorded" if row in empty else text)
     return problems

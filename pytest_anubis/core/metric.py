@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -175,6 +175,12 @@ def _is_time(unit: str) -> bool:
 def whole_of(component: str) -> str:
     """Return the benchmark id under which all metrics of a component are judged together."""
     return f"{component} (all metrics)"
+
+
+def wholes_of(component: str) -> list[str]:
+    """Return a component and all that it is a part of: ``network.loopback``, ``network``."""
+    words = component.split(".")
+    return [".".join(words[:count]) for count in range(len(words), 0, -1)]
 
 
 def value_text(value: float | None, unit: str = "") -> str:
@@ -385,6 +391,12 @@ def metric_names(metrics: Iterable[tuple[str, str]]) -> list[str]:
                 [f"{len(parameters_of)} of {whose}"] if many else [whose + p for p in parameters_of]
             )
     return found
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """Return the first of many names in a line, and how many more there are."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{', '.join(names[:most])}{more}"
 
 
 _SAME, _ALIKE = 0.01, 1.1

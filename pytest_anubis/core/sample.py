@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -15,24 +14,44 @@ FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 
 
-def problem_with(values: Iterable[float], *, least: int = 1) -> str | None:
+HIGH = 1e30
+"""No quantity in any unit is larger; sums of float32 values below it stay finite (they end at 3.4e38)."""
+
+
+def trouble(
+    values: npt.ArrayLike, *, least: int = 1, durations: bool = False, most: float = HIGH
+) -> str | None:
     """Say in one phrase why values cannot be a sample, or return None when they can.
 
     Args:
-        values: The values of one sample, any order, in the metric's unit.
+        values: Shape (n,). Constant memory: only the least and the largest value are looked at first.
         least: The fewest values that count as a sample.
+        durations: They are durations, of which none can be 0 (`Metric.is_duration`).
+        most: No quantity in any unit is larger.
     """
-    count = 0
-    for value in values:
-        count += 1
-        if math.isnan(value):
-            return f"value {count} is NaN"
-        if math.isinf(value):
-            return f"value {count} is infinite"
-        if value < 0:
-            return f"value {count} is negative ({value:g}); metrics are on a ratio scale"
-    if count < least:
-        return f"{count} value{'s' if count != 1 else ''}, at least {least} needed"
+    array = np.asarray(values)
+    if array.ndim != 1:
+        return f"values have {array.ndim} dimensions, one is needed"
+    if array.size:
+        low, high = float(array.min()), float(array.max())
+        if np.isnan(low):
+            return f"value {int(np.isnan(array).argmax()) + 1} is NaN"
+        if np.isinf(high) or np.isinf(low):
+            return f"value {int(np.isinf(array).argmax()) + 1} is infinite"
+        if high > most:
+            return f"value {int(array.argmax()) + 1} is {high:g}, more than anything can be: unit?"
+        if low < 0:
+            where = int((array < 0).argmax())
+            text = f"value {where + 1} is negative ({array[where]:g})"
+            return f"{text}; metrics are on a ratio scale"
+        if durations and low == 0:
+            return f"value {int((array == 0).argmax()) + 1} is 0, so nothing was timed"
+    if array.size == 0:
+        return "no value was recorded"
+    if array.size < max(least, 1):
+        return (
+            f"{array.size} value{'s' if array.size != 1 else ''}, at least {max(least, 1)} needed"
+        )
     return None
 
 

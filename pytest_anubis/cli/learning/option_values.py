@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.metric import wholes_of
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
@@ -113,15 +114,9 @@ def check_names(options: argparse.Namespace, populations: Sequence[Population]) 
             "fewer (a benchmark, or 'BENCHMARK METRIC'), so that something is left to learn"
         )
     known = {p.metric.name for p in populations} | {""}
-    known |= {part for p in populations for part in _parts(p.component)}
+    known |= {part for p in populations for part in wholes_of(p.component)}
     for name, _ in options.promise:
         if name not in known:
             raise CommandError(
                 f"--promise {name}: no such metric or component among the runs; check its name"
             )
-
-
-def _parts(component: str) -> list[str]:
-    """Return a component and all that it is a part of."""
-    names = component.split(".")
-    return [".".join(names[: number + 1]) for number in range(len(names))]

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from pytest_anubis.codec.encodable_text import LONE
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
-from pytest_anubis.codec.surrogates import LONE
 from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines

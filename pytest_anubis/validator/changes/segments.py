@@ -16,12 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.metric import Direction, loss_text
-from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.core.sample import FloatArray, trouble
 from pytest_anubis.core.verdict import SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.steady_state import steady_from
 from pytest_anubis.validator.changes.trend import LEAST_CHANGE, rank_variance
 from pytest_anubis.validator.similarity.centre import FEWEST as FEWEST_UNITS
-from pytest_anubis.validator.similarity.distance import TINY, trouble
+from pytest_anubis.validator.similarity.distance import TINY
 
 HAZARD = 1 / 300
 """Chance that a segment ends, per value: as if one of ten measurements of 30 values had a change. A

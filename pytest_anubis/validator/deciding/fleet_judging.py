@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Finding
-from pytest_anubis.core.metric import metric_name
+from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
 from pytest_anubis.core.standing.standing_of import JudgedRun
@@ -244,10 +244,9 @@ def _too_short(key: str, searched: Mapping[tuple[str, str], bool]) -> list[str]:
     short = [metric_name(*name) for name, enough in sorted(searched.items()) if not enough]
     if not short:
         return []
-    more = f" and {len(short) - NAMED} more" if len(short) > NAMED else ""
     return [
         f"hardware class {key or '(unnamed)'}: not searched for changes within a run, for which {SEARCHED} "
-        f"values are needed: {len(short)} of {len(searched)} metrics ({', '.join(short[:NAMED])}{more})"
+        f"values are needed: {len(short)} of {len(searched)} metrics ({first_of(short, NAMED)})"
     ]
 
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck, Unjudged
-from pytest_anubis.core.metric import found_from, metric_name, metric_names
+from pytest_anubis.core.metric import first_of, found_from, metric_name, metric_names
 from pytest_anubis.core.verdict import UNCOVERED, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.deciding.requirement import Requirement
 
@@ -205,11 +205,10 @@ def uncovered_text(baseline: Baseline, blocking: Sequence[str]) -> str:
     )
     (why, most), *_ = reasons.most_common(1) or [("none could be learned", 0)]
     mostly = "mostly " if most < reasons.total() else ""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
     also = ", ".join(f"{count} {word}" for word, count in words.items())
     return (
         f"{len(names)} components have no metric that shows a loss of a half "
-        f"({', '.join(names[:NAMED])}{more}), "
+        f"({first_of(names, NAMED)}), "
         f"{mostly}as {why}, and measuring again does not help{f'; besides {also}' if also else ''}"
     )
 

@@ -16,7 +16,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from pytest_anubis.core.baseline import Criterion
-from pytest_anubis.core.metric import metric_name
+from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.standing.standing_of import GATE, GONE
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.ledger import Metric
@@ -94,9 +94,8 @@ class Lacking:
         """The blocker, if too many values are missing; else empty."""
         if self.allowed or not self.cells:
             return ""
-        named = ", ".join(metric_name(*cell) for cell in self.cells[:NAMED])
-        more = f" and {len(self.cells) - NAMED} more" if len(self.cells) > NAMED else ""
-        return f"{Outcome.NOT_TESTED} {missing_text(len(self.cells), self.whole)}: {named}{more}"
+        named = first_of([metric_name(*cell) for cell in self.cells], NAMED)
+        return f"{Outcome.NOT_TESTED} {missing_text(len(self.cells), self.whole)}: {named}"
 
 
 def missing_text(missing: int, whole: int) -> str:

@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
+from pytest_anubis.core.metric import wholes_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.completeness import LEFT_OUT
 
@@ -39,10 +40,8 @@ class Requirement(NamedTuple):
         """Return whether something is required."""
         if not self.names:
             return True
-        parts = component.split(".")
-        told = {".".join(parts[: number + 1]) for number in range(len(parts))}
         short = {benchmark, benchmark.rpartition("/")[2], benchmark.rpartition("::")[2]}
-        told |= {metric, *short, *(f"{one} {metric}" for one in short)}
+        told = {metric, *short, *(f"{one} {metric}" for one in short), *wholes_of(component)}
         return not told.isdisjoint(self.names)
 
     def of_criterion(self, criterion: Criterion) -> bool:

@@ -22,7 +22,7 @@ from pytest_anubis.core.metric import (
     told_by_medians,
     value_text,
 )
-from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.core.sample import FloatArray, Population, trouble
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.verdict_table import (
@@ -31,7 +31,7 @@ from pytest_anubis.validator.judging.verdict_table import (
     of_group,
     thresholds_of,
 )
-from pytest_anubis.validator.similarity.distance import sides, trouble, uniformly_worse
+from pytest_anubis.validator.similarity.distance import sides, uniformly_worse
 from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_of
 
 EQUAL = 0.995

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import ERROR_RATE, Criterion
-from pytest_anubis.core.sample import FloatArray
-from pytest_anubis.validator.similarity.distance import one_sided, trouble
+from pytest_anubis.core.sample import FloatArray, trouble
+from pytest_anubis.validator.similarity.distance import one_sided
 
 MOST_LOOKS = 16
 """Most looks, the first one included: it is a whole measurement and each of the others a fifth, so four times

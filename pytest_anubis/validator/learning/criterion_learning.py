@@ -18,15 +18,16 @@ from pytest_anubis.core.baseline import (
 from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.metric import (
     Direction,
+    first_of,
     loss_size,
     loss_text,
     told_apart,
 )
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.doubtful_values import (
+    NAMED,
     faulty_rows,
     finding_on,
-    some_nodes,
     strange_finding,
     without_strange,
 )
@@ -407,7 +408,7 @@ def _refused(
 ) -> LearnedCriterion:
     """Return no criterion, since what most units show may be wrong, with the names of those to look at."""
     nodes = sorted({population.nodes[row] for row in odd})
-    reason = f"{why}: {some_nodes(nodes)}"
+    reason = f"{why}: {first_of(nodes, NAMED)}"
     learned = _without(population, rows, reason, exclusions)
     return replace(learned, findings=(replace(learned.findings[0], kind=DOUBTFUL),))
 

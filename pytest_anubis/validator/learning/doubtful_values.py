@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from pytest_anubis.core.baseline import DOUBTFUL, Finding
-from pytest_anubis.core.metric import slip_text, value_text
+from pytest_anubis.core.metric import first_of, slip_text, value_text
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.validator.similarity.usable_rows import Rows
 
@@ -38,7 +38,7 @@ def strange_finding(population: Population, strange: Mapping[int, float]) -> Fin
     return finding_on(
         population,
         DOUBTFUL,
-        f"{some_nodes(names)}; left out: unit? did the work happen?",
+        f"{first_of(names, NAMED)}; left out: unit? did the work happen?",
     )
 
 
@@ -54,12 +54,6 @@ def faulty_rows(rows: Rows, population: Population) -> list[int]:
     known = values[np.isfinite(values)]
     many = 2 * int(with_faults.sum()) >= int(rows.usable.sum())
     return np.flatnonzero(with_faults).tolist() if many and not (known % 1).any() else []
-
-
-def some_nodes(names: Sequence[str]) -> str:
-    """Return the first of many names, and how many more there are."""
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return f"{', '.join(names[:NAMED])}{more}"
 
 
 def finding_on(population: Population, kind: str, text: str) -> Finding:

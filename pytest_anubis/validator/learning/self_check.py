@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, RejectedBy, SelfCheck, UnlikeNode
-from pytest_anubis.core.metric import metric_name, percent_text
+from pytest_anubis.core.metric import first_of, metric_name, percent_text
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK, HealthyTail
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
@@ -171,11 +171,8 @@ def movement_findings(learned: Sequence[LearnedCriterion]) -> tuple[Finding, ...
         )
         out.append(Finding(kind="move-together", text=text))
     if found.still:
-        told = [names[number] for number in found.still]
-        more = f" and {len(told) - GROUPS} more" if len(told) > GROUPS else ""
-        text = (
-            f"the same on all nodes, so never informative so far: {', '.join(told[:GROUPS])}{more}"
-        )
+        still = first_of([names[number] for number in found.still], GROUPS)
+        text = f"the same on all nodes, so never informative so far: {still}"
         out.append(Finding(kind="never-differs", text=text))
     return tuple(out)
 

@@ -11,6 +11,7 @@ from pytest_anubis.core.baseline import SEPARATES as SEPARATED
 from pytest_anubis.core.baseline import Finding
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.validator.learning.doubtful_values import finding_on
 from pytest_anubis.validator.similarity.centre import FEWEST, median_centre
 from pytest_anubis.validator.similarity.usable_rows import (
     BoolArray,
@@ -146,18 +147,13 @@ def cluster_finding(
     if cluster.mixed:
         who = f"{int(mask.sum())} of {int(rows.usable.sum())} devices, on {who},"
     text = (
-        f"{population.metric.name}: {who} form a second population, {cluster.side} than "
+        f"{who} form a second population, {cluster.side} than "
         f"the majority (typical {value_text(cluster.typical)} against "
         f"{value_text(middle, population.metric.unit)})"
     )
     separating = separating_attribute(population, cluster.close, rows.usable & ~mask, attributes)
     text += f"; {separating}" if separating else "; no known attribute of the nodes separates them"
-    return Finding(
-        kind="second-population",
-        benchmark=population.benchmark,
-        metric=population.metric.name,
-        text=text,
-    )
+    return finding_on(population, "second-population", text)
 
 
 def separating_attribute(

@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import Finding, SecondPopulation
+from pytest_anubis.core.baseline import SecondPopulation
 from pytest_anubis.core.metric import value_text
+from pytest_anubis.validator.learning.doubtful_values import finding_on
 from pytest_anubis.validator.learning.healthy_tails import MOST_SICK
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.learning.subpopulations import COHERENT, separating_attribute
@@ -98,17 +99,13 @@ def explained(
     population, metric = learned.population, learned.population.metric
     separates = separating_attribute(population, slower, learned.rows.usable & ~slower, attributes)
     members, whole, what = _counted(learned, slower)
-    finding = Finding(
-        kind=UNDECIDED,
-        benchmark=population.benchmark,
-        metric=metric.name,
-        text=(
-            f"{metric.name}: {members} of {whole} {what} have {value_text(criterion.second.typical)} where "
-            f"the faster ones have {value_text(criterion.typical, metric.unit)}; nobody knows which is "
-            "right, so the slower ones are MARGINAL until somebody decides (anubis baseline populations)"
-            + (f"; {separates}" if separates else "")
-        ),
+    text = (
+        f"{members} of {whole} {what} have {value_text(criterion.second.typical)} where "
+        f"the faster ones have {value_text(criterion.typical, metric.unit)}; nobody knows which is "
+        "right, so the slower ones are MARGINAL until somebody decides (anubis baseline populations)"
+        + (f"; {separates}" if separates else "")
     )
+    finding = finding_on(population, UNDECIDED, text)
     return replace(
         learned,
         criterion=replace(criterion, second=replace(criterion.second, separates=separates)),

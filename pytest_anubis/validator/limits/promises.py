@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Finding, cannot_fail
-from pytest_anubis.core.metric import found_from, percent_text, size_text
+from pytest_anubis.core.metric import found_from, percent_text, size_text, wholes_of
 from pytest_anubis.validator.limits.power import detectable, promised_threshold
 from pytest_anubis.validator.limits.second_population import decided
 from pytest_anubis.validator.limits.tails import Tail
@@ -31,12 +31,7 @@ def promised(criterion: Criterion, promises: Mapping[str, float]) -> float | Non
         criterion: Any.
         promises: Metric or component (``network`` stands for ``network.loopback`` too; empty: all) -> loss.
     """
-    component = criterion.component
-    parents = [component]
-    while "." in component:
-        component = component.rpartition(".")[0]
-        parents.append(component)
-    for key in (criterion.metric.name, *parents, ""):
+    for key in (criterion.metric.name, *wholes_of(criterion.component), ""):
         if key in promises:
             return promises[key]
     return None

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.metric import Direction
-from pytest_anubis.core.sample import FloatArray, IntArray
+from pytest_anubis.core.sample import HIGH, FloatArray, IntArray, trouble
 
-LOW, HIGH = 1e-100, 1e30
-"""Between them values are compared as they are: sums of float32 values below 1e30 stay finite (they end at
-3.4e38), and float64 ones above 1e-100 do not vanish when weighted. Others are scaled by the largest first."""
+LOW = 1e-100
+"""From it up to `HIGH` values are compared as they are: weighted they do not vanish, and sums stay finite.
+Others are scaled by the largest first."""
 CHUNK = 1 << 18
 """Elements handled at once: 2 MiB of doubles stay in a core's cache."""
 TINY = 1e-300
@@ -30,43 +30,6 @@ never."""
 
 class SampleError(ValueError):
     """Values that are not a sample, or samples that cannot be compared."""
-
-
-def trouble(
-    values: npt.ArrayLike, *, least: int = 1, durations: bool = False, most: float = HIGH
-) -> str | None:
-    """Say in one phrase why values cannot be a sample, or return None when they can.
-
-    Args:
-        values: Shape (n,). Constant memory: only the least and the largest value are looked at first.
-        least: The fewest values that count as a sample.
-        durations: They are durations, of which none can be 0 (`Metric.is_duration`).
-        most: No quantity in any unit is larger.
-    """
-    array = np.asarray(values)
-    if array.ndim != 1:
-        return f"values have {array.ndim} dimensions, one is needed"
-    if array.size:
-        low, high = float(array.min()), float(array.max())
-        if np.isnan(low):
-            return f"value {int(np.isnan(array).argmax()) + 1} is NaN"
-        if np.isinf(high) or np.isinf(low):
-            return f"value {int(np.isinf(array).argmax()) + 1} is infinite"
-        if high > most:
-            return f"value {int(array.argmax()) + 1} is {high:g}, more than anything can be: unit?"
-        if low < 0:
-            where = int((array < 0).argmax())
-            text = f"value {where + 1} is negative ({array[where]:g})"
-            return f"{text}; metrics are on a ratio scale"
-        if durations and low == 0:
-            return f"value {int((array == 0).argmax()) + 1} is 0, so nothing was timed"
-    if array.size == 0:
-        return "no value was recorded"
-    if array.size < max(least, 1):
-        return (
-            f"{array.size} value{'s' if array.size != 1 else ''}, at least {max(least, 1)} needed"
-        )
-    return None
 
 
 def ordered(values: npt.ArrayLike) -> FloatArray:

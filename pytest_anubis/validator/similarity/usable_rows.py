@@ -11,8 +11,8 @@ import numpy as np
 
 from pytest_anubis.core.gather import Shelf
 from pytest_anubis.core.metric import Direction
-from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem
-from pytest_anubis.validator.similarity.distance import HIGH, losses, trouble, worse
+from pytest_anubis.core.sample import HIGH, FloatArray, IntArray, Population, Problem, trouble
+from pytest_anubis.validator.similarity.distance import losses, worse
 
 GRID = 256
 """Most quantiles that a centre keeps: samples of one size up to this lose nothing, as nearly all are (60

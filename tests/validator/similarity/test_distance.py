@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.sample import trouble
 from pytest_anubis.validator import one_sided
-from pytest_anubis.validator.similarity.distance import SampleError, losses, similarity, trouble
+from pytest_anubis.validator.similarity.distance import SampleError, losses, similarity
 
 values = st.floats(0, 1e6, allow_nan=False).map(lambda x: 0.0 if x < 1e-6 else x)
 samples = st.lists(values, min_size=1, max_size=12)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.asking.open_questions import inapplicable
 from pytest_anubis.core.measurement import PlannedTest
-from pytest_anubis.core.metric import metric_name
+from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import untested_text
 
@@ -46,11 +46,10 @@ class Gaps:
             lines.append(f"not applicable here: {count_text(self.apart, 'test')}")
         if self.unset:
             named = [metric_name(test.rpartition("::")[2], name) for test, name in self.unset]
-            more = f" and {len(named) - NAMED} more" if len(named) > NAMED and not verbose else ""
-            first = ", ".join(named if verbose else named[:NAMED])
+            first = first_of(named, len(named) if verbose else NAMED)
             lines.append(
                 f"nothing is accepted while {count_text(len(named), 'declared metric')} "
-                f"{'is' if len(named) == 1 else 'are'} recorded in no run: {first}{more}; record what a mark "
+                f"{'is' if len(named) == 1 else 'are'} recorded in no run: {first}; record what a mark "
                 "declares, or take it out of its metrics"
             )
         return lines
