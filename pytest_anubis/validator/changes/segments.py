@@ -98,7 +98,6 @@ def segments(
     *,
     hazard: float = HAZARD,
     least_change: float = LEAST_CHANGE,
-    certain: float = CERTAIN,
 ) -> Segments:
     """Search the values of one run, in time order, for a change for the worse.
 
@@ -107,7 +106,6 @@ def segments(
         better: Which direction is a loss; an exact metric has none.
         hazard: Chance per value that a segment ends.
         least_change: Smallest relative loss that counts; use .05 on a shared CPU.
-        certain: Posterior probability above which a change is reported.
 
     Returns:
         The strongest change with onset, size and probability, and where steady state begins.
@@ -122,7 +120,7 @@ def segments(
     thin = series if size == 1 else _medians_of(series, size)
     warmup = steady_from(thin, better)
     steady = thin[warmup:]
-    change = _step(steady, better, hazard, least_change, certain)
+    change = _step(steady, better, hazard, least_change)
     if change is None:
         change = _ramp(steady, better, least_change)
     if change is not None:
@@ -166,13 +164,13 @@ def with_segments(verdict: MetricVerdict, found: Segments) -> MetricVerdict:
 
 
 def _step(
-    series: FloatArray, better: Direction, hazard: float, least_change: float, certain: float
+    series: FloatArray, better: Direction, hazard: float, least_change: float
 ) -> Change | None:
     best: Change | None = None
     for now, (starts, posterior) in enumerate(_posteriors(series, hazard), start=1):
         late = (starts >= AGE) & (now - starts >= AGE)
         probability = float(posterior[late].sum())
-        if probability <= certain or (best is not None and probability < best.probability):
+        if probability <= CERTAIN or (best is not None and probability < best.probability):
             continue
         onset = int(starts[late][np.argmax(posterior[late])])
         # Medians: an outlier does not end a segment, and it must not make one look worse either.

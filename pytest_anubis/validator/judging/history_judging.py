@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Criterion
+from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
@@ -87,17 +87,12 @@ def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> JudgedCo
 def judge_by_history(
     populations: Sequence[Population],
     history: Sequence[Population],
-    *,
-    alpha: float = ALPHA,
-    error_rate: float = ERROR_RATE,
 ) -> list[dict[int, MetricVerdict]]:
     """Judge every device by its own earlier runs, all metrics of a node sharing one error rate.
 
     Args:
         populations: What was measured now.
         history: Earlier healthy runs, of the same nodes or more; rows with a problem take no part.
-        alpha: Practical threshold.
-        error_rate: Chance that a healthy node is rejected on any metric or device.
 
     Returns:
         For every population row -> verdict, of the devices with at least three earlier runs.
@@ -111,13 +106,13 @@ def judge_by_history(
         rows = _rows_by_unit(old)
         for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
             earlier = [r for r in rows.get(unit, ()) if old.runs[r] != population.runs[row]]
-            learned = _learned([old.sample(r) for r in earlier], old.metric, alpha, old.benchmark)
+            learned = _learned([old.sample(r) for r in earlier], old.metric, old.benchmark)
             if learned is not None and learned.criterion is not None:
                 found.setdefault(unit[0], []).append((number, row, learned, len(earlier)))
     verdicts: list[dict[int, MetricVerdict]] = [{} for _ in populations]
     for node in sorted(found):
         noisy = [item.spread for _, _, item, _ in found[node] if item.spread is not None]
-        thresholds = iter(shared_thresholds(noisy, error_rate=error_rate, alpha=alpha))
+        thresholds = iter(shared_thresholds(noisy))
         for number, row, item, count in found[node]:
             criterion = item.criterion
             if criterion is not None and item.spread is not None:
@@ -147,7 +142,7 @@ def _by_history(
 
 
 def _learned(
-    samples: Sequence[FloatArray], metric: Metric, alpha: float, benchmark: str
+    samples: Sequence[FloatArray], metric: Metric, benchmark: str
 ) -> LearnedCriterion | None:
     """Learn from samples as from runs of one machine; None with fewer than three."""
     if len(samples) < FEWEST:
@@ -162,6 +157,5 @@ def _learned(
             devices=["same"] * count,
             runs=[str(i) for i in range(count)],
         ),
-        alpha=alpha,
         one_machine=True,
     )

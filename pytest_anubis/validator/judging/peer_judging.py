@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_anubis.core.baseline import ALPHA, ERROR_RATE, Baseline, Criterion
+from pytest_anubis.core.baseline import ALPHA, Baseline, Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
@@ -55,7 +55,6 @@ class PeerColumns(JudgedColumns):
     learned: FloatArray  # learned threshold, NaN where there is none
     deviation: FloatArray  # of the other devices' means, relative; NaN where unknown
     peers: IntArray  # how many other devices there are to compare with
-    alpha: float  # practical threshold
 
     def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         """Return the verdict on one device's values as a whole; `baseline` has no part in it."""
@@ -76,7 +75,6 @@ class PeerColumns(JudgedColumns):
             benchmark=population.benchmark,
             metric=population.metric,
             centre=(float(self.expected[row]),),
-            alpha=self.alpha,
             learned=None if np.isnan(learned) else learned,
             spread=float(np.nan_to_num(self.deviation[row])),
             nodes=1,
@@ -108,27 +106,22 @@ class _Seen:
     agreeing: IntArray
 
 
-def judge_by_peers(
-    populations: Sequence[Population], *, alpha: float = ALPHA, error_rate: float = ERROR_RATE
-) -> list[PeerColumns]:
+def judge_by_peers(populations: Sequence[Population]) -> list[PeerColumns]:
     """Judge every device of every node against the other devices of its node, in the same run.
 
     Args:
         populations: All that was measured, so that a node's error rate is shared by all of it; devices
             of different groups are never compared.
-        alpha: Practical threshold.
-        error_rate: Chance that any device of a healthy node is rejected on any metric.
 
     Returns:
         One entry a population, in order. INCONCLUSIVE where a device has fewer than three usable peers
         or they do not agree; a failed test is its own verdict.
     """
-    seen = [_beside_peers(population, alpha) for population in populations]
-    thresholds = _thresholds(seen, alpha, error_rate)
-    return [_judged(one, learned, alpha) for one, learned in zip(seen, thresholds, strict=True)]
+    seen = list(map(_beside_peers, populations))
+    return list(map(_judged, seen, _thresholds(seen)))
 
 
-def _beside_peers(population: Population, alpha: float) -> _Seen:
+def _beside_peers(population: Population) -> _Seen:
     total = len(population)
     disturbed = np.zeros(total, dtype=np.bool_)
     for row, problem in population.problems.items():
@@ -157,7 +150,7 @@ def _beside_peers(population: Population, alpha: float) -> _Seen:
             continue
         size = max(1, BLOCK // (members.shape[1] * len(columns)))
         for start in range(0, len(members), size):
-            _leave_one_out(seen, members[start : start + size], columns, within, alpha)
+            _leave_one_out(seen, members[start : start + size], columns, within)
     return seen
 
 
@@ -175,9 +168,7 @@ def _groups(population: Population, usable: BoolArray) -> Iterator[IntArray]:
         yield order[starts[counts == size][:, None] + np.arange(size)]
 
 
-def _leave_one_out(
-    seen: _Seen, members: IntArray, columns: FloatArray, within: FloatArray, alpha: float
-) -> None:
+def _leave_one_out(seen: _Seen, members: IntArray, columns: FloatArray, within: FloatArray) -> None:
     """Compare each of G devices with the median of the others; `members` is (k, G)."""
     values = columns.T[members]  # (k, G, g)
     quiet = ~seen.disturbed[members]
@@ -196,7 +187,7 @@ def _leave_one_out(
         below, above = _sides(theirs, centre)
         seen.loss[chosen] = worse(below[:, place], above[:, place], better)
         seen.expected[chosen] = np.median(centre, axis=1)
-        kept = _without_strays(below + above, mask, alpha)
+        kept = _without_strays(below + above, mask)
         means = theirs.mean(axis=2)
         middle = np.maximum((means * kept).sum(axis=1) / kept.sum(axis=1), TINY)
         apart = np.where(kept, means / middle[:, None] - 1, 0.0)
@@ -227,9 +218,9 @@ def _sides(values: FloatArray, centre: FloatArray) -> tuple[FloatArray, FloatArr
     return under / union, over / union
 
 
-def _without_strays(distance: FloatArray, mask: BoolArray, alpha: float) -> BoolArray:
+def _without_strays(distance: FloatArray, mask: BoolArray) -> BoolArray:
     """Return the mask without a minority beyond the practical threshold that a clear gap separates."""
-    inside = mask & (distance <= 1 - alpha)
+    inside = mask & (distance <= 1 - ALPHA)
     outside = mask & ~inside
     furthest = np.where(inside, distance, 0.0).max(axis=1)
     nearest = np.where(outside, distance, np.inf).min(axis=1)
@@ -259,7 +250,7 @@ def _exact(seen: _Seen, members: IntArray) -> None:
                 seen.loss[row] = float((population.sample(row) != common).mean())
 
 
-def _thresholds(seen: Sequence[_Seen], alpha: float, error_rate: float) -> list[FloatArray]:
+def _thresholds(seen: Sequence[_Seen]) -> list[FloatArray]:
     """Return every row's learned threshold: all metrics and devices of a node share its error rate."""
     out = [np.full(len(one.population), np.nan) for one in seen]
     places: dict[str, list[tuple[int, int]]] = {}
@@ -276,36 +267,32 @@ def _thresholds(seen: Sequence[_Seen], alpha: float, error_rate: float) -> list[
             )
             for i, row in places[node]
         ]
-        found = shared_thresholds(spreads, error_rate=error_rate, alpha=alpha)
+        found = shared_thresholds(spreads)
         for (i, row), threshold in zip(places[node], found, strict=True):
             out[i][row] = threshold
     return out
 
 
-def shared_thresholds(
-    spreads: Sequence[RunSpread], *, error_rate: float, alpha: float
-) -> list[float]:
+def shared_thresholds(spreads: Sequence[RunSpread]) -> list[float]:
     """Return learned thresholds at which a healthy node is rejected, and warned about, at the stated rate.
 
-    What can reject (beyond alpha too) shares the rate among the metrics that could get there by noise. A
+    What can reject (beyond `ALPHA` too) shares the rate among the metrics that could get there by noise. A
     mere warning, within alpha, is held to the same rate shared by all metrics: of hundreds of quiet
     comparisons one would otherwise always be unusual. No further look confirms what peers or
     earlier runs say.
 
     Args:
         spreads: All that is compared of one node, in any order.
-        error_rate: Chance of a rejection, and of a warning, of a healthy node.
-        alpha: Practical threshold.
     """
-    rejecting = machine_thresholds(spreads, error_rate=error_rate, alpha=alpha)
-    warning = machine_thresholds(spreads, error_rate=error_rate, alpha=1.0)
+    rejecting = machine_thresholds(spreads)
+    warning = machine_thresholds(spreads, alpha=1.0)
     return [
-        min(reject.unconfirmed, max(warn.unconfirmed, alpha))
+        min(reject.unconfirmed, max(warn.unconfirmed, ALPHA))
         for reject, warn in zip(rejecting, warning, strict=True)
     ]
 
 
-def _judged(seen: _Seen, learned: FloatArray, alpha: float) -> PeerColumns:
+def _judged(seen: _Seen, learned: FloatArray) -> PeerColumns:
     population, rows = seen.population, seen.rows
     similarity = np.maximum(0.0, 1 - seen.loss)
     count = len(population)
@@ -315,7 +302,7 @@ def _judged(seen: _Seen, learned: FloatArray, alpha: float) -> PeerColumns:
     enough = rows.usable & (seen.peers >= FEWEST)
     reason[enough] = REASONS.index(Reason.NO_CRITERION)
     strict = population.metric.better == "equal"
-    practical, tight = (1.0, 1.0) if strict else (alpha, learned)
+    practical, tight = (1.0, 1.0) if strict else (ALPHA, learned)
     fill_verdicts(similarity, practical, tight, outcome, reason, threshold)
     # Load makes a machine slow, not wrong.
     spoiled = seen.disturbed & ((outcome == FAIL) | (outcome == MARGINAL)) & (not strict)
@@ -336,5 +323,4 @@ def _judged(seen: _Seen, learned: FloatArray, alpha: float) -> PeerColumns:
         learned=learned,
         deviation=seen.deviation,
         peers=seen.peers,
-        alpha=alpha,
     )
