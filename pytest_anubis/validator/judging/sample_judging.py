@@ -147,11 +147,13 @@ def judge_sample(
         action=(of.action if of else "") or (criterion.metric.action if criterion else ""),
     )
     least = criterion.least if criterion else 1
-    durations = of is not None and of.is_duration
-    problem = None if known else trouble(array, least=least, durations=durations)
+    problem = None
+    if known is None:
+        durations = of is not None and of.is_duration
+        problem = trouble(array, least=least, durations=durations)
     if criterion is None:
         return _without_criterion(base, baseline, problem)
-    if metric is not None and metric.variant != criterion.metric.variant:
+    if known is None and metric is not None and metric.variant != criterion.metric.variant:
         return _other_variant(base, metric, criterion)
     if problem is not None:
         return _unusable(base, problem, few=array.size < least)
