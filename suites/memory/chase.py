@@ -6,7 +6,6 @@ import ctypes
 import mmap
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from suites.memory.caches import Caches
@@ -74,12 +73,7 @@ class Chase:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for one in self._maps:
             one.close()
 
