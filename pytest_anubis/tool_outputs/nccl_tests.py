@@ -152,6 +152,7 @@ class NcclLog:
         text: The log.
 
     Attributes:
+        text: As given.
         runs: In their order.
         wrong: Line -> what is wrong with it.
         lines: How many lines it has.
@@ -161,6 +162,7 @@ class NcclLog:
     """
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self.runs: list[NcclRun] = []
         self.wrong: dict[int, str] = {}
         self._named = ""
