@@ -326,6 +326,12 @@ class Group:
         return child
 
 
+def handlers_of(worker: object) -> dict[str, Handler]:
+    """Return what requests to a worker can name: its public methods."""
+    names = [name for name in dir(worker) if not name.startswith("_")]
+    return {name: getattr(worker, name) for name in names}
+
+
 def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:
     """Answer requests until the other end is closed: the child's side.
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pytest_anubis.benchmarking.children import Child, ChildError, Group, Handler, Message, answer
-from pytest_anubis.benchmarking.placement import stay_near
+from pytest_anubis.benchmarking.placement import stay_near, synchronize
 
 if TYPE_CHECKING:
     import torch
@@ -204,6 +205,26 @@ def sharing(shared: R, start: Callable[[], R]) -> Iterator[R]:
     yield shared
     with suppress(ChildError):  # the next test starts its own
         shared.rest()
+
+
+def timed(work: Callable[[], object], device: torch.device, times: int = 1) -> float:
+    """Return the seconds of one call, begun on all ranks together: a rank's side.
+
+    Args:
+        work: What is called.
+        device: The rank's.
+        times: How often it is called, one call right after the other.
+    """
+    import torch.distributed as dist
+
+    synchronize(device)
+    dist.barrier()
+    synchronize(device)
+    begin = time.perf_counter()
+    for _ in range(times):
+        work()
+    synchronize(device)
+    return (time.perf_counter() - begin) / times
 
 
 def serve(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
-from pytest_anubis.benchmarking.children import Handler, Message
-from pytest_anubis.benchmarking.ranks import serve
+from pytest_anubis.benchmarking.children import Handler, Message, handlers_of
+from pytest_anubis.benchmarking.placement import synchronize
+from pytest_anubis.benchmarking.ranks import serve, timed
 from pytest_anubis.benchmarking.sizes import fitting, give_back
 from suites.collective.operations import Exchange, Perform, perform
 from suites.compute.kernels import Gemm
@@ -85,21 +86,20 @@ class Rank:
 
     def reduce(self, request: Message) -> Message:
         """Reduce the buffer ``times`` times; answer the ``seconds`` of one time."""
-        times = request["times"]
         self._buffer.zero_()
-        seconds = self._timed(lambda: [self._reduce(self._buffer, False) for _ in range(times)])
-        return {"seconds": seconds / times}
+        reduce = partial(self._reduce, self._buffer, False)
+        return {"seconds": timed(reduce, self._device, request["times"])}
 
     def overlap(self, request: Message) -> Message:
         """Compute, communicate, and do both at once, ``steps`` times each; answer the seconds of a step."""
         steps = request["steps"]
         parts: dict[str, Callable[[], object]] = {
             "compute": self._compute,
-            "communicate": lambda: self._reduce(self._buffer, False),
+            "communicate": partial(self._reduce, self._buffer, False),
             "together": self._both,
         }
         self._buffer.zero_()
-        return {name: self._timed(_repeated(part, steps)) / steps for name, part in parts.items()}
+        return {name: timed(part, self._device, steps) for name, part in parts.items()}
 
     def check(self, _request: Message) -> Message:
         """Reduce known numbers; answer how many elements, and rows of an exact product, are ``wrong``.
@@ -111,9 +111,9 @@ class Rank:
             part.copy_(known).mul_(self._number + 1)
         if self._gemm is not None:
             self._gemm.prepare_exact()
-        self._synchronize()
+        synchronize(self._device)
         self._both()
-        self._synchronize()
+        synchronize(self._device)
         wrong_rows = self._gemm.inexact_rows() if self._gemm is not None else 0
         wrong = self._wrong()
         self._buffer[0] += 1  # the device checks itself: it has to notice this one
@@ -131,7 +131,7 @@ class Rank:
     def exchange(self, request: Message) -> Message:
         """Do the prepared operation ``times`` times; answer the ``seconds`` of one time."""
         exchange, times = self._prepared(), request["times"]
-        return {"seconds": self._timed(lambda: exchange.run(times)) / times}
+        return {"seconds": timed(lambda: exchange.run(times), self._device) / times}
 
     def check_exchange(self, _request: Message) -> Message:
         """Do the prepared operation on known numbers; answer how many elements are ``wrong``."""
@@ -163,28 +163,6 @@ class Rank:
             for _ in range(self._products):
                 self._gemm.run()
 
-    def _timed(self, work: Callable[[], object]) -> float:
-        """Return the seconds of `work`, begun on all ranks together."""
-        self._synchronize()
-        dist.barrier()
-        self._synchronize()
-        begin = time.perf_counter()
-        work()
-        self._synchronize()
-        return time.perf_counter() - begin
-
-    def _synchronize(self) -> None:
-        if self._device.type != "cpu":
-            torch.accelerator.synchronize(self._device)
-
-
-def _repeated(part: Callable[[], object], times: int) -> Callable[[], None]:
-    def work() -> None:
-        for _ in range(times):
-            part()
-
-    return work
-
 
 def main(*arguments: str, reduce: Reduce = all_reduce, perform: Perform = perform) -> None:
     """Join the group and answer until the parent closes the socket."""
@@ -192,12 +170,7 @@ def main(*arguments: str, reduce: Reduce = all_reduce, perform: Perform = perfor
     def make(
         number: int, world: int, device: torch.device, _own: Sequence[str]
     ) -> Mapping[str, Handler]:
-        rank = Rank(number, world, device, reduce, perform)
-        calls = (
-            *("fit", "prepare", "rest", "reduce", "overlap", "check"),
-            *("prepare_exchange", "exchange", "check_exchange"),
-        )
-        return {name: getattr(rank, name) for name in calls}
+        return handlers_of(Rank(number, world, device, reduce, perform))
 
     serve(arguments, make)
 

@@ -14,7 +14,7 @@ import sys
 import time
 import zlib
 
-from pytest_anubis.benchmarking.children import Message, answer
+from pytest_anubis.benchmarking.children import Message, answer, handlers_of
 
 HEADER = struct.Struct("!cQ")
 REPLY = struct.Struct("!QQ")
@@ -159,9 +159,7 @@ def main(descriptor: str, role: str, cpu: str, address: str) -> None:
     """Run one end: ``send`` or ``receive``, on one CPU."""
     os.sched_setaffinity(0, {int(cpu)})
     if role == "send":
-        sender = Sender()
-        calls = {name: getattr(sender, name) for name in ("connect", "bulk", "check", "ping")}
-        answer(int(descriptor), calls)
+        answer(int(descriptor), handlers_of(Sender()))
     else:
         receiver = Receiver(address)
         with socket.socket(fileno=int(descriptor)) as channel:
