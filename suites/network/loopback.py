@@ -20,6 +20,8 @@ ROUND = 120.0
 class Loopback(Group):
     """Sender and receiver, connected; a context manager that ends both.
 
+    A request raises `ChildError` where an end failed or took too long.
+
     Both run on one CPU, the last that this process may use. What is measured is then what the network
     stack costs a byte or a message. On two CPUs it is mostly how quickly the second one wakes up, which
     on a virtual machine is the hypervisor's affair: round trips took four times as long there, and rates
@@ -48,7 +50,6 @@ class Loopback(Group):
         """Send `size` bytes and return bytes a second until the receiver had counted them all.
 
         Raises:
-            ChildError: An end failed or took too long.
             RuntimeError: The receiver counted another number of bytes.
         """
         answer = self._ask(do="bulk", bytes=size)
@@ -60,7 +61,6 @@ class Loopback(Group):
         """Send a short message there and back `count` times and return the seconds of one time.
 
         Raises:
-            ChildError: An end failed or took too long.
             RuntimeError: A message came back changed.
         """
         answer = self._ask(do="ping", count=count)
