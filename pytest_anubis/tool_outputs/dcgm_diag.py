@@ -67,7 +67,6 @@ class DiagRun:
 
     Attributes:
         version: Of DCGM; empty where it does not tell.
-        results: In their order.
         error: Why the run broke off; empty if it did not.
         serials: Device -> serial number, of those that tell one.
     """

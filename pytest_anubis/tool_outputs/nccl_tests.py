@@ -108,14 +108,12 @@ class NcclRun:
     Attributes:
         collective: Name such as ``all_reduce``; empty where the log does not tell.
         version: Of nccl-tests; before 2.17 the programs do not tell theirs.
-        rows: In the order of the log.
         failure: What the program says went wrong; empty if nothing.
         place: Line on which it begins.
         ended: The line that the program prints last was there.
         counts_wrong: The last column counts wrong elements; the older programs print the largest difference,
             which is seldom 0 for floating point.
         ranks: Numbers of the ranks that the log lists, none where it does not list them.
-        hosts: Where they ran.
         options: Those that change what is measured, where they are not the usual ones.
         slow: The average bandwidth that the program calls failed (``NCCL_TESTS_MIN_BW``), in GB/s.
     """
@@ -152,10 +150,7 @@ class NcclLog:
         text: The log.
 
     Attributes:
-        text: As given.
-        runs: In their order.
         wrong: Line -> what is wrong with it.
-        lines: How many lines it has.
 
     Raises:
         UnreadableOutput: Outputs of several processes are mixed.

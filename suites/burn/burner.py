@@ -58,7 +58,6 @@ class Burnt:
     """What one load did.
 
     Attributes:
-        products: How many were computed.
         compared: How many of them were compared: every `EVERY`-th, one a second, and the last.
         work: Operations of them all.
         seconds: For how long the device was under load.

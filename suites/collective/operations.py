@@ -66,7 +66,6 @@ class Span:
 
     Attributes:
         begin: Its first element.
-        length: How many.
         number: The number, in the whole exchange, of the first: what is in the wrong place is wrong.
         factor: Which rank it is from, or the sum over all.
     """

@@ -51,8 +51,6 @@ class CoreLoad(NamedTuple):
     """What one core did.
 
     Attributes:
-        cpu: Its number.
-        operations: How many it did.
         seconds: For how long it was under load.
         wrong: Blocks whose checksum was wrong.
     """

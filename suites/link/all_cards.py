@@ -37,7 +37,6 @@ class AllCards(Group):
         module: What a process runs; tests put in one that is slow or faulty.
 
     Attributes:
-        kind: As given.
         size: Bytes of a copy, the same on all cards.
 
     Raises:

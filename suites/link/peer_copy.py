@@ -100,7 +100,6 @@ class PeerCopies:
 
     Attributes:
         bytes: Bytes that one copy moves.
-        ways: As given.
     """
 
     def __init__(

@@ -39,7 +39,6 @@ class Finding:
     """What one pattern found.
 
     Attributes:
-        pattern: Its name.
         wrong: Words that did not hold what was written.
         place: Byte, in what is tested, of the first of them; -1 without.
         bits: In which bits that one differed.

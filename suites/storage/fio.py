@@ -58,7 +58,6 @@ class Way:
     """How I/O is done.
 
     Attributes:
-        engine: fio's I/O engine.
         direct: The page cache is passed by.
     """
 

@@ -17,12 +17,10 @@ class GptShape:
     """Size of the network and of its batch.
 
     Attributes:
-        layers: How many blocks.
         width: Length of a token's vector.
         heads: Attention heads; divides `width`.
         context: Tokens in a sequence.
         batch: Sequences in a batch.
-        vocabulary: Different tokens.
     """
 
     layers: int

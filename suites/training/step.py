@@ -43,7 +43,6 @@ class TrainingStep:
         kind: ``torch.bfloat16`` or ``torch.float16``.
 
     Attributes:
-        model: The network.
         through: What a step goes through: the network, or what exchanges its gradients with other ranks.
     """
 

@@ -39,7 +39,6 @@ class Serving:
             work.
 
     Attributes:
-        model: The network.
         output: What the newest step said: scores.
     """
 

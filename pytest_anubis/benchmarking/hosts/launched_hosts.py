@@ -38,9 +38,6 @@ class LaunchedHosts:
     """Hosts of a launcher.
 
     Attributes:
-        count: How many there are.
-        number: Which one this is.
-        name: What this one is called.
         master: Address of the first one.
         port: Where it listens.
         interface: Network interface to go through; empty: gloo chooses.

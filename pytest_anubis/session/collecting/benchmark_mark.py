@@ -47,9 +47,6 @@ class BenchmarkMark:
         scope: ``device``, ``pair`` (a link) or ``node``.
         cost: Expected duration in seconds on what this test runs on, in the profile of the run; None when not
             declared.
-        goal: Why it is measured.
-        question: What it answers.
-        action: What to do when it is bad.
         metrics: Names that must be recorded.
         resources: What it occupies besides its device, e.g. ``disk``, ``network``.
         host: With ``anubis_device``: run on the CPU as well where the node has accelerators, in this profile.

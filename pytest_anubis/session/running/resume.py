@@ -32,7 +32,6 @@ class Earlier:
 
     Attributes:
         state: Everything that the journal tells; the run goes on from it.
-        path: The journal.
         done: Tests that ended, by node id.
         interrupted: Tests that had begun and never ended.
         choice: What the Selector chose then, as plain data; None where it took no part.

@@ -50,7 +50,6 @@ class LastRun:
     """The run with a verdict that a node stands by.
 
     Attributes:
-        run: Its id.
         started: When it began, seconds since 1970.
         ended: When it ended; None when nobody knows.
         verdict: What was decided; of a history only decision and headline.

@@ -35,9 +35,6 @@ class StoredRun:
     """A run as the history lists it.
 
     Attributes:
-        number: Its number in the history.
-        run: Its id.
-        node: Its node.
         started: When it began by its machine's clock, seconds since 1970.
         began: When it began by the history's clock.
         kind: ``journal`` or ``columns``; empty where its content is not in the history.

@@ -95,7 +95,6 @@ class Imported:
     """The good part of a file, and the rest.
 
     Attributes:
-        source: The file.
         populations: All samples, one population per hardware class, benchmark, metric and group.
         runs: One per run and node in the file.
         lines: How many lines were read, the head not counted.
@@ -159,8 +158,6 @@ class Samples:
         values: Unit -> values; empty where there is a problem only.
         problems: Unit -> why its values are not taken.
         components: Benchmark -> the part of the node that it exercises.
-        wrong: What was left out.
-        notes: What else people should know, one line each.
     """
 
     def __init__(self) -> None:

@@ -157,7 +157,6 @@ class _Csv:
     Attributes:
         columns: Names in the head: the first line that holds ``value`` and two other known names.
         mark: What parts the columns.
-        notes: What else people should know.
     """
 
     def __init__(self, path: Path, wrong: WrongLines) -> None:

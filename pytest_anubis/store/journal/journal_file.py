@@ -63,7 +63,6 @@ class Journal:
     what could not be written is kept (up to 64 MiB) and tried again with every later event.
 
     Attributes:
-        path: The journal's file.
         trouble: What went wrong with writing, empty while all is well.
         lost: How many events could not be kept at all.
         unsafe: What the disk answered when it was asked to keep what it has, or what somebody else did to the
