@@ -81,9 +81,6 @@ class EventClock:
 class BusyClock:
     """Another clock that also adds up for how long the device was given work, by the wall.
 
-    Args:
-        clock: The clock whose readings count.
-
     Attributes:
         seconds: Wall time of all calls so far.
     """

@@ -146,9 +146,6 @@ class NcclRun:
 class NcclLog:
     """Reads a log of one or several runs: what is wrong with a line spoils no other.
 
-    Args:
-        text: The log.
-
     Attributes:
         wrong: Line -> what is wrong with it.
 

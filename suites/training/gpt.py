@@ -37,11 +37,7 @@ class GptShape:
 
 
 class Gpt(nn.Module):
-    """The network; the token table is also the output layer.
-
-    Args:
-        shape: Its size.
-    """
+    """The network; the token table is also the output layer."""
 
     def __init__(self, shape: GptShape) -> None:
         super().__init__()

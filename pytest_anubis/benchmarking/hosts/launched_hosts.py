@@ -73,10 +73,6 @@ def launched_hosts(environment: Mapping[str, str], name: str) -> LaunchedHosts |
     ``MASTER_PORT``; in a step of Slurm (``srun``) its own variables do, and the step's first node is the
     master, by its name or, where no resolver knows that, by the address under which Slurm reaches it.
 
-    Args:
-        environment: Variables of this process.
-        name: What this host is called.
-
     Raises:
         HostsError: The variables are incomplete or no numbers, a host has several processes, or nobody
             knows the address of Slurm's first node.

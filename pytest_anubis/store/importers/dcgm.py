@@ -39,10 +39,6 @@ def import_dcgm(path: Path, **of_node: Unpack[OfNode]) -> Imported:
     that its remarks tell are metrics of their own. A run that broke off has the problem ``failed`` in
     ``not_passed`` of ``dcgm/diag``.
 
-    Args:
-        path: The file.
-        **of_node: Whose results they are.
-
     Raises:
         ImportFileError: The file cannot be read, or is no such output.
     """

@@ -40,10 +40,6 @@ def import_fio(path: Path, **of_node: Unpack[OfNode]) -> Imported:
     with an error has the problem ``failed``, be it that it moved nothing. What ``--status-interval`` printed
     of a job that still ran is left out.
 
-    Args:
-        path: The file.
-        **of_node: Whose results they are.
-
     Raises:
         ImportFileError: The file cannot be read, holds no output of fio, or no job of it came to its end.
     """

@@ -214,11 +214,7 @@ class OfNode(TypedDict):
 
 
 class ImportFolder:
-    """The imports of a store; what is there already is looked at once, however many are added.
-
-    Args:
-        store: The store.
-    """
+    """The imports of a store; what is there already is looked at once, however many are added."""
 
     def __init__(self, store: Path) -> None:
         self._folder = store / IMPORTS_FOLDER

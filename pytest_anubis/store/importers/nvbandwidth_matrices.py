@@ -27,10 +27,6 @@ def import_nvbandwidth(path: Path, **of_node: Unpack[OfNode]) -> Imported:
     that failed has the problem ``failed`` on its node, be it that all did; one that was cut off is a wrong
     line; one that does not apply there is nothing.
 
-    Args:
-        path: The file.
-        **of_node: Whose results they are.
-
     Raises:
         ImportFileError: The file cannot be read, is no such output, or no case of it is whole.
     """
