@@ -100,13 +100,9 @@ def refusal(record: RunRecord) -> str:
 
 @dataclass(slots=True)
 class RunReader:
-    """Collects what runs hold, from files or from wherever else they are kept.
+    """Collects what runs hold, from files or wherever else they are kept; arguments as of `read_runs`.
 
     Args:
-        learning: As in `read_runs`.
-        profile: As in `read_runs`.
-        wanted: As in `read_runs`.
-        shelf: As in `read_runs`.
         namesakes: Which machines of one name are known already.
     """
 

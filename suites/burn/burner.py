@@ -81,9 +81,7 @@ class Burner:
 
     Args:
         product: The work. Its first result is taken here.
-        synchronize: Waits for the device.
         now: The clock in seconds, one that all processes of the machine share.
-        sleep: Waits for so many seconds.
 
     Attributes:
         seconds: That one product takes.

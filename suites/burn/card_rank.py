@@ -27,9 +27,6 @@ class CardRank:
     """Product, copies and an all-reduce of one card.
 
     Args:
-        number: This rank.
-        world: How many there are.
-        device: The card.
         product: Does the multiplying instead; a faulty one shows that it is noticed.
     """
 

@@ -108,9 +108,6 @@ class Exchange:
     Args:
         operation: A key of `BUS`.
         size: Bytes of the larger buffer; rounded down to a whole number for each rank.
-        rank: This rank.
-        world: How many ranks.
-        device: Where the buffers lie.
         perform: Does the operation; a faulty one can be put in to see that it is noticed.
     """
 

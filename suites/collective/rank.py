@@ -34,9 +34,6 @@ class Rank:
     """A buffer to reduce and a matrix product to compute meanwhile.
 
     Args:
-        number: This rank.
-        world: How many ranks there are.
-        device: Where buffer and matrices lie.
         reduce: Does the reducing; a slow or faulty one can be put in to see that it is noticed.
         perform: Does the other operations, likewise.
     """

@@ -78,7 +78,6 @@ class Cores:
 
     Args:
         library: The compiled ``units.c``.
-        cpus: Which CPUs.
         units: Keys of `UNITS`; one block of each in turns.
         faults: CPU -> bits that are turned round in a register in the first block of each load: to see that
             it is noticed.

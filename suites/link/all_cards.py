@@ -84,7 +84,6 @@ class Slowest:
     """Rounds of all cards, of which the slowest card's rate counts.
 
     Args:
-        cards: The cards.
         way: A key of `WAYS`.
         times: Copies a round.
     """

@@ -21,7 +21,6 @@ class Copier:
     """Copies when it is told.
 
     Args:
-        device: The card.
         move: Does the copying; a slow or faulty one can be put in to see that it is noticed.
     """
 

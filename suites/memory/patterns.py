@@ -72,7 +72,6 @@ class Memory:
 
     Args:
         size: Bytes; what cannot be had is left out (`size` says how much was).
-        device: Where.
         piece: Bytes that are written or checked at a time.
 
     Attributes:

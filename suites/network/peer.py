@@ -31,11 +31,7 @@ TIMEOUT = 60.0
 
 
 class Receiver:
-    """Takes what comes, and says how much it was.
-
-    Args:
-        address: Address to listen on.
-    """
+    """Takes what comes, and says how much it was."""
 
     def __init__(self, address: str) -> None:
         self._listener = socket.create_server((address, 0))

@@ -104,7 +104,6 @@ class DiskFile:
     Args:
         folder: Where the file lies: the file system to measure; never a device, nor a folder of devices.
         size: Bytes of the file.
-        program: Path of fio.
 
     Raises:
         FioError: The folder is none for files, or no way of doing I/O works there; the message is fio's own.

@@ -38,7 +38,6 @@ class TrainingStep:
         targets: What the network should say, first axis the examples.
         loss: Takes outputs and targets.
         optimizer: Makes the optimiser from the model's parameters.
-        device: Where to train.
         half: Compute in the type `kind` where torch's automatic choice says so.
         kind: ``torch.bfloat16`` or ``torch.float16``.
 

@@ -30,9 +30,6 @@ class TrainingRank:
     """One rank: its own part of the batch, everybody's weights.
 
     Args:
-        number: This rank.
-        world: How many ranks there are.
-        device: Where it trains.
         spoil: Called with the network when gradients have been exchanged; tests flip a bit there.
     """
 

@@ -50,7 +50,6 @@ class Decoder(LanguageModel):
 
     Args:
         width: Length of a token's vector.
-        layers: How many blocks.
         heads: Attention heads; divides `width`.
         vocabulary: Different tokens.
     """
