@@ -13,14 +13,8 @@ from pytest_anubis.benchmarking.children import Handler, Message, handlers_of
 from pytest_anubis.benchmarking.placement import synchronize
 from pytest_anubis.benchmarking.ranks import serve, timed
 from pytest_anubis.benchmarking.sizes import fitting, give_back
-from suites.collective.operations import Exchange, Perform, perform
+from suites.collective.operations import Exchange, Perform, Span, perform, pieces, ramp_for
 from suites.compute.kernels import Gemm
-
-PERIOD = 1021
-"""After so many elements the numbers repeat: a prime, so that what goes astray shows."""
-
-CHUNK = 1 << 24
-"""Elements that are made and checked at a time."""
 
 Reduce = Callable[[torch.Tensor, bool], dist.Work | None]
 
@@ -64,10 +58,8 @@ class Rank:
     def prepare(self, request: Message) -> Message:
         """Make a buffer of so many ``bytes``, and ``products`` of matrices of a ``size`` and ``dtype``."""
         # Small whole numbers: the sum is exact in any order, so every wrong bit is an error.
-        # None of them is 0, which equals itself with the sign turned round.
-        ramp = torch.arange(1, PERIOD + 1, dtype=torch.float32, device=self._device)
         self._buffer = torch.zeros(request["bytes"] // 4, device=self._device)
-        self._ramp = ramp.repeat(min(CHUNK, len(self._buffer)) // PERIOD + 2)
+        self._ramp = ramp_for(len(self._buffer), self._device)
         self._products = request.get("products", 0)
         self._gemm = None
         if self._products:
@@ -104,8 +96,8 @@ class Rank:
         When there is a product it is computed while the numbers are reduced: all that it needs is there
         before.
         """
-        for part, known in self._parts():
-            part.copy_(known).mul_(self._number + 1)
+        for part, known in self._parts(self._number + 1):
+            part.copy_(known)
         if self._gemm is not None:
             self._gemm.prepare_exact()
         synchronize(self._device)
@@ -141,13 +133,11 @@ class Rank:
 
     def _wrong(self) -> int:
         factor = self._world * (self._world + 1) // 2  # 1 + 2 + ... + world
-        return sum(int(torch.count_nonzero(p != k * factor)) for p, k in self._parts())
+        return sum(int(torch.count_nonzero(p != k)) for p, k in self._parts(factor))
 
-    def _parts(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Give the pieces of the buffer, each with what rank 0 puts there before it is reduced."""
-        for begin in range(0, len(self._buffer), CHUNK):
-            part = self._buffer[begin : begin + CHUNK]
-            yield part, self._ramp[begin % PERIOD :][: len(part)]
+    def _parts(self, factor: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Give the pieces of the buffer, each with so many times what belongs there."""
+        return pieces(self._buffer, [Span(0, len(self._buffer), 0, factor)], self._ramp)
 
     def _both(self) -> None:
         work = self._reduce(self._buffer, True)

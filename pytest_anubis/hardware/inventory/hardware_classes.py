@@ -113,8 +113,16 @@ def class_key(attributes: Mapping[str, str]) -> str:
 
 
 _HARDWARE = (
-    "accelerator", "count", "cpu", "cores", "memory", "fabric", "driver", "torch", "profile",
-)  # fmt: skip
+    "accelerator",
+    "count",
+    "cpu",
+    "cores",
+    "memory",
+    "fabric",
+    "driver",
+    "torch",
+    "profile",
+)
 CLASS_ATTRIBUTES = frozenset((*_HARDWARE, "lanes", *_LIBRARIES))
 """What `hardware_class` makes a key of; what else a node's attributes hold was added."""
 

@@ -136,13 +136,7 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
 def _runs(
     connection: sa.Connection, nodes: Mapping[int, NodeLast], numbers: Sequence[int]
 ) -> dict[int, LastRun]:
-    """Return runs by their numbers, with what was bad in them and what was good.
-
-    Args:
-        connection: To the history.
-        nodes: Number of a run -> its node.
-        numbers: Those of the runs.
-    """
+    """Return runs by their numbers, with what was bad in them and what was good; `nodes` are their nodes."""
     found: dict[int, LastRun] = {}
     told: defaultdict[int, list[MetricVerdict]] = defaultdict(list)
     passed: defaultdict[int, set[str]] = defaultdict(set)
