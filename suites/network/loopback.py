@@ -28,23 +28,20 @@ class Loopback(Group):
     varied by a third.
 
     Args:
-        address: Address of the interface to go through.
         through: Takes the receiver's port and returns the port to connect to: a place for a relay
             that is slow or faulty.
     """
 
-    def __init__(
-        self, address: str = ADDRESS, *, through: Callable[[int], int] = lambda port: port
-    ) -> None:
+    def __init__(self, *, through: Callable[[int], int] = lambda port: port) -> None:
         super().__init__(timeout=ROUND)
         cpu = str(max(os.sched_getaffinity(0)))
         with self._starting():
             receiver, self._sender = (
-                self._start(Child(MODULE, [role, cpu, address], name=f"TCP {role} process"))
+                self._start(Child(MODULE, [role, cpu, ADDRESS], name=f"TCP {role} process"))
                 for role in ("receive", "send")
             )
             port = through(receiver.receive(timeout=START)["port"])
-            self._sender.ask({"do": "connect", "address": address, "port": port}, timeout=START)
+            self._sender.ask({"do": "connect", "address": ADDRESS, "port": port}, timeout=START)
 
     def rate(self, size: int) -> float:
         """Send `size` bytes and return bytes a second until the receiver had counted them all.

@@ -318,15 +318,14 @@ def test_nothing_is_learned_from_runs_that_failed_or_are_under_acceptance(tmp_pa
     write_run(tmp_path, "cut", samples=good, finished=False)
     write_run(tmp_path, "interrupted", samples=good, status=2)
     write_run(tmp_path, "noisy", samples=[sample([1.0], disturbance=("steal",))])
-    write_run(tmp_path, "soak", samples=good, profile="soak")
-    learned = read_runs([tmp_path], learning=True, profile="smoke")
+    learned = read_runs([tmp_path], learning=True)
     assert set(learned.populations[0].runs) == {"measured", "accepted"}
     assert {item.run for item in learned.refused} == {
-        "rejected", "undecided", "silent", "cut", "interrupted", "noisy", "soak",
+        "rejected", "undecided", "silent", "cut", "interrupted", "noisy",
     }  # fmt: skip
     assert all(item.reason and item.path for item in learned.refused)
     judged = read_runs([tmp_path])
-    assert len(judged.populations[0]) == 9
+    assert len(judged.populations[0]) == 8
     assert judged.refused == ()
 
 

@@ -128,7 +128,7 @@ def read_stored(
         RunsError: There is no such run.
     """
     with History(place) as history:
-        reader = RunReader(learning, "", wanted, shelf, known_machines(history))
+        reader = RunReader(learning, wanted, shelf, known_machines(history))
         found = stored_runs(history, wanted)
         if not found and wanted == EVERYTHING:
             raise HistoryError(f"{history.shown()}: no run in it yet; push some ('anubis push')")
@@ -187,7 +187,7 @@ def read_stored_run(
             raise HistoryError(str(error)) from error
     if isinstance(content, RunRecord):
         return content
-    reader = RunReader(False, "", wanted)
+    reader = RunReader(False, wanted)
     reader.columns(Path(name), content, found[0].digest)
     return reader.result()
 
