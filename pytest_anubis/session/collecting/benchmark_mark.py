@@ -40,21 +40,11 @@ KINDS = (HOST, "accelerator")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkMark:
-    """What the mark says.
+    """What the mark says, for the device and the profile of the run; `MARKER_LINE` explains the keys.
 
     Attributes:
-        component: Part of the node, dotted, e.g. ``accelerator.compute``.
-        scope: ``device``, ``pair`` (a link) or ``node``.
-        cost: Expected duration in seconds on what this test runs on, in the profile of the run; None when not
-            declared.
-        metrics: Names that must be recorded.
-        resources: What it occupies besides its device, e.g. ``disk``, ``network``.
-        host: With ``anubis_device``: run on the CPU as well where the node has accelerators, in this profile.
-        deadline: Seconds that it may always take, for tests whose parts have deadlines of their own.
-        timing: ``host`` for a test of an accelerator whose times depend on the host: launches that the host's
-            clock times, copies from and to the host's memory. Two of them never run at once.
-        profiles: The profiles that it belongs to; empty: all of them.
-        version: Counts up when the benchmark comes to measure something else, or for another time.
+        cost: Expected duration in seconds; None when not declared.
+        deadline: Seconds that it may always take; None when not declared.
     """
 
     component: str = ""
