@@ -208,13 +208,7 @@ def sharing(shared: R, start: Callable[[], R]) -> Iterator[R]:
 
 
 def timed(work: Callable[[], object], device: torch.device, times: int = 1) -> float:
-    """Return the seconds of one call, begun on all ranks together: a rank's side.
-
-    Args:
-        work: What is called.
-        device: The rank's.
-        times: How often it is called, one call right after the other.
-    """
+    """Return the seconds of one of so many calls, begun on all ranks together: a rank's side."""
     import torch.distributed as dist
 
     synchronize(device)

@@ -36,8 +36,6 @@ class HardwareWatch:
 
     Args:
         sink: Takes every event at once, from any thread.
-        log: The kernel's log; default this machine's.
-        watch: Looks at the cards; default at those of this machine.
     """
 
     def __init__(

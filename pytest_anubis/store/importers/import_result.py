@@ -319,12 +319,7 @@ def runs_of(
 
 
 def read_output(path: Path, reader: Callable[[str], T], fix: str = "") -> T:
-    """Return what the reader of a tool's output makes of a file.
-
-    Args:
-        path: The file.
-        reader: Takes its text.
-        fix: How to write one that can be read.
+    """Return what the reader of a tool's output makes of a file; `fix` says how to write a good one.
 
     Raises:
         ImportFileError: The file cannot be read, or the reader does not know its form.
