@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pytest_anubis.benchmarking.children import Child, ChildError, Group, Handler, Message, answer
-from pytest_anubis.benchmarking.placement import stay_near, synchronize
+from pytest_anubis.benchmarking.placement import stay_near, synchronize, usable_cores
 
 if TYPE_CHECKING:
     import torch
@@ -176,9 +176,15 @@ class NodeRanks(Ranks):
 
 
 @contextmanager
-def lasting(ranks: R) -> Iterator[R]:
-    """Connect ranks that many tests are to share; where they do not connect, `sharing` lets each say why."""
-    with ranks:
+def lasting(start: Callable[[int, int], R]) -> Iterator[R]:
+    """Connect ranks that many tests are to share; where they do not connect, `sharing` lets each say why.
+
+    Args:
+        start: Starts them; takes how many accelerators there are, and how many CPUs this process may use.
+    """
+    import torch
+
+    with start(torch.cuda.device_count(), usable_cores()) as ranks:
         with suppress(ChildError):
             ranks.join()
         yield ranks

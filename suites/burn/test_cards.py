@@ -83,13 +83,10 @@ _COOLING = "Clean filters and fans, look at the paste and the seat of the cooler
 @pytest.fixture(scope="module")
 def shared_cards() -> Iterator[Cards]:
     """A process for each card until this file ends; where they do not connect, each test says why."""
-    import torch
-
-    from pytest_anubis.benchmarking.placement import usable_cores
     from pytest_anubis.benchmarking.ranks import lasting
     from suites.burn.cards import Cards
 
-    with lasting(Cards(torch.cuda.device_count(), usable_cores())) as group:
+    with lasting(Cards) as group:
         yield group
 
 
