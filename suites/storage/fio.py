@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import stat
 import subprocess
 import tempfile
@@ -134,10 +133,6 @@ class DiskFile:
     def sequential(self, direction: Direction, seconds: float) -> list[float]:
         """Read or write the file from end to end, again and again; return bytes a second per window."""
         return self._windows(direction, SEQUENTIAL_BLOCK, seconds, "bw", 1024.0)
-
-    def random(self, direction: Direction, seconds: float) -> list[float]:
-        """Read or write blocks of 4 KiB at random places; return operations a second per window."""
-        return self.random_windows(direction, seconds, 0.0).rates
 
     def random_windows(self, direction: Direction, seconds: float, window: float) -> Windows:
         """Read or write blocks of 4 KiB at random places; return their rates, and their latencies if asked.
@@ -277,11 +272,6 @@ class DiskFile:
         except subprocess.TimeoutExpired as error:
             raise FioError(f"fio {name} did not end within {timeout:g} s") from error
         return read_result(name, done.returncode, done.stdout, done.stderr)
-
-
-def find_fio() -> str | None:
-    """Return the path of fio, or None."""
-    return shutil.which("fio")
 
 
 def read_result(name: str, code: int, output: str, errors: str) -> dict[str, Any]:
