@@ -31,9 +31,6 @@ class Throttling:
 class ControlGroup:
     """The control group of this process and all groups above it: a limit anywhere above binds as well.
 
-    Args:
-        files: Where to read.
-
     Attributes:
         quota_folders: Folders of the cpu controller, own group first, and whether they are version 2.
         memory_folders: The same of the memory controller.

@@ -99,10 +99,6 @@ class Chase:
         begin, steps = ctypes.c_uint64(self._begin), ctypes.c_uint64(self._steps)
         return bool(self._offset == self._library.chain_expected(self._order, begin, steps))
 
-    def next_lines(self) -> list[int]:
-        """Return the line after each one, as it was written: as many numbers as there are lines."""
-        return list((ctypes.c_uint32 * self.lines).from_address(self._order.value or 0))
-
     def flip(self, line: int, bit: int) -> None:
         """Flip one bit of the address in a line: a memory fault, to see that it is noticed."""
         place = (self._base.value or 0) + line * LINE + bit // 8

@@ -47,11 +47,7 @@ Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
 
 
 class NvidiaReading:
-    """One reading of all cards, of which another thread may take what there is when a card hangs.
-
-    Args:
-        module: Bindings to use in place of ``pynvml``.
-    """
+    """One reading of all cards, of which another thread may take what there is when a card hangs."""
 
     def __init__(self, module: Any = None) -> None:
         self._module = module

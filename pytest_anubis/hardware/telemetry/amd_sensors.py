@@ -57,11 +57,7 @@ class _Card:
 
 
 class AmdSource:
-    """Reads AMD cards; they are numbered by PCI address, as the driver's own tools do.
-
-    Args:
-        files: Where /sys lies.
-    """
+    """Reads AMD cards; they are numbered by PCI address, as the driver's own tools do."""
 
     def __init__(self, files: Files | None = None) -> None:
         self._files = files or Files()
