@@ -19,10 +19,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
-from suites.memory import chase
+from suites.memory import chase, native
 from suites.memory.caches import memory_size, read_caches
 from suites.memory.stream import OPERATIONS, Stream, elements_for
-from suites.memory.test_latency import LOADS, WARM, compiled
+from suites.memory.test_latency import LOADS, WARM
 
 SIDE = 1024  # of the matrices, as in the smoke set
 LATENCIES, PASSES, PRODUCTS = 4, 8, 12  # of a burst: some tenths of a second of each kind
@@ -58,7 +58,7 @@ def latency(level: str) -> Callable[[ExitStack], Burst]:
 
     def make(stack: ExitStack) -> Burst:
         size = min(chase.footprint(level, read_caches()), memory_size() // 8)
-        chain = stack.enter_context(chase.Chase(compiled(), size))
+        chain = stack.enter_context(chase.Chase(native.compiled(chase.SOURCE), size))
         chain.run(min(chain.lines, WARM * LOADS[level]))
         return lambda: logs([chain.latency(LOADS[level]) for _ in range(LATENCIES)])
 

@@ -20,7 +20,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 Message = dict[str, Any]
@@ -100,12 +99,7 @@ class Child:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property
@@ -291,12 +285,7 @@ class Group:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for child in self.processes:
             child.dismiss()
         self._stack.close()
@@ -335,6 +324,12 @@ class Group:
         """Keep a child until the group ends."""
         self.processes.append(self._stack.enter_context(child))
         return child
+
+
+def handlers_of(worker: object) -> dict[str, Handler]:
+    """Return what requests to a worker can name: its public methods."""
+    names = [name for name in dir(worker) if not name.startswith("_")]
+    return {name: getattr(worker, name) for name in names}
 
 
 def answer(descriptor: int, handlers: Mapping[str, Handler]) -> None:

@@ -1,4 +1,4 @@
-"""Placement: which CPUs are near a card, and where results are checked."""
+"""Placement: which CPUs are near a card, where results are checked, and waiting for a device."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.hardware.cgroup import usable_threads
-from pytest_anubis.hardware.numa import cores_of
+from pytest_anubis.hardware.numa import cores_of, cpu_numbers
 from pytest_anubis.hardware.text_files import Files
 
 if TYPE_CHECKING:
@@ -29,6 +29,14 @@ def checking_device(device: torch.device) -> torch.device:
     import torch
 
     return torch.device("cpu") if device.type == "mps" else device
+
+
+def synchronize(device: torch.device) -> None:
+    """Wait until everything queued on a device is done; there is nothing to wait for on a CPU."""
+    import torch
+
+    if device.type != "cpu":
+        torch.accelerator.synchronize(device)
 
 
 def physical_cores(
@@ -69,12 +77,7 @@ def cpus_near(card: Any, root: Path = Path("/")) -> set[int]:
     address = slot_of(card)
     if not address:
         return set()
-    try:
-        text = (root / "sys/bus/pci/devices" / address / "local_cpulist").read_text()
-        ranges = [part.split("-") for part in text.strip().split(",") if part]
-        return {cpu for ends in ranges for cpu in range(int(ends[0]), int(ends[-1]) + 1)}
-    except (OSError, ValueError):  # no such card there, or a kernel that says something else
-        return set()
+    return set(cpu_numbers(Files(root).text(f"/sys/bus/pci/devices/{address}/local_cpulist")))
 
 
 def stay_near(card: Any, root: Path = Path("/")) -> bool:

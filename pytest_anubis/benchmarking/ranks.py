@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from pytest_anubis.benchmarking.children import Child, ChildError, Group, Handler, Message, answer
-from pytest_anubis.benchmarking.placement import stay_near
+from pytest_anubis.benchmarking.placement import stay_near, synchronize, usable_cores
 
 if TYPE_CHECKING:
     import torch
@@ -175,9 +176,15 @@ class NodeRanks(Ranks):
 
 
 @contextmanager
-def lasting(ranks: R) -> Iterator[R]:
-    """Connect ranks that many tests are to share; where they do not connect, `sharing` lets each say why."""
-    with ranks:
+def lasting(start: Callable[[int, int], R]) -> Iterator[R]:
+    """Connect ranks that many tests are to share; where they do not connect, `sharing` lets each say why.
+
+    Args:
+        start: Starts them; takes how many accelerators there are, and how many CPUs this process may use.
+    """
+    import torch
+
+    with start(torch.cuda.device_count(), usable_cores()) as ranks:
         with suppress(ChildError):
             ranks.join()
         yield ranks
@@ -204,6 +211,20 @@ def sharing(shared: R, start: Callable[[], R]) -> Iterator[R]:
     yield shared
     with suppress(ChildError):  # the next test starts its own
         shared.rest()
+
+
+def timed(work: Callable[[], object], device: torch.device, times: int = 1) -> float:
+    """Return the seconds of one of so many calls, begun on all ranks together: a rank's side."""
+    import torch.distributed as dist
+
+    synchronize(device)
+    dist.barrier()
+    synchronize(device)
+    begin = time.perf_counter()
+    for _ in range(times):
+        work()
+    synchronize(device)
+    return (time.perf_counter() - begin) / times
 
 
 def serve(

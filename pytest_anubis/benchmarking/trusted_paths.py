@@ -21,9 +21,6 @@ def refusal_of(path: Path) -> str:
     It is a plain file, given by its absolute path; it and every folder above it, of a link, of each that it
     leads over and of what it leads to, belong to this user or to root, and nobody else can write them. What
     others put into a folder with the sticky bit is refused for its owner.
-
-    Args:
-        path: The program.
     """
     return _refusal(path, os.X_OK, "program")
 

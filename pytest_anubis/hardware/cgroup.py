@@ -29,21 +29,17 @@ class Throttling:
 
 
 class ControlGroup:
-    """The control group of a process and all groups above it: a limit anywhere above binds as well.
-
-    Args:
-        files: Where to read.
-        process: Process id, ``self`` for our own.
+    """The control group of this process and all groups above it: a limit anywhere above binds as well.
 
     Attributes:
         quota_folders: Folders of the cpu controller, own group first, and whether they are version 2.
         memory_folders: The same of the memory controller.
     """
 
-    def __init__(self, files: Files, process: str = "self") -> None:
+    def __init__(self, files: Files) -> None:
         self._files = files
-        mounts = list(_mounts(files, process))
-        membership = _membership(files, process)
+        mounts = list(_mounts(files))
+        membership = _membership(files)
         self.quota_folders = _folders(files, mounts, membership, "cpu")
         self.memory_folders = _folders(files, mounts, membership, "memory")
 
@@ -110,19 +106,19 @@ def own_quota(files: Files, environ: Mapping[str, str]) -> float | None:
         return ControlGroup(files).quota()
 
 
-def _mounts(files: Files, process: str) -> Iterator[tuple[str, str, str, str]]:
+def _mounts(files: Files) -> Iterator[tuple[str, str, str, str]]:
     """Yield (filesystem type, options, root inside the hierarchy, mount point) of every cgroup mount."""
-    for line in (files.text(f"/proc/{process}/mountinfo") or "").splitlines():
+    for line in (files.text("/proc/self/mountinfo") or "").splitlines():
         head, dash, tail = line.partition(" - ")
         before, after = head.split(), tail.split()
         if dash and len(before) >= 5 and after and after[0] in ("cgroup", "cgroup2"):
             yield after[0], after[-1], before[3], before[4]
 
 
-def _membership(files: Files, process: str) -> dict[str, str]:
+def _membership(files: Files) -> dict[str, str]:
     """Return controller -> path; the empty controller is version 2's single hierarchy."""
     found: dict[str, str] = {}
-    for line in (files.text(f"/proc/{process}/cgroup") or "").splitlines():
+    for line in (files.text("/proc/self/cgroup") or "").splitlines():
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         for controller in controllers.split(","):

@@ -34,10 +34,6 @@ def cores_of(files: Files, allowed: Collection[int]) -> tuple[Core, ...]:
 
     Threads of one core are never told apart by a kernel that does not say which are siblings: then each CPU
     is a core of its own.
-
-    Args:
-        files: Where sysfs lies.
-        allowed: The CPUs that this process may use.
     """
     nodes: dict[int, int] = {}
     for name in files.names(_NODE):

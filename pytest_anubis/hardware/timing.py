@@ -81,9 +81,6 @@ class EventClock:
 class BusyClock:
     """Another clock that also adds up for how long the device was given work, by the wall.
 
-    Args:
-        clock: The clock whose readings count.
-
     Attributes:
         seconds: Wall time of all calls so far.
     """
@@ -120,12 +117,6 @@ def warm_up(fn: Work, clock: Clock, plan: RoundPlan, probe: Probe | None = None)
     quickest batch of each (a single slow one, an interrupt, prolongs nothing) and what the probe reads on
     average. Whoever still gets faster (caches, lazy initialisation, rising clocks) or slower (heat, the
     limit of the power) is not steady.
-
-    Args:
-        fn: The work.
-        clock: Measures it.
-        plan: How long at least and at most, and how long a round is.
-        probe: Reads clock and power of the device.
     """
     calls = 1
     batches: list[_Batch] = []

@@ -47,7 +47,6 @@ def read_runs(
     paths: Iterable[Path],
     *,
     learning: bool = False,
-    profile: str = "",
     progress: Progress | None = None,
     wanted: RunFilter = EVERYTHING,
     shelf: Shelf | None = None,
@@ -63,7 +62,6 @@ def read_runs(
             folders that are searched for journals and ``.npz`` imports, or hold what was exported.
         learning: Refuse runs that nothing may be learned from: rejected, interrupted or never finished,
             disturbed throughout, with a report of the hardware itself, or under acceptance and not accepted.
-        profile: Take only runs of this profile; empty takes all.
         progress: Called with one short line now and then.
         wanted: Which runs and samples are taken.
         shelf: Where values lie that are too many for the memory; None: in memory.
@@ -71,7 +69,7 @@ def read_runs(
     Raises:
         RunsError: A path does not exist, or there is no run in any of them.
     """
-    reader = RunReader(learning, profile, wanted, shelf)
+    reader = RunReader(learning, wanted, shelf)
     for i, path in enumerate(files_of(paths, exports=True)):
         if progress is not None:
             progress(f"{i + 1}: {path}")
@@ -100,18 +98,13 @@ def refusal(record: RunRecord) -> str:
 
 @dataclass(slots=True)
 class RunReader:
-    """Collects what runs hold, from files or from wherever else they are kept.
+    """Collects what runs hold, from files or wherever else they are kept; arguments as of `read_runs`.
 
     Args:
-        learning: As in `read_runs`.
-        profile: As in `read_runs`.
-        wanted: As in `read_runs`.
-        shelf: As in `read_runs`.
         namesakes: Which machines of one name are known already.
     """
 
     learning: bool
-    profile: str
     wanted: RunFilter = EVERYTHING
     shelf: Shelf | None = None
     namesakes: Namesakes = field(default_factory=Namesakes)
@@ -186,15 +179,10 @@ class RunReader:
         if not self.wanted.wants_run(record):
             return
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
-        reason = ""
         if (record.run, record.node) in self.digests:
             self.refused.append(self._known_already(path, record.run, record.node, digest))
             return
-        if self.profile and record.profile != self.profile:
-            reason = f"profile {record.profile or 'unknown'}, not {self.profile}"
-        elif self.learning:
-            reason = refusal(record)
-        if reason:
+        if self.learning and (reason := refusal(record)):
             self.refused.append(
                 RefusedRun(run=record.run, node=record.node, path=str(path), reason=reason)
             )

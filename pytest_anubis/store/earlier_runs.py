@@ -43,13 +43,7 @@ def earlier_populations(
 
 
 def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, Any]:
-    """Return what a node consisted of in its latest earlier run, as plain data; empty without one.
-
-    Args:
-        store: Folder of the store.
-        node: Name of the node.
-        before: Id of this run, which is left out.
-    """
+    """Return what a node consisted of in its latest run but one (`before`), as plain data; empty without."""
     for _, head in _newest_first(store, {"node": node}, before):
         if isinstance(inventory := head.get("inventory"), Mapping):
             return inventory

@@ -53,7 +53,6 @@ class KeptRun:
         judged: What it says about the node.
         reason: Its verdict in a scheduler's few words.
         baseline: Id of the baseline that decided.
-        hardware_class: The node's class.
         marks: By which its machine is known again (`identity_marks`); empty if unknown.
     """
 
@@ -69,7 +68,6 @@ class NodeStanding:
     """What the runs of a node say, and the run that is under way.
 
     Attributes:
-        node: Its name.
         runs: Those that still count (`relevant_runs`), in the order in which they began.
         running: The run that began last and has not ended; empty if there is none.
         since: When that one began, seconds since 1970; not before another one here had ended.

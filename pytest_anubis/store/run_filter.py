@@ -62,12 +62,7 @@ class RunFilter:
     def populations(
         self, populations: Sequence[Population], runs: Sequence[RunRecord]
     ) -> tuple[Population, ...]:
-        """Return what takes part of the samples of runs, all of which are given.
-
-        Args:
-            populations: All samples.
-            runs: All of their runs.
-        """
+        """Return what takes part of the samples of runs, all of which are given."""
         if self == RunFilter():
             return tuple(populations)
         wanted = {(run.run, run.node, run.hardware_class) for run in self.runs(runs)}

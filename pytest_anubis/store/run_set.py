@@ -17,8 +17,6 @@ class RefusedRun:
 
     Attributes:
         run: Its id, empty when the file could not be read at all.
-        node: Its node.
-        path: Its file.
         reason: One sentence.
         damaged: The file could not be read: nobody knows which node is missing.
     """

@@ -57,9 +57,6 @@ def remove_leftovers(parent: Path) -> None:
 
     Only folders of this user are touched, and no link is followed: neither one in the place of a folder nor
     one inside.
-
-    Args:
-        parent: Where they lie.
     """
     with contextlib.suppress(OSError):
         for path in parent.iterdir():

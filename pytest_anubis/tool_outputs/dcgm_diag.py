@@ -23,41 +23,14 @@ _FIELDS = frozenset((*_TITLES, "iterations", "runtime_error"))
 """A run has one of these."""
 
 _OF = r"(?:GPU (?P<card>[0-9]{1,4}) ){0,2}"  # the older ones say the card twice
-_READINGS: tuple[tuple[re.Pattern[str], str, str, Direction], ...] = (
-    (
-        re.compile(
-            _OF
-            + r"(?P<name>GPU to Host|Host to GPU|bidirectional) bandwidth:[ \t]{1,8}(?P<value>[0-9.]{1,40}) "
-            r"GB/s"
-        ),
-        "bandwidth",
-        "GB/s",
-        "higher",
-    ),
-    (
-        re.compile(
-            _OF
-            + r"(?P<name>GPU to Host|Host to GPU|bidirectional) latency:[ \t]{1,8}(?P<value>[0-9.]{1,40}) us"
-        ),
-        "latency",
-        "us",
-        "lower",
-    ),
-    (
-        re.compile(
-            _OF + r"calculated at approximately (?P<value>[0-9.]{1,40}) gigaflops during this test"
-        ),
-        "rate",
-        "GFLOP/s",
-        "higher",
-    ),
-    (
-        re.compile(_OF + r"relative stress level[ \t:]{1,8}(?P<value>[0-9.]{1,40})"),
-        "stress_level",
-        "count",
-        "higher",
-    ),
-)
+_WAY = r"(?P<name>GPU to Host|Host to GPU|bidirectional) "
+_VALUE = r"(?P<value>[0-9.]{1,40})"
+_READINGS: tuple[tuple[str, str, str, Direction], ...] = (
+    (rf"{_WAY}bandwidth:[ \t]{{1,8}}{_VALUE} GB/s", "bandwidth", "GB/s", "higher"),
+    (rf"{_WAY}latency:[ \t]{{1,8}}{_VALUE} us", "latency", "us", "lower"),
+    (f"calculated at approximately {_VALUE} gigaflops during this test", "rate", "GFLOP/s", "higher"),
+    (rf"relative stress level[ \t:]{{1,8}}{_VALUE}", "stress_level", "count", "higher"),
+)  # fmt: skip
 """How the plugins' remarks tell numbers: a whole remark, the kind of the metric, its unit and direction."""
 _LONGEST = 200
 """Characters of a remark that tells a number, with room."""
@@ -94,7 +67,6 @@ class DiagRun:
 
     Attributes:
         version: Of DCGM; empty where it does not tell.
-        results: In their order.
         error: Why the run broke off; empty if it did not.
         serials: Device -> serial number, of those that tell one.
     """
@@ -229,7 +201,7 @@ def _measured(info: Any, device: str) -> Iterator[tuple[str, Metric, float]]:
     """Yield device, metric and value of the remarks that tell a number; older versions join them."""
     for remark in (piece.strip() for text in _said(info, _REMARKS) for piece in text.split(", ")):
         for pattern, kind, unit, better in _READINGS:
-            found = pattern.fullmatch(remark[:_LONGEST])
+            found = re.fullmatch(_OF + pattern, remark[:_LONGEST])
             if found is None:
                 continue
             told = found.groupdict()

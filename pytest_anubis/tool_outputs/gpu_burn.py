@@ -29,7 +29,6 @@ class Card:
         ok: The tool found nothing wrong.
         rates: GFLOP/s of every report but the first, which holds the start.
         errors: Elements that differed from the first product.
-        died: Its process was lost.
         name: The card's model; empty where the tool does not say it.
         products: How many products it had computed at its last report.
         parts: Percent of the run's time at which its reports of further products came, the first included.

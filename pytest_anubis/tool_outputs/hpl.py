@@ -30,7 +30,6 @@ class Solved:
     Attributes:
         variant: HPL's code for how it was solved.
         size: Its order.
-        seconds: How long that took.
         rate: GFLOP/s.
         residual: The scaled residual.
         passed: It is small enough, as HPL says.
@@ -50,7 +49,6 @@ class HplRun:
 
     Attributes:
         version: Of HPL, empty where it does not tell.
-        solved: In their order.
     """
 
     version: str

@@ -108,14 +108,12 @@ class NcclRun:
     Attributes:
         collective: Name such as ``all_reduce``; empty where the log does not tell.
         version: Of nccl-tests; before 2.17 the programs do not tell theirs.
-        rows: In the order of the log.
         failure: What the program says went wrong; empty if nothing.
         place: Line on which it begins.
         ended: The line that the program prints last was there.
         counts_wrong: The last column counts wrong elements; the older programs print the largest difference,
             which is seldom 0 for floating point.
         ranks: Numbers of the ranks that the log lists, none where it does not list them.
-        hosts: Where they ran.
         options: Those that change what is measured, where they are not the usual ones.
         slow: The average bandwidth that the program calls failed (``NCCL_TESTS_MIN_BW``), in GB/s.
     """
@@ -148,19 +146,15 @@ class NcclRun:
 class NcclLog:
     """Reads a log of one or several runs: what is wrong with a line spoils no other.
 
-    Args:
-        text: The log.
-
     Attributes:
-        runs: In their order.
         wrong: Line -> what is wrong with it.
-        lines: How many lines it has.
 
     Raises:
         UnreadableOutput: Outputs of several processes are mixed.
     """
 
     def __init__(self, text: str) -> None:
+        self.text = text
         self.runs: list[NcclRun] = []
         self.wrong: dict[int, str] = {}
         self._named = ""

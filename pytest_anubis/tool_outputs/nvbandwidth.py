@@ -43,7 +43,6 @@ class Case:
         cells: Of its matrix, those that are numbers, row by row: one for each device or pair.
         total: Their sum, as the tool says.
         places: Row and column of each cell.
-        rows: How many rows the matrix has.
         part: Which of the three matrices of a copy in both directions, e.g. ``read1`` or ``total``; it ends
             the name. Of other cases empty.
     """
@@ -68,7 +67,6 @@ class NvbandwidthRun:
 
     Attributes:
         version: As the tool says it, e.g. ``v0.6``; empty if it does not.
-        cases: Those that ran.
         waived: How many do not apply to this machine, as the tool found.
         failures: Case, empty where it was all of them, and what went wrong.
         unread: What of the output cannot be read, one line each: a case that was cut off, an unknown form.

@@ -28,7 +28,6 @@ class StreamRun:
     """What one run measured.
 
     Attributes:
-        version: Of STREAM.
         array: Bytes of one of its three arrays.
         rates: Kernel -> the best rate, in MB/s.
         failure: What it says is wrong with its arrays; empty if they hold what they should.

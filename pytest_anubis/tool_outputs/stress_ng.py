@@ -25,10 +25,8 @@ class Stressor:
     """What one stressor did.
 
     Attributes:
-        name: E.g. ``cpu``.
         operations: How many bogus operations.
         rate: Of them a second of real time.
-        seconds: How long it ran.
     """
 
     name: str
@@ -39,12 +37,7 @@ class Stressor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StressRun:
-    """What one run did.
-
-    Attributes:
-        version: Of stress-ng.
-        stressors: In their order.
-    """
+    """What one run did."""
 
     version: str
     stressors: tuple[Stressor, ...]

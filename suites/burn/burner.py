@@ -58,7 +58,6 @@ class Burnt:
     """What one load did.
 
     Attributes:
-        products: How many were computed.
         compared: How many of them were compared: every `EVERY`-th, one a second, and the last.
         work: Operations of them all.
         seconds: For how long the device was under load.
@@ -82,9 +81,7 @@ class Burner:
 
     Args:
         product: The work. Its first result is taken here.
-        synchronize: Waits for the device.
         now: The clock in seconds, one that all processes of the machine share.
-        sleep: Waits for so many seconds.
 
     Attributes:
         seconds: That one product takes.
@@ -117,23 +114,9 @@ class Burner:
             self._compare()
         self._queued += 1
 
-    def load(
-        self,
-        seconds: float,
-        *,
-        begin: float = 0.0,
-        batches: int = 0,
-        beside: Callable[[], object] | None = None,
-    ) -> Burnt:
-        """Load the device for so long.
-
-        Args:
-            seconds: How long, at least.
-            begin: When, on the clock; at once if that is over.
-            batches: Instead of a time so many batches, where other devices have to do as many.
-            beside: Called once in each batch, while the device works: reads sensors, or queues more work.
-        """
-        (done,) = self.parts(seconds, 1, begin=begin, batches=batches, beside=beside)
+    def load(self, seconds: float) -> Burnt:
+        """Load the device for so long, at least."""
+        (done,) = self.parts(seconds, 1)
         return done
 
     def parts(
@@ -153,9 +136,9 @@ class Burner:
             seconds: Of one part; the ends of all parts are so far apart on the clock, for all devices that
                 begin together.
             count: How many.
-            begin: As of `load`.
-            batches: As of `load`, of one part.
-            beside: As of `load`.
+            begin: When, on the clock; at once if that is over.
+            batches: Instead of a time so many batches in a part, where other devices have to do as many.
+            beside: Called once in each batch, while the device works: reads sensors, or queues more work.
         """
         self._wait_for(begin)
         begin = self._now()

@@ -5,10 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 
 import torch
 
-from pytest_anubis.benchmarking.children import Handler, Message
+from pytest_anubis.benchmarking.children import Handler, Message, handlers_of
+from pytest_anubis.benchmarking.placement import synchronize
 from pytest_anubis.benchmarking.precision import single_precision
 from pytest_anubis.benchmarking.ranks import serve
 from pytest_anubis.benchmarking.sizes import fitting, give_back
@@ -25,9 +27,6 @@ class CardRank:
     """Product, copies and an all-reduce of one card.
 
     Args:
-        number: This rank.
-        world: How many there are.
-        device: The card.
         product: Does the multiplying instead; a faulty one shows that it is noticed.
     """
 
@@ -35,6 +34,7 @@ class CardRank:
         self, number: int, world: int, device: torch.device, product: Multiply | None = None
     ) -> None:
         self._number, self._world, self._device = number, world, device
+        self._synchronize = partial(synchronize, device)
         self._multiply = product
         self._product: ExactProduct | None = None
         self._burner: Burner | None = None
@@ -110,10 +110,6 @@ class CardRank:
         assert self._burner is not None, "nothing prepared"
         return self._burner
 
-    def _synchronize(self) -> None:
-        if self._device.type != "cpu":
-            torch.accelerator.synchronize(self._device)
-
 
 def main(*arguments: str, product: Callable[[int], Multiply | None] = lambda _: None) -> None:
     """Answer until the parent closes the socket.
@@ -126,9 +122,7 @@ def main(*arguments: str, product: Callable[[int], Multiply | None] = lambda _: 
     def make(
         number: int, world: int, device: torch.device, _own: Sequence[str]
     ) -> Mapping[str, Handler]:
-        rank = CardRank(number, world, device, product(number))
-        names = ("prepare", "rest", "load", "steps", "together", "check")
-        return {name: getattr(rank, name) for name in names}
+        return handlers_of(CardRank(number, world, device, product(number)))
 
     with single_precision(), whole_sums():
         serve(arguments, make)

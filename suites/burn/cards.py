@@ -46,7 +46,6 @@ class Cards(Ranks):
         cores: CPUs that this process may use, shared among them.
         module: What each runs; tests put in one with a fault.
         backend: torch's word for how they reduce; ``gloo`` lets CPUs stand in for cards.
-        arguments: What follows on the command line of each.
 
     Attributes:
         loads: What each card did in every load of all together, in order.
@@ -61,14 +60,13 @@ class Cards(Ranks):
         *,
         module: str = MODULE,
         backend: str = "nccl",
-        arguments: Sequence[str] = (),
     ) -> None:
         self.loads: list[list[CardLoad]] = []
         self.others: list[tuple[int, CardLoad]] = []
         self.settled = 0
         self._each = 0.0
         threads = max(1, cores // cards)
-        super().__init__(module, cards, backend=backend, threads=threads, arguments=arguments)
+        super().__init__(module, cards, backend=backend, threads=threads)
 
     def prepare(self, size: int, dtype: str) -> int:
         """Make every card's product of matrices of a size, of a smaller one where memory is short; return it.

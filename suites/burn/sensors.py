@@ -22,12 +22,7 @@ MOVES = 3
 
 
 class Watch:
-    """Reads a card's sensors now and then while it is under load, and its counter of energy at every look.
-
-    Args:
-        device: The card.
-        now: The clock.
-    """
+    """Reads a card's sensors now and then while it is under load, and its counter of energy at every look."""
 
     def __init__(self, device: torch.device, now: Callable[[], float] = time.monotonic) -> None:
         self._device, self._now = device, now

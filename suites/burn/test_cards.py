@@ -57,6 +57,8 @@ AROUND = 2.0
 """Seconds in which factors and the first result are made, and results are looked at in the end, in double
 precision too: less than a second where the card has units for it."""
 
+pytestmark = pytest.mark.anubis(scope="node", deadline="600s")
+
 
 def costs(seconds: Callable[[str, int], float]) -> dict[str, object]:
     """Return what a test costs by profile and number of cards, as the lengths above add up.
@@ -81,13 +83,10 @@ _COOLING = "Clean filters and fans, look at the paste and the seat of the cooler
 @pytest.fixture(scope="module")
 def shared_cards() -> Iterator[Cards]:
     """A process for each card until this file ends; where they do not connect, each test says why."""
-    import torch
-
-    from pytest_anubis.benchmarking.placement import usable_cores
     from pytest_anubis.benchmarking.ranks import lasting
     from suites.burn.cards import Cards
 
-    with lasting(Cards(torch.cuda.device_count(), usable_cores())) as group:
+    with lasting(Cards) as group:
         yield group
 
 
@@ -127,7 +126,6 @@ def verified(cards: Cards) -> None:
 
 @pytest.mark.anubis(
     component="accelerator.burn",
-    scope="node",
     version=3,  # a shorter load in `smoke`
     cost=costs(
         lambda profile, cards: (
@@ -138,7 +136,6 @@ def verified(cards: Cards) -> None:
             + (2 * cards * ALONE[profile] if cards > 1 else 0)
         )
     ),
-    deadline="600s",
     metrics=["burn_rate", "slowest_share", "burn_errors"],
     goal="Accelerators compute right, and at their rate, when all of them work as hard as they can",
     question="What does the slowest card sustain while all of them are under full load?",
@@ -238,10 +235,8 @@ def sensors(anubis_metric: MetricFixture, cards: Cards) -> None:
 
 @pytest.mark.anubis(
     component="accelerator.power",
-    scope="node",
     version=2,  # `standard` steps for a third of the time
     cost=costs(lambda profile, _: AROUND / 2 + SECOND + len(STEPS[profile]) * STEPPING[profile]),
-    deadline="600s",
     metrics=["step_rate_10", "step_errors"],
     goal="Power supplies hold when the load of all accelerators comes and goes at once",
     question="What do the cards deliver in the moments of load, and is it right?",
@@ -270,10 +265,8 @@ def test_load_steps(anubis_metric: MetricFixture, anubis_node: NodeFixture, card
 
 @pytest.mark.anubis(
     component="accelerator.burn",
-    scope="node",
     version=3,  # a shorter load in `smoke`
     cost=costs(lambda profile, _: AROUND + SECOND + AT_ONCE[profile]),
-    deadline="600s",
     # One card alone reduces nothing, so that rate cannot be asked of every node.
     metrics=[
         "combined_rate",

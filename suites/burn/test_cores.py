@@ -39,11 +39,7 @@ def cores(anubis_node: NodeFixture) -> Cores:
     from suites.compute.units import SOURCE, Cores, cpus_for
     from suites.memory import native
 
-    compiler = native.find_compiler()
-    if compiler is None:
-        pytest.skip("no C compiler found: install one, e.g. apt install gcc")
-    library = native.load(SOURCE, compiler, native.cache_folder())
-    return Cores(library, cpus_for(anubis_node.cores))
+    return Cores(native.compiled(SOURCE), cpus_for(anubis_node.cores))
 
 
 def verified(cores: Cores) -> None:

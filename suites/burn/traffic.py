@@ -33,7 +33,6 @@ class Lane:
 
     Args:
         work: Queues one round.
-        device: Where.
         now: The clock, on a device without streams.
         before: Queues what each round needs and what does not count for its time.
 
@@ -124,9 +123,6 @@ class Traffic:
 
     Args:
         size: Bytes of each; a multiple of 8.
-        number: This rank.
-        world: How many there are.
-        device: The card.
         now: The clock, on a device without streams.
     """
 

@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="package")
 def shared_ranks() -> Iterator[RankGroup]:
     """Ranks that live until the last test of this folder; where they do not connect, each test says why."""
-    import torch
-
-    from pytest_anubis.benchmarking.placement import usable_cores
     from pytest_anubis.benchmarking.ranks import lasting
     from suites.collective.group import RankGroup
 
-    with lasting(RankGroup(torch.cuda.device_count(), usable_cores())) as group:
+    with lasting(RankGroup) as group:
         yield group
 
 

@@ -42,26 +42,18 @@ class Overlap:
 
 
 class RankGroup(NodeRanks):
-    """Ranks that reduce, and compute meanwhile."""
+    """Ranks that reduce, and compute meanwhile; a request raises `ChildError` where one failed or is late."""
 
     module = MODULE
 
     def fitting(self, size: int) -> int:
-        """Return the bytes that every rank's device has room for: `size`, or a half of it, or a quarter...
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
+        """Return the bytes that every rank's device has room for: `size`, or a half of it, or a quarter..."""
         return min(
             int(answer["bytes"]) for answer in self.ask_all("fit", timeout=START, bytes=size)
         )
 
     def prepare(self, size: int, *, products: int = 0, order: int = 0, dtype: str = "") -> None:
-        """Make every rank's buffer of `size` bytes, and its `products` of matrices of an `order`.
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
+        """Make every rank's buffer of `size` bytes, and its `products` of matrices of an `order`."""
         request = {"bytes": size, "products": products, "size": order, "dtype": dtype}
         self.ask_all("prepare", timeout=START, **request)
 
@@ -70,9 +62,6 @@ class RankGroup(NodeRanks):
 
         That is size / time * 2 (n - 1) / n for n ranks, the form of the NCCL tests: independent of the
         number of ranks for an algorithm that uses its links fully. The slowest rank's time counts.
-
-        Raises:
-            ChildError: A rank failed or took too long.
         """
         seconds = max(answer["seconds"] for answer in self.ask_all("reduce", times=times))
         return float(size / seconds * self._on_the_bus)
@@ -87,31 +76,19 @@ class RankGroup(NodeRanks):
         return 2 * (self.world - 1) / self.world
 
     def overlap(self, steps: int = 1) -> Overlap:
-        """Run one round: `steps` of computing alone, of communicating alone, and of both.
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
+        """Run one round: `steps` of computing alone, of communicating alone, and of both."""
         answers = self.ask_all("overlap", steps=steps)
         slowest = {key: max(a[key] for a in answers) for key in answers[0]}
         return Overlap(**slowest)
 
     def prepare_exchange(self, operation: str, size: int) -> int:
-        """Make every rank's buffers for an operation; return the bytes of the larger one.
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
+        """Make every rank's buffers for an operation; return the bytes of the larger one."""
         request: dict[str, object] = {"operation": operation, "bytes": size}
         answers = self.ask_all("prepare_exchange", timeout=START, **request)
         return int(answers[0]["bytes"])
 
     def exchange(self, times: int = 1) -> float:
-        """Do the prepared operation so many times; return the seconds of one, the slowest rank's.
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
+        """Do the prepared operation so many times; return the seconds of one, the slowest rank's."""
         return max(float(one["seconds"]) for one in self.ask_all("exchange", times=times))
 
     def wrong_in_exchange(self) -> int:

@@ -7,7 +7,7 @@ number of ranks, so that it can be held against the rate of a link.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -66,7 +66,6 @@ class Span:
 
     Attributes:
         begin: Its first element.
-        length: How many.
         number: The number, in the whole exchange, of the first: what is in the wrong place is wrong.
         factor: Which rank it is from, or the sum over all.
     """
@@ -103,15 +102,31 @@ def spans(operation: str, rank: int, world: int, part: int) -> tuple[list[Span],
     return own, [Span(one * part, part, rank * part, one + 1) for one in each]
 
 
+def ramp_for(elements: int, device: torch.device) -> torch.Tensor:
+    """Return the numbers of `pieces` for buffers of so many elements: 1 to `PERIOD`, again and again."""
+    # None of them is 0, which equals itself with the sign turned round.
+    ramp = torch.arange(1, PERIOD + 1, dtype=torch.float32, device=device)
+    return ramp.repeat(min(CHUNK, elements) // PERIOD + 2)
+
+
+def pieces(
+    buffer: torch.Tensor, of: Iterable[Span], ramp: torch.Tensor
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Give the pieces of some spans of a buffer, each with what belongs there."""
+    for span in of:
+        for begin in range(0, span.length, CHUNK):
+            length = min(CHUNK, span.length - begin)
+            phase = (span.number + begin) % PERIOD
+            known = ramp[phase : phase + length] * span.factor
+            yield buffer[span.begin + begin :][:length], known
+
+
 class Exchange:
     """One rank's buffers for one operation.
 
     Args:
         operation: A key of `BUS`.
         size: Bytes of the larger buffer; rounded down to a whole number for each rank.
-        rank: This rank.
-        world: How many ranks.
-        device: Where the buffers lie.
         perform: Does the operation; a faulty one can be put in to see that it is noticed.
     """
 
@@ -135,8 +150,7 @@ class Exchange:
         self._arrives = torch.zeros(due, device=device)
         in_place = operation in IN_PLACE
         self._leaves = self._arrives if in_place else torch.zeros(sent, device=device)
-        ramp = torch.arange(1, PERIOD + 1, dtype=torch.float32, device=device)
-        self._ramp = ramp.repeat(min(CHUNK, whole) // PERIOD + 2)
+        self._ramp = ramp_for(whole, device)
 
     def run(self, times: int) -> None:
         """Do the operation so many times; what the buffers hold stays finite, as they hold zeros."""
@@ -152,7 +166,7 @@ class Exchange:
             AssertionError: It did not notice it.
         """
         self._arrives.fill_(-1.0)
-        for part, known in self._pieces(self._leaves, self._sends):
+        for part, known in pieces(self._leaves, self._sends, self._ramp):
             part.copy_(known)
         self.run(1)
         wrong = believed(self._differing, lambda: flip_bit(self._arrives)) if self._due else 0
@@ -163,16 +177,5 @@ class Exchange:
     def _differing(self) -> int:
         return sum(
             int(torch.count_nonzero(part != known))
-            for part, known in self._pieces(self._arrives, self._due)
+            for part, known in pieces(self._arrives, self._due, self._ramp)
         )
-
-    def _pieces(
-        self, buffer: torch.Tensor, of: list[Span]
-    ) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Give the pieces of some spans of a buffer, each with what belongs there."""
-        for span in of:
-            for begin in range(0, span.length, CHUNK):
-                length = min(CHUNK, span.length - begin)
-                phase = (span.number + begin) % PERIOD
-                known = self._ramp[phase : phase + length] * span.factor
-                yield buffer[span.begin + begin :][:length], known

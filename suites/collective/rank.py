@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 
 import torch
 import torch.distributed as dist
 
-from pytest_anubis.benchmarking.children import Handler, Message
-from pytest_anubis.benchmarking.ranks import serve
+from pytest_anubis.benchmarking.children import Handler, Message, handlers_of
+from pytest_anubis.benchmarking.placement import synchronize
+from pytest_anubis.benchmarking.ranks import serve, timed
 from pytest_anubis.benchmarking.sizes import fitting, give_back
-from suites.collective.operations import Exchange, Perform, perform
+from suites.collective.operations import Exchange, Perform, Span, perform, pieces, ramp_for
 from suites.compute.kernels import Gemm
-
-PERIOD = 1021
-"""After so many elements the numbers repeat: a prime, so that what goes astray shows."""
-
-CHUNK = 1 << 24
-"""Elements that are made and checked at a time."""
 
 Reduce = Callable[[torch.Tensor, bool], dist.Work | None]
 
@@ -33,9 +28,6 @@ class Rank:
     """A buffer to reduce and a matrix product to compute meanwhile.
 
     Args:
-        number: This rank.
-        world: How many ranks there are.
-        device: Where buffer and matrices lie.
         reduce: Does the reducing; a slow or faulty one can be put in to see that it is noticed.
         perform: Does the other operations, likewise.
     """
@@ -66,10 +58,8 @@ class Rank:
     def prepare(self, request: Message) -> Message:
         """Make a buffer of so many ``bytes``, and ``products`` of matrices of a ``size`` and ``dtype``."""
         # Small whole numbers: the sum is exact in any order, so every wrong bit is an error.
-        # None of them is 0, which equals itself with the sign turned round.
-        ramp = torch.arange(1, PERIOD + 1, dtype=torch.float32, device=self._device)
         self._buffer = torch.zeros(request["bytes"] // 4, device=self._device)
-        self._ramp = ramp.repeat(min(CHUNK, len(self._buffer)) // PERIOD + 2)
+        self._ramp = ramp_for(len(self._buffer), self._device)
         self._products = request.get("products", 0)
         self._gemm = None
         if self._products:
@@ -85,21 +75,20 @@ class Rank:
 
     def reduce(self, request: Message) -> Message:
         """Reduce the buffer ``times`` times; answer the ``seconds`` of one time."""
-        times = request["times"]
         self._buffer.zero_()
-        seconds = self._timed(lambda: [self._reduce(self._buffer, False) for _ in range(times)])
-        return {"seconds": seconds / times}
+        reduce = partial(self._reduce, self._buffer, False)
+        return {"seconds": timed(reduce, self._device, request["times"])}
 
     def overlap(self, request: Message) -> Message:
         """Compute, communicate, and do both at once, ``steps`` times each; answer the seconds of a step."""
         steps = request["steps"]
         parts: dict[str, Callable[[], object]] = {
             "compute": self._compute,
-            "communicate": lambda: self._reduce(self._buffer, False),
+            "communicate": partial(self._reduce, self._buffer, False),
             "together": self._both,
         }
         self._buffer.zero_()
-        return {name: self._timed(_repeated(part, steps)) / steps for name, part in parts.items()}
+        return {name: timed(part, self._device, steps) for name, part in parts.items()}
 
     def check(self, _request: Message) -> Message:
         """Reduce known numbers; answer how many elements, and rows of an exact product, are ``wrong``.
@@ -107,13 +96,13 @@ class Rank:
         When there is a product it is computed while the numbers are reduced: all that it needs is there
         before.
         """
-        for part, known in self._parts():
-            part.copy_(known).mul_(self._number + 1)
+        for part, known in self._parts(self._number + 1):
+            part.copy_(known)
         if self._gemm is not None:
             self._gemm.prepare_exact()
-        self._synchronize()
+        synchronize(self._device)
         self._both()
-        self._synchronize()
+        synchronize(self._device)
         wrong_rows = self._gemm.inexact_rows() if self._gemm is not None else 0
         wrong = self._wrong()
         self._buffer[0] += 1  # the device checks itself: it has to notice this one
@@ -131,7 +120,7 @@ class Rank:
     def exchange(self, request: Message) -> Message:
         """Do the prepared operation ``times`` times; answer the ``seconds`` of one time."""
         exchange, times = self._prepared(), request["times"]
-        return {"seconds": self._timed(lambda: exchange.run(times)) / times}
+        return {"seconds": timed(lambda: exchange.run(times), self._device) / times}
 
     def check_exchange(self, _request: Message) -> Message:
         """Do the prepared operation on known numbers; answer how many elements are ``wrong``."""
@@ -144,13 +133,11 @@ class Rank:
 
     def _wrong(self) -> int:
         factor = self._world * (self._world + 1) // 2  # 1 + 2 + ... + world
-        return sum(int(torch.count_nonzero(p != k * factor)) for p, k in self._parts())
+        return sum(int(torch.count_nonzero(p != k)) for p, k in self._parts(factor))
 
-    def _parts(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
-        """Give the pieces of the buffer, each with what rank 0 puts there before it is reduced."""
-        for begin in range(0, len(self._buffer), CHUNK):
-            part = self._buffer[begin : begin + CHUNK]
-            yield part, self._ramp[begin % PERIOD :][: len(part)]
+    def _parts(self, factor: int) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Give the pieces of the buffer, each with so many times what belongs there."""
+        return pieces(self._buffer, [Span(0, len(self._buffer), 0, factor)], self._ramp)
 
     def _both(self) -> None:
         work = self._reduce(self._buffer, True)
@@ -163,28 +150,6 @@ class Rank:
             for _ in range(self._products):
                 self._gemm.run()
 
-    def _timed(self, work: Callable[[], object]) -> float:
-        """Return the seconds of `work`, begun on all ranks together."""
-        self._synchronize()
-        dist.barrier()
-        self._synchronize()
-        begin = time.perf_counter()
-        work()
-        self._synchronize()
-        return time.perf_counter() - begin
-
-    def _synchronize(self) -> None:
-        if self._device.type != "cpu":
-            torch.accelerator.synchronize(self._device)
-
-
-def _repeated(part: Callable[[], object], times: int) -> Callable[[], None]:
-    def work() -> None:
-        for _ in range(times):
-            part()
-
-    return work
-
 
 def main(*arguments: str, reduce: Reduce = all_reduce, perform: Perform = perform) -> None:
     """Join the group and answer until the parent closes the socket."""
@@ -192,12 +157,7 @@ def main(*arguments: str, reduce: Reduce = all_reduce, perform: Perform = perfor
     def make(
         number: int, world: int, device: torch.device, _own: Sequence[str]
     ) -> Mapping[str, Handler]:
-        rank = Rank(number, world, device, reduce, perform)
-        calls = (
-            *("fit", "prepare", "rest", "reduce", "overlap", "check"),
-            *("prepare_exchange", "exchange", "check_exchange"),
-        )
-        return {name: getattr(rank, name) for name in calls}
+        return handlers_of(Rank(number, world, device, reduce, perform))
 
     serve(arguments, make)
 

@@ -40,15 +40,16 @@ ALGORITHM_BYTES = {"smoke": 1024 * MIB, "standard": 8192 * MIB, "soak": 8192 * M
 ADAPTER_BYTES = 1024 * MIB
 """Through the adapters: their rate is reached sooner, and is a fraction of that of the links."""
 
+pytestmark = pytest.mark.anubis(
+    scope="node", profiles=("standard", "soak"), resources=["cpu", "network"]
+)
+
 
 @pytest.mark.anubis(
     component="collective.operations",
-    scope="node",
     cost={"cpu": "200s", "accelerator": {1: "0.1s", 2: "200s"}},
     deadline="900s",
-    profiles=("standard", "soak"),
     metrics=[f"{operation}_{label}" for operation in OPERATIONS for label in SWEEP],
-    resources=["cpu", "network"],
     goal="Ranks of one machine exchange data at the rate of its class, whatever the pattern and the size",
     question="Which bus bandwidth does each collective operation reach at each size?",
     action="Low at small sizes only: latency of the links, launches, cores that share work. Low at large "
@@ -93,12 +94,9 @@ def _rate(ranks: RankGroup, carried: float, times: int) -> Callable[[], float]:
 
 @pytest.mark.anubis(
     component="collective.allreduce",
-    scope="node",
     cost={"cpu": "0.1s", "accelerator": {1: "0.1s", 2: "20s"}},
-    profiles=("standard", "soak"),
     deadline="420s",
     metrics=["bus_bandwidth"],
-    resources=["cpu", "network"],
     goal="Ranks of one machine exchange gradients at the rate of its class, by every way through its links",
     question="Which bus bandwidth does an all-reduce reach that has to use this algorithm?",
     action="Low with NVLS only: the switches (fabric manager, its log, a switch plane); low with a ring "
@@ -141,12 +139,9 @@ def test_all_reduce_by(
 
 @pytest.mark.anubis(
     component="network.collective",
-    scope="node",
     cost={"cpu": "0.1s", "accelerator": {1: "0.1s", 2: "9s"}},
-    profiles=("standard", "soak"),
     deadline="300s",
     metrics=["bus_bandwidth"],
-    resources=["cpu", "network"],
     goal="Network adapters carry the gradients of all cards at once at the rate of their class",
     question="Which bus bandwidth does an all-reduce reach through the network adapters alone?",
     action="Run perftest's loopback of each port, and with each card's memory: one that is low is the "

@@ -141,7 +141,6 @@ class ExactProduct:
     Args:
         shape: Of the factors.
         dtype: A key of `KINDS`; for ``tf32`` torch has to be told so as well.
-        device: Where to compute.
         product: Does the work; another one can be put in to see that a fault is noticed.
     """
 

@@ -208,7 +208,6 @@ class FunctionCall:
     Args:
         function: What is computed.
         dtype: Torch's name of the element type.
-        device: Where.
         examples: How many instead of the function's own.
         apply: Does the work instead; one that makes a fault shows that it is noticed.
     """

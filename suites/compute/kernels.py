@@ -47,7 +47,6 @@ class Gemm:
     Args:
         size: Rows and columns of all three matrices.
         dtype: A name that `tolerance` knows; for ``tf32`` torch has to be told so too (`single_precision`).
-        device: Where to compute.
         product: Does the work; another one can be put in to see that a fault is noticed.
     """
 
@@ -146,7 +145,6 @@ class Launch:
     """The smallest piece of work that a device can be given: add 1 to one integer.
 
     Args:
-        device: Where to launch.
         operation: What is launched; another one can be put in to see that a fault is noticed.
     """
 

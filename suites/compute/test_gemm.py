@@ -27,12 +27,19 @@ WINDOW = {"smoke": 0.6, "standard": 3.0, "soak": 10.0}
 second is off by a few per cent at most, in both directions."""
 
 WINDOWS = 5
-_QUESTION = "Does every core and matrix unit deliver its full rate under sustained load?"
-_GOAL = "Every device computes at the rate of its class, and computes right"
-_ACTION = (
-    "Check clocks, power limit and temperature under load; if they are as on a healthy device, run the "
-    "standard profile on this device alone and then exchange it"
-)
+
+pytestmark = [
+    pytest.mark.anubis(
+        component="compute.matrix",
+        scope="device",
+        metrics=["gemm_rate"],
+        goal="Every device computes at the rate of its class, and computes right",
+        question="Does every core and matrix unit deliver its full rate under sustained load?",
+        action="Check clocks, power limit and temperature under load; if they are as on a healthy device, "
+        "run the standard profile on this device alone and then exchange it",
+    ),
+    pytest.mark.usefixtures("torch_settings"),
+]
 
 
 def costing(dtype: str, *, smoke: str = "4s", **keys: object) -> Any:
@@ -43,14 +50,8 @@ def costing(dtype: str, *, smoke: str = "4s", **keys: object) -> Any:
 
 
 @pytest.mark.anubis(
-    component="compute.matrix",
-    scope="device",
     host=LONG,
     version=2,  # on a host in huge pages, whatever is set for shared memory
-    metrics=["gemm_rate"],
-    goal=_GOAL,
-    question=_QUESTION,
-    action=_ACTION,
 )
 @pytest.mark.parametrize(
     "dtype",
@@ -60,7 +61,6 @@ def costing(dtype: str, *, smoke: str = "4s", **keys: object) -> Any:
         costing("float64", profiles={"cpu": ALL, "accelerator": LONG}),
     ],
 )
-@pytest.mark.usefixtures("torch_settings")
 def test_gemm(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str
 ) -> None:
@@ -74,17 +74,7 @@ def test_gemm(
     _right(gemm, dtype)
 
 
-@pytest.mark.anubis(
-    component="compute.matrix",
-    scope="device",
-    cost="20s",
-    profiles=LONG,
-    metrics=["gemm_rate"],
-    goal=_GOAL,
-    question=_QUESTION,
-    action=_ACTION,
-)
-@pytest.mark.usefixtures("torch_settings")
+@pytest.mark.anubis(cost="20s", profiles=LONG)
 def test_gemm_tf32(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:

@@ -32,11 +32,16 @@ HOST_SHAPES = {
 LONGER = pytest.mark.anubis(profiles=("standard", "soak"))
 """What the other types and shapes of the smoke set find as a rule: the same units by the same way."""
 
-_GOAL = "Every device computes at the rate of its class, and computes right"
-_ACTION = (
-    "Compare with the other types and shapes: low in one type is its unit or library; low in all is clock, "
-    "power or heat; low in the small shapes only is the way to the device"
-)
+pytestmark = [
+    pytest.mark.anubis(
+        component="compute.matrix",
+        metrics=["gemm_rate"],
+        goal="Every device computes at the rate of its class, and computes right",
+        action="Compare with the other types and shapes: low in one type is its unit or library; low in all "
+        "is clock, power or heat; low in the small shapes only is the way to the device",
+    ),
+    pytest.mark.usefixtures("torch_settings"),
+]
 
 
 def exact_rate(
@@ -60,13 +65,9 @@ def exact_rate(
 
 
 @pytest.mark.anubis(
-    component="compute.matrix",
     scope="device",
     cost="3s",
-    metrics=["gemm_rate"],
-    goal=_GOAL,
     question="Do the units for short types deliver their full rate?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize(
     "dtype",
@@ -75,7 +76,6 @@ def exact_rate(
         "float8",
     ],
 )
-@pytest.mark.usefixtures("torch_settings")
 def test_short_types(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str
 ) -> None:
@@ -93,17 +93,12 @@ def test_short_types(
 
 
 @pytest.mark.anubis(
-    component="compute.matrix",
     scope="device",
     cost="16s",
     profiles=("standard", "soak"),
-    metrics=["gemm_rate"],
-    goal=_GOAL,
     question="Do products of the shapes that models have reach the rate of their class?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize("shape", list(SHAPES))
-@pytest.mark.usefixtures("torch_settings")
 def test_shapes(anubis_metric: MetricFixture, anubis_device: DeviceFixture, shape: str) -> None:
     """Many small products at once, one small one, and a few rows by large weights."""
     if anubis_device.kind == "cpu":
@@ -115,18 +110,13 @@ def test_shapes(anubis_metric: MetricFixture, anubis_device: DeviceFixture, shap
 
 
 @pytest.mark.anubis(
-    component="compute.matrix",
     scope="node",
     resources=["cpu"],
     cost="25s",  # one metric of a host
     profiles=("standard", "soak"),
-    metrics=["gemm_rate"],
-    goal=_GOAL,
     question="Do the host's units for short types deliver their full rate?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize("dtype", ["float16", "int8"])
-@pytest.mark.usefixtures("torch_settings")
 def test_short_types_on_the_host(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, dtype: str
 ) -> None:
@@ -142,18 +132,13 @@ def test_short_types_on_the_host(
 
 
 @pytest.mark.anubis(
-    component="compute.matrix",
     scope="node",
     resources=["cpu"],
     cost="25s",  # one metric of a host
     profiles=("standard", "soak"),
-    metrics=["gemm_rate"],
-    goal=_GOAL,
     question="Do products of the shapes that models have reach the rate of their class on the host?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize("shape", list(HOST_SHAPES))
-@pytest.mark.usefixtures("torch_settings")
 def test_shapes_on_the_host(anubis_metric: MetricFixture, shape: str) -> None:
     """Many small products at once, one small one, and a few rows by large weights, on all cores."""
     import torch

@@ -28,11 +28,7 @@ def test_units(anubis_metric: MetricFixture, anubis_node: NodeFixture, unit: str
     from suites.compute.units import SOURCE, Cores, cpus_for
     from suites.memory import native
 
-    compiler = native.find_compiler()
-    if compiler is None:
-        pytest.skip("no C compiler found: install one, e.g. apt install gcc")
-    library = native.load(SOURCE, compiler, native.cache_folder())
-    cores = Cores(library, cpus_for(anubis_node.cores), [unit])
+    cores = Cores(native.compiled(SOURCE), cpus_for(anubis_node.cores), [unit])
     anubis_metric.collect(
         "unit_rate",
         lambda: sum(core.rate for core in cores.load(SECONDS)) / 1e9,

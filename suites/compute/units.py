@@ -51,8 +51,6 @@ class CoreLoad(NamedTuple):
     """What one core did.
 
     Attributes:
-        cpu: Its number.
-        operations: How many it did.
         seconds: For how long it was under load.
         wrong: Blocks whose checksum was wrong.
     """
@@ -80,7 +78,6 @@ class Cores:
 
     Args:
         library: The compiled ``units.c``.
-        cpus: Which CPUs.
         units: Keys of `UNITS`; one block of each in turns.
         faults: CPU -> bits that are turned round in a register in the first block of each load: to see that
             it is noticed.

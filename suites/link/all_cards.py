@@ -37,7 +37,6 @@ class AllCards(Group):
         module: What a process runs; tests put in one that is slow or faulty.
 
     Attributes:
-        kind: As given.
         size: Bytes of a copy, the same on all cards.
 
     Raises:
@@ -60,9 +59,6 @@ class AllCards(Group):
         Args:
             way: A key of `WAYS`.
             times: How often.
-
-        Raises:
-            ChildError: A process failed or took too long.
         """
         at = time.monotonic() + TOGETHER
         answers = self.ask_all("copy", way=way, times=times, at=at)
@@ -76,11 +72,7 @@ class AllCards(Group):
         return max(1, math.ceil(wanted))
 
     def wrong_bytes(self) -> list[int]:
-        """Return how many bytes arrived changed, of each card, when all copied both ways at once.
-
-        Raises:
-            ChildError: A process failed or took too long.
-        """
+        """Return how many bytes arrived changed, of each card, when all copied both ways at once."""
         return [one["wrong"] for one in self.ask_all("check")]
 
     def _prepared(self, size: int) -> list[int]:
@@ -92,7 +84,6 @@ class Slowest:
     """Rounds of all cards, of which the slowest card's rate counts.
 
     Args:
-        cards: The cards.
         way: A key of `WAYS`.
         times: Copies a round.
     """

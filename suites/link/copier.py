@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 
 import torch
 
-from pytest_anubis.benchmarking.children import Message, answer
-from pytest_anubis.benchmarking.placement import stay_near
+from pytest_anubis.benchmarking.children import Message, answer, handlers_of
+from pytest_anubis.benchmarking.placement import stay_near, synchronize
 from pytest_anubis.benchmarking.sizes import fitting
 from suites.link.transfer import Copy, Transfer, copy
 
@@ -20,12 +21,12 @@ class Copier:
     """Copies when it is told.
 
     Args:
-        device: The card.
         move: Does the copying; a slow or faulty one can be put in to see that it is noticed.
     """
 
     def __init__(self, device: torch.device, *, move: Copy = copy) -> None:
         self._device = device
+        self._synchronize = partial(synchronize, device)
         self._move = move
         self._transfer: Transfer | None = None
 
@@ -58,9 +59,6 @@ class Copier:
         assert self._transfer is not None, "a check is wanted before there are buffers"
         return {"wrong": self._transfer.wrong_bytes_of_both(self._synchronize)}
 
-    def _synchronize(self) -> None:
-        torch.accelerator.synchronize(self._device)
-
 
 def main(descriptor: str, kind: str, number: str, *, move: Copy = copy) -> None:
     """Answer until the parent closes the socket."""
@@ -69,9 +67,7 @@ def main(descriptor: str, kind: str, number: str, *, move: Copy = copy) -> None:
         getattr(torch, kind).get_device_properties(device)
     )  # before it has threads or buffers
     torch.accelerator.set_device_index(device)
-    copier = Copier(device, move=move)
-    calls = ("prepare", "copy", "check")
-    answer(int(descriptor), {name: getattr(copier, name) for name in calls})
+    answer(int(descriptor), handlers_of(Copier(device, move=move)))
 
 
 if __name__ == "__main__":

@@ -100,7 +100,6 @@ class PeerCopies:
 
     Attributes:
         bytes: Bytes that one copy moves.
-        ways: As given.
     """
 
     def __init__(
@@ -233,7 +232,6 @@ class Permutation:
     """Rounds of copies along all ways at the same time, in which the rate of each is kept.
 
     Args:
-        copies: The copies.
         seconds: That a round of the first way takes.
     """
 

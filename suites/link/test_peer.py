@@ -22,12 +22,17 @@ ROUND = {"smoke": 0.01, "standard": 0.04, "soak": 1.0}
 ROUNDS = {"smoke": 10, "standard": None, "soak": None}
 """Values of a pair; None: by the profile. Eight cards have 56 pairs, and `smoke` has seconds for them."""
 
-GOAL = "Every accelerator reaches every other one at the rate of its links"
 ACTION = (
     "Compare the pair with those that share its sender and those that share its receiver: a slow card has "
     "all of them slow, a slow link only this one. Read link states and error counters (`nvidia-smi nvlink "
     "-s -e`, `rocm-smi --showxgmierr`), look for a PCIe path in the topology where others have links, then "
     "reseat or exchange the card, or the switch"
+)
+
+pytestmark = pytest.mark.anubis(
+    component="accelerator.link",
+    scope="pair",
+    goal="Every accelerator reaches every other one at the rate of its links",
 )
 
 
@@ -87,11 +92,8 @@ def loaded() -> dict[Way, Loaded]:
 
 
 @pytest.mark.anubis(
-    component="accelerator.link",
-    scope="pair",
     cost="0.3s",
     metrics=["peer_rate"],
-    goal=GOAL,
     question="Does the way from this accelerator to that one deliver its full rate, alone and both ways?",
     action=ACTION,
 )
@@ -112,12 +114,9 @@ def test_peer_copy(
 
 
 @pytest.mark.anubis(
-    component="accelerator.link",
-    scope="pair",
     cost="3s",
     profiles=("standard", "soak"),
     metrics=["peer_kernel_rate", "peer_kernel_both_ways_rate"],
-    goal=GOAL,
     question="Do kernels of this accelerator write into that one's memory at the full rate of the way, alone "
     "and while that one's write back?",
     action=ACTION
@@ -144,8 +143,6 @@ def test_peer_kernel(
 
 
 @pytest.mark.anubis(
-    component="accelerator.link",
-    scope="pair",
     cost="1s",  # of eight cards 7 of 56 take five seconds and more, the others none
     profiles=("standard", "soak"),
     metrics=["peer_loaded_rate"],

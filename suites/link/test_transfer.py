@@ -13,20 +13,21 @@ SIZES = {"smoke": 256 << 20, "standard": 1 << 30, "soak": 1 << 30}
 LOADED = {"smoke": 0.2, "standard": 0.5, "soak": 1.0}
 """Seconds of copies of one value of all cards: the processes begin within a millisecond of each other."""
 
-GOAL = "Data reaches every device at the rate of its link"
 ACTION = (
     "Compare the negotiated width and generation of the PCIe link with what the slot has, read "
     "its replay count, and reseat the device"
 )
 
+pytestmark = pytest.mark.anubis(
+    component="memory.transfer", goal="Data reaches every device at the rate of its link"
+)
+
 
 @pytest.mark.anubis(
-    component="memory.transfer",
     scope="device",
     cost="5s",
     timing="host",
     metrics=["host_to_device_rate", "device_to_host_rate"],
-    goal=GOAL,
     question="Does the link between host and device deliver its full rate, both ways?",
     action=ACTION,
 )
@@ -51,12 +52,10 @@ def test_host_device_copy(
 
 
 @pytest.mark.anubis(
-    component="memory.transfer",
     scope="device",
     cost="2.5s",
     timing="host",
     metrics=["both_ways_rate"],
-    goal=GOAL,
     question="Does the link between host and device deliver its full rate both ways at the same time?",
     action=ACTION + "; one way alone normal: the copy engines, or the memory of the host",
 )
@@ -81,13 +80,11 @@ def test_both_ways(
 
 
 @pytest.mark.anubis(
-    component="memory.transfer",
     scope="device",
     cost="30s",
     profiles=("standard", "soak"),
     timing="host",
     metrics=["pageable_to_device_rate", "pageable_to_host_rate"],
-    goal=GOAL,
     question="How quickly does data reach the device, and the host, from memory that is not locked?",
     action="If the copies of page-locked memory are normal, it is the host: clock of its cores, memory "
     "bandwidth, NUMA placement, an IOMMU that translates every page",
@@ -116,12 +113,10 @@ def test_pageable_copy(
 
 
 @pytest.mark.anubis(
-    component="memory.transfer",
     scope="node",
     cost={"cpu": "0.1s", "accelerator": {1: "0.1s", 2: "12s", 8: "20s"}},
     deadline="420s",
     metrics=["all_to_device_rate", "all_to_host_rate", "all_both_ways_rate"],
-    goal=GOAL,
     question="Does every card keep the rate of its link while all of them copy at once?",
     action="The card that was slowest stands in the test's output. If it is normal alone, compare what it "
     "shares with its neighbours: PCIe switch, socket, memory channels; else " + ACTION,

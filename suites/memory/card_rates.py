@@ -17,7 +17,6 @@ class Write:
 
     Args:
         elements: Of 8 bytes.
-        device: Where.
         apply: Does the work instead; one that makes a fault shows that it is noticed.
     """
 
@@ -59,7 +58,6 @@ class CacheRead:
     Args:
         footprint: Bytes of the array.
         sums: How many sums one launch makes.
-        device: Where.
         apply: Does the work instead; one that makes a fault shows that it is noticed.
     """
 
@@ -104,7 +102,6 @@ class CardChase:
 
     Args:
         footprint: Bytes, rounded down to a power of two.
-        device: Where.
     """
 
     FACTOR, STEP = (

@@ -6,7 +6,6 @@ import ctypes
 import mmap
 import time
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from suites.memory.caches import Caches
@@ -74,12 +73,7 @@ class Chase:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         for one in self._maps:
             one.close()
 
@@ -104,10 +98,6 @@ class Chase:
         """Return whether the last `run` ended where its loads lead, with the links that were written."""
         begin, steps = ctypes.c_uint64(self._begin), ctypes.c_uint64(self._steps)
         return bool(self._offset == self._library.chain_expected(self._order, begin, steps))
-
-    def next_lines(self) -> list[int]:
-        """Return the line after each one, as it was written: as many numbers as there are lines."""
-        return list((ctypes.c_uint32 * self.lines).from_address(self._order.value or 0))
 
     def flip(self, line: int, bit: int) -> None:
         """Flip one bit of the address in a line: a memory fault, to see that it is noticed."""

@@ -16,6 +16,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
+import pytest
+
 FLAGS = ("-O2", "-shared", "-fPIC")
 COMPILERS = ("cc", "gcc", "clang")
 TIMEOUT = 60.0
@@ -51,6 +53,14 @@ def cache_folder() -> Path | None:
         return folder if _only_ours(folder) else None
     except (OSError, RuntimeError):  # no home, no room, read-only
         return None
+
+
+def compiled(source: Path) -> ctypes.CDLL:
+    """Return the compiled `source`; without a compiler the test is left out, as not tested."""
+    compiler = find_compiler()
+    if compiler is None:
+        pytest.skip("no C compiler found: install one, e.g. apt install gcc")
+    return load(source, compiler, cache_folder())
 
 
 def load(source: Path, compiler: str, folder: Path | None) -> ctypes.CDLL:

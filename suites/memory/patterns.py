@@ -39,7 +39,6 @@ class Finding:
     """What one pattern found.
 
     Attributes:
-        pattern: Its name.
         wrong: Words that did not hold what was written.
         place: Byte, in what is tested, of the first of them; -1 without.
         bits: In which bits that one differed.
@@ -73,7 +72,6 @@ class Memory:
 
     Args:
         size: Bytes; what cannot be had is left out (`size` says how much was).
-        device: Where.
         piece: Bytes that are written or checked at a time.
 
     Attributes:

@@ -42,7 +42,6 @@ class Stream:
     Args:
         operation: A key of `OPERATIONS`.
         elements: Length of each array.
-        device: Where the arrays lie.
         dtype: Torch's name of the element type.
         apply: Does the work instead; one that makes a fault shows that it is noticed.
     """
@@ -137,7 +136,6 @@ class CoreStreams:
     Args:
         operation: A key of `OPERATIONS`.
         elements: Length of each array; a core's arrays lie near it, as it touches them first.
-        cpus: Which cores.
         passes: Over the arrays, for one value of one core.
 
     Attributes:

@@ -40,10 +40,10 @@ LINE = 128
 
 LONGER = pytest.mark.anubis(profiles=("standard", "soak"))
 
-_GOAL = "Memory feeds the arithmetic units at the rate of its class"
-_ACTION = (
-    "Compare the memory clock with a healthy card's, read its corrected errors and remapped rows, and run "
-    "the patterns over all of its memory"
+pytestmark = pytest.mark.anubis(
+    scope="device",
+    action="Compare the memory clock with a healthy card's, read its corrected errors and remapped rows, "
+    "and run the patterns over all of its memory",
 )
 
 
@@ -62,13 +62,11 @@ def cache_of(anubis_device: DeviceFixture) -> int:
 
 @pytest.mark.anubis(
     component="memory.bandwidth",
-    scope="device",
     cost="12s",
     profiles=("standard", "soak"),
     metrics=["write_rate"],
-    goal=_GOAL,
+    goal="Memory feeds the arithmetic units at the rate of its class",
     question="Does writing alone reach the rate of its class?",
-    action=_ACTION,
 )
 def test_write(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
@@ -88,7 +86,6 @@ def test_write(
 
 @pytest.mark.anubis(
     component="memory.cache",
-    scope="device",
     cost="2.5s",
     metrics=["cache_rate"],
     goal="The cache that all units of a card share delivers the rate of its class",
@@ -112,13 +109,11 @@ def test_cache(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> No
 
 @pytest.mark.anubis(
     component="memory.latency",
-    scope="device",
     cost="2s",
     metrics=["chase_time"],
     goal="A card gets at its data as quickly as its class does",
     question="How long do a launch and its one load take together, where each needs what the one before "
     "brought?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize(
     "level",
@@ -151,13 +146,11 @@ def test_chase(
 
 @pytest.mark.anubis(
     component="memory.latency",
-    scope="device",
     cost="12s",
     profiles=("standard", "soak"),
     metrics=["far_load_time"],
     goal="A card gets at its data as quickly as its class does",
     question="How much longer does a load take that memory has to answer than one of a line in the cache?",
-    action=_ACTION,
 )
 def test_far_load(
     anubis_metric: MetricFixture,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import statistics
 import sys
@@ -37,14 +36,6 @@ SHORT_ON_HOSTS = pytest.mark.anubis(
 """Of what ``smoke`` measures on hosts, and leaves to longer profiles where there are accelerators to test."""
 
 
-def compiled() -> ctypes.CDLL:
-    """Return the compiled chain; without a compiler the test is left out."""
-    compiler = native.find_compiler()
-    if compiler is None:
-        pytest.skip("no C compiler found: install one, e.g. apt install gcc")
-    return native.load(chase.SOURCE, compiler, native.cache_folder())
-
-
 def right(chain: chase.Chase, where: str) -> None:
     """Assert that the last loads arrived where they lead, and that every line holds what was written."""
     assert chain.arrived(), f"the last loads {where} led astray: one brought what was not written"
@@ -76,7 +67,7 @@ def test_load_latency(anubis_metric: MetricFixture, anubis_node: NodeFixture, le
     most = anubis_node.pick(smoke=768 << 20, standard=memory_size() // 8, soak=memory_size() // 8)
     size = min(chase.footprint(level, caches), memory_size() // 8, most)
     steps = LOADS[level]
-    with chase.Chase(compiled(), size) as chain:
+    with chase.Chase(native.compiled(chase.SOURCE), size) as chain:
         chain.run(min(chain.lines, WARM * steps))
         anubis_metric.collect(
             "load_latency", lambda: chain.latency(steps), unit="ns", better="lower"
@@ -101,7 +92,7 @@ def test_latency_by_footprint(anubis_metric: MetricFixture) -> None:
     caches = read_caches()
     # Half of the memory's eighth: a chain of the largest is as large as all the others together.
     sizes = chase.sweep(max(SWEPT, min(chase.footprint("dram", caches), memory_size() // 16)))
-    library = compiled()
+    library = native.compiled(chase.SOURCE)
     with ExitStack() as stack:
         chains = {
             name: stack.enter_context(chase.Chase(library, size)) for name, size in sizes.items()
@@ -152,7 +143,7 @@ def test_numa_latency(
     starts = {node: cpus for node, cpus in starts.items() if cpus}
     if len(nodes) < 2:
         pytest.skip("not applicable: one NUMA node")
-    library = compiled()
+    library = native.compiled(chase.SOURCE)
     size = min(chase.footprint("dram", read_caches()), memory_size() // (8 * len(nodes)))
     anywhere = set().union(*starts.values())
     with ExitStack() as stack:

@@ -20,35 +20,33 @@ ROUND = 120.0
 class Loopback(Group):
     """Sender and receiver, connected; a context manager that ends both.
 
+    A request raises `ChildError` where an end failed or took too long.
+
     Both run on one CPU, the last that this process may use. What is measured is then what the network
     stack costs a byte or a message. On two CPUs it is mostly how quickly the second one wakes up, which
     on a virtual machine is the hypervisor's affair: round trips took four times as long there, and rates
     varied by a third.
 
     Args:
-        address: Address of the interface to go through.
         through: Takes the receiver's port and returns the port to connect to: a place for a relay
             that is slow or faulty.
     """
 
-    def __init__(
-        self, address: str = ADDRESS, *, through: Callable[[int], int] = lambda port: port
-    ) -> None:
+    def __init__(self, *, through: Callable[[int], int] = lambda port: port) -> None:
         super().__init__(timeout=ROUND)
         cpu = str(max(os.sched_getaffinity(0)))
         with self._starting():
             receiver, self._sender = (
-                self._start(Child(MODULE, [role, cpu, address], name=f"TCP {role} process"))
+                self._start(Child(MODULE, [role, cpu, ADDRESS], name=f"TCP {role} process"))
                 for role in ("receive", "send")
             )
             port = through(receiver.receive(timeout=START)["port"])
-            self._sender.ask({"do": "connect", "address": address, "port": port}, timeout=START)
+            self._sender.ask({"do": "connect", "address": ADDRESS, "port": port}, timeout=START)
 
     def rate(self, size: int) -> float:
         """Send `size` bytes and return bytes a second until the receiver had counted them all.
 
         Raises:
-            ChildError: An end failed or took too long.
             RuntimeError: The receiver counted another number of bytes.
         """
         answer = self._ask(do="bulk", bytes=size)
@@ -60,7 +58,6 @@ class Loopback(Group):
         """Send a short message there and back `count` times and return the seconds of one time.
 
         Raises:
-            ChildError: An end failed or took too long.
             RuntimeError: A message came back changed.
         """
         answer = self._ask(do="ping", count=count)

@@ -14,7 +14,7 @@ import sys
 import time
 import zlib
 
-from pytest_anubis.benchmarking.children import Message, answer
+from pytest_anubis.benchmarking.children import Message, answer, handlers_of
 
 HEADER = struct.Struct("!cQ")
 REPLY = struct.Struct("!QQ")
@@ -31,11 +31,7 @@ TIMEOUT = 60.0
 
 
 class Receiver:
-    """Takes what comes, and says how much it was.
-
-    Args:
-        address: Address to listen on.
-    """
+    """Takes what comes, and says how much it was."""
 
     def __init__(self, address: str) -> None:
         self._listener = socket.create_server((address, 0))
@@ -159,9 +155,7 @@ def main(descriptor: str, role: str, cpu: str, address: str) -> None:
     """Run one end: ``send`` or ``receive``, on one CPU."""
     os.sched_setaffinity(0, {int(cpu)})
     if role == "send":
-        sender = Sender()
-        calls = {name: getattr(sender, name) for name in ("connect", "bulk", "check", "ping")}
-        answer(int(descriptor), calls)
+        answer(int(descriptor), handlers_of(Sender()))
     else:
         receiver = Receiver(address)
         with socket.socket(fileno=int(descriptor)) as channel:

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from suites.network.loopback import Loopback
 
 MIB = 1 << 20
-_GOAL = "The host moves network data as quickly as its class does"
-_ACTION = (
-    "Look for traffic shaping and firewall rules on lo, compare kernel and CPU settings with a healthy "
-    "node, and look for a process that occupies a core"
+
+pytestmark = pytest.mark.anubis(
+    component="network.loopback",
+    scope="node",
+    resources=["cpu", "network"],
+    goal="The host moves network data as quickly as its class does",
+    action="Look for traffic shaping and firewall rules on lo, compare kernel and CPU settings with a "
+    "healthy node, and look for a process that occupies a core",
 )
 
 
@@ -30,15 +34,10 @@ def link() -> Iterator[Loopback]:
 
 
 @pytest.mark.anubis(
-    component="network.loopback",
-    scope="node",
     cost="2s",
     metrics=["tcp_rate"],
     version=2,  # the kernel's rate, without Python between two parts of a block
-    resources=["cpu", "network"],
-    goal=_GOAL,
     question="How many bytes a second does one TCP connection carry between two processes?",
-    action=_ACTION,
 )
 def test_tcp_rate(anubis_metric: MetricFixture, anubis_node: NodeFixture, link: Loopback) -> None:
     """One connection carries its rate, and what arrives is what was sent."""
@@ -49,16 +48,11 @@ def test_tcp_rate(anubis_metric: MetricFixture, anubis_node: NodeFixture, link: 
 
 
 @pytest.mark.anubis(
-    component="network.loopback",
-    scope="node",
     cost={"cpu": "2s", "accelerator": "18s"},
     # Where there are accelerators to test `smoke` leaves it to longer profiles.
     profiles={"cpu": ("smoke", "standard", "soak"), "accelerator": ("standard", "soak")},
     metrics=["tcp_round_trip"],
-    resources=["cpu", "network"],
-    goal=_GOAL,
     question="How long does a short message take there and back?",
-    action=_ACTION,
 )
 def test_tcp_round_trip(
     anubis_metric: MetricFixture, anubis_node: NodeFixture, link: Loopback

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 import stat
 import subprocess
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from pytest_anubis.benchmarking.tools import UnreadableOutput
@@ -59,7 +57,6 @@ class Way:
     """How I/O is done.
 
     Attributes:
-        engine: fio's I/O engine.
         direct: The page cache is passed by.
     """
 
@@ -106,7 +103,6 @@ class DiskFile:
     Args:
         folder: Where the file lies: the file system to measure; never a device, nor a folder of devices.
         size: Bytes of the file.
-        program: Path of fio.
 
     Raises:
         FioError: The folder is none for files, or no way of doing I/O works there; the message is fio's own.
@@ -131,21 +127,12 @@ class DiskFile:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
     def sequential(self, direction: Direction, seconds: float) -> list[float]:
         """Read or write the file from end to end, again and again; return bytes a second per window."""
         return self._windows(direction, SEQUENTIAL_BLOCK, seconds, "bw", 1024.0)
-
-    def random(self, direction: Direction, seconds: float) -> list[float]:
-        """Read or write blocks of 4 KiB at random places; return operations a second per window."""
-        return self.random_windows(direction, seconds, 0.0).rates
 
     def random_windows(self, direction: Direction, seconds: float, window: float) -> Windows:
         """Read or write blocks of 4 KiB at random places; return their rates, and their latencies if asked.
@@ -285,11 +272,6 @@ class DiskFile:
         except subprocess.TimeoutExpired as error:
             raise FioError(f"fio {name} did not end within {timeout:g} s") from error
         return read_result(name, done.returncode, done.stdout, done.stderr)
-
-
-def find_fio() -> str | None:
-    """Return the path of fio, or None."""
-    return shutil.which("fio")
 
 
 def read_result(name: str, code: int, output: str, errors: str) -> dict[str, Any]:

@@ -28,7 +28,6 @@ FILES = 2000
 """Small files of a round: a tenth of a second where the file system is quick."""
 
 LATENCIES = [f"{kind}_latency_{at}" for kind in ("read", "write") for at in ("p50", "p99", "p999")]
-_GOAL = "Checkpoints and training data move at the rate of the class's disks"
 _ACTION = (
     "Read the drive's SMART log (wear, media errors, temperature), compare firmware and link width with "
     "a healthy node, and look for other writers and a nearly full file system"
@@ -42,6 +41,13 @@ SHORT_ON_HOSTS = pytest.mark.anubis(
 
 LONGER = pytest.mark.anubis(profiles=("standard", "soak"))
 """Of what ``smoke`` leaves out: it writes at random places, which is the harder of both."""
+
+pytestmark = pytest.mark.anubis(
+    component="storage.disk",
+    scope="node",
+    resources=["disk"],
+    goal="Checkpoints and training data move at the rate of the class's disks",
+)
 
 
 @pytest.fixture
@@ -61,13 +67,9 @@ def disk(
 
 
 @pytest.mark.anubis(
-    component="storage.disk",
-    scope="node",
     cost="3s",
     version=2,  # a stall counts for as long as it lasts
     metrics=["transfer_rate"],
-    resources=["disk"],
-    goal=_GOAL,
     question="How many bytes a second does the disk read or write in large blocks?",
     action=_ACTION,
 )
@@ -87,13 +89,9 @@ def test_sequential_io(
 
 
 @pytest.mark.anubis(
-    component="storage.disk",
-    scope="node",
     cost="3s",
     version=2,  # as above
     metrics=["operation_rate"],
-    resources=["disk"],
-    goal=_GOAL,
     question="How many blocks of 4 KiB a second does the disk read or write at random places?",
     action=_ACTION,
 )
@@ -140,13 +138,9 @@ def counted(runs: Sequence[Windows], kept: Sequence[float]) -> list[Windows]:
 
 
 @pytest.mark.anubis(
-    component="storage.disk",
-    scope="node",
     cost="45s",
     profiles=("standard", "soak"),
     metrics=["mixed_operation_rate", *LATENCIES],
-    resources=["disk"],
-    goal=_GOAL,
     question="How many blocks of 4 KiB a second does the disk read and write at once, and how long do they "
     "take?",
     action=_ACTION
@@ -179,11 +173,9 @@ def test_mixed_io(anubis_metric: MetricFixture, anubis_node: NodeFixture, disk: 
 
 @pytest.mark.anubis(
     component="storage.files",
-    scope="node",
     cost="30s",
     profiles=("standard", "soak"),
     metrics=["file_create_rate", "file_stat_rate", "file_unlink_rate"],
-    resources=["disk"],
     goal="Trees of small files are made, searched and removed as quickly as on the class's nodes",
     question="How many small files a second does the file system make, look up and remove?",
     action="Compare the file system, its mount options and how full it is with a healthy node, look for a "
@@ -205,13 +197,9 @@ def test_small_files(anubis_metric: MetricFixture, anubis_node: NodeFixture) -> 
 
 
 @pytest.mark.anubis(
-    component="storage.disk",
-    scope="node",
     cost="30s",
     profiles=("standard", "soak"),
     metrics=["fsync_time"],
-    resources=["disk"],
-    goal=_GOAL,
     question="How long does a write of 4 KiB take until the disk says that it is safe?",
     action=_ACTION
     + "; a drive whose write cache is off, or has lost its capacitor, takes ten times as long",

@@ -132,9 +132,6 @@ def only_here(told: str) -> list[str]:
     """Return the options by which a program of perftest waits on the loopback alone; none in old versions.
 
     Without them the first end takes whoever connects first, from any interface, for the second one.
-
-    Args:
-        told: Its `help_of`.
     """
     return [BIND, LOOPBACK] if BIND in told else []
 

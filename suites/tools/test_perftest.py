@@ -25,10 +25,14 @@ VERSION = r"[Vv]ersion:? *(\d[\w.]*)"
 LARGE = 8 << 20
 """Bytes of a message where the rate counts: SuperBench and Azure's checks take the same."""
 
-_GOAL = "Every adapter moves data at the full rate of its port and its slot"
-_ACTION = (
-    "Read speed and width of the port (ibstat) and of its slot (lspci -vv), its error counters, cable and "
-    "firmware; compare the port with its neighbours; from cards: is nvidia-peermem loaded, and ACS off?"
+pytestmark = pytest.mark.anubis(
+    component="network.rdma",
+    scope="node",
+    profiles=["standard", "soak"],
+    metrics=["ports_up"],
+    resources=["network"],
+    action="Read speed and width of the port (ibstat) and of its slot (lspci -vv), its error counters, cable "
+    "and firmware; compare the port with its neighbours; from cards: is nvidia-peermem loaded, and ACS off?",
 )
 
 
@@ -52,16 +56,10 @@ def ports(anubis_metric: MetricFixture) -> list[Port]:
 
 
 @pytest.mark.anubis(
-    component="network.rdma",
-    scope="node",
     cost="30s",
     deadline="30min",
-    profiles=["standard", "soak"],
-    metrics=["ports_up"],
-    resources=["network"],
-    goal=_GOAL,
+    goal="Every adapter moves data at the full rate of its port and its slot",
     question="Which rate does perftest report of each port, looped back?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize("program", ["ib_write_bw", "ib_read_bw"])
 def test_rdma_bandwidth(
@@ -85,16 +83,10 @@ def test_rdma_bandwidth(
 
 
 @pytest.mark.anubis(
-    component="network.rdma",
-    scope="node",
     cost="30s",
     deadline="30min",
-    profiles=["standard", "soak"],
-    metrics=["ports_up"],
-    resources=["network"],
     goal="Small messages pass every adapter as quickly as on the class's nodes",
     question="Which latency does perftest report of each port, looped back?",
-    action=_ACTION,
 )
 def test_rdma_latency(
     anubis_metric: MetricFixture,
@@ -116,16 +108,10 @@ def test_rdma_latency(
 
 
 @pytest.mark.anubis(
-    component="network.rdma",
-    scope="node",
     cost="3min",
     deadline="60min",
-    profiles=["standard", "soak"],
-    metrics=["ports_up"],
-    resources=["network"],
     goal="Every card reaches every adapter at the rate of its class, without the host's memory",
     question="Which rate does perftest report of each pair of a card and a port?",
-    action=_ACTION,
 )
 def test_rdma_from_cards(
     anubis_metric: MetricFixture,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from suites.training.step import TrainingStep
+from suites.workload.models.decoder import Block
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +17,10 @@ class GptShape:
     """Size of the network and of its batch.
 
     Attributes:
-        layers: How many blocks.
         width: Length of a token's vector.
         heads: Attention heads; divides `width`.
         context: Tokens in a sequence.
         batch: Sequences in a batch.
-        vocabulary: Different tokens.
     """
 
     layers: int
@@ -38,47 +36,14 @@ class GptShape:
         return self.batch * self.context
 
 
-class _Block(nn.Module):
-    """Causal self-attention and a feed-forward part, each normalised first and added."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.heads = heads
-        self.before_attention = nn.LayerNorm(width)
-        self.queries_keys_values = nn.Linear(width, 3 * width)
-        self.join = nn.Linear(width, width)
-        self.feed = nn.Sequential(
-            nn.LayerNorm(width),
-            nn.Linear(width, 4 * width),
-            nn.GELU(approximate="tanh"),
-            nn.Linear(4 * width, width),
-        )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Map (batch, context, width) to the same shape."""
-        batch, context, width = x.shape
-        mixed = self.queries_keys_values(self.before_attention(x))
-        shape = (batch, context, 3, self.heads, width // self.heads)
-        q, k, v = mixed.view(shape).permute(2, 0, 3, 1, 4)
-        seen = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.join(seen.transpose(1, 2).reshape(batch, context, width))
-        return cast(torch.Tensor, x + self.feed(x))
-
-
 class Gpt(nn.Module):
-    """The network; the token table is also the output layer.
-
-    Args:
-        shape: Its size.
-    """
+    """The network; the token table is also the output layer."""
 
     def __init__(self, shape: GptShape) -> None:
         super().__init__()
         self.tokens = nn.Embedding(shape.vocabulary, shape.width)
         self.places = nn.Embedding(shape.context, shape.width)
-        self.blocks = nn.Sequential(
-            *(_Block(shape.width, shape.heads) for _ in range(shape.layers))
-        )
+        self.blocks = nn.ModuleList(Block(shape.width, shape.heads) for _ in range(shape.layers))
         self.norm = nn.LayerNorm(shape.width)
         for table in (self.tokens, self.places):
             nn.init.normal_(table.weight, std=0.02)
@@ -86,7 +51,9 @@ class Gpt(nn.Module):
     def forward(self, tokens: torch.Tensor) -> torch.Tensor:
         """Map token numbers (batch, context) to scores (batch, context, vocabulary)."""
         places = torch.arange(tokens.shape[1], device=tokens.device)
-        x = self.blocks(self.tokens(tokens) + self.places(places))
+        x = self.tokens(tokens) + self.places(places)
+        for block in self.blocks:
+            x = block(x)
         return functional.linear(self.norm(x), self.tokens.weight)
 
 

@@ -50,11 +50,7 @@ class _Block(nn.Module):
 
 
 class ResNet(nn.Module):
-    """The network.
-
-    Args:
-        shape: Its size.
-    """
+    """The network."""
 
     def __init__(self, shape: ResNetShape) -> None:
         super().__init__()

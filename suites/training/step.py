@@ -38,12 +38,10 @@ class TrainingStep:
         targets: What the network should say, first axis the examples.
         loss: Takes outputs and targets.
         optimizer: Makes the optimiser from the model's parameters.
-        device: Where to train.
         half: Compute in the type `kind` where torch's automatic choice says so.
         kind: ``torch.bfloat16`` or ``torch.float16``.
 
     Attributes:
-        model: The network.
         through: What a step goes through: the network, or what exchanges its gradients with other ranks.
     """
 

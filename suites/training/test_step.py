@@ -15,11 +15,6 @@ from pytest_anubis.benchmarking.sizes import fitting
 if TYPE_CHECKING:
     from suites.training.step import TrainingStep
 
-_GOAL = "Training runs at the rate of its class, and learns"
-_ACTION = (
-    "Look at the other benchmarks of this device first: one of them usually names the part; if all are "
-    "normal, run the standard profile, which is long enough for heat and power to show"
-)
 GRADIENT_TOLERANCE = {False: 3e-4, True: 0.2}
 """Largest relative error of the gradient, in single precision and with bfloat16 (True): forty and six
 times that of healthy hardware at the sizes below (`benchmarks/accelerators/shapes.py`). TF32 errs by 2e-3."""
@@ -33,6 +28,19 @@ GPT = {"layers": 12, "width": 768, "heads": 12, "context": 1024, "vocabulary": 5
 SEQUENCES = 32
 SEQUENCE_BYTES = 1_000_000_000
 """Memory that one sequence takes: 0.43 GB of activations, 0.6 GB of scores and their gradients."""
+
+pytestmark = [
+    pytest.mark.anubis(
+        scope="device",
+        cost={"cpu": "3s", "accelerator": "4s"},
+        deadline="300s",
+        metrics=["training_rate"],
+        goal="Training runs at the rate of its class, and learns",
+        action="Look at the other benchmarks of this device first: one of them usually names the part; if "
+        "all are normal, run the standard profile, which is long enough for heat and power to show",
+    ),
+    pytest.mark.usefixtures("torch_settings", "optimizers"),
+]
 
 
 def learned(step: TrainingStep, *, fell: bool = True) -> None:
@@ -72,15 +80,8 @@ def captured(step: TrainingStep, record_property: Callable[[str, object], None])
 
 @pytest.mark.anubis(
     component="training.convolution",
-    scope="device",
-    cost={"cpu": "3s", "accelerator": "4s"},
-    deadline="300s",
-    metrics=["training_rate"],
-    goal=_GOAL,
     question="How many pictures a second does a small residual network learn from?",
-    action=_ACTION,
 )
-@pytest.mark.usefixtures("torch_settings", "optimizers")
 def test_resnet_step(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,
@@ -113,15 +114,8 @@ def test_resnet_step(
 
 @pytest.mark.anubis(
     component="training.transformer",
-    scope="device",
-    cost={"cpu": "3s", "accelerator": "4s"},
-    deadline="300s",
-    metrics=["training_rate"],
-    goal=_GOAL,
     question="How many tokens a second does a small transformer learn from?",
-    action=_ACTION,
 )
-@pytest.mark.usefixtures("torch_settings", "optimizers")
 def test_gpt_step(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,

@@ -34,7 +34,7 @@ class Together:
 
 
 class TrainingGroup(NodeRanks):
-    """Ranks that train one network together."""
+    """Ranks that train one network together; a request raises `ChildError` where one failed or is late."""
 
     module = MODULE
 
@@ -47,7 +47,6 @@ class TrainingGroup(NodeRanks):
         """Return how many examples of a network every rank's device has room for.
 
         Raises:
-            ChildError: A rank failed or took too long.
             NoRoomError: A device has no room for the network.
         """
         answers = self.ask_all("fit", timeout=START, workload=workload)
@@ -57,29 +56,17 @@ class TrainingGroup(NodeRanks):
         return min(int(answer["batch"]) for answer in answers)
 
     def prepare(self, workload: str, dtype: str, batch: int) -> int:
-        """Make the network on every rank; return the examples of a step of all ranks together.
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
+        """Make the network on every rank; return the examples of a step of all ranks together."""
         self.ask_all("prepare", timeout=START, workload=workload, dtype=dtype, batch=batch)
         return batch * self.world
 
     def gradient_error(self, workload: str) -> float:
-        """Return how far any rank's exchanged gradient is off that of all parts in double precision.
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
+        """Return how far any rank's exchanged gradient is off that of all parts in double precision."""
         answers = self.ask_all("gradient", timeout=START, workload=workload)
         return max(float(answer["off"]) for answer in answers)
 
     def step(self, steps: int = 1) -> Together:
-        """Make so many steps without and with the exchange of gradients.
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
+        """Make so many steps without and with the exchange of gradients."""
         answers = self.ask_all("step", steps=steps)
         alone, together = (
             max(float(answer[key]) for answer in answers) for key in ("alone", "together")
@@ -87,10 +74,6 @@ class TrainingGroup(NodeRanks):
         return Together(alone, together)
 
     def outcome(self) -> list[tuple[int, float, float]]:
-        """Return of each rank the fingerprint of its weights, its first and its newest loss.
-
-        Raises:
-            ChildError: A rank failed or took too long.
-        """
+        """Return of each rank the fingerprint of its weights, its first and its newest loss."""
         answers = self.ask_all("outcome", timeout=START)
         return [(int(one["weights"]), float(one["first"]), float(one["last"])) for one in answers]

@@ -6,17 +6,15 @@ import copy
 import gc
 import math
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
-import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
-from pytest_anubis.benchmarking.children import Handler, Message
+from pytest_anubis.benchmarking.children import Handler, Message, handlers_of
 from pytest_anubis.benchmarking.placement import checking_device
 from pytest_anubis.benchmarking.precision import single_precision
-from pytest_anubis.benchmarking.ranks import serve
+from pytest_anubis.benchmarking.ranks import serve, timed
 from pytest_anubis.benchmarking.sizes import give_back
 from suites.training.step import TrainingStep, smooth
 from suites.workload.catalogue import BY_NAME, Sizes, Workload
@@ -32,9 +30,6 @@ class TrainingRank:
     """One rank: its own part of the batch, everybody's weights.
 
     Args:
-        number: This rank.
-        world: How many ranks there are.
-        device: Where it trains.
         spoil: Called with the network when gradients have been exchanged; tests flip a bit there.
     """
 
@@ -109,8 +104,8 @@ class TrainingRank:
         assert self._shared is not None
         with single_precision():
             with self._shared.no_sync():
-                alone = self._timed(step.run_for_nothing, steps)
-            return {"alone": alone, "together": self._timed(step.run, steps)}
+                alone = timed(step.run_for_nothing, self._device, steps)
+            return {"alone": alone, "together": timed(step.run, self._device, steps)}
 
     def outcome(self, _request: Message) -> Message:
         """Answer the fingerprint of the ``weights``, and the ``first`` and the ``last`` loss."""
@@ -135,21 +130,6 @@ class TrainingRank:
         assert sizes is not None, f"{workload.name} does not run on {self._device.type}"
         return sizes
 
-    def _timed(self, work: Callable[[], object], times: int) -> float:
-        """Return the seconds of one time, begun on all ranks together."""
-        self._synchronize()
-        dist.barrier()
-        self._synchronize()
-        begin = time.perf_counter()
-        for _ in range(times):
-            work()
-        self._synchronize()
-        return (time.perf_counter() - begin) / times
-
-    def _synchronize(self) -> None:
-        if self._device.type != "cpu":
-            torch.accelerator.synchronize(self._device)
-
 
 def main(*arguments: str, spoil: Callable[[torch.nn.Module], None] = lambda _: None) -> None:
     """Join the group and answer until the parent closes the socket."""
@@ -157,9 +137,7 @@ def main(*arguments: str, spoil: Callable[[torch.nn.Module], None] = lambda _: N
     def make(
         number: int, world: int, device: torch.device, _own: Sequence[str]
     ) -> Mapping[str, Handler]:
-        rank = TrainingRank(number, world, device, spoil)
-        calls = ("fit", "prepare", "gradient", "step", "outcome", "rest")
-        return {name: getattr(rank, name) for name in calls}
+        return handlers_of(TrainingRank(number, world, device, spoil))
 
     serve(arguments, make)
 

@@ -30,16 +30,13 @@ class Serving:
     """One step of inference on a fixed batch, with weights, inputs and results in one element type.
 
     Args:
-        workload: The network.
         sizes: Its batch.
-        device: Where.
         dtype: Element type by torch's name.
         step: ``inference`` of a batch; ``prefill``: read the batch's texts and keep their keys and values;
             ``decode``: one token more for each, always at the same place, so that every step is the same
             work.
 
     Attributes:
-        model: The network.
         output: What the newest step said: scores.
     """
 

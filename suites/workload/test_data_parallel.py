@@ -26,13 +26,10 @@ WARM = 3
 @pytest.fixture(scope="module")
 def shared_ranks() -> Iterator[TrainingGroup]:
     """Ranks that live until the last test of this file; where they do not connect, each test says why."""
-    import torch
-
-    from pytest_anubis.benchmarking.placement import usable_cores
     from pytest_anubis.benchmarking.ranks import lasting
     from suites.workload.data_parallel import TrainingGroup
 
-    with lasting(TrainingGroup(torch.cuda.device_count(), usable_cores())) as group:
+    with lasting(TrainingGroup) as group:
         yield group
 
 

@@ -21,12 +21,18 @@ TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
 """Largest relative error of the scores, beside double precision: at least four times that of healthy
 devices with the deepest networks. TF32 errs by 1e-3."""
 
-_GOAL = "Every device answers at the rate of its class, and right"
-_ACTION = (
-    "A low rate in batches means computing: compare with GEMM; a long time per token memory or launches: "
-    "compare with STREAM and dispatch; a wrong score or a weight that changed is silent corruption: take the "
-    "device out of service"
-)
+pytestmark = [
+    pytest.mark.anubis(
+        component="workload.inference",
+        scope="device",
+        deadline="600s",
+        goal="Every device answers at the rate of its class, and right",
+        action="A low rate in batches means computing: compare with GEMM; a long time per token memory or "
+        "launches: compare with STREAM and dispatch; a wrong score or a weight that changed is silent "
+        "corruption: take the device out of service",
+    ),
+    pytest.mark.usefixtures("torch_settings"),
+]
 
 
 def served(
@@ -84,16 +90,10 @@ def steady(serving: Serving) -> Iterator[None]:
 
 
 @pytest.mark.anubis(
-    component="workload.inference",
-    scope="device",
-    deadline="600s",
     metrics=["inference_rate"],
-    goal=_GOAL,
     question="How many pictures, sequences or texts a second does a network tell apart?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize(("workload", "dtype"), runs("inference", cost="40s", cards="25s"))
-@pytest.mark.usefixtures("torch_settings")
 def test_inference(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,
@@ -115,16 +115,10 @@ def test_inference(
 
 
 @pytest.mark.anubis(
-    component="workload.inference",
-    scope="device",
-    deadline="600s",
     metrics=["prefill_rate"],
-    goal=_GOAL,
     question="How many tokens of prompts a second does a language model read?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize(("workload", "dtype"), runs("prefill", cost="40s", cards="25s"))
-@pytest.mark.usefixtures("torch_settings")
 def test_prefill(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,
@@ -146,16 +140,10 @@ def test_prefill(
 
 
 @pytest.mark.anubis(
-    component="workload.inference",
-    scope="device",
-    deadline="600s",
     metrics=["token_time"],
-    goal=_GOAL,
     question="How long does one more token take for one text that was read?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize(("workload", "dtype"), runs("token", cost="40s", cards="25s"))
-@pytest.mark.usefixtures("torch_settings")
 def test_token(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,
@@ -170,16 +158,10 @@ def test_token(
 
 
 @pytest.mark.anubis(
-    component="workload.inference",
-    scope="device",
-    deadline="600s",
     metrics=["decode_rate"],
-    goal=_GOAL,
     question="How many tokens a second does a language model add to a batch of texts?",
-    action=_ACTION,
 )
 @pytest.mark.parametrize(("workload", "dtype"), runs("decode", cost="40s", cards="25s"))
-@pytest.mark.usefixtures("torch_settings")
 def test_decode(
     anubis_metric: MetricFixture,
     anubis_device: DeviceFixture,

@@ -47,29 +47,28 @@ class Trajectory:
         return (fingerprint(losses) * _ODD + self.weights) % (1 << 64) >> (64 - KEPT_BITS)
 
 
-def follow(step: TrainingStep, steps: int = STEPS) -> Trajectory:
+def follow(step: TrainingStep) -> Trajectory:
     """Make the first steps, each with the operations that give the same bits every time.
 
     Args:
         step: Fresh: no step has been made.
-        steps: How many.
 
     Raises:
         NotDeterministicError: Torch has no such operation for a part of the step.
     """
     losses = []
     with deterministic():
-        for _ in range(steps):
+        for _ in range(STEPS):
             step.run()
             losses.append(step.losses()[1])
     return Trajectory(tuple(losses), fingerprint_of(step.model.state_dict().values()))
 
 
-def follow_exactly(step: TrainingStep, steps: int = STEPS) -> tuple[float, ...]:
+def follow_exactly(step: TrainingStep) -> tuple[float, ...]:
     """Return the losses of the first steps in double precision; `step` has not begun and stays as it is."""
     twin = step.in_double()
     losses = []
-    for _ in range(steps):
+    for _ in range(STEPS):
         twin.run()
         losses.append(twin.losses()[1])
     return tuple(losses)

@@ -31,7 +31,7 @@ from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
-from pytest_anubis.store.importers.import_result import DoubleImportError, save_import
+from pytest_anubis.store.importers.import_result import DoubleImportError, ImportFolder
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.samples.columnar_files import (
@@ -318,15 +318,14 @@ def test_nothing_is_learned_from_runs_that_failed_or_are_under_acceptance(tmp_pa
     write_run(tmp_path, "cut", samples=good, finished=False)
     write_run(tmp_path, "interrupted", samples=good, status=2)
     write_run(tmp_path, "noisy", samples=[sample([1.0], disturbance=("steal",))])
-    write_run(tmp_path, "soak", samples=good, profile="soak")
-    learned = read_runs([tmp_path], learning=True, profile="smoke")
+    learned = read_runs([tmp_path], learning=True)
     assert set(learned.populations[0].runs) == {"measured", "accepted"}
     assert {item.run for item in learned.refused} == {
-        "rejected", "undecided", "silent", "cut", "interrupted", "noisy", "soak",
+        "rejected", "undecided", "silent", "cut", "interrupted", "noisy",
     }  # fmt: skip
     assert all(item.reason and item.path for item in learned.refused)
     judged = read_runs([tmp_path])
-    assert len(judged.populations[0]) == 9
+    assert len(judged.populations[0]) == 8
     assert judged.refused == ()
 
 
@@ -355,7 +354,7 @@ def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
     )
     (tmp_path / "old.csv").write_text(text)
     imported = import_table(tmp_path / "old.csv")
-    path = save_import(imported, tmp_path / "store")
+    path = ImportFolder(tmp_path / "store").save(imported)
     direct = read_runs([tmp_path / "runs", tmp_path / "old.csv"])
     stored = read_runs([tmp_path / "runs", tmp_path / "store"])
     for found in (direct, stored):
@@ -375,12 +374,12 @@ def test_the_same_content_under_another_name_does_not_count_twice(tmp_path: Path
     text = "node,device,benchmark,metric,unit,better,value\nn9,cpu,b,rate,GB/s,higher,2\n"
     for name in ("old.csv", "copy.csv"):
         (tmp_path / name).write_text(text)
-    path = save_import(import_table(tmp_path / "old.csv"), tmp_path)
-    assert save_import(import_table(tmp_path / "old.csv"), tmp_path) == path  # replaced
+    path = ImportFolder(tmp_path).save(import_table(tmp_path / "old.csv"))
+    assert ImportFolder(tmp_path).save(import_table(tmp_path / "old.csv")) == path  # replaced
     with pytest.raises(DoubleImportError, match=r"copy\.csv: left out, .*old\.csv\.npz already"):
-        save_import(import_table(tmp_path / "copy.csv"), tmp_path)
+        ImportFolder(tmp_path).save(import_table(tmp_path / "copy.csv"))
     (tmp_path / "copy.csv").write_text(text + text.splitlines()[1] + "5\n")
-    save_import(import_table(tmp_path / "copy.csv"), tmp_path)
+    ImportFolder(tmp_path).save(import_table(tmp_path / "copy.csv"))
     assert sum(len(p) for p in read_runs([tmp_path / "imports"]).populations) == 2
 
 
@@ -392,7 +391,7 @@ def test_another_file_of_the_same_name_does_not_push_the_first_one_out(tmp_path:
         file.write_text(
             f"node,device,benchmark,metric,unit,better,value\n{node},cpu,b,rate,GB/s,higher,2\n"
         )
-        paths.append(save_import(import_table(file), tmp_path))
+        paths.append(ImportFolder(tmp_path).save(import_table(file)))
     assert paths[0].name == "out.csv.npz"
     assert paths[1] == paths[2] != paths[0]  # the second file again, with other content
     nodes = {n for p in read_runs([tmp_path / "imports"]).populations for n in p.nodes}

@@ -128,7 +128,7 @@ def test_so_many_batches_are_as_many_on_every_card() -> None:
             nonlocal count
             count += 1
 
-        Machine(seconds).burner().load(0.0, batches=7, beside=look)
+        (_,) = Machine(seconds).burner().parts(0.0, 1, batches=7, beside=look)
         looks.append(count)
     assert looks == [7, 7]
 

@@ -16,7 +16,7 @@ from benchmarks.accelerators.first_hour.rows import FAILED, GOOD, OFF, SEEN, Fin
 from pytest_anubis.hardware.gate.inventory_gate import check_inventory
 from pytest_anubis.hardware.inventory.amd_inventory import read_amd
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
-from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
+from pytest_anubis.hardware.inventory.nvidia_inventory import NvidiaReading
 from pytest_anubis.hardware.telemetry.host_sensors import POWER, SM_CLOCK, Source
 from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
 from pytest_anubis.hardware.telemetry.telemetry_sampler import (
@@ -192,7 +192,7 @@ def _one_reading(findings: Findings) -> None:
 
 
 def _nvidia(module: Any) -> None:
-    read_nvidia(module)
+    NvidiaReading(module).read()
     source = NvidiaSource(module=module)
     source.open()
     try:

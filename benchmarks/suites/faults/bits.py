@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -90,9 +91,9 @@ def wire(draw: random.Random, faulty: bool) -> bool:
 
 def platter(draw: random.Random, faulty: bool) -> bool:
     """A bit of a file on the disk, between its writing and its reading."""
-    from suites.storage.fio import CHECKED, DiskFile, FioError, find_fio
+    from suites.storage.fio import CHECKED, DiskFile, FioError
 
-    program = find_fio()
+    program = shutil.which("fio")
     if program is None:
         raise FileNotFoundError("fio not found")
     with DiskFile(Path(tempfile.gettempdir()), CHECKED, program) as file:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
@@ -92,9 +93,9 @@ def _training(_: ExitStack) -> Kernel:
 
 
 def _disk(stack: ExitStack) -> Kernel:
-    from suites.storage.fio import DiskFile, find_fio
+    from suites.storage.fio import DiskFile
 
-    program = find_fio()
+    program = shutil.which("fio")
     if program is None:
         raise NotPossible("fio not found")
     file = stack.enter_context(DiskFile(Path(tempfile.gettempdir()), DISK, program))

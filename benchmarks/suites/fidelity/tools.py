@@ -187,9 +187,9 @@ def whole_numbers() -> Take:
 @contextmanager
 def disk(tool: str, folder: Path) -> Iterator[list[Pair]]:
     """Random reads of 4 KiB through fio, as our benchmark does them, beside sysbench's."""
-    from suites.storage.fio import DEPTH, DiskFile, find_fio
+    from suites.storage.fio import DEPTH, DiskFile
 
-    fio = find_fio()
+    fio = shutil.which("fio")
     if fio is None:
         print(f"{'disk random read, IOPS':<34}not compared: fio not found")
         yield []
@@ -206,7 +206,7 @@ def disk(tool: str, folder: Path) -> Iterator[list[Pair]]:
             return lambda: told([*options, *more, "run"], r"reads/s: +(\d[\d.]*)", folder)[0]
 
         def through() -> float:
-            return statistics.fmean(ours.random("read", float(TURN)))
+            return statistics.fmean(ours.random_windows("read", float(TURN), 0.0).rates)
 
         name = "disk random read, IOPS"
         yield [

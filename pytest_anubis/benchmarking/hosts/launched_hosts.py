@@ -38,9 +38,6 @@ class LaunchedHosts:
     """Hosts of a launcher.
 
     Attributes:
-        count: How many there are.
-        number: Which one this is.
-        name: What this one is called.
         master: Address of the first one.
         port: Where it listens.
         interface: Network interface to go through; empty: gloo chooses.
@@ -75,10 +72,6 @@ def launched_hosts(environment: Mapping[str, str], name: str) -> LaunchedHosts |
     torchrun, and whoever speaks its language, sets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and
     ``MASTER_PORT``; in a step of Slurm (``srun``) its own variables do, and the step's first node is the
     master, by its name or, where no resolver knows that, by the address under which Slurm reaches it.
-
-    Args:
-        environment: Variables of this process.
-        name: What this host is called.
 
     Raises:
         HostsError: The variables are incomplete or no numbers, a host has several processes, or nobody

@@ -52,7 +52,6 @@ class Place:
 
     Attributes:
         number: The host's number among all, from 0.
-        name: What it is called.
         environment: Variables of the process besides this one's.
         within: What stands before its command, such as ``ip netns exec NAME``.
     """
@@ -80,7 +79,6 @@ class PairRates:
     """What was measured among all hosts.
 
     Attributes:
-        names: The hosts.
         rates: Bytes a second by repeat, sender and receiver; nan where none was measured.
         wrong: Bytes that arrived changed, by sender and receiver; nan likewise.
     """

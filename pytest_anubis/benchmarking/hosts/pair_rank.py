@@ -28,13 +28,7 @@ PERIOD = 251
 
 
 class PairRank:
-    """What one host does.
-
-    Args:
-        number: This host.
-        world: How many hosts there are.
-        name: What it is called.
-    """
+    """What one host does."""
 
     def __init__(self, number: int, world: int, name: str) -> None:
         self._number = number

@@ -83,7 +83,7 @@ def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Ac
     vbios = get("vbios", "amdsmi_get_gpu_vbios_info") or {}
     power = get("power_limit", "amdsmi_get_power_cap_info") or {}
     errors = get("ecc_uncorrected", "amdsmi_get_gpu_total_ecc_count") or {}
-    address = get("pci", "amdsmi_get_gpu_device_bdf")
+    address = str(get("pci", "amdsmi_get_gpu_device_bdf") or "").lower() or None
     size = _number(memory, "vram_size")  # MB
     pages = get("retired_pages", "amdsmi_get_gpu_bad_page_info")
     partition = get("mig", "amdsmi_get_gpu_compute_partition")
@@ -91,17 +91,17 @@ def _card(smi: Any, files: Files, handle: Any, numbers: Mapping[str, int]) -> Ac
     number = _whole(named, "hip_id")
     links, active = _links(get("nvlinks", "amdsmi_get_link_metrics"))
     reader = files.part()
-    device = f"{_PCI}/{str(address).lower()}" if address else ""
+    device = f"{_PCI}/{address}" if address else ""
     usage = get("memory_free", "amdsmi_get_gpu_vram_usage") or {}
     total, used = _number(usage, "vram_total"), _number(usage, "vram_used")  # MB
-    link: dict[str, Any] = pci_link(reader, str(address).lower() if address else None)
+    link: dict[str, Any] = pci_link(reader, address)
     return Accelerator(
         index=0,
         vendor="amd",
         name=_text(asic, "market_name") or "AMD, name unreadable",
-        pci=str(address).lower() if address else None,
+        pci=address,
         uuid=get("uuid", "amdsmi_get_gpu_device_uuid"),
-        hip_id=number if number is not None else numbers.get(str(address).lower()),
+        hip_id=number if number is not None else numbers.get(str(address)),
         hip_uuid=_text(named, "hip_uuid"),
         serial=_text(board, "product_serial") or _text(asic, "asic_serial"),
         part=_text(board, "model_number"),

@@ -14,10 +14,8 @@ _PART_LENGTH = 28
 
 # Attributes that may differ between a node and its own class when hardware is missing or its driver was
 # changed; all others must agree before one class's golden inventory says anything about a node.
-_LOSABLE = (
-    *("count", "cores", "memory", "fabric", "driver", "torch"),
-    *("cuda", "rocm", "nccl", "rccl", "lanes"),
-)
+_LIBRARIES = ("cuda", "rocm", "nccl", "rccl")
+_LOSABLE = ("count", "cores", "memory", "fabric", "driver", "torch", "lanes", *_LIBRARIES)
 
 ALONE, SIDE_BY_SIDE = "one at a time", "side by side"
 """How the accelerators of a node are measured: never two at once, or in several lanes at the same time."""
@@ -105,7 +103,7 @@ def class_key(attributes: Mapping[str, str]) -> str:
         *([slug(attributes["driver"])] if attributes["driver"] != "none" else []),
         "-".join(
             f"{name}{slug(attributes[name])}"
-            for name in ("torch", "cuda", "rocm", "nccl", "rccl")
+            for name in ("torch", *_LIBRARIES)
             if name in attributes
         ),
         *([slug(SIDE_BY_SIDE)] if attributes.get("lanes") == SIDE_BY_SIDE else []),
@@ -125,8 +123,7 @@ _HARDWARE = (
     "torch",
     "profile",
 )
-_SOFTWARE = ("lanes", "cuda", "rocm", "nccl", "rccl")
-CLASS_ATTRIBUTES = frozenset((*_HARDWARE, *_SOFTWARE))
+CLASS_ATTRIBUTES = frozenset((*_HARDWARE, "lanes", *_LIBRARIES))
 """What `hardware_class` makes a key of; what else a node's attributes hold was added."""
 
 
@@ -229,7 +226,7 @@ def _driver(inventory: Inventory) -> str:
 def _accelerator_software(software: Mapping[str, str]) -> dict[str, str]:
     """Return the minor versions of torch and of what it computes and communicates with."""
     found = {"torch": _minor(software.get("torch"))}
-    for name in ("cuda", "rocm", "nccl", "rccl"):
+    for name in _LIBRARIES:
         brought = [v for key, v in sorted(software.items()) if key.startswith(f"nvidia-{name}-cu")]
         version = brought[0] if brought else software.get(name)
         if version:

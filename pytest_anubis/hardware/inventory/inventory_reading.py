@@ -41,7 +41,6 @@ def read_inventory(
     root: Path = Path("/"),
     *,
     pynvml: Any = None,
-    amdsmi: Any = None,
     deadline: float = VENDOR_SECONDS,
 ) -> Inventory:
     """Read everything that can be known about this machine, without importing torch.
@@ -49,7 +48,6 @@ def read_inventory(
     Args:
         root: Where /proc and /sys lie; only tests pass another folder.
         pynvml: NVML bindings to use; default the installed ones.
-        amdsmi: AMD bindings to use; default the installed ones.
         deadline: Seconds within which each vendor's library must answer.
 
     Returns:
@@ -58,7 +56,7 @@ def read_inventory(
     files = Files(root)
     reading = NvidiaReading(pynvml)
     nvidia, nvidia_drivers, nvidia_notes = _in_time("nvml", reading.read, deadline, reading.so_far)
-    amd, amd_drivers, amd_notes = _in_time("amdsmi", lambda: read_amd(files, amdsmi), deadline)
+    amd, amd_drivers, amd_notes = _in_time("amdsmi", lambda: read_amd(files), deadline)
     release = key_values(files.text("/etc/os-release"), "=")
     return Inventory(
         node=platform.node() or "unknown",

@@ -16,9 +16,6 @@ _PLACE = {"name", "pci", "index", "unreadable", "usable"}
 def node_facts(inventory: Inventory) -> dict[str, str]:
     """Return an inventory as facts that nodes can share: no serial numbers, counters or loads.
 
-    Args:
-        inventory: The node.
-
     Returns:
         Name -> value, e.g. ``accelerator vbios``, ``bios``, ``driver nvidia``, ``kernel``; where parts of
         one kind differ within the node, their values are joined.

@@ -46,24 +46,8 @@ SILENT, NOT_ASKED = "sensors", "not asked"
 Cards = tuple[tuple[Accelerator, ...], dict[str, str], tuple[str, ...]]
 
 
-def read_nvidia(module: Any = None) -> Cards:
-    """Read all NVIDIA cards.
-
-    Args:
-        module: Bindings to use in place of ``pynvml``.
-
-    Returns:
-        The cards, the versions of ``nvidia`` (driver) and ``cuda``, and what failed as a whole.
-    """
-    return NvidiaReading(module).read()
-
-
 class NvidiaReading:
-    """One reading of all cards, of which another thread may take what there is when a card hangs.
-
-    Args:
-        module: Bindings to use in place of ``pynvml``.
-    """
+    """One reading of all cards, of which another thread may take what there is when a card hangs."""
 
     def __init__(self, module: Any = None) -> None:
         self._module = module
@@ -73,7 +57,11 @@ class NvidiaReading:
         self._asked: int | None = None  # position of the card that is being asked
 
     def read(self) -> Cards:
-        """Read all cards: who they are first, so that one that hangs later can be named."""
+        """Read all cards: who they are first, so that one that hangs later can be named.
+
+        Returns:
+            The cards, the versions of ``nvidia`` (driver) and ``cuda``, and what failed as a whole.
+        """
         with Nvml(self._module) as nvml:
             self._notes += nvml.unreadable
             if nvml.present:

@@ -99,12 +99,7 @@ class Nvml:
         return answer.decode(errors="replace") if isinstance(answer, bytes) else answer
 
     def refusal(self, call: str, *arguments: Any) -> str:
-        """Call a function that returns nothing, and say why it did not work; empty if it did.
-
-        Args:
-            call: Name of the function.
-            arguments: Its arguments.
-        """
+        """Call a function that returns nothing, and say why it did not work; empty if it did."""
         function: Callable[..., Any] | None = getattr(self._module, call, None)
         if function is None:
             return "the bindings do not have it"

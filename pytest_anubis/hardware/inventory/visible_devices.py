@@ -60,10 +60,6 @@ def visible(accelerators: Sequence[Accelerator], environ: Mapping[str, str]) -> 
 
     A value that names a MIG slice, one card twice or no card at all is refused: what runs then is a part of a
     card, or the CPU, and looks like a test of the node.
-
-    Args:
-        accelerators: The node's, with their UUIDs.
-        environ: The environment.
     """
     positions: list[int] = []
     bindings: list[tuple[str, str]] = []

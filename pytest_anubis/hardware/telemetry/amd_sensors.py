@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection
 from dataclasses import dataclass
 
 from pytest_anubis.hardware.amd_errors import block_errors
@@ -58,17 +57,9 @@ class _Card:
 
 
 class AmdSource:
-    """Reads AMD cards; they are numbered by PCI address, as the driver's own tools do.
+    """Reads AMD cards; they are numbered by PCI address, as the driver's own tools do."""
 
-    Args:
-        addresses: Only the cards with these PCI addresses; None: all.
-        files: Where /sys lies.
-    """
-
-    def __init__(
-        self, addresses: Collection[str] | None = None, files: Files | None = None
-    ) -> None:
-        self._addresses = addresses
+    def __init__(self, files: Files | None = None) -> None:
         self._files = files or Files()
         self._cards: list[_Card] = []
 
@@ -81,8 +72,7 @@ class AmdSource:
                 found.append((pci_address(self._files, device) or entry, device))
         self._cards = [
             _Card(f"GPU {index}", device, self._hwmon(device))
-            for index, (address, device) in enumerate(sorted(found))
-            if self._addresses is None or address in self._addresses
+            for index, (_, device) in enumerate(sorted(found))
         ]
 
     def read(self, counters: bool) -> Reading:

@@ -53,11 +53,8 @@ class Fact:
 
     Attributes:
         sort: Under which rule it falls; see `core.events.HardwareFound`.
-        name: What it is.
-        text: One phrase.
         part: ``GPU 3``; empty where only a place is known, or the node is meant.
         place: PCI address, as far as it is known.
-        source: Who says so.
     """
 
     sort: str

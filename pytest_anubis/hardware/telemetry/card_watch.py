@@ -253,9 +253,7 @@ class _Listener:
     """Waits for NVML's events in a thread of its own: they reach containers that cannot read the kernel log.
 
     Args:
-        nvml: An open library.
         handles: Card -> its handle.
-        heard: Takes what comes.
         stop: Set when nobody wants to hear more.
         wait: Milliseconds for which NVML is asked to wait.
     """

@@ -75,11 +75,7 @@ class Source(Protocol):
 
 
 class HostSource:
-    """CPU frequency and temperature, steal and pressure; memory errors and thermal throttling as counters.
-
-    Args:
-        files: Where /proc and /sys lie.
-    """
+    """CPU frequency and temperature, steal and pressure; memory errors and thermal throttling as counters."""
 
     def __init__(self, files: Files | None = None) -> None:
         self._files = files or Files()

@@ -82,9 +82,6 @@ class KernelEvent:
 class KernelLog:
     """Reads what the kernel logs from now on.
 
-    Args:
-        path: The kernel's log device.
-
     Attributes:
         unreadable: Why nothing can be read; empty when all is well.
         lost: Messages were overwritten before the last call of `new_lines` could read them.

@@ -70,7 +70,6 @@ class Slowdown:
 
     Attributes:
         sort: Which rule of the policy it falls under.
-        name: What it is.
         part: ``GPU 3``; ``host`` for the air that comes in.
         text: One phrase, with numbers and without the part.
     """
@@ -91,15 +90,12 @@ class Envelope:
     """Telemetry around one measurement.
 
     Attributes:
-        seconds: Duration.
         times: Seconds since the beginning of every sample.
         series: ``GPU 3 power (W)`` -> values at those times, those missing left out.
         changes: Counters that moved, durations and energy left out.
-        events: What the kernel logged meanwhile.
         disturbance: What made the measurement slower than the hardware is, one phrase each.
         evidence: What speaks for or against the hardware, one phrase each.
         slowdowns: Clocks that were pulled down, which is no excuse for a bad value: it is why it is bad.
-        lost: Sensors that did not answer.
     """
 
     seconds: float

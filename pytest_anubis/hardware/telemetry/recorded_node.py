@@ -35,7 +35,6 @@ class Recorded:
 
     Attributes:
         origin: Where the recording comes from, in words.
-        inventory: Its inventory.
         interval: Seconds between two readings.
         readings: The telemetry in time order; may be empty.
     """

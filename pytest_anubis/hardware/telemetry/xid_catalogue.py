@@ -16,12 +16,7 @@ programs and hardware cause it. ``link``: hardware if the message says fatal. ``
 
 
 class Xid(NamedTuple):
-    """One number.
-
-    Attributes:
-        meaning: In our words.
-        grade: What speaks for hardware.
-    """
+    """One number."""
 
     meaning: str
     grade: Grade

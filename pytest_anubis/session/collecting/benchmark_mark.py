@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -40,24 +40,11 @@ KINDS = (HOST, "accelerator")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkMark:
-    """What the mark says.
+    """What the mark says, for the device and the profile of the run; `MARKER_LINE` explains the keys.
 
     Attributes:
-        component: Part of the node, dotted, e.g. ``accelerator.compute``.
-        scope: ``device``, ``pair`` (a link) or ``node``.
-        cost: Expected duration in seconds on what this test runs on, in the profile of the run; None when not
-            declared.
-        goal: Why it is measured.
-        question: What it answers.
-        action: What to do when it is bad.
-        metrics: Names that must be recorded.
-        resources: What it occupies besides its device, e.g. ``disk``, ``network``.
-        host: With ``anubis_device``: run on the CPU as well where the node has accelerators, in this profile.
-        deadline: Seconds that it may always take, for tests whose parts have deadlines of their own.
-        timing: ``host`` for a test of an accelerator whose times depend on the host: launches that the host's
-            clock times, copies from and to the host's memory. Two of them never run at once.
-        profiles: The profiles that it belongs to; empty: all of them.
-        version: Counts up when the benchmark comes to measure something else, or for another time.
+        cost: Expected duration in seconds; None when not declared.
+        deadline: Seconds that it may always take; None when not declared.
     """
 
     component: str = ""
@@ -154,21 +141,16 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
     timing = given.get("timing", "device")
     if timing not in TIMINGS:
         _reject(item, f"timing {timing!r} is none of {', '.join(TIMINGS)}")
-    spans: dict[str, float | None] = {"cost": None, "deadline": None}
-    cost, of_profile = _cost_here(item, given)
-    declared = {"cost": cost, "deadline": given.get("deadline")}
-    for key, span in declared.items():
-        if span is not None:
-            try:
-                spans[key] = seconds(span)
-            except ValueError as error:
-                _reject(item, f"{key}: {error}")
+    declared, of_profile = _cost_here(item, given)
+    cost = _seconds(item, "cost", declared)
+    if not of_profile:
+        cost = _in_profile(item, cost, _factors(item, given), _profiles(item, of_cost))
     host = given.get("host", False)
     if not isinstance(host, bool | list | tuple):
         _reject(item, f"host must be True, False or a list of profiles, found {host!r}")
     if not isinstance(host, bool):
         host = item.config.stash[context_key].settings.profile in _profiles(item, host)
-    version = _here(item, given, "version") if "version" in given else 1
+    version = _here(item, "version", given.get("version", 1))
     if not isinstance(version, int) or isinstance(version, bool) or version < 1:
         _reject(item, f"version must be a whole number from 1 on, found {version!r}")
     return BenchmarkMark(
@@ -178,18 +160,16 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
         version=version,
         timing=timing,
         scope=scope,
-        cost=spans["cost"]
-        if of_profile
-        else _in_profile(item, spans["cost"], _factors(item, given), _profiles(item, of_cost)),
-        deadline=spans["deadline"],
-        metrics=_names(item, given, "metrics"),
-        resources=_names(item, given, "resources"),
+        cost=cost,
+        deadline=_seconds(item, "deadline", given.get("deadline")),
+        metrics=_names(item, "metrics", given.get("metrics", ())),
+        resources=_names(item, "resources", given.get("resources", ())),
     )
 
 
 def _cost_here(item: pytest.Item, given: dict[str, Any]) -> tuple[Any, bool]:
     """Return the cost on this kind and number of devices, and whether it is that of the run's profile."""
-    value = _here(item, given, "cost")
+    value = _here(item, "cost", given.get("cost"))
     if isinstance(value, dict) and value and all(isinstance(number, int) for number in value):
         count = sum(name != HOST for name in device_names(item.config))
         value = value[max((one for one in value if one <= count), default=min(value))]
@@ -200,10 +180,15 @@ def _cost_here(item: pytest.Item, given: dict[str, Any]) -> tuple[Any, bool]:
     return value[item.config.stash[context_key].settings.profile], True
 
 
+def _seconds(item: pytest.Item, key: str, span: Any) -> float | None:
+    try:
+        return None if span is None else seconds(span)
+    except ValueError as error:
+        _reject(item, f"{key}: {error}")
+
+
 def _profiles(item: pytest.Item, value: Any) -> tuple[str, ...]:
-    names = _names(
-        item, {"profiles": _here(item, {"profiles": value}, "profiles") or ()}, "profiles"
-    )
+    names = _names(item, "profiles", _here(item, "profiles", value) or ())
     for name in names:
         if name not in PROFILES:
             _reject(item, f"profiles: {name!r} is none of {', '.join(PROFILES)}")
@@ -237,9 +222,8 @@ def _kind(item: pytest.Item) -> str:
     return HOST if on_host else KINDS[1]
 
 
-def _here(item: pytest.Item, given: dict[str, Any], key: str) -> Any:
-    """Return what a key says of the kind of device that the test runs on; None without the key."""
-    value = given.get(key)
+def _here(item: pytest.Item, key: str, value: Any) -> Any:
+    """Return what a key's value says of the kind of device that the test runs on."""
     if not isinstance(value, dict):
         return value
     if set(value) != set(KINDS):
@@ -247,15 +231,14 @@ def _here(item: pytest.Item, given: dict[str, Any], key: str) -> Any:
     return value[_kind(item)]
 
 
-def _names(item: pytest.Item, given: dict[str, Any], key: str) -> tuple[str, ...]:
-    value = given.get(key, ())
+def _names(item: pytest.Item, key: str, value: Any) -> tuple[str, ...]:
     listed = isinstance(value, list | tuple | set | frozenset)
     if not listed or not all(isinstance(name, str) and name for name in value):
         _reject(item, f"{key} must be a list of names, found {value!r}")
     return tuple(value)
 
 
-def _reject(item: pytest.Item, text: str) -> None:
+def _reject(item: pytest.Item, text: str) -> NoReturn:
     raise pytest.UsageError(f"{item.nodeid}: mark anubis {text}")
 
 

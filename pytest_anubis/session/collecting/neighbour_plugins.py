@@ -42,12 +42,7 @@ def refused_option(config: pytest.Config) -> str:
 
 
 def refusal(item: pytest.Item, *, worker: bool) -> str:
-    """Return in one line why a test cannot be what it is meant to be beside its plugins; empty if it can.
-
-    Args:
-        item: A test of a run with ``--anubis``.
-        worker: Whether it is to run in a worker process.
-    """
+    """Return in one line why a test cannot be what it is meant to be beside its plugins; empty if it can."""
     callspec = getattr(item, "callspec", None)
     for name in callspec.params if callspec is not None and takes_metrics(item) else ():
         for begin, plugin in REPEATERS.items():

@@ -24,12 +24,7 @@ from pytest_anubis.session.running.report_outcomes import (
 
 
 class EndsOfTests:
-    """Makes results of reports.
-
-    Args:
-        state: What is known of the run.
-        sink: Takes every event at once.
-    """
+    """Makes results of reports."""
 
     def __init__(self, state: RunState, sink: Sink) -> None:
         self._state = state

@@ -47,8 +47,6 @@ class Gate:
     """Compares the inventory with the class's golden one and keeps a failed node from being measured.
 
     Args:
-        context: The facts of the run.
-        sink: Takes the verdicts.
         golden: What the class's nodes have; None: only what needs no comparison is checked.
         surroundings: What lies around the hardware; None for a recorded node, which is not here.
 

@@ -35,11 +35,7 @@ class HardwareWatch:
     """Looks at the cards' error counters between tests and at the end; registered where the journal is.
 
     Args:
-        context: The facts of the run.
-        state: What is known of the run.
         sink: Takes every event at once, from any thread.
-        log: The kernel's log; default this machine's.
-        watch: Looks at the cards; default at those of this machine.
     """
 
     def __init__(

@@ -37,8 +37,6 @@ class LiveProgress:
     hears of a test, as pytest's reporter bears no other.
 
     Args:
-        config: pytest's configuration.
-        run: The run.
         workers: The tests run in processes of their own.
     """
 

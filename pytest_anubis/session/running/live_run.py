@@ -55,7 +55,6 @@ class Run:
     say of a test that is still running.
 
     Attributes:
-        context: The facts of the run.
         state: Everything that has happened so far.
         internal_error: One line if the decision could not be made.
         record_path: The journal; empty while there is none.

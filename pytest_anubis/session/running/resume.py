@@ -32,7 +32,6 @@ class Earlier:
 
     Attributes:
         state: Everything that the journal tells; the run goes on from it.
-        path: The journal.
         done: Tests that ended, by node id.
         interrupted: Tests that had begun and never ended.
         choice: What the Selector chose then, as plain data; None where it took no part.
@@ -185,10 +184,6 @@ def unjudged(earlier: Earlier, record: RunRecord) -> list[Measurement]:
 
     That is all of it where the baseline or a setting differs, else what tests had measured when they were cut
     short: that they are repeated does not make it good.
-
-    Args:
-        earlier: The earlier part.
-        record: The run as it goes on.
     """
     wanted = {*earlier.interrupted, *(earlier.done if earlier.changed else ())}
     known = {(verdict.test, verdict.metric, verdict.group) for verdict in record.verdicts}

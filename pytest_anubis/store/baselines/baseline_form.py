@@ -20,8 +20,6 @@ SCHEMA = 1
 _ROUND = "%.8g"  # significant digits; far below what any benchmark repeats to
 _MEDIANS = 101
 _DEPTH = 32
-_GONE = "paced"
-"""Key of a criterion whose limits an earlier version learned and judged otherwise."""
 
 
 class BaselineError(ValueError):
@@ -42,25 +40,18 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
         )
     except CodecError as error:
         raise BaselineError(f"{error}; no baseline can hold that") from None
+    # Fields that came later are left out where empty: the digest of a baseline without them stays the same.
     for criterion in plain["criteria"]:
-        # So that the digest of an older baseline stays what it is.
-        for name in ("devices", "second", "change_rate"):
-            if not criterion[name]:
-                del criterion[name]
+        _leave_out(criterion, "devices", "second", "change_rate")
         if criterion["version"] == 1:
             del criterion["version"]
     for check in plain["checks"]:
-        if not check["component"]:
-            del check["component"]
-    for name in ("checks", "unjudged", "self_check", "promises", "machine"):
-        if not plain[name]:
-            del plain[name]
-    if "self_check" in plain:
+        _leave_out(check, "component")
+    if plain["self_check"]:
         for one in plain["self_check"]["unlike"]:
-            if not one["failure"]:
-                del one["failure"]
-        if not plain["self_check"]["unlike"]:
-            del plain["self_check"]["unlike"]
+            _leave_out(one, "failure")
+        _leave_out(plain["self_check"], "unlike")
+    _leave_out(plain, "checks", "unjudged", "self_check", "promises", "machine")
     rounded: dict[str, Any] = _rounded({"format": FORMAT, "schema": SCHEMA, **plain}, _DEPTH + 1)
     for short, criterion in zip(rounded["criteria"], plain["criteria"], strict=True):
         if criterion["better"] == "equal":  # a fingerprint is compared to the last digit
@@ -84,7 +75,6 @@ def baseline_from_plain(data: object) -> Baseline:
             f"schema: version {found(schema)}, this version of pytest-anubis reads {SCHEMA}; "
             "learn the baseline again or use the version that wrote it"
         )
-    _check_age(data.get("criteria"))
     try:
         fields = {name: item for name, item in data.items() if name not in ("format", "schema")}
         baseline = from_plain(Baseline, fields)
@@ -111,6 +101,13 @@ def _without_endless_loss(criterion: Criterion) -> Criterion:
     return replace(criterion, detectable=None) if criterion.detectable == math.inf else criterion
 
 
+def _leave_out(plain: dict[str, Any], *names: str) -> None:
+    """Take the fields out that are empty."""
+    for name in names:
+        if not plain[name]:
+            del plain[name]
+
+
 def _rounded(value: Any, depth: int) -> Any:
     if type(value) is float:
         return float(_ROUND % value)
@@ -123,16 +120,6 @@ def _rounded(value: Any, depth: int) -> Any:
     if set(map(type, value)) == {float}:  # the common long lists, without a call per number
         return [float(_ROUND % item) for item in value]
     return [_rounded(item, depth - 1) for item in value]
-
-
-def _check_age(criteria: object) -> None:
-    """Refuse criteria of an earlier version: without what judged beside them they would find less."""
-    for i, criterion in enumerate(criteria if isinstance(criteria, list) else ()):
-        if isinstance(criterion, dict) and _GONE in criterion:
-            raise BaselineError(
-                f"criteria[{i}].{_GONE}: an earlier version of pytest-anubis learned this, and this one "
-                "cannot judge by it; learn the baseline anew with `anubis learn`"
-            )
 
 
 def _check(baseline: Baseline) -> None:

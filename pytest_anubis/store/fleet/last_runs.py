@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,7 +51,6 @@ class LastRun:
     """The run with a verdict that a node stands by.
 
     Attributes:
-        run: Its id.
         started: When it began, seconds since 1970.
         ended: When it ended; None when nobody knows.
         verdict: What was decided; of a history only decision and headline.
@@ -98,17 +98,6 @@ class NodeLast:
     has_run: bool = True
 
 
-@dataclass(slots=True)
-class _Known:
-    record: NodeRecord
-    last: LastRun | None = None
-    standing: Standing = field(default_factory=Standing)
-    open: str = ""
-    open_since: float = 0.0
-    told: list[MetricVerdict] = field(default_factory=list)
-    passed: set[str] = field(default_factory=set)
-
-
 def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]:
     """Return what a history knows last of every node, sorted by name.
 
@@ -120,40 +109,37 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
         HistoryError: The database refuses.
     """
     counts = run_counts(history)
-    known = {record.name: _Known(record) for record in history.nodes()}
-    by_run: dict[int, _Known] = {}
+    known = {one.name: NodeLast(node=one, has_run=one.name in counts) for one in history.nodes()}
+    by_run: dict[int, NodeLast] = {}
     with history.reading() as connection:
         nodes = schema.nodes
         names = {
             row.id: row.name for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))
         }
         for node, standing in standings_of(connection).items():
-            one, by = known.get(names.get(node, "")), standing.by
-            if one is not None and by is not None:
-                one.standing, by_run[by.number] = standing, one
+            name, by = names.get(node, ""), standing.by
+            if name in known and by is not None:
+                known[name] = by_run[by.number] = replace(known[name], standing=standing)
         numbers = list(by_run)
         for start in range(0, len(numbers), _AT_ONCE):
-            _fill(connection, by_run, numbers[start : start + _AT_ONCE])
+            runs = _runs(connection, by_run, numbers[start : start + _AT_ONCE])
+            for number, run in runs.items():
+                name = by_run[number].node.name
+                known[name] = replace(known[name], last=run)
         for row in connection.execute(_latest()):
-            one = known[row.name]
-            if row.ended is None and (one.last is None or row.started > one.last.started):
-                one.open, one.open_since = row.run, row.started
-    found = tuple(
-        NodeLast(
-            node=one.record,
-            last=one.last and replace(one.last, told=tuple(one.told), passed=frozenset(one.passed)),
-            standing=one.standing,
-            open=one.open,
-            open_since=one.open_since,
-            has_run=one.record.name in counts,
-        )
-        for one in known.values()
-    )
-    return tuple(_in_full(history, place, found))
+            last = known[row.name].last
+            if row.ended is None and (last is None or row.started > last.started):
+                known[row.name] = replace(known[row.name], open=row.run, open_since=row.started)
+    return tuple(_in_full(history, place, tuple(known.values())))
 
 
-def _fill(connection: sa.Connection, by_run: dict[int, _Known], numbers: Sequence[int]) -> None:
-    """Give nodes the runs that they stand by, with what was bad in these and what was good."""
+def _runs(
+    connection: sa.Connection, nodes: Mapping[int, NodeLast], numbers: Sequence[int]
+) -> dict[int, LastRun]:
+    """Return runs by their numbers, with what was bad in them and what was good; `nodes` are their nodes."""
+    found: dict[int, LastRun] = {}
+    told: defaultdict[int, list[MetricVerdict]] = defaultdict(list)
+    passed: defaultdict[int, set[str]] = defaultdict(set)
     runs, clocks, verdicts = schema.runs, schema.run_clocks, schema.verdicts
     urgent, known = schema.urgencies, set(Triage)
     query = sa.select(runs.c.id, runs.c.run, runs.c.decision, runs.c.headline, clocks.c.known)
@@ -162,37 +148,39 @@ def _fill(connection: sa.Connection, by_run: dict[int, _Known], numbers: Sequenc
     query = query.outerjoin(clocks, clocks.c.run_id == runs.c.id)
     query = query.outerjoin(urgent, urgent.c.run_id == runs.c.id)
     for row in connection.execute(query.where(runs.c.id.in_(numbers))):
-        name = by_run[row.id].record.name
-        by_run[row.id].last = LastRun(
+        found[row.id] = LastRun(
             run=row.run,
             started=row.started,
             ended=row.ended,
             verdict=as_it_stands(
                 NodeVerdict(
-                    node=name,
+                    node=nodes[row.id].node.name,
                     decision=Decision(row.decision),
                     headline=row.headline,
                     triage=Triage(row.triage) if row.triage in known else Triage.NONE,
                     lowest=row.lowest,
                 ),
-                by_run[row.id].standing,
+                nodes[row.id].standing,
             ),
             doubtful=row.known == AT_LEAST,
         )
     bad = sa.select(verdicts).where(verdicts.c.run_id.in_(numbers), verdicts.c.outcome.in_(_BAD))
     for row in connection.execute(bad.order_by(verdicts.c.id)):
-        last = by_run[row.run_id].last
+        last = found.get(row.run_id)
         if last is not None and last.verdict.decision is not Decision.ACCEPTED:
-            told = _verdict(row)
-            by_run[row.run_id].told.append(told)
-            if told.reason is Reason.GONE:
-                gone = replace(last.verdict, gone=(*last.verdict.gone, told.device))
-                by_run[row.run_id].last = replace(last, verdict=gone)
+            told[row.run_id].append(one := _verdict(row))
+            if one.reason is Reason.GONE:
+                gone = replace(last.verdict, gone=(*last.verdict.gone, one.device))
+                found[row.run_id] = replace(last, verdict=gone)
     worst = sa.func.max(sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1))
     names = (verdicts.c.run_id, verdicts.c.benchmark)
     good = sa.select(*names).where(verdicts.c.run_id.in_(numbers)).group_by(*names)
-    for run, benchmark in connection.execute(good.having(worst == 0)):
-        by_run[run].passed.add(benchmark)
+    for number, benchmark in connection.execute(good.having(worst == 0)):
+        passed[number].add(benchmark)
+    return {
+        number: replace(last, told=tuple(told[number]), passed=frozenset(passed[number]))
+        for number, last in found.items()
+    }
 
 
 def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:

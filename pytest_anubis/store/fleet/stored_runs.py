@@ -35,9 +35,6 @@ class StoredRun:
     """A run as the history lists it.
 
     Attributes:
-        number: Its number in the history.
-        run: Its id.
-        node: Its node.
         started: When it began by its machine's clock, seconds since 1970.
         began: When it began by the history's clock.
         kind: ``journal`` or ``columns``; empty where its content is not in the history.
@@ -131,7 +128,7 @@ def read_stored(
         RunsError: There is no such run.
     """
     with History(place) as history:
-        reader = RunReader(learning, "", wanted, shelf, known_machines(history))
+        reader = RunReader(learning, wanted, shelf, known_machines(history))
         found = stored_runs(history, wanted)
         if not found and wanted == EVERYTHING:
             raise HistoryError(f"{history.shown()}: no run in it yet; push some ('anubis push')")
@@ -190,7 +187,7 @@ def read_stored_run(
             raise HistoryError(str(error)) from error
     if isinstance(content, RunRecord):
         return content
-    reader = RunReader(False, "", wanted)
+    reader = RunReader(False, wanted)
     reader.columns(Path(name), content, found[0].digest)
     return reader.result()
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
+from typing import Unpack
 
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.store.importers.import_result import (
-    UNCLASSIFIED,
     Imported,
-    ImportFileError,
+    OfNode,
     Samples,
     Unit,
     import_samples,
-    read_text,
+    read_output,
 )
 from pytest_anubis.tool_outputs.dcgm_diag import FAIL, SKIP, WARN, DiagRun, read_dcgm_diag
-from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
 _NOT_PASSED = Metric(name="not_passed", unit="count", better="equal")
 _COMPONENT = "accelerator.diagnostics"
@@ -31,9 +30,7 @@ _MOST_NOTES = 20
 """Warnings and skipped plugins that are named; more of them repeat a reason."""
 
 
-def import_dcgm(
-    path: Path, *, node: str, hardware_class: str = UNCLASSIFIED, run: str = ""
-) -> Imported:
+def import_dcgm(path: Path, **of_node: Unpack[OfNode]) -> Imported:
     """Read the output of one ``dcgmi diag -j`` on one node.
 
     Every plugin and card gives ``not_passed`` of ``dcgm/<plugin>``: 0 where it passed, 1 where it warned, the
@@ -42,19 +39,10 @@ def import_dcgm(
     that its remarks tell are metrics of their own. A run that broke off has the problem ``failed`` in
     ``not_passed`` of ``dcgm/diag``.
 
-    Args:
-        path: The file.
-        node: The node that it comes from.
-        hardware_class: The node's class.
-        run: The run's id; default: the file's name.
-
     Raises:
         ImportFileError: The file cannot be read, or is no such output.
     """
-    try:
-        found = read_dcgm_diag(read_text(path))
-    except UnreadableOutput as error:
-        raise ImportFileError(f"{path}: {error}; write it with dcgmi diag -r LEVEL -j") from None
+    found = read_output(path, read_dcgm_diag, "write it with dcgmi diag -r LEVEL -j")
     samples = Samples()
     if found.error:
         text = f"dcgmi diag broke off: {' '.join(found.error[:200].split())}"
@@ -84,15 +72,7 @@ def import_dcgm(
         samples.notes.append(f"skipped on every card, not imported: {', '.join(skipped)}")
     if (more := len(samples.notes) - _MOST_NOTES) > 0:
         samples.notes[_MOST_NOTES:] = [f"... and {more} more"]
-    return import_samples(
-        path,
-        samples,
-        node=node,
-        hardware_class=hardware_class,
-        run=run,
-        component=_COMPONENT,
-        lines=len(found.results),
-    )
+    return import_samples(path, samples, _COMPONENT, len(found.results), **of_node)
 
 
 def _serial(found: DiagRun, device: str) -> str:

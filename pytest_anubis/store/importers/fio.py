@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Unpack
 
 from pytest_anubis.codec import CodecError, from_plain
 from pytest_anubis.core.field_types import Alias, Count, NotNegative
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.store.importers.import_result import (
-    UNCLASSIFIED,
     Imported,
     ImportFileError,
+    OfNode,
     Samples,
     Unit,
     import_samples,
-    read_text,
+    read_output,
 )
 from pytest_anubis.tool_outputs.plain_lines import json_objects
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
@@ -31,53 +31,33 @@ _SAME = {"rw": ("rw", "readwrite"), "bs": ("bs", "blocksize"), "iodepth": ("iode
 """Options that make jobs comparable, with their names."""
 
 
-def import_fio(
-    path: Path,
-    *,
-    node: str,
-    device: str = "",
-    hardware_class: str = UNCLASSIFIED,
-    run: str = "",
-) -> Imported:
+def import_fio(path: Path, **of_node: Unpack[OfNode]) -> Imported:
     """Read one or several JSON outputs of fio, one after the other in one file.
 
     Every job gives, for reading and writing, ``bandwidth`` in MB/s, ``iops`` in op/s and the total
     latency's 50th and 99th percentile in us; its group says how it read and wrote (``rw``, ``bs``,
-    ``iodepth``, ...). A job that ended with an error has the problem ``failed``, be it that it moved nothing.
-    What ``--status-interval`` printed of a job that still ran is left out.
-
-    Args:
-        path: The file.
-        node: The node that it comes from.
-        device: The disk; default: the last part of the job's file name, else ``disk``.
-        hardware_class: The node's class.
-        run: The run's id; default: the file's name.
+    ``iodepth``, ...), its device is the last part of the job's file name, else ``disk``. A job that ended
+    with an error has the problem ``failed``, be it that it moved nothing. What ``--status-interval`` printed
+    of a job that still ran is left out.
 
     Raises:
         ImportFileError: The file cannot be read, holds no output of fio, or no job of it came to its end.
     """
     samples = Samples()
-    try:
-        outputs = _whole(list(_outputs(read_text(path))), samples)
-    except UnreadableOutput as error:
-        raise ImportFileError(f"{path}: {error}; run fio with --output-format=json") from None
+    outputs = read_output(
+        path,
+        lambda text: _whole(list(_outputs(text)), samples),
+        "run fio with --output-format=json",
+    )
     jobs = 0
     for place, output in outputs:
         for job in output.jobs:
             jobs += 1
             try:
-                _take_job(samples, place, output, job, device)
+                _take_job(samples, place, output, job)
             except CodecError as error:
                 samples.wrong.add(place, str(error))
-    return import_samples(
-        path,
-        samples,
-        node=node,
-        hardware_class=hardware_class,
-        run=run,
-        component="storage.disk",
-        lines=jobs,
-    )
+    return import_samples(path, samples, "storage.disk", jobs, **of_node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +161,10 @@ def _states(output: _Output) -> list[_State]:
         return []  # said where the job is taken
 
 
-def _take_job(samples: Samples, place: int, output: _Output, data: Any, device: str) -> None:
+def _take_job(samples: Samples, place: int, output: _Output, data: Any) -> None:
     job = from_plain(_Job, data, where="job", unknown="ignore")
     options = {**output.options, **job.options}
-    disk = device or str(options.get("filename", "")).rstrip("/").split("/")[-1] or "disk"
+    disk = str(options.get("filename", "")).rstrip("/").split("/")[-1] or "disk"
     benchmark, text = f"fio/{job.jobname}", f"fio error {job.error}"
     if job.total_err:
         text = f"{job.total_err} errors that fio went on in spite of"

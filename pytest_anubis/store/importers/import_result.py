@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict, TypeVar, Unpack
 
 from pytest_anubis.codec import CodecError, read_bytes
 from pytest_anubis.codec.foreign_text import decoded, open_text
@@ -27,6 +27,9 @@ from pytest_anubis.store.samples.columnar_files import (
     origin_of,
     save_columns,
 )
+from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
+
+T = TypeVar("T")
 
 Progress = Callable[[str], None]
 
@@ -92,7 +95,6 @@ class Imported:
     """The good part of a file, and the rest.
 
     Attributes:
-        source: The file.
         populations: All samples, one population per hardware class, benchmark, metric and group.
         runs: One per run and node in the file.
         lines: How many lines were read, the head not counted.
@@ -156,8 +158,6 @@ class Samples:
         values: Unit -> values; empty where there is a problem only.
         problems: Unit -> why its values are not taken.
         components: Benchmark -> the part of the node that it exercises.
-        wrong: What was left out.
-        notes: What else people should know, one line each.
     """
 
     def __init__(self) -> None:
@@ -199,12 +199,22 @@ class Samples:
                 self.problem(Unit(benchmark, metric, device, group), "failed", text)
 
 
-class ImportFolder:
-    """The imports of a store; what is there already is looked at once, however many are added.
+class OfNode(TypedDict):
+    """Whose results a tool's output holds, which does not say it itself.
 
-    Args:
-        store: The store.
+    Attributes:
+        node: The node that it comes from.
+        hardware_class: The node's class; default: unclassified.
+        run: The run's id; default: the file's name.
     """
+
+    node: str
+    hardware_class: NotRequired[str]
+    run: NotRequired[str]
+
+
+class ImportFolder:
+    """The imports of a store; what is there already is looked at once, however many are added."""
 
     def __init__(self, store: Path) -> None:
         self._folder = store / IMPORTS_FOLDER
@@ -259,11 +269,6 @@ class ImportFolder:
         self._by_digest[origin.digest] = (file, origin)
 
 
-def save_import(imported: Imported, store: Path) -> Path:
-    """Keep one import in a store; as `ImportFolder.save`."""
-    return ImportFolder(store).save(imported)
-
-
 def _origin(imported: Imported) -> Origin | None:
     """Return which file it is, with the node that it does not name: two nodes may print the same."""
     path = imported.source
@@ -313,39 +318,43 @@ def runs_of(
     return tuple(records)
 
 
+def read_output(path: Path, reader: Callable[[str], T], fix: str = "") -> T:
+    """Return what the reader of a tool's output makes of a file; `fix` says how to write a good one.
+
+    Raises:
+        ImportFileError: The file cannot be read, or the reader does not know its form.
+    """
+    try:
+        return reader(read_text(path))
+    except UnreadableOutput as error:
+        raise ImportFileError(f"{path}: {error}{f'; {fix}' if fix else ''}") from None
+
+
 def import_samples(
-    path: Path,
-    samples: Samples,
-    *,
-    node: str,
-    hardware_class: str,
-    run: str,
-    component: str,
-    lines: int,
+    path: Path, samples: Samples, component: str, lines: int, **of_node: Unpack[OfNode]
 ) -> Imported:
-    """Make an import of the samples that one log holds of one node.
+    """Make an import of the samples that one tool's output holds of one node.
 
     Args:
-        path: The log.
+        path: The file.
         samples: What it says.
-        node: The node.
-        hardware_class: Its class.
-        run: The run's id; empty: the file's name.
         component: What is exercised by benchmarks of which the samples do not say it.
         lines: How many lines were read.
+        **of_node: Whose samples they are.
     """
     gather = Gather()
+    node = of_node["node"]
     samples.finish()
     for unit, values in samples.values.items():
         gather.add(
-            hardware_class=hardware_class,
+            hardware_class=of_node.get("hardware_class", UNCLASSIFIED),
             benchmark=unit.benchmark,
             metric=unit.metric,
             component=samples.components.get(unit.benchmark, component),
             group=unit.group,
             node=node,
             device=unit.device,
-            run=run or run_name(path),
+            run=of_node.get("run") or run_name(path),
             values=() if unit in samples.problems else values,
             problem=samples.problems.get(unit),
         )

@@ -49,8 +49,6 @@ class LostRows:
     """Which rows are lost, each for one cause; shape (n,), in the order of the file.
 
     Attributes:
-        failed: Its test failed.
-        empty: It has no value.
         other: Unit or direction are not those of most rows of its metric.
         invalid: Its value is NaN, infinite, negative, or a duration of 0.
     """

@@ -29,8 +29,6 @@ class MetricRule:
     Attributes:
         benchmark: Name of the benchmark in small letters, cut at its ``*``.
         metric: Name of the metric, likewise.
-        unit: Its unit.
-        better: Its direction.
         component: The part of the node that it exercises; may be empty.
         line: Where it stands in its file, from 1.
     """

@@ -5,32 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Unpack
 
 from pytest_anubis.store.importers.import_result import (
-    UNCLASSIFIED,
     Imported,
     ImportFileError,
+    OfNode,
     Samples,
     Unit,
     import_samples,
-    read_text,
+    read_output,
 )
 from pytest_anubis.tool_outputs.nccl_tests import COLLECTIVES, END, NcclLog, NcclRun
-from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
 _UNKNOWN = "collective"
 _SHOWN = 4
 """Hosts and collectives that a note names."""
 
 
-def import_nccl(
-    path: Path,
-    *,
-    node: str,
-    hardware_class: str = UNCLASSIFIED,
-    run: str = "",
-    collective: str = "",
-) -> Imported:
+def import_nccl(path: Path, *, collective: str = "", **of_node: Unpack[OfNode]) -> Imported:
     """Read the output of one or several runs of nccl-tests programs on one node.
 
     Each collective is a benchmark. From 1 MiB on a size gives the metric ``busbw_<bytes>`` in GB/s, below it
@@ -43,26 +36,20 @@ def import_nccl(
 
     Args:
         path: The log.
-        node: The node that it comes from.
-        hardware_class: The node's class.
-        run: The run's id; default: the file's name.
         collective: Name such as ``all_reduce``; default: as the log or the file's name tells.
+        **of_node: Whose results they are.
 
     Raises:
         ImportFileError: The file cannot be read, holds no result line, or several runs of which it is not
             known what they measured.
     """
-    text = read_text(path)
-    try:
-        log = NcclLog(text)
-    except UnreadableOutput as error:
-        raise ImportFileError(f"{path}: {error}") from None
+    log = read_output(path, NcclLog)
     samples = Samples()
     for number, what in log.wrong.items():
         samples.wrong.add(number, what)
     measured = [one for one in log.runs if one.rows or one.failure]
     if not measured:
-        raise ImportFileError(f"{path}: {_why_nothing(text, log)}")
+        raise ImportFileError(f"{path}: {_why_nothing(log)}")
     named = collective or _from_file(path)
     for one in log.runs:
         one.collective = collective or one.collective or named or _UNKNOWN
@@ -78,16 +65,8 @@ def import_nccl(
         )
     for one in measured:
         _take(samples, one)
-    samples.notes.extend(_notes(measured, node))
-    return import_samples(
-        path,
-        samples,
-        node=node,
-        hardware_class=hardware_class,
-        run=run,
-        component="network.collective",
-        lines=log.lines,
-    )
+    samples.notes.extend(_notes(measured, of_node["node"]))
+    return import_samples(path, samples, "network.collective", log.lines, **of_node)
 
 
 def _take(samples: Samples, run: NcclRun) -> None:
@@ -130,12 +109,12 @@ def _notes(runs: list[NcclRun], node: str) -> Iterator[str]:
         )
 
 
-def _why_nothing(text: str, log: NcclLog) -> str:
+def _why_nothing(log: NcclLog) -> str:
     """Return why a log has no result, in one line."""
     if log.wrong:
         number, what = next(iter(log.wrong.items()))
         return f"no line of results of nccl-tests that is known; line {number}: {what}"
-    if text.lstrip().startswith("{"):
+    if log.text.lstrip().startswith("{"):
         return "JSON, which is not read of nccl-tests; import what the program prints"
     if log.runs:
         begin = f"nccl-tests began on line {log.runs[0].place}"

@@ -23,9 +23,6 @@ class NodePattern:
     ``*`` stands for any characters but ``/``, ``**/`` for any number of folders, ``{node}`` and ``{run}``
     for a name within one folder or file name. Relative patterns begin in the working folder.
 
-    Args:
-        text: The pattern.
-
     Raises:
         ImportFileError: It has no ``{node}``, or one of the names twice, or too many wildcards.
     """

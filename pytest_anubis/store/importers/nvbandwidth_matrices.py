@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.store.importers.import_result import (
-    UNCLASSIFIED,
     Imported,
-    ImportFileError,
+    OfNode,
     Samples,
     Unit,
     import_samples,
-    read_text,
+    read_output,
 )
 from pytest_anubis.store.importers.metric_map import known_metrics
 from pytest_anubis.tool_outputs.nvbandwidth import Case, parts_of, scan_nvbandwidth
-from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
 
-def import_nvbandwidth(
-    path: Path, *, node: str, hardware_class: str = UNCLASSIFIED, run: str = ""
-) -> Imported:
+def import_nvbandwidth(path: Path, **of_node: Unpack[OfNode]) -> Imported:
     """Read the output of one run of nvbandwidth on one node.
 
     Each test case is a benchmark ``nvbandwidth/<case>`` with ``bandwidth`` in GB/s or ``latency`` in ns. A
@@ -30,19 +27,10 @@ def import_nvbandwidth(
     that failed has the problem ``failed`` on its node, be it that all did; one that was cut off is a wrong
     line; one that does not apply there is nothing.
 
-    Args:
-        path: The file.
-        node: The node that it comes from.
-        hardware_class: The node's class.
-        run: The run's id; default: the file's name.
-
     Raises:
         ImportFileError: The file cannot be read, is no such output, or no case of it is whole.
     """
-    try:
-        found = scan_nvbandwidth(read_text(path))
-    except UnreadableOutput as error:
-        raise ImportFileError(f"{path}: {error}; write it with nvbandwidth -j") from None
+    found = read_output(path, scan_nvbandwidth, "write it with nvbandwidth -j")
     samples = Samples()
     for case in found.cases:
         short = case.name.removesuffix(f"_{case.part}") if case.part else case.name
@@ -55,15 +43,8 @@ def import_nvbandwidth(
         samples.fail(benchmark, "node", text, metric)
     for what in found.unread:
         samples.wrong.add(0, what)
-    return import_samples(
-        path,
-        samples,
-        node=node,
-        hardware_class=hardware_class,
-        run=run,
-        component="memory.transfer",
-        lines=len(found.cases) + len(found.failures) + len(found.unread),
-    )
+    lines = len(found.cases) + len(found.failures) + len(found.unread)
+    return import_samples(path, samples, "memory.transfer", lines, **of_node)
 
 
 def _named(samples: Samples, case: str, part: str, *, latency: bool) -> tuple[str, Metric]:

@@ -32,7 +32,7 @@ from pytest_anubis.store.importers.long_form import (
     check_rows,
 )
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
-from pytest_anubis.store.samples.parquet_files import ParquetError
+from pytest_anubis.store.samples.parquet_files import ParquetError, first_line, literal
 from pytest_anubis.store.samples.parquet_reading import read_samples
 from pytest_anubis.tool_outputs.table_heads import count_known, table_head
 
@@ -157,7 +157,6 @@ class _Csv:
     Attributes:
         columns: Names in the head: the first line that holds ``value`` and two other known names.
         mark: What parts the columns.
-        notes: What else people should know.
     """
 
     def __init__(self, path: Path, wrong: WrongLines) -> None:
@@ -297,7 +296,7 @@ class _Parquet:
         )
         try:
             # A parameter, and no wildcard: the name is never part of the statement.
-            given = [_literal(path)]
+            given = [literal(path)]
             head = self._connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", given)
             self.columns = [str(item[0]) for item in head.description]
             kinds = [str(item[1]) for item in head.description]
@@ -306,8 +305,7 @@ class _Parquet:
             self._result = self._connection.execute(_statement(kinds), given)
         except self._errors as error:
             self.close()
-            said = _first_line(error)
-            raise ImportFileError(f"{path}: not a Parquet file ({said})") from None
+            raise ImportFileError(f"{path}: not a Parquet file ({first_line(error)})") from None
 
     def chunks(self) -> Iterator[tuple[Sequence[int], list[tuple[Any, ...]]]]:
         """Yield (row numbers, one tuple per column)."""
@@ -317,7 +315,7 @@ class _Parquet:
                 rows = self._result.fetchmany(_CHUNK)
             except self._errors as error:
                 raise ImportFileError(
-                    f"damaged after row {self.lines} ({_first_line(error)})"
+                    f"damaged after row {self.lines} ({first_line(error)})"
                 ) from None
             if not rows:
                 return
@@ -351,12 +349,3 @@ def _cut(name: str) -> str:
     text = f"CAST({name} AS VARCHAR)"
     short = f"left({text}, {NAMES_MAY_BE}) || '…'"  # refused as a name, and no number either
     return f"CASE WHEN length({text}) > {NAMES_MAY_BE} THEN {short} ELSE {text} END"
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).splitlines()), type(error).__name__)[:120]
-
-
-def _literal(path: Path) -> str:
-    """Return a path in which DuckDB sees no wildcard."""
-    return "".join(f"[{mark}]" if mark in "*?[" else mark for mark in str(path))

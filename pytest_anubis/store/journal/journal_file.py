@@ -59,29 +59,22 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 class Journal:
     """Writes the journal of one run; safe to call from several threads of one process.
 
-    Make one with `create` or `open_existing`. Trouble with the disk never raises: it is said once through
-    `warn`, what could not be written is kept (up to 64 MiB) and tried again with every later event.
+    Make one with `create` or `open_existing`. Trouble with the disk never raises: it is said once on stderr,
+    what could not be written is kept (up to 64 MiB) and tried again with every later event.
 
     Attributes:
-        path: The journal's file.
         trouble: What went wrong with writing, empty while all is well.
         lost: How many events could not be kept at all.
         unsafe: What the disk answered when it was asked to keep what it has, or what somebody else did to the
             file meanwhile; empty while all is well.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        descriptor: int,
-        warn: Callable[[str], None] | None,
-    ) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
         self.path = path
         self.trouble = ""
         self.lost = 0
         self.unsafe = ""
         self._descriptor = descriptor
-        self._warn = warn or _to_stderr
         self._lock = threading.Lock()
         _open_ones.add(self)
         self._waiting: deque[bytes] = deque()
@@ -99,15 +92,12 @@ class Journal:
             self._descriptor = -1
 
     @classmethod
-    def create(
-        cls, store: Path, run_id: str, *, warn: Callable[[str], None] | None = None
-    ) -> Journal:
+    def create(cls, store: Path, run_id: str) -> Journal:
         """Start the journal ``<store>/runs/<run_id>/journal.jsonl`` of a new run.
 
         Args:
             store: The store's folder, e.g. ``.anubis``; it and its parents are made.
             run_id: Letters, digits, ``.``, ``_``, ``-``; must be new.
-            warn: Called once, with one line, when the disk does not take an event; default: stderr.
 
         Raises:
             JournalError: The id is not valid or taken, or the folder cannot be made.
@@ -132,15 +122,14 @@ class Journal:
         except JournalError:
             os.close(descriptor)
             raise
-        return cls(path, descriptor, warn)
+        return cls(path, descriptor)
 
     @classmethod
-    def open_existing(cls, path: Path, *, warn: Callable[[str], None] | None = None) -> Journal:
+    def open_existing(cls, path: Path) -> Journal:
         """Go on with a journal; a last line that was cut short is closed, and reported when read.
 
         Args:
             path: The journal or its run's folder.
-            warn: As in `create`.
 
         Raises:
             JournalError: There is no such journal, it cannot be written, or another process writes it.
@@ -155,7 +144,7 @@ class Journal:
         except JournalError:
             os.close(descriptor)
             raise
-        journal = cls(path, descriptor, warn)
+        journal = cls(path, descriptor)
         size = os.fstat(descriptor).st_size
         journal._number = last_number(path.read_bytes())
         journal._torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
@@ -188,7 +177,7 @@ class Journal:
             self._sync(always=True)
             if self._waiting:
                 self.lost += len(self._waiting)
-                self._warn(
+                _warn(
                     f"{self.path}: {len(self._waiting)} events could not be written "
                     f"({self.trouble}); this journal is incomplete"
                 )
@@ -290,12 +279,12 @@ class Journal:
         self.lost += 1
         if not self.trouble:
             self.trouble = "the journal is closed already"
-            self._warn(f"{self.path}: what came after the run's end is not in it")
+            _warn(f"{self.path}: what came after the run's end is not in it")
 
     def _fail(self, text: str) -> None:
         if not self.trouble:
             self.trouble = text
-            self._warn(
+            _warn(
                 f"{self.path}: events cannot be written ({text}); the run goes on, they are kept in "
                 "memory and tried again; make room on the disk"
             )
@@ -355,5 +344,5 @@ def journal_path(store: Path, run_id: str) -> Path:
     return store / RUNS_FOLDER / run_id / JOURNAL_NAME
 
 
-def _to_stderr(text: str) -> None:
+def _warn(text: str) -> None:
     sys.stderr.write(f"anubis: {text}\n")

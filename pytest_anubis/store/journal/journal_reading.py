@@ -140,11 +140,7 @@ _Torn = tuple[int, bytes, str]
 
 
 class _Reading:
-    """Takes the lines of one journal in order.
-
-    Args:
-        name: The file's name, for warnings.
-    """
+    """Takes the lines of one journal in order."""
 
     def __init__(self, name: str) -> None:
         self._name = name

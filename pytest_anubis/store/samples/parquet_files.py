@@ -34,6 +34,16 @@ class ParquetError(ValueError):
     """Samples cannot be written as Parquet, or read; the message is one line for people."""
 
 
+def literal(path: Path) -> str:
+    """Return a path in which DuckDB sees no wildcard."""
+    return "".join(f"[{mark}]" if mark in "*?[" else mark for mark in str(path))
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of what DuckDB says went wrong, cut; or the kind of its error."""
+    return next(iter(str(error).splitlines()), type(error).__name__)[:120]
+
+
 def save_parquet(
     populations: Iterable[Population],
     folder: Path,

@@ -15,7 +15,13 @@ from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_
 from pytest_anubis.core.gather import Shelf, invalid_rows
 from pytest_anubis.core.metric import DIRECTIONS, Metric
 from pytest_anubis.core.sample import FloatArray, Population, Problem
-from pytest_anubis.store.samples.parquet_files import COLUMNS, VERSION, ParquetError
+from pytest_anubis.store.samples.parquet_files import (
+    COLUMNS,
+    VERSION,
+    ParquetError,
+    first_line,
+    literal,
+)
 
 _AT_ONCE = 1 << 22
 """Rows of a file that are read at a time: 64 MiB with their numbers."""
@@ -51,17 +57,14 @@ def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
     except ImportError:
         return None  # whoever reads other tables says what is missing
     errors = (duckdb.Error, RuntimeError, ValueError, OverflowError)
-    name = "".join(f"[{mark}]" if mark in "*?[" else mark for mark in str(path))  # no wildcard
     try:
         with duckdb.connect(":memory:", config=_LIMITS) as connection:
-            return _population(connection, name, shelf)
+            return _population(connection, literal(path), shelf)
     except ParquetError as error:
         raise ParquetError(f"{path}: {error}") from None
     except errors as error:
-        said = next(iter(str(error).splitlines()), type(error).__name__)[:120]  # a line's worth
-        raise ParquetError(
-            f"{path}: damaged, or no Parquet file ({said}); export it anew, or remove it"
-        ) from None
+        said = f"damaged, or no Parquet file ({first_line(error)})"
+        raise ParquetError(f"{path}: {said}; export it anew, or remove it") from None
 
 
 def _population(connection: Any, name: str, shelf: Shelf | None) -> Population | None:

@@ -14,7 +14,7 @@ VOCABULARY, PLACES = 50257, 1024
 """Of GPT-2: tokens, and places in a sequence."""
 
 
-class _Block(nn.Module):
+class Block(nn.Module):
     """Causal self-attention and a feed-forward part, each normalised first and added."""
 
     def __init__(self, width: int, heads: int) -> None:
@@ -31,7 +31,11 @@ class _Block(nn.Module):
         )
 
     def forward(
-        self, x: torch.Tensor, _turns: torch.Tensor | None, kept: Kept | None, place: int
+        self,
+        x: torch.Tensor,
+        _turns: torch.Tensor | None = None,
+        kept: Kept | None = None,
+        place: int = 0,
     ) -> torch.Tensor:
         """Map (batch, n, width) to the same shape."""
         mixed = self.queries_keys_values(self.before_attention(x))
@@ -46,7 +50,6 @@ class Decoder(LanguageModel):
 
     Args:
         width: Length of a token's vector.
-        layers: How many blocks.
         heads: Attention heads; divides `width`.
         vocabulary: Different tokens.
     """
@@ -58,7 +61,7 @@ class Decoder(LanguageModel):
         self.heads_kept, self.head = heads, width // heads
         self.tokens = nn.Embedding(vocabulary, width)
         self.places = nn.Embedding(PLACES, width)
-        self.blocks = nn.ModuleList(_Block(width, heads) for _ in range(layers))
+        self.blocks = nn.ModuleList(Block(width, heads) for _ in range(layers))
         self.norm = nn.LayerNorm(width)
         draw_normal(self)
 

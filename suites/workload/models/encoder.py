@@ -45,7 +45,6 @@ class Encoder(nn.Module):
 
     Args:
         width: Length of a token's vector.
-        layers: How many blocks.
         heads: Attention heads; divides `width`.
         classes: Kinds of texts.
         vocabulary: Different tokens.

@@ -67,7 +67,6 @@ class Llama(LanguageModel):
 
     Args:
         width: Length of a token's vector.
-        layers: How many blocks.
         heads: Heads of the queries; divides `width`.
         kept: Heads of keys and values; divides `heads`.
         inner: Numbers inside of a feed-forward part.

@@ -14,7 +14,6 @@ class Recurrent(nn.Module):
     Args:
         inputs: Numbers in one element of a sequence.
         width: Numbers in the state of a layer.
-        layers: How many layers.
         classes: Kinds of sequences.
     """
 

@@ -15,7 +15,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_to_plain,
     read_inventory,
 )
-from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
+from pytest_anubis.hardware.inventory.nvidia_inventory import NvidiaReading
 from pytest_anubis.hardware.inventory.nvml import Nvml
 from pytest_anubis.hardware.telemetry.host_sensors import (
     ENERGY,
@@ -83,7 +83,7 @@ def test_all_codes_of_the_bindings_are_covered() -> None:
 def test_healthy_card_is_read_completely() -> None:
     fake = FakeNvml()
     fake.fields[162] = 72  # recoveries of a link
-    cards, drivers, notes = read_nvidia(fake)
+    cards, drivers, notes = NvidiaReading(fake).read()
     assert (drivers, notes) == ({"nvidia": "550.54.15", "cuda": "12.4"}, ())
     assert cards[1] == Accelerator(
         index=1,
@@ -138,7 +138,7 @@ def test_what_was_read_survives_plain_data() -> None:
 
 @pytest.mark.parametrize("code", CODES)
 def test_no_code_at_initialisation_stops_anything(code: int) -> None:
-    cards, drivers, notes = read_nvidia(FakeNvml(init=code))
+    cards, drivers, notes = NvidiaReading(FakeNvml(init=code)).read()
     assert (cards, drivers) == ((), {})
     no_nvidia = code in (pynvml.NVML_ERROR_LIBRARY_NOT_FOUND, pynvml.NVML_ERROR_DRIVER_NOT_LOADED)
     assert [f"NVML error {code})" in note for note in notes] == ([] if no_nvidia else [True])
@@ -147,7 +147,7 @@ def test_no_code_at_initialisation_stops_anything(code: int) -> None:
 @pytest.mark.parametrize("call", INVENTORY_CALLS)
 def test_every_code_of_every_call_is_absent_or_named(call: str) -> None:
     for code in CODES:
-        cards, _, notes = read_nvidia(FakeNvml(failing=(call, code)))
+        cards, _, notes = NvidiaReading(FakeNvml(failing=(call, code))).read()
         everything = [*notes, *(note for card in cards for note in card.unreadable)]
         named = any(f"(NVML error {code})" in note for note in everything)
         # Behind its last link a card answers "invalid argument": that is how links are counted.
@@ -159,14 +159,14 @@ def test_lost_card_does_not_hide_the_others() -> None:
     lost = FakeNvml(
         4, failing=("nvmlDeviceGetHandleByIndex", pynvml.NVML_ERROR_GPU_IS_LOST), only=2
     )
-    cards, _, notes = read_nvidia(lost)
+    cards, _, notes = NvidiaReading(lost).read()
     assert [card.index for card in cards] == [0, 1, 3]
     assert notes == ("GPU 2: GPU is lost (NVML error 15)",)
 
 
 def test_failed_sensor_is_noted_at_its_card_alone() -> None:
     fake = FakeNvml(2, failing=("nvmlDeviceGetRemappedRows", pynvml.NVML_ERROR_UNKNOWN), only=1)
-    (first, second), _, _ = read_nvidia(fake)
+    (first, second), _, _ = NvidiaReading(fake).read()
     assert (first.unreadable, first.remapped_uncorrected) == ((), 2)
     assert second.unreadable == ("remapped_uncorrected: Unknown Error (NVML error 999)",)
     assert second.remapped_uncorrected is None
@@ -174,7 +174,7 @@ def test_failed_sensor_is_noted_at_its_card_alone() -> None:
 
 def test_card_without_nvlink_has_none_rather_than_zero() -> None:
     failing = ("nvmlDeviceGetNvLinkState", pynvml.NVML_ERROR_NOT_SUPPORTED)
-    (card,), _, _ = read_nvidia(FakeNvml(1, failing=failing))
+    (card,), _, _ = NvidiaReading(FakeNvml(1, failing=failing)).read()
     assert (card.nvlinks, card.nvlinks_active, card.unreadable) == (None, None, ())
 
 
@@ -187,7 +187,7 @@ def test_bindings_older_than_a_function_are_no_error() -> None:
                 raise AttributeError(name)
             return super().__getattr__(name)
 
-    (card,), _, notes = read_nvidia(Old(1))
+    (card,), _, notes = NvidiaReading(Old(1)).read()
     assert (card.firmware, card.unreadable, notes) == (None, (), ())
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.hardware.inventory.amd_inventory import read_amd
-from pytest_anubis.hardware.inventory.nvidia_inventory import read_nvidia
+from pytest_anubis.hardware.inventory.nvidia_inventory import NvidiaReading
 from pytest_anubis.hardware.text_files import Files
 from tests.hardware.nvml_stand_in import Node, tell_state
 from tests.hardware.nvml_stand_in import amdsmi_node as amdsmi_node
@@ -21,13 +21,13 @@ from tests.hardware.nvml_stand_in import nvml_node as nvml_node
 
 
 def cards() -> tuple[Accelerator, ...]:
-    found, _, notes = read_nvidia()
+    found, _, notes = NvidiaReading().read()
     assert notes == ()
     return found
 
 
 def test_eight_healthy_cards(nvml_node: Node) -> None:
-    found, drivers, notes = read_nvidia()
+    found, drivers, notes = NvidiaReading().read()
     assert (len(found), notes) == (8, ())
     assert drivers == {"nvidia": "580.65.06", "cuda": "13.0"}
     assert [card.unreadable for card in found] == [()] * 8

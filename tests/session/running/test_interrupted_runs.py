@@ -66,14 +66,16 @@ def test_a_finished_run_names_no_way_on(project: pytest.Pytester, learn: Learn) 
     result.stdout.no_fnmatch_line("*--anubis-resume*")
 
 
-def test_what_comes_after_a_journals_end_is_no_matter_of_the_disk(tmp_path: Path) -> None:
-    told: list[str] = []
-    journal = Journal.create(tmp_path, "r", warn=told.append)
+def test_what_comes_after_a_journals_end_is_no_matter_of_the_disk(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal = Journal.create(tmp_path, "r")
     journal.write(RunFinished(exit_status=0, ended="2026-01-01T00:00:00+00:00"))
     journal.close()
     for _ in range(2):
         journal.write(PhaseFailed(test="t", text="late"))
-    assert told == [f"{journal.path}: what came after the run's end is not in it"]
+    line = f"anubis: {journal.path}: what came after the run's end is not in it\n"
+    assert capsys.readouterr().err == line
     assert journal.missing == 2
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.importers.fio import import_fio
-from pytest_anubis.store.importers.import_result import ImportFileError, save_import
+from pytest_anubis.store.importers.import_result import ImportFileError, ImportFolder
 from pytest_anubis.store.importers.metric_map import read_metric_map
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.store.importers.superbench import import_superbench
@@ -92,7 +92,7 @@ def test_columns_that_tell_nodes_apart_are_kept_with_their_runs(tmp_path: Path) 
         "b,x,m,s,lower,3,,,r1\n",
     )
     found = import_table(path)
-    kept = load_columns(save_import(found, tmp_path / "store")).runs
+    kept = load_columns(ImportFolder(tmp_path / "store").save(found)).runs
     for runs in (found.runs, kept):
         assert {(run.run, run.node): dict(run.traits) for run in runs} == {
             ("r1", "a"): {"driver": "570", "batch": "C"},

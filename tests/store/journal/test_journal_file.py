@@ -432,10 +432,9 @@ def test_missing_files_and_taken_ids(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_warns_once_and_what_it_refused_comes_later(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said: list[str] = []
-    journal = Journal.create(tmp_path, "r", warn=said.append)
+    journal = Journal.create(tmp_path, "r")
     journal.write(head("r"))
     real = os.write
 
@@ -459,20 +458,22 @@ def test_a_full_disk_warns_once_and_what_it_refused_comes_later(
     journal.close()
     record = read_journal(journal.path)
     assert [m.values for m in record.measurements] == [(1.0,), (2.0,), (3.0,)]
-    assert len(said) == 1
-    assert "No space left" in said[0]
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "No space left" in said
 
 
-def test_a_disk_that_stays_full_is_counted_and_kills_nothing(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_a_disk_that_stays_full_is_counted_and_kills_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "runs" / "r").mkdir(parents=True)
     descriptor = os.open("/dev/full", os.O_WRONLY)
-    journal = Journal(tmp_path / "x", descriptor, said.append)
+    journal = Journal(tmp_path / "x", descriptor)
     for _ in range(3):
         journal.write(measured())
     journal.close()
     journal.write(UnknownEvent(data={"event": "late"}))
     assert journal.lost == 4
+    said = capsys.readouterr().err.splitlines()
     assert len(said) == 2
     assert "incomplete" in said[-1]
 
