@@ -20,6 +20,8 @@ SCHEMA = 1
 _ROUND = "%.8g"  # significant digits; far below what any benchmark repeats to
 _MEDIANS = 101
 _DEPTH = 32
+_GONE = "paced"
+"""Key of a criterion whose limits an earlier version learned and judged otherwise."""
 
 
 class BaselineError(ValueError):
@@ -75,6 +77,7 @@ def baseline_from_plain(data: object) -> Baseline:
             f"schema: version {found(schema)}, this version of pytest-anubis reads {SCHEMA}; "
             "learn the baseline again or use the version that wrote it"
         )
+    _check_age(data.get("criteria"))
     try:
         fields = {name: item for name, item in data.items() if name not in ("format", "schema")}
         baseline = from_plain(Baseline, fields)
@@ -120,6 +123,16 @@ def _rounded(value: Any, depth: int) -> Any:
     if set(map(type, value)) == {float}:  # the common long lists, without a call per number
         return [float(_ROUND % item) for item in value]
     return [_rounded(item, depth - 1) for item in value]
+
+
+def _check_age(criteria: object) -> None:
+    """Refuse criteria of an earlier version: without what judged with them they would find less."""
+    for i, criterion in enumerate(criteria if isinstance(criteria, list) else ()):
+        if isinstance(criterion, dict) and _GONE in criterion:
+            raise BaselineError(
+                f"criteria[{i}].{_GONE}: an earlier version of pytest-anubis learned this, and this one "
+                "cannot judge by it; learn the baseline anew with `anubis learn`"
+            )
 
 
 def _check(baseline: Baseline) -> None:
