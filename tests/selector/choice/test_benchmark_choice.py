@@ -11,15 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_anubis.core.history import Defect
-from pytest_anubis.selector import (
-    Candidate,
-    NodeRisk,
-    SelectorError,
-    joint_risk,
-    learn_coverage,
-    make_plan,
-)
-from pytest_anubis.selector.choice.candidates import grouped
+from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
+from pytest_anubis.selector.choice.candidates import Candidate, grouped
 from pytest_anubis.selector.choice.choice_reasons import lasting, shown
 from pytest_anubis.selector.choice.cover_problem import (
     WEIGHT,
@@ -28,6 +21,9 @@ from pytest_anubis.selector.choice.cover_problem import (
     make_problem,
     tidied,
 )
+from pytest_anubis.selector.choice.coverage import learn_coverage
+from pytest_anubis.selector.risk.node_risk import NodeRisk
+from pytest_anubis.selector.selector_error import SelectorError
 
 NAMES = tuple("abcdefgh")
 

@@ -8,12 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_anubis.selector import CoxTime, SelectorError, Stacked, load_model
 from pytest_anubis.selector.risk.choosing import model_choice
 from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
 from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, chosen_models
 from pytest_anubis.selector.risk.choosing.model_choice import choose_model
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals, Score, origins
+from pytest_anubis.selector.risk.models.cox_time import CoxTime
+from pytest_anubis.selector.risk.models.hazard import load_model
+from pytest_anubis.selector.risk.models.stacked import Stacked
+from pytest_anubis.selector.selector_error import SelectorError
 
 
 def fleet(count: int = 1200, *, shape: float = 0.5, slope: float = 1.0, seed: int = 0) -> Intervals:

@@ -8,21 +8,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_anubis.selector import (
-    CoxPH,
-    CoxTime,
-    Exponential,
+from pytest_anubis.selector.risk.choosing.model_accuracy import antolini, harrell, skill
+from pytest_anubis.selector.risk.models.cox import CoxPH
+from pytest_anubis.selector.risk.models.cox_time import CoxTime
+from pytest_anubis.selector.risk.models.cox_time_training import Course, simplest, stop
+from pytest_anubis.selector.risk.models.hazard import (
     ExtrapolationWarning,
     HazardModel,
-    SelectorError,
-    Weibull,
-    antolini,
-    harrell,
     load_model,
-    skill,
+    unseen_rate,
 )
-from pytest_anubis.selector.risk.models.cox_time_training import Course, simplest, stop
-from pytest_anubis.selector.risk.models.hazard import unseen_rate
+from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
+from pytest_anubis.selector.selector_error import SelectorError
 
 Floats = npt.NDArray[np.float64]
 
