@@ -217,7 +217,6 @@ def fleet_task(task: FleetTask) -> dict[str, list[Judged]]:
             now=task.cut,
             model=name,  # type: ignore[arg-type]
             horizon=task.horizon,
-            tested=name == "auto",  # the others are timed without their backtests
         )
         spent = time.process_time() - begun
         curves, follow, event, names = [], [], [], []

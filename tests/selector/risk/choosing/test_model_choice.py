@@ -167,9 +167,7 @@ def test_a_damaged_record_of_the_choice_is_refused(field: str) -> None:
 
 def test_a_stack_adds_hazards_and_survives_plain_data() -> None:
     rows = fleet(300)
-    one, two = (
-        model_choice._fit(model_choice._new(kind, 0), rows) for kind in ("exponential", "cox")
-    )
+    one, two = (rows.fitted(model_choice._new(kind, 0)) for kind in ("exponential", "cox"))
     stack = Stacked([(0.25, one), (0.75, two)])
     at = np.array([[5.0, 20.0]])
     expected = 0.25 * one.cumulative(at, rows.x) + 0.75 * two.cumulative(at, rows.x)
