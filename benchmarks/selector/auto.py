@@ -37,23 +37,22 @@ import numpy.typing as npt
 from benchmarks.selector.failure_histories import TASKS, Rows, Task
 from benchmarks.selector.fleet_histories import FLEETS, FleetTask
 from benchmarks.selector.paired_draws import paired
-from pytest_anubis.selector import (
-    CoxPH,
-    CoxTime,
-    Exponential,
-    HazardModel,
-    Weibull,
+from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
+from pytest_anubis.selector.risk.choosing.model_accuracy import (
     antolini,
     calibration,
     harrell,
     integrated_brier,
     kaplan_meier,
 )
-from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
 from pytest_anubis.selector.risk.choosing.model_choice import choose_model
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.forecast import fit_risk
 from pytest_anubis.selector.risk.models.covariates import Floats
+from pytest_anubis.selector.risk.models.cox import CoxPH
+from pytest_anubis.selector.risk.models.cox_time import CoxTime
+from pytest_anubis.selector.risk.models.hazard import HazardModel
+from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.risk.node_status import HOUR, status_at
 
 _POINTS = 10  # times at which the Brier score is taken for its integral
@@ -218,7 +217,6 @@ def fleet_task(task: FleetTask) -> dict[str, list[Judged]]:
             now=task.cut,
             model=name,  # type: ignore[arg-type]
             horizon=task.horizon,
-            tested=name == "auto",  # the others are timed without their backtests
         )
         spent = time.process_time() - begun
         curves, follow, event, names = [], [], [], []

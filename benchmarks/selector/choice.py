@@ -21,7 +21,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.history import Defect
-from pytest_anubis.selector import Candidate, Coverage, NodeRisk, Plan, learn_coverage, make_plan
+from pytest_anubis.selector.choice.benchmark_choice import make_plan
+from pytest_anubis.selector.choice.candidates import Candidate
+from pytest_anubis.selector.choice.choice_plan import Plan
+from pytest_anubis.selector.choice.coverage import Coverage, learn_coverage
+from pytest_anubis.selector.risk.node_risk import NodeRisk
 
 BRUTE = 16  # up to so many benchmarks every subset is tried
 RISK = 0.1

@@ -21,8 +21,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import numpy as np
 
 from pytest_anubis.core.history import FleetHistory, Incident, NodeRecord
-from pytest_anubis.selector import SelectorError
 from pytest_anubis.selector.risk.forecast import ModelName, fit_risk, look_ahead
+from pytest_anubis.selector.selector_error import SelectorError
 
 NOW, HOUR, DAY = 1.8e9, 3600.0, 86400.0
 AHEAD = 7 * DAY

@@ -30,11 +30,7 @@ import numpy as np
 
 from benchmarks.selector.failure_histories import TASKS, Rows, Task
 from benchmarks.selector.survival_libraries import Maker, Predict, libraries
-from pytest_anubis.selector import (
-    CoxPH,
-    CoxTime,
-    Exponential,
-    Weibull,
+from pytest_anubis.selector.risk.choosing.model_accuracy import (
     antolini,
     calibration,
     harrell,
@@ -43,6 +39,9 @@ from pytest_anubis.selector import (
     skill,
 )
 from pytest_anubis.selector.risk.models.covariates import Floats
+from pytest_anubis.selector.risk.models.cox import CoxPH
+from pytest_anubis.selector.risk.models.cox_time import CoxTime
+from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 
 _POINTS = 30  # times at which the Brier score is taken for its integral
 _REDRAWN = 200

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.choice.candidates import Candidate, Group, grouped
+from pytest_anubis.selector.choice.candidates import Candidate, ordered
 from pytest_anubis.selector.choice.choice_plan import MODES, Method, Mode, Plan
 from pytest_anubis.selector.choice.choice_reasons import explain, picked, summarise
 from pytest_anubis.selector.choice.cover_problem import (
@@ -95,14 +95,14 @@ def make_plan(
     """
     _check(mode, p0, budget_seconds, incident_seconds, explore, time_limit)
     problem, question = _question(candidates, coverage, risks, mode)
-    groups = question.groups
+    count = len(problem.names)
     before = question.residual(0)
     if mode == "all" or (question.defects == 0 and mode != "budget"):
-        made = _Made(np.ones(len(groups), dtype=np.bool_), "everything", optimal=mode == "all")
-        explored: Choice = np.zeros(len(groups), dtype=np.bool_)
+        made = _Made(np.ones(count, dtype=np.bool_), "everything", optimal=mode == "all")
+        explored: Choice = np.zeros(count, dtype=np.bool_)
     elif p0 is not None and before <= p0:
         made = _Made(problem.pinned.copy(), "nothing", optimal=True)
-        explored = np.zeros(len(groups), dtype=np.bool_)
+        explored = np.zeros(count, dtype=np.bool_)
     else:
         limit = None if budget_seconds is None or mode != "budget" else int(budget_seconds * 1000)
         first = _explored(problem, explore, seed, limit) if limit is not None else None
@@ -119,14 +119,14 @@ class Question:
     """What is asked about a problem.
 
     Attributes:
-        groups: The runs.
+        candidates: The benchmarks, by their ids.
         nodes: The nodes.
         expected: Expected number of nodes with an incident, without validation.
         defects: Known defects behind the coverage.
         residual: Weight that is exposed -> joint risk that is left.
     """
 
-    groups: tuple[Group, ...]
+    candidates: tuple[Candidate, ...]
     nodes: tuple[str, ...]
     expected: float
     defects: int
@@ -150,7 +150,7 @@ def _question(
                 "give one of at least 0 and below 1"
             )
     probabilities = [risk.probability for risk in risks]
-    groups = grouped(candidates)
+    runs = ordered(candidates)
     if isinstance(coverage, Coverage):
         shared, residual = coverage, _alike(probabilities)
     else:
@@ -162,8 +162,8 @@ def _question(
         coverages = [coverage[risk.node] for risk in risks]
         shared = coverages[0] if len(risks) == 1 else mixed(coverages, shares)
         residual = _bounded(math.fsum(hazards)) if len(risks) > 1 else _alike(probabilities)
-    return make_problem(groups, shared), Question(
-        groups=groups,
+    return make_problem(runs, shared), Question(
+        candidates=runs,
         nodes=tuple(risk.node for risk in risks),
         expected=math.fsum(probabilities),
         defects=shared.defects,
@@ -289,11 +289,10 @@ def _plan(
     residual = question.residual(covered)
     seconds_bound = mode == "risk" and made.bound is not None
     weight_bound = mode == "budget" and made.bound is not None
-    members = [group.members for group in question.groups]
     plan = Plan(
-        chosen=tuple(sorted(name for run in np.flatnonzero(final) for name in members[run])),
+        chosen=tuple(problem.names[run] for run in np.flatnonzero(final).tolist()),
         pruned=(),
-        explored=tuple(sorted(name for run in np.flatnonzero(explored) for name in members[run])),
+        explored=tuple(problem.names[run] for run in np.flatnonzero(explored).tolist()),
         mode=mode,
         method=made.method,
         optimal=made.optimal,
@@ -306,14 +305,13 @@ def _plan(
         target=p0,
         reached=p0 is None or residual <= p0,
         greedy_cost=None if made.greedy is None else problem.cost(made.greedy) / 1000,
-        greedy_coverage=None if made.greedy is None else problem.covered(made.greedy) / WEIGHT,
         bound=_bound(made.bound, seconds_bound, weight_bound),
         seed=seed,
         defects=question.defects,
     )
-    left_out = explain(problem, question.groups, final, plan, question.residual, budget)
+    left_out = explain(problem, question.candidates, final, plan, question.residual, budget)
     plan = replace(plan, pruned=left_out)
-    plan = replace(plan, picked=picked(problem, question.groups, final, exposed))
+    plan = replace(plan, picked=picked(problem, final, exposed))
     return replace(plan, summary=summarise(plan, len(question.nodes)))
 
 

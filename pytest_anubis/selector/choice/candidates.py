@@ -1,10 +1,11 @@
-"""Benchmarks that could run, and the runs that several of them share."""
+"""Benchmarks that could run."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pytest_anubis.selector.selector_error import SelectorError
 
@@ -19,9 +20,6 @@ class Candidate:
             parallel (one device each) is one duration, not the sum.
         component: The part of a node that it exercises, dotted, e.g. ``network.loopback``.
         pinned: It was named explicitly and is never pruned.
-        shared_run: Candidates with the same non-empty value come from one run (five metrics of one
-            program): choosing one of them makes the others free, and the run costs what its
-            longest member costs.
 
     Raises:
         SelectorError: The id is empty, or the cost is negative or not finite.
@@ -31,7 +29,6 @@ class Candidate:
     cost_seconds: float
     component: str = ""
     pinned: bool = False
-    shared_run: str = ""
 
     def __post_init__(self) -> None:
         if not self.benchmark:
@@ -43,49 +40,16 @@ class Candidate:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Candidates that run together: one program, or a single benchmark.
-
-    Attributes:
-        name: Smallest benchmark id in it; groups are ordered by it.
-        members: Its benchmark ids, sorted.
-        cost: Seconds of the run: those of its longest member.
-        pinned: One of its members is pinned.
-    """
-
-    name: str
-    members: tuple[str, ...]
-    cost: float
-    pinned: bool
-
-
-def grouped(candidates: Sequence[Candidate]) -> tuple[Group, ...]:
-    """Return the runs behind candidates, ordered by their smallest id.
+def ordered(candidates: Sequence[Candidate]) -> tuple[Candidate, ...]:
+    """Return candidates by their ids.
 
     Raises:
         SelectorError: A benchmark id appears twice.
     """
-    seen: set[str] = set()
-    runs: dict[tuple[str, str], list[Candidate]] = {}
-    for candidate in candidates:
-        if candidate.benchmark in seen:
+    found = tuple(sorted(candidates, key=lambda candidate: candidate.benchmark))
+    for one, other in pairwise(found):
+        if one.benchmark == other.benchmark:
             raise SelectorError(
-                f"benchmark {candidate.benchmark!r} is a candidate twice; name each benchmark once"
+                f"benchmark {one.benchmark!r} is a candidate twice; name each benchmark once"
             )
-        seen.add(candidate.benchmark)
-        key = ("run", candidate.shared_run) if candidate.shared_run else ("", candidate.benchmark)
-        runs.setdefault(key, []).append(candidate)
-    return tuple(sorted(map(_group, runs.values()), key=lambda group: group.name))
-
-
-def _group(members: Sequence[Candidate]) -> Group:
-    if len(members) == 1:  # nearly all, and there may be thousands
-        (one,) = members
-        return Group(one.benchmark, (one.benchmark,), one.cost_seconds, one.pinned)
-    return Group(
-        name=min(member.benchmark for member in members),
-        members=tuple(sorted(member.benchmark for member in members)),
-        cost=max(member.cost_seconds for member in members),
-        pinned=any(member.pinned for member in members),
-    )
+    return found

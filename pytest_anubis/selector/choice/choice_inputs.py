@@ -20,7 +20,7 @@ from pytest_anubis.selector.choice.choice_plan import Mode, Plan
 from pytest_anubis.selector.choice.coverage import Coverage, learn_coverage
 from pytest_anubis.selector.risk.drivers import risk_drivers
 from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_risk, look_ahead
-from pytest_anubis.selector.risk.incident_kinds import kind_mix
+from pytest_anubis.selector.risk.incident_kinds import kind_mixes
 from pytest_anubis.selector.risk.node_risk import NodeRisk
 
 _NOMINAL = 0.5  # stands for a risk that nobody knows; what exposes most is the same for every risk
@@ -247,10 +247,11 @@ def gather_inputs(
     except NoRiskError:
         return replace(inputs, lacking=("incidents", *inputs.lacking))
     outlook = look_ahead(fleet, risk, now=now, horizon=horizon, nodes=nodes)
+    mixes = kind_mixes(fleet.incidents)
     return replace(
         inputs,
         risks=outlook.risks,
-        kinds={risk.node: kind_mix(fleet.incidents, risk.node) for risk in outlook.risks},
+        kinds={each.node: mixes.get(each.node, {}) for each in outlook.risks},
         basis=outlook.basis,
         notes=outlook.notes if risk.backtest is None else (*outlook.notes, risk.backtest.reason),
         drivers=risk_drivers(fleet, risk, now=now, horizon=horizon, nodes=nodes),
@@ -259,16 +260,13 @@ def gather_inputs(
     )
 
 
-def choose(
-    inputs: ChoiceInputs, offers: Sequence[Offer], request: ChoiceRequest, *, exact: bool = True
-) -> Choice:
+def choose(inputs: ChoiceInputs, offers: Sequence[Offer], request: ChoiceRequest) -> Choice:
     """Choose benchmarks.
 
     Args:
         inputs: What the choice rests on.
         offers: The benchmarks, at least one.
         request: What is asked.
-        exact: Solve exactly; otherwise greedily.
 
     Raises:
         SelectorError: What is asked makes no sense.
@@ -297,7 +295,6 @@ def choose(
         incident_seconds=request.incident_cost,
         explore=request.explore,
         seed=request.seed,
-        exact=exact,
         exposed=partial(exposed_of, inputs.defects),
     )
     return Choice(plan=plan, inputs=inputs, coverage=coverage, unpriced=unpriced)

@@ -64,7 +64,6 @@ class Plan:
         target: The risk p0 that was asked for; None when none was.
         reached: The residual risk is within the target, or there was none.
         greedy_cost: Seconds of the greedy choice before exploration; None where none was made.
-        greedy_coverage: Share of defects that the greedy choice exposes; None where none was made.
         bound: No choice can be better than this: seconds (mode risk), share of defects (mode
             budget), or seconds of total cost (mode cost); None where nothing was optimised.
         seed: Seed of the exploration.
@@ -88,7 +87,6 @@ class Plan:
     target: float | None = None
     reached: bool = True
     greedy_cost: float | None = None
-    greedy_coverage: float | None = None
     bound: float | None = None
     seed: int = 0
     defects: int = 0

@@ -8,14 +8,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.metric import percent_text, value_text
-from pytest_anubis.selector.choice.candidates import Group
+from pytest_anubis.selector.choice.candidates import Candidate
 from pytest_anubis.selector.choice.choice_plan import Picked, Plan, Pruned
 from pytest_anubis.selector.choice.cover_problem import WEIGHT, Problem
 
 
 def explain(
     problem: Problem,
-    groups: Sequence[Group],
+    candidates: Sequence[Candidate],
     chosen: npt.NDArray[np.bool_],
     plan: Plan,
     residual: Callable[[int], float],
@@ -25,7 +25,7 @@ def explain(
 
     Args:
         problem: What there was to choose from.
-        groups: The runs, in the order of the problem.
+        candidates: The benchmarks, in the order of the problem.
         chosen: Shape (g,): the runs that are made.
         plan: The plan so far.
         residual: Weight that is exposed -> joint risk that is left.
@@ -41,18 +41,20 @@ def explain(
         gain = int(gains[run])
         if gain not in left:
             left[gain] = residual(exposed) - residual(exposed + gain)
-        reason = _reason(int(own[run]), gain, left[gain], groups[run], plan, budget)
-        cost = int(problem.costs[run]) / 1000
-        pruned += [
-            Pruned(benchmark=name, cost_seconds=cost, gain=left[gain], reason=reason)
-            for name in groups[run].members
-        ]
-    return tuple(sorted(pruned, key=lambda item: item.benchmark))
+        cost = candidates[run].cost_seconds
+        pruned.append(
+            Pruned(
+                benchmark=problem.names[run],
+                cost_seconds=int(problem.costs[run]) / 1000,
+                gain=left[gain],
+                reason=_reason(int(own[run]), gain, left[gain], cost, plan, budget),
+            )
+        )
+    return tuple(pruned)
 
 
 def picked(
     problem: Problem,
-    groups: Sequence[Group],
     chosen: npt.NDArray[np.bool_],
     exposed: Callable[[Collection[str]], int] | None = None,
 ) -> tuple[Picked, ...]:
@@ -62,7 +64,6 @@ def picked(
 
     Args:
         problem: What there was to choose from.
-        groups: The runs, in the order of the problem.
         chosen: Shape (g,): the runs that are made.
         exposed: Returns how many known defects some benchmarks exposed; None where nobody counted.
     """
@@ -73,32 +74,28 @@ def picked(
     for run in np.flatnonzero(chosen).tolist():
         what = "no known defect was exposed by it yet"
         if own[run]:
-            count = None if exposed is None else exposed(groups[run].members)
+            count = None if exposed is None else exposed((problem.names[run],))
             verb = "assumed to expose" if count == 0 else "exposes"
             what = f"{verb} {shown(int(own[run]) / WEIGHT)} of defects"
             what += f" ({count} known)" if count else ""
             only = int(alone[run])
             what += f", {shown(only / WEIGHT)} as the only one of these" if only else ", others too"
         cost = int(problem.costs[run]) / 1000
-        found += [
-            Picked(benchmark=name, cost_seconds=cost, reason=f"{what}, in {lasting(cost)}")
-            for name in groups[run].members
-        ]
-    return tuple(sorted(found, key=lambda item: item.benchmark))
+        reason = f"{what}, in {lasting(cost)}"
+        found.append(Picked(benchmark=problem.names[run], cost_seconds=cost, reason=reason))
+    return tuple(found)
 
 
-def _reason(
-    own: int, gain: int, less: float, group: Group, plan: Plan, budget: float | None
-) -> str:
+def _reason(own: int, gain: int, less: float, cost: float, plan: Plan, budget: float | None) -> str:
     if plan.method == "nothing" and plan.target is not None:
         return (
             f"the risk of {shown(plan.risk_before)} is within the accepted {shown(plan.target)} "
             "without any benchmark"
         )
-    if plan.mode == "budget" and budget is not None and group.cost > budget:
-        takes, there = lasting(group.cost), lasting(budget)
+    if plan.mode == "budget" and budget is not None and cost > budget:
+        takes, there = lasting(cost), lasting(budget)
         if takes == there:  # rounded to the same: what tells them apart is shown
-            takes, there = (value_text(one, "s") for one in (group.cost, budget))
+            takes, there = (value_text(one, "s") for one in (cost, budget))
         return f"takes {takes}, more than the {there} that there are"
     if own == 0:
         return "no known defect was exposed by it, and its component has had its share of runs"
@@ -109,7 +106,7 @@ def _reason(
     lower = f"lower the risk from {before} to {after}"
     if before == after:
         lower = f"hardly lower the risk of {before}"
-    would = f"would {lower} in {lasting(group.cost)}"
+    would = f"would {lower} in {lasting(cost)}"
     if plan.mode == "budget":
         return f"{would}, but the budget is better spent on what was chosen"
     if plan.mode == "cost":

@@ -14,7 +14,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.choice.candidates import Group
+from pytest_anubis.selector.choice.candidates import Candidate
 from pytest_anubis.selector.choice.coverage import Coverage
 
 WEIGHT = 10_000_000  # parts into which all defects are divided
@@ -27,7 +27,7 @@ class Problem:
     """Which runs to make.
 
     Attributes:
-        names: The g runs by their smallest benchmark id, sorted.
+        names: The g benchmark ids, sorted: a run each.
         costs: Shape (g,): milliseconds of each run.
         pinned: Shape (g,): runs that are made in any case.
         rows: Pattern of each exposure, ascending.
@@ -65,9 +65,9 @@ class Problem:
         return int(self.costs[chosen].sum())
 
 
-def make_problem(groups: Sequence[Group], coverage: Coverage) -> Problem:
-    """Turn runs and coverage into whole numbers; patterns that look the same to the runs become one."""
-    place = {name: i for i, group in enumerate(groups) for name in group.members}
+def make_problem(candidates: Sequence[Candidate], coverage: Coverage) -> Problem:
+    """Turn candidates, ordered by id, and coverage into whole numbers; equal patterns become one."""
+    place = {candidate.benchmark: i for i, candidate in enumerate(candidates)}
     run_of = np.array([place.get(name, -1) for name in coverage.benchmarks], dtype=np.int64)
     parts = _parts(coverage)
     merged: dict[tuple[int, ...], int] = {}
@@ -80,9 +80,9 @@ def make_problem(groups: Sequence[Group], coverage: Coverage) -> Problem:
     patterns = sorted(merged)
     lengths = [len(pattern) for pattern in patterns]
     return Problem(
-        names=tuple(group.name for group in groups),
-        costs=np.array([round(group.cost * 1000) for group in groups], dtype=np.int64),
-        pinned=np.array([group.pinned for group in groups], dtype=np.bool_),
+        names=tuple(one.benchmark for one in candidates),
+        costs=np.array([round(one.cost_seconds * 1000) for one in candidates], dtype=np.int64),
+        pinned=np.array([one.pinned for one in candidates], dtype=np.bool_),
         rows=np.repeat(np.arange(len(patterns), dtype=np.int64), lengths),
         columns=np.array([run for pattern in patterns for run in pattern], dtype=np.int64),
         weights=np.array([merged[pattern] for pattern in patterns], dtype=np.int64),

@@ -69,12 +69,10 @@ def learn_coverage(
     kinds: Mapping[str, float] | None = None,
     experience: Mapping[str, int] | None = None,
     smoothing: float = 1.0,
-    half_life: float = math.inf,
-    now: float | None = None,
 ) -> Coverage:
     """Learn which benchmarks expose which share of defects.
 
-    False alarms count for nothing. With w defects (weights summed), the pseudo-defects are:
+    False alarms count for nothing. The pseudo-defects are:
     `smoothing` that nothing exposes (the full set does not find everything); `smoothing` spread over
     the components as their defects are, half exposed by every benchmark of the component, half by one
     alone; and for benchmarks that have hardly run, up to the same share once more, fading with
@@ -84,42 +82,27 @@ def learn_coverage(
         defects: Known defects, in any order.
         candidates: The benchmarks to choose from.
         kinds: Kind of incident -> probability, to weigh defects by what this node tends to have
-            (see `kind_mix`); None for the fleet's own mix.
+            (see `kind_mixes`); None for the fleet's own mix.
         experience: Benchmark id -> how often it has run. Benchmarks without an entry are new,
             unless a defect names them.
         smoothing: Weight of the pseudo-defects; 0 gives the bare shares.
-        half_life: Seconds after which a defect counts half; needs `now`.
-        now: Time of the decision, seconds since 1970.
 
     Raises:
-        SelectorError: A weight, probability or half-life makes no sense.
+        SelectorError: A weight or probability makes no sense.
     """
     if not math.isfinite(smoothing) or smoothing < 0:
         raise SelectorError(f"smoothing is {smoothing!r}; give 0 or more pseudo-defects")
-    if half_life <= 0 or (now is None and math.isfinite(half_life)):
-        raise SelectorError("half_life must be positive and needs now, the time of the decision")
-    counted = [
-        (defect, _recency(defect, half_life, now))
-        for defect in defects
-        if defect.state != "false alarm"
-    ]
+    counted = [defect for defect in defects if defect.state != "false alarm"]
     names = frozenset(candidate.benchmark for candidate in candidates)
     weights: dict[Pattern, float] = defaultdict(float)
     for defect, weight in _by_kind(counted, candidates, kinds, smoothing):
         weights[defect & names] += weight
     shares = _component_shares(counted, candidates, kinds)
-    known = {name for defect, _ in counted for name in defect.benchmarks}
+    known = {name for defect in counted for name in defect.benchmarks}
     for pattern, weight in _prior(candidates, shares, known, experience or {}):
         weights[pattern] += smoothing * weight
     weights[frozenset()] += smoothing
     return _assembled(names, weights, len(counted))
-
-
-def _recency(defect: Defect, half_life: float, now: float | None) -> float:
-    """Return the weight of a defect by its age."""
-    if now is None or math.isinf(half_life):
-        return 1.0
-    return float(0.5 ** (max(0.0, now - defect.found) / half_life))
 
 
 def _of_kind(defect: Defect, kind: str) -> bool:
@@ -131,7 +114,7 @@ def _of_kind(defect: Defect, kind: str) -> bool:
 
 
 def _by_kind(
-    counted: Sequence[tuple[Defect, float]],
+    counted: Sequence[Defect],
     candidates: Sequence[Candidate],
     kinds: Mapping[str, float] | None,
     smoothing: float,
@@ -141,44 +124,39 @@ def _by_kind(
     A kind that no known defect has is stood for by the benchmarks whose component it points to, each
     alone; a kind that points nowhere leaves its share to all defects as they are.
     """
-    plain = [(frozenset(defect.benchmarks), weight) for defect, weight in counted]
+    plain = [frozenset(defect.benchmarks) for defect in counted]
     if not kinds:
-        return plain
+        return [(pattern, 1.0) for pattern in plain]
     if any(not math.isfinite(p) or p < 0 for p in kinds.values()) or sum(kinds.values()) <= 0:
         raise SelectorError("the probabilities of kinds must be 0 or more and not all 0")
-    total = sum(weight for _, weight in plain) or smoothing
-    mass = total / sum(kinds.values())
+    mass = (float(len(plain)) or smoothing) / sum(kinds.values())
     weighed: list[tuple[Pattern, float]] = []
     rest = 0.0
     for kind, probability in sorted(kinds.items()):
-        own = [
-            (frozenset(defect.benchmarks), w) for defect, w in counted if _of_kind(defect, kind)
-        ] or [
-            (frozenset({candidate.benchmark}), 1.0)
+        own = [frozenset(defect.benchmarks) for defect in counted if _of_kind(defect, kind)] or [
+            frozenset({candidate.benchmark})
             for candidate in candidates
             if relates(kind, candidate.component)
         ]
-        weight = sum(w for _, w in own)
-        if weight <= 0:
+        if not own:
             rest += probability
             continue
-        weighed += [(pattern, w / weight * probability * mass) for pattern, w in own]
-    everything = sum(weight for _, weight in plain)
-    if rest and everything:
-        weighed += [(pattern, w / everything * rest * mass) for pattern, w in plain]
+        weighed += [(pattern, 1.0 / len(own) * probability * mass) for pattern in own]
+    if rest and plain:
+        weighed += [(pattern, 1.0 / len(plain) * rest * mass) for pattern in plain]
     return weighed
 
 
 def _component_shares(
-    counted: Sequence[tuple[Defect, float]],
+    counted: Sequence[Defect],
     candidates: Sequence[Candidate],
     kinds: Mapping[str, float] | None,
 ) -> dict[str, float]:
     """Return component -> expected share of defects, with one pseudo-defect for each component."""
     shares = dict.fromkeys((candidate.component for candidate in candidates), 1.0)
-    for defect, weight in counted:
+    for defect in counted:
         if defect.component in shares:
-            shares[defect.component] += weight
+            shares[defect.component] += 1.0
     for component in shares:
         shares[component] += sum(p for k, p in (kinds or {}).items() if relates(k, component))
     total = sum(shares.values())

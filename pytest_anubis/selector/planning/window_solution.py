@@ -10,7 +10,7 @@ import numpy as np
 
 from pytest_anubis.selector.planning.fleet_coverage import Bools, ClassCoverage, Floats
 from pytest_anubis.selector.planning.placing.node_fitting import Rates
-from pytest_anubis.selector.planning.placing.schedule_records import Job, Schedule, Slot
+from pytest_anubis.selector.planning.placing.schedule_records import Job, Slot
 from pytest_anubis.selector.planning.placing.spare_work import SpareWork
 from pytest_anubis.selector.planning.placing.window_schedule import schedule
 from pytest_anubis.selector.planning.window_bound import node_bounds
@@ -68,13 +68,12 @@ class Problem:
             ]
             prices = _prices(libraries, room, whole > 0)
         chosen = choose_all(populations, libraries, room, prices, window.worth)
-        made = scheduled(populations, libraries, chosen, window, prices)
         return Solution(
             populations=populations,
             window=window,
             prices=prices,
             chosen=chosen,
-            slots=made.slots,
+            slots=_scheduled(populations, libraries, chosen, window, prices),
         )
 
     def _sets(self, populations: Sequence[Population], window: Window) -> list[Library]:
@@ -192,14 +191,14 @@ class Solution:
         return (-len(self.unpinned), self.value) > (-len(other.unpinned), other.value)
 
 
-def scheduled(
+def _scheduled(
     populations: Sequence[Population],
     libraries: Sequence[Library],
     chosen: Sequence[Bools],
     window: Window,
     prices: Floats,
-) -> Schedule:
-    """Return the schedule of what was chosen for nodes.
+) -> tuple[Slot, ...]:
+    """Return when and where what was chosen for nodes runs.
 
     Args:
         populations: The nodes.

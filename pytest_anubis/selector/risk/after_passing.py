@@ -6,7 +6,6 @@ the horizon. The history knows how many had.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +13,6 @@ import numpy as np
 from pytest_anubis.core.history import FleetHistory, Incident
 from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
 from pytest_anubis.selector.risk.forecast import RiskModel
-from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning
 from pytest_anubis.selector.risk.node_status import HOUR, status_at
 
 ACCEPTED = "ACCEPTED"
@@ -85,11 +83,9 @@ def after_passing(
         )
         x.append(rows.x)
         uptime.append(rows.duration)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExtrapolationWarning)
-        chance = risk.model.incident_probability(
-            np.concatenate(x), np.concatenate(uptime), horizon / HOUR
-        )
+    chance = risk.model.incident_probability(
+        np.concatenate(x), np.concatenate(uptime), horizon / HOUR
+    )
     low, high = binomial_interval(count, len(moments))
     return Passed(
         runs=len(moments), incidents=count, low=low, high=high, predicted=float(chance.mean())

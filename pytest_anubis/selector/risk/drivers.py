@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Collection
 
 import numpy as np
@@ -10,7 +9,6 @@ import numpy as np
 from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.selector.risk.forecast import RiskModel
 from pytest_anubis.selector.risk.models.covariates import Floats
-from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning
 from pytest_anubis.selector.risk.node_status import (
     COUNTS,
     HOUR,
@@ -59,9 +57,7 @@ def risk_drivers(
     x, uptime, hours = rows.x[asked], rows.duration[asked], horizon / HOUR
 
     def chances(facts: Floats, up: Floats) -> Floats:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)
-            chance = risk.model.incident_probability(facts, up, hours)
+        chance = risk.model.incident_probability(facts, up, hours)
         # The hazard: of two nodes that are nearly sure to fail the chances hardly differ.
         return -np.log1p(-np.minimum(chance, _SURE))
 

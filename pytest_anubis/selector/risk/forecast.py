@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -19,13 +18,12 @@ from pytest_anubis.selector.risk.choosing.model_choice import (
 from pytest_anubis.selector.risk.choosing.refits import Refits, refits_of
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.covariates import Floats
-from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel, load_model
+from pytest_anubis.selector.risk.models.hazard import HazardModel, load_model
 from pytest_anubis.selector.risk.node_risk import NodeRisk
 from pytest_anubis.selector.risk.node_status import HOUR, hours_text, status_at, status_rows
 from pytest_anubis.selector.selector_error import SelectorError
 
 ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]
-MODELS: tuple[ModelName, ...] = ("auto", "exponential", "weibull", "cox", "cox-time")
 
 JUDGED = 25
 """Incidents that a horizon should hold for the whole fleet: at shorter ones models cannot be told apart."""
@@ -201,7 +199,6 @@ def fit_risk(
     seed: int = 0,
     horizon: float = 86400.0,
     quick: bool = False,
-    tested: bool = True,
     say: Callable[[str], None] = lambda _: None,
 ) -> RiskModel:
     """Fit a risk model to a fleet's history.
@@ -210,12 +207,11 @@ def fit_risk(
         fleet: The history.
         now: The present, seconds since 1970.
         model: Which; ``auto`` takes the one that backtests on this history prefer, one without covariates
-            where there are few incidents.
+            where there are few incidents. What its figures are off by is found out at earlier moments, or by
+            fits without parts of the history where there are too few of them.
         seed: For Cox-Time and what is drawn.
         horizon: Seconds ahead that backtests judge models at, longer where that holds too few incidents.
         quick: Do not try Cox-Time for ``auto``.
-        tested: Find out what the figures are off by: a model that was named is tried at earlier moments, as
-            ``auto`` tries all, and fitted without parts of the history where there are too few.
         say: Gets words about the progress.
 
     Raises:
@@ -236,16 +232,14 @@ def fit_risk(
     last = _last_event(fleet, now) / HOUR
     hours = horizon / HOUR
     asked: dict[str, Any] = {"ongoing": True, "upto": last, "seed": seed, "say": say}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExtrapolationWarning)
-        asked["horizon"] = _judged_at(intervals.known_at(last), hours)
-        if model == "auto":
-            chosen, backtest = choose_model(intervals, quick=quick, **asked)
-        else:
-            chosen, backtest = named_model(model, intervals, tested=tested, **asked)
-        refits = None
-        if tested and backtest.chosen is None:
-            refits = refits_of(chosen, intervals, rows.nodes, seed=seed, say=say)
+    asked["horizon"] = _judged_at(intervals.known_at(last), hours)
+    if model == "auto":
+        chosen, backtest = choose_model(intervals, quick=quick, **asked)
+    else:
+        chosen, backtest = named_model(model, intervals, **asked)
+    refits = None
+    if backtest.chosen is None:
+        refits = refits_of(chosen, intervals, rows.nodes, seed=seed, say=say)
     return RiskModel(
         model=chosen,
         kinds=rows.kinds,
@@ -309,9 +303,7 @@ def look_ahead(
     if not rows.nodes:
         raise SelectorError("there is no node in service to reckon a risk for")
     hours = horizon / HOUR
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ExtrapolationWarning)  # said in the notes
-        found = risk.model.incident_probability(rows.x, rows.duration, hours)
+    found = risk.model.incident_probability(rows.x, rows.duration, hours)
     if not np.isfinite(found).all():
         raise SelectorError(
             "the risk model gives no probability; fit it again with 'anubis risk --save'"

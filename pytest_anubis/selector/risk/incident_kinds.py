@@ -10,6 +10,9 @@ from functools import lru_cache
 
 from pytest_anubis.core.history import Incident
 
+_STRENGTH = 4.0  # weight of the prior of a mix, in incidents
+_PERSISTENCE = 0.5  # share of that prior that repeats the latest kind
+
 # Words that operators use for incidents and authors for components, by the part that both mean.
 _FAMILIES: dict[str, frozenset[str]] = {
     "network": frozenset(
@@ -46,39 +49,21 @@ def _name(incident: Incident) -> str:
     return incident.kind or incident.component
 
 
-def kind_mix(
-    incidents: Iterable[Incident],
-    node: str,
-    *,
-    strength: float = 4.0,
-    persistence: float = 0.5,
-) -> Mapping[str, float]:
-    """Return how likely each kind is to be a node's next incident.
+def kind_mixes(incidents: Iterable[Incident]) -> dict[str, Mapping[str, float]]:
+    """Return how likely each kind is to be the next incident, of every node that had one.
 
     Repairs are often partial, so that an incident tends to come back as the same kind. How much is
     learned: of all incidents that followed one of the same kind on the same node, the share of each
-    kind, with `strength` pseudo-incidents of which the share `persistence` repeats the kind and the
+    kind, with `_STRENGTH` pseudo-incidents of which the share `_PERSISTENCE` repeats the kind and the
     rest falls as in the whole fleet (a Dirichlet prior for the rows of a transition matrix).
+
+    A mix depends on nothing but the node's latest kind, so there are as many as kinds.
 
     Args:
         incidents: Incidents of the fleet, in any order.
-        node: The node that is asked about.
-        strength: Weight of the prior, in incidents; positive.
-        persistence: Share of the prior that repeats the latest kind.
 
     Returns:
-        Kind -> probability, sorted by kind, summing to 1; empty when the node has had no incident,
-        which leaves the whole fleet's mix of defects as it is.
-    """
-    return kind_mixes(incidents, strength=strength, persistence=persistence).get(node, {})
-
-
-def kind_mixes(
-    incidents: Iterable[Incident], *, strength: float = 4.0, persistence: float = 0.5
-) -> dict[str, Mapping[str, float]]:
-    """Return `kind_mix` of every node that had an incident, in one pass over them.
-
-    A mix depends on nothing but the node's latest kind, so there are as many as kinds.
+        Node -> kind -> probability, sorted by kind, summing to 1.
     """
     histories: dict[str, list[Incident]] = defaultdict(list)
     for incident in incidents:
@@ -94,26 +79,17 @@ def kind_mixes(
         overall.update(sequence)
         for before, after in itertools.pairwise(sequence):
             follows[before][after] += 1
-    mixes = {
-        kind: _mix(kind, follows[kind], overall, strength, persistence)
-        for kind in set(latest.values())
-    }
+    mixes = {kind: _mix(kind, follows[kind], overall) for kind in set(latest.values())}
     return {name: mixes[kind] for name, kind in latest.items()}
 
 
-def _mix(
-    latest: str,
-    follows: Counter[str],
-    overall: Counter[str],
-    strength: float,
-    persistence: float,
-) -> Mapping[str, float]:
-    total, count = follows.total() + strength, overall.total()
+def _mix(latest: str, follows: Counter[str], overall: Counter[str]) -> Mapping[str, float]:
+    total, count = follows.total() + _STRENGTH, overall.total()
     return {
         kind: (
             follows[kind]
-            + strength
-            * (persistence * (kind == latest) + (1 - persistence) * overall[kind] / count)
+            + _STRENGTH
+            * (_PERSISTENCE * (kind == latest) + (1 - _PERSISTENCE) * overall[kind] / count)
         )
         / total
         for kind in sorted(overall)

@@ -136,15 +136,14 @@ class UsageLog:
     kind: Ints
 
 
-def learn_rates(log: UsageLog, *, guess: Rates | None = None) -> Rates:
+def learn_rates(log: UsageLog) -> Rates:
     """Learn rates from what was seen, by maximum likelihood (Nelder-Mead over four figures).
 
-    Kinds are shared as the defects that were found (and the incidents whose kind is known), with one
-    pseudo-defect spread over all.
+    The search starts from counts of the log. Kinds are shared as the defects that were found (and the
+    incidents whose kind is known), with one pseudo-defect spread over all.
 
     Args:
         log: What was seen.
-        guess: Where to start; default: counts of the log.
 
     Raises:
         SelectorError: The log is empty, or nobody used a node in it.
@@ -157,7 +156,7 @@ def learn_rates(log: UsageLog, *, guess: Rates | None = None) -> Rates:
     seen = log.found.sum(axis=0) + np.bincount(log.kind[log.kind >= 0], minlength=kinds)
     shares = (seen + 1 / kinds) / (seen.sum() + 1)
     hours = float(log.hours.sum())
-    start = guess or Rates(
+    start = Rates(
         wear=max(1.0, float(log.found.sum() + log.incident.sum())) / hours / 2,
         manifest=1 / 24,
         stays=0.5,

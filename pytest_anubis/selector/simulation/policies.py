@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -21,17 +20,18 @@ from pytest_anubis.selector.simulation.hidden_defects import (
 )
 
 
-class Policy(Protocol):
+class Policy:
     """Decides before each job, and is told what can be seen; never what is hidden.
 
     Attributes:
         free: Its validation takes no time (the ideal).
     """
 
-    free: bool
+    free = False
 
     def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
         """Begin with a new fleet; `hours`, shape (kinds,), is what each kind's benchmark takes."""
+        self.kinds, self.rng, self.hours = kinds, rng, hours
 
     def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
         """Return what to run, shape (n, kinds); None is nothing.
@@ -41,6 +41,7 @@ class Policy(Protocol):
             job_hours: How long the job wants to run.
             part: These nodes' share of all nodes of the job.
         """
+        return None
 
     def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
         """Learn that nodes were tested; `bad`, shape (n,), were repaired, the others passed."""
@@ -49,27 +50,11 @@ class Policy(Protocol):
         """Learn that nodes were used; the node at place `hit` (-1: none) had an incident of a kind."""
 
 
-class Nothing:
+class Nothing(Policy):
     """Never validate."""
 
-    free = False
 
-    def start(self, nodes: int, kinds: int, hours: Floats, rng: np.random.Generator) -> None:
-        """Begin."""
-        self.kinds, self.rng, self.hours = kinds, rng, hours
-
-    def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
-        """Return nothing."""
-        return None
-
-    def tested(self, nodes: Ints, mask: Mask, bad: Mask) -> None:
-        """Forget it."""
-
-    def used(self, nodes: Ints, hours: float, hit: int, kind: int) -> None:
-        """Forget it."""
-
-
-class Full(Nothing):
+class Full(Policy):
     """The full set before each job, on a random share of the nodes.
 
     Args:
@@ -119,7 +104,7 @@ class Steps:
         return found
 
 
-class Selector(Nothing):
+class Selector(Policy):
     """Validate where and what the posterior of hidden defects makes worth it.
 
     Before a job the joint probability that a defect of its nodes shows within it, once they have passed,
@@ -180,7 +165,7 @@ class Selector(Nothing):
         self.posterior[nodes] = posterior
 
 
-class Recorder:
+class Recorder(Policy):
     """Another policy with a notebook of all that can be seen, to learn from.
 
     Args:

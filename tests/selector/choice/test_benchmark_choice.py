@@ -11,15 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_anubis.core.history import Defect
-from pytest_anubis.selector import (
-    Candidate,
-    NodeRisk,
-    SelectorError,
-    joint_risk,
-    learn_coverage,
-    make_plan,
-)
-from pytest_anubis.selector.choice.candidates import grouped
+from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
+from pytest_anubis.selector.choice.candidates import Candidate, ordered
 from pytest_anubis.selector.choice.choice_reasons import lasting, shown
 from pytest_anubis.selector.choice.cover_problem import (
     WEIGHT,
@@ -28,6 +21,9 @@ from pytest_anubis.selector.choice.cover_problem import (
     make_problem,
     tidied,
 )
+from pytest_anubis.selector.choice.coverage import learn_coverage
+from pytest_anubis.selector.risk.node_risk import NodeRisk
+from pytest_anubis.selector.selector_error import SelectorError
 
 NAMES = tuple("abcdefgh")
 
@@ -35,7 +31,6 @@ patterns = st.lists(
     st.sets(st.sampled_from(NAMES), min_size=1, max_size=4), min_size=1, max_size=14
 )
 costs = st.lists(st.integers(0, 50), min_size=len(NAMES), max_size=len(NAMES))
-shared = st.lists(st.sampled_from(["", "", "", "p", "q"]), min_size=len(NAMES), max_size=len(NAMES))
 
 
 def known(sets: list[set[str]], **facts: object) -> list[Defect]:
@@ -45,37 +40,20 @@ def known(sets: list[set[str]], **facts: object) -> list[Defect]:
     ]
 
 
-def options(seconds: list[int], runs: list[str] | None = None, pinned: str = "") -> list[Candidate]:
+def options(seconds: list[int], pinned: str = "") -> list[Candidate]:
     return [
-        Candidate(
-            benchmark=name,
-            cost_seconds=float(cost),
-            shared_run=run,
-            pinned=name in pinned,
-        )
-        for name, cost, run in zip(NAMES, seconds, runs or [""] * len(NAMES), strict=True)
+        Candidate(benchmark=name, cost_seconds=float(cost), pinned=name in pinned)
+        for name, cost in zip(NAMES, seconds, strict=True)
     ]
 
 
 def every_choice(candidates: list[Candidate]) -> list[tuple[tuple[str, ...], float]]:
-    """All choices of runs with their seconds; runs that are shared are chosen and paid once."""
-    runs: dict[str, list[Candidate]] = {}
-    for candidate in candidates:
-        runs.setdefault(candidate.shared_run or f"alone {candidate.benchmark}", []).append(
-            candidate
-        )
-    groups = list(runs.values())
-    return [
-        (
-            tuple(c.benchmark for group, on in zip(groups, bits, strict=True) if on for c in group),
-            sum(
-                max(c.cost_seconds for c in group)
-                for group, on in zip(groups, bits, strict=True)
-                if on
-            ),
-        )
-        for bits in product((False, True), repeat=len(groups))
-    ]
+    """All choices with their seconds."""
+    some = (
+        [one for one, on in zip(candidates, bits, strict=True) if on]
+        for bits in product((False, True), repeat=len(candidates))
+    )
+    return [(tuple(c.benchmark for c in own), sum(c.cost_seconds for c in own)) for own in some]
 
 
 def left(risks: list[float], covered: float) -> float:
@@ -86,14 +64,13 @@ def left(risks: list[float], covered: float) -> float:
 @given(
     patterns,
     costs,
-    shared,
     st.floats(0.02, 0.9),
     st.lists(st.floats(1e-6, 0.5), min_size=1, max_size=4),  # below, 1 - prod(1 - p) is rounding
 )
 def test_cheapest_set_is_as_cheap_as_brute_force(
-    sets: list[set[str]], seconds: list[int], runs: list[str], part: float, risks: list[float]
+    sets: list[set[str]], seconds: list[int], part: float, risks: list[float]
 ) -> None:
-    candidates = options(seconds, runs)
+    candidates = options(seconds)
     coverage = learn_coverage(known(sets), candidates, smoothing=0)
     p0 = joint_risk(risks) * part
     nodes = [NodeRisk(node=str(i), probability=p) for i, p in enumerate(risks)]
@@ -113,11 +90,11 @@ def test_cheapest_set_is_as_cheap_as_brute_force(
 
 
 @settings(max_examples=60, deadline=None)
-@given(patterns, costs, shared, st.integers(0, 200))
+@given(patterns, costs, st.integers(0, 200))
 def test_budget_buys_what_brute_force_buys(
-    sets: list[set[str]], seconds: list[int], runs: list[str], budget: int
+    sets: list[set[str]], seconds: list[int], budget: int
 ) -> None:
-    candidates = options(seconds, runs)
+    candidates = options(seconds)
     coverage = learn_coverage(known(sets), candidates, smoothing=0)
     risk = [NodeRisk(node="n", probability=0.3)]
     plan = make_plan(
@@ -147,12 +124,12 @@ def test_least_cost_is_that_of_brute_force(
     assert total(plan.chosen, plan.cost) == pytest.approx(best, abs=0.01)
 
 
-@given(patterns, costs, shared, st.permutations(range(len(NAMES))), st.floats(0.001, 0.2))
+@given(patterns, costs, st.permutations(range(len(NAMES))), st.floats(0.001, 0.2))
 @settings(max_examples=40, deadline=None)
 def test_order_of_input_does_not_matter(
-    sets: list[set[str]], seconds: list[int], runs: list[str], order: list[int], p0: float
+    sets: list[set[str]], seconds: list[int], order: list[int], p0: float
 ) -> None:
-    candidates = options(seconds, runs)
+    candidates = options(seconds)
     risk = [NodeRisk(node="n", probability=0.2)]
     turned = [candidates[i] for i in order]
     one = make_plan(candidates, learn_coverage(known(sets), candidates), risk, p0=p0, seed=3)
@@ -347,7 +324,7 @@ def test_the_quick_greedy_is_the_papers(
     sets: list[set[str]], seconds: list[int], pinned: str, share: float, data: st.DataObject
 ) -> None:
     candidates = options(seconds, pinned=pinned)
-    problem = make_problem(grouped(candidates), learn_coverage(known(sets), candidates))
+    problem = make_problem(ordered(candidates), learn_coverage(known(sets), candidates))
     need = int(share * WEIGHT)
     budget = data.draw(st.none() | st.integers(0, 200_000))
     price = data.draw(st.sampled_from([0.0, 1.0, 1e3]))
@@ -361,7 +338,7 @@ def test_tidying_keeps_the_need_met_and_leaves_nothing_superfluous(
     sets: list[set[str]], seconds: list[int], share: float
 ) -> None:
     candidates = options(seconds)
-    problem = make_problem(grouped(candidates), learn_coverage(known(sets), candidates))
+    problem = make_problem(ordered(candidates), learn_coverage(known(sets), candidates))
     everything = np.ones(len(problem.names), dtype=np.bool_)
     need = int(share * problem.covered(everything))
     kept = tidied(problem, everything, need)

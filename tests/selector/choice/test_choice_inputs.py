@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord, RunSummary
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
-from pytest_anubis.selector import NodeRisk, SelectorError, joint_risk
+from pytest_anubis.selector.choice.benchmark_choice import joint_risk
 from pytest_anubis.selector.choice.choice_inputs import (
     UNKNOWN_COST,
     ChoiceInputs,
@@ -29,7 +29,9 @@ from pytest_anubis.selector.choice.choice_inputs import (
 from pytest_anubis.selector.choice.choice_record import choice_record
 from pytest_anubis.selector.risk.drivers import risk_drivers
 from pytest_anubis.selector.risk.forecast import RiskModel, fit_risk, look_ahead
+from pytest_anubis.selector.risk.node_risk import NodeRisk
 from pytest_anubis.selector.risk.node_status import value_words
+from pytest_anubis.selector.selector_error import SelectorError
 
 DAY, NOW = 86400.0, 1.8e9
 NAMES = ("a", "b", "c", "d")

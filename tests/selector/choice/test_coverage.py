@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.history import Defect, Incident
-from pytest_anubis.selector import Candidate, SelectorError, kind_mix, learn_coverage, relates
+from pytest_anubis.selector.choice.candidates import Candidate
+from pytest_anubis.selector.choice.coverage import learn_coverage
+from pytest_anubis.selector.risk.incident_kinds import kind_mixes, relates
+from pytest_anubis.selector.selector_error import SelectorError
 
 NAMES = ("a", "b", "c", "d")
 
@@ -95,15 +98,6 @@ def test_a_kind_without_defects_points_to_its_component() -> None:
     assert coverage.of(["net"]) == 1
 
 
-def test_recent_defects_count_more() -> None:
-    known = [
-        Defect(number=1, node="n", found=0, benchmarks=("a",)),
-        Defect(number=2, node="n", found=100, benchmarks=("b",)),
-    ]
-    coverage = learn_coverage(known, candidates("a", "b"), smoothing=0, half_life=100, now=100)
-    assert coverage.of(["b"]) == pytest.approx(2 / 3)
-
-
 def test_words_of_kinds_and_components() -> None:
     assert relates("nic", "network.loopback")
     assert relates("gpu-memory", "accelerator.memory")
@@ -116,15 +110,15 @@ def test_kinds_come_back_as_far_as_they_did() -> None:
 
     past = [incident(f"n{i}", "gpu", t) for i in range(20) for t in (1, 2, 3)]
     past += [incident("x", "nic", 5), incident("x", "gpu", 1)]
-    mix = kind_mix(past, "x")
+    mix = kind_mixes(past)["x"]
     assert sum(mix.values()) == pytest.approx(1)
     assert mix["nic"] > 0.5
-    assert kind_mix(past, "unknown") == {}
+    assert "unknown" not in kind_mixes(past)
     turned = [
         *past,
         *(incident(f"m{i}", k, t) for i in range(40) for k, t in (("nic", 1), ("gpu", 2))),
     ]
-    assert kind_mix(turned, "x")["nic"] < 0.2
+    assert kind_mixes(turned)["x"]["nic"] < 0.2
 
 
 @pytest.mark.parametrize("cost", [-1.0, float("nan"), float("inf")])

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
+from benchmarks.fleet.plan_check import plan_violations
 from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage
-from pytest_anubis.selector.planning.plan_check import plan_violations
 from pytest_anubis.selector.planning.window_plan import plan_window
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from pytest_anubis.core.history import Incident, NodeRecord, RunSummary
-from pytest_anubis.selector import Exponential, SelectorError, status_at, status_rows
+from pytest_anubis.selector.risk.models.parametric import Exponential
+from pytest_anubis.selector.risk.node_status import status_at, status_rows
+from pytest_anubis.selector.selector_error import SelectorError
 
 HOUR = 3600.0
 FLEET = [NodeRecord(name="a", since=0.0), NodeRecord(name="b", since=10 * HOUR)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_anubis.selector import SelectorError
+from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.selector.simulation.hidden_defects import (
     Rates,
     after_incident,

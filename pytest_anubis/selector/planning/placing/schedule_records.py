@@ -1,10 +1,9 @@
-"""What is placed in a window, and where it was placed: jobs, their runs, and the schedule of all."""
+"""What is placed in a window, and where it was placed: jobs and their runs."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,28 +80,3 @@ class Slot:
     seconds: float
     lane: int
     units: Mapping[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Schedule:
-    """Who runs what when.
-
-    Attributes:
-        slots: The runs, by start.
-        gaps: Lane and the second from which on it is free, for lanes that have time left.
-        waiting: Nodes whose jobs found no room.
-    """
-
-    slots: tuple[Slot, ...]
-    gaps: tuple[tuple[int, float], ...]
-    waiting: tuple[str, ...]
-
-
-class Filler(Protocol):
-    """More work, for what nothing that waits fits into."""
-
-    def job(self, seconds: float) -> Job | None:
-        """Return a job without pools that is at most as long, of a node that has none; None without one."""
-
-    def offer(self, node: str) -> None:
-        """Take a node whose own job found no room: a shorter one may."""

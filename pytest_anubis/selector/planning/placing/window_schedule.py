@@ -21,7 +21,8 @@ from dataclasses import replace
 
 from pytest_anubis.selector.planning.placing.node_fitting import URGENT, Fitted, Rates, fit
 from pytest_anubis.selector.planning.placing.pool_calendar import EPS, PoolCalendar
-from pytest_anubis.selector.planning.placing.schedule_records import Filler, Job, Schedule, Slot
+from pytest_anubis.selector.planning.placing.schedule_records import Job, Slot
+from pytest_anubis.selector.planning.placing.spare_work import SpareWork
 
 _PATIENCE = 0.02
 """Share of its own seconds for which a job may pause before it is asked whether it needs its pools."""
@@ -49,10 +50,10 @@ def schedule(
     lanes: int,
     seconds: float,
     pools: Mapping[str, int],
-    filler: Filler | None = None,
-    rates: Rates | None = None,
-) -> Schedule:
-    """Place jobs in a window.
+    filler: SpareWork,
+    rates: Rates,
+) -> tuple[Slot, ...]:
+    """Place jobs in a window, and return their runs, by start.
 
     Args:
         jobs: One a node.
@@ -60,9 +61,9 @@ def schedule(
         seconds: Length of the window.
         pools: Scarce things -> how many there are.
         filler: Asked for more work when nothing that waits fits into what is left of a lane.
-        rates: What a second of a lane and of the pools is worth; None: all the same.
+        rates: What a second of a lane and of the pools is worth.
     """
-    return _Placing(list(jobs), lanes, seconds, pools, filler, rates or Rates()).run()
+    return _Placing(list(jobs), lanes, seconds, pools, filler, rates).run()
 
 
 _Turn = tuple[float, str, Job]
@@ -106,7 +107,7 @@ class _Placing:
         lanes: int,
         seconds: float,
         pools: Mapping[str, int],
-        filler: Filler | None,
+        filler: SpareWork,
         rates: Rates,
     ) -> None:
         shortest: dict[str, float] = {}
@@ -120,32 +121,24 @@ class _Placing:
         self._filler = filler
         usual = sum(job.seconds for job in jobs) / max(1, len(jobs))
         self._rates = replace(rates, ahead=max(usual, EPS))
-        self._given = [job.node for job in jobs]
         self._pinned = sorted(((-job.rank, job.node, job) for job in jobs if job.pins), key=_turn)
         self._waiting = turns((job for job in jobs if not job.pins), seconds)
         self._skipped: dict[str, int] = {}
         self._slots: list[Slot] = []
 
-    def run(self) -> Schedule:
-        gaps: list[tuple[int, float]] = []
+    def run(self) -> tuple[Slot, ...]:
         placed = 0
         while self._lanes:
             now, lane = heapq.heappop(self._lanes)
             found = self._next(now)
             if found is None:
-                gaps.append((lane, now))  # what does not fit now never will: time goes on
-                continue
+                continue  # what does not fit now never will: time goes on
             self._place(found, lane)
             heapq.heappush(self._lanes, (found.end, lane))
             placed += 1
             if placed % _FORGET == 0:
                 self._calendar.forget(now)
-        done = {slot.node for slot in self._slots}
-        return Schedule(
-            slots=tuple(sorted(self._slots, key=lambda slot: (slot.start, slot.lane))),
-            gaps=tuple(gaps),
-            waiting=tuple(sorted(set(self._given) - done)),
-        )
+        return tuple(sorted(self._slots, key=lambda slot: (slot.start, slot.lane)))
 
     def _next(self, now: float) -> Fitted | None:
         """Return the next job on a lane that is free now, taken off its queue; None if none fits."""
@@ -156,7 +149,7 @@ class _Placing:
         kept = set(forced.job.pools) if forced is not None else set()
         best = self._best(self._waiting, now, kept)
         less = best if best is None or _at_once(best) else self._lessened(best, now)
-        if self._filler is not None and (less is None or not _at_once(less)):
+        if less is None or not _at_once(less):
             waited = [one.waited for one in (less, forced) if one is not None]
             extra = self._filler.job(min(waited, default=self._seconds - now))
             if extra is not None:
@@ -217,7 +210,7 @@ class _Placing:
         less = job.shortened()
         if less is not None:
             insort(queue, (turn, node, less), key=_turn)
-        elif self._filler is not None:
+        else:
             self._filler.offer(node)
 
     def _taken(self, queue: list[_Turn], found: Fitted) -> Fitted:

@@ -6,7 +6,6 @@ rule it is chosen stands in `choice_rule`.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -26,7 +25,7 @@ from pytest_anubis.selector.risk.choosing.risk_backtest import (
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.cox import CoxPH
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
-from pytest_anubis.selector.risk.models.hazard import ExtrapolationWarning, HazardModel
+from pytest_anubis.selector.risk.models.hazard import HazardModel
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.risk.models.stacked import Stacked
 from pytest_anubis.selector.selector_error import SelectorError
@@ -74,14 +73,14 @@ def choose_model(
     few = _too_few(rows)
     if few is not None:
         model, reason = few
-        return _fit(model, rows), _untested(rows, reason)
+        return rows.fitted(model), _untested(rows, reason)
     found = _moments(rows, horizon, ongoing=ongoing, upto=upto, seed=seed)
     if len(found) < 2:
         reason = (
             f"weibull: {rows.incidents} incidents do not suffice for two backtests; the models could not "
             "be compared"
         )
-        return _fit(Weibull(), rows), _untested(rows, reason)
+        return rows.fitted(Weibull()), _untested(rows, reason)
     hazards = {name: _foresee(name, found, seed, say) for name in SIMPLE}
     missing = _no_network(rows, quick)
     if not missing:
@@ -118,11 +117,13 @@ def named_model(
     horizon: float,
     ongoing: bool = False,
     upto: float | None = None,
-    tested: bool = True,
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[HazardModel, Backtest]:
     """Fit the model that somebody named, and say how good it would have been at earlier moments.
+
+    Where there are too few incidents for two of them, only the history's size tells what its figures are
+    off by.
 
     Args:
         name: Its kind.
@@ -130,8 +131,6 @@ def named_model(
         horizon: The same.
         ongoing: The same.
         upto: The same.
-        tested: Whether to try it at earlier moments; where not, or where there are too few incidents for two
-            of them, only the history's size tells what its figures are off by.
         seed: The same.
         say: The same.
 
@@ -139,14 +138,14 @@ def named_model(
         SelectorError: There is no such model, the rows are too few for it, or make no sense.
     """
     say(f"fitting {name} to {rows.incidents} incidents")
-    model = _fit(_new(name, seed), rows)
-    found = []
-    if tested:
-        found = _moments(rows, horizon, ongoing=ongoing, upto=upto, seed=seed)
+    model = rows.fitted(_new(name, seed))
+    found = _moments(rows, horizon, ongoing=ongoing, upto=upto, seed=seed)
     if len(found) < 2:
-        why = "do not suffice for two backtests" if tested else "are all that it rests on"
-        reason = f"{name}, as named: {count_words(rows.incidents)} {why}"
-        return model, _untested(rows, f"{reason}, so nobody knows how far it is right")
+        reason = (
+            f"{name}, as named: {count_words(rows.incidents)} do not suffice for two backtests, so nobody "
+            "knows how far it is right"
+        )
+        return model, _untested(rows, reason)
     hazards = _foresee(name, found, seed, say)
     candidates = [Candidate(model=name, scores=_scores(hazards, found), chosen=True)]
     reason = f"{name}, as named: compared with no other ('--model auto' compares)"
@@ -241,9 +240,7 @@ def _foresee(
             model: HazardModel = CoxTime(seed=seed, networks=_BACKTEST_NETWORKS)
         else:
             model = _new(name, seed)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)  # the far future is what is asked
-            said.append(ahead(_fit(model, known), origin))
+        said.append(ahead(known.fitted(model), origin))
     return said
 
 
@@ -260,19 +257,9 @@ def _new(name: str, seed: int) -> HazardModel:
     return known[name]()
 
 
-def _fit(model: HazardModel, rows: Intervals) -> HazardModel:
-    return model.fit(
-        rows.x,
-        rows.duration,
-        rows.event,
-        names=rows.names,
-        order=rows.began if rows.timed else None,
-    )
-
-
 def _fitted(name: str, rows: Intervals, seed: int) -> HazardModel:
     known = rows.thinned(_FINAL_INCIDENTS, seed) if name == "cox-time" else rows
-    model = _fit(_new(name, seed), known)
+    model = known.fitted(_new(name, seed))
     if known is not rows:
         model.notes += (f"learned from {known.incidents} of {rows.incidents} incidents, drawn",)
     return model

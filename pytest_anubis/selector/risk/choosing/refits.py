@@ -10,7 +10,6 @@ reach to the one rate for all nodes.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -21,12 +20,7 @@ from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
 from pytest_anubis.selector.risk.models.cox import CoxPH
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
-from pytest_anubis.selector.risk.models.hazard import (
-    NO_INCIDENT,
-    ExtrapolationWarning,
-    HazardModel,
-    load_model,
-)
+from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel, load_model
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.selector_error import SelectorError
 
@@ -82,9 +76,7 @@ class Refits:
         """Return how far the logarithm of each hazard may be off, shape (n,)."""
         from scipy.special import stdtrit
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ExtrapolationWarning)
-            said = [model.incident_probability(x, uptime, ahead) for model in self.models]
+        said = [model.incident_probability(x, uptime, ahead) for model in self.models]
         hazards = -np.log1p(-np.minimum(np.array(said), 1 - 1e-9))
         logs = np.log(np.maximum(hazards, _LEAST))
         count = len(self.models)
@@ -198,10 +190,7 @@ def _fit(make: Callable[[], HazardModel], rows: Intervals) -> HazardModel | None
         if rows.incidents < model.needs_events:
             continue
         try:
-            return model.fit(
-                rows.x, rows.duration, rows.event, names=rows.names,
-                order=rows.began if rows.timed else None,
-            )  # fmt: skip
+            return rows.fitted(model)
         except SelectorError:
             continue
     return None

@@ -66,6 +66,15 @@ class Intervals:
         """How many ended with an incident."""
         return int(self.event.sum())
 
+    def fitted(self, model: HazardModel) -> HazardModel:
+        """Return a model, fitted to the rows in the order of time where they have one.
+
+        Raises:
+            SelectorError: They are too few for it, or make no sense.
+        """
+        order = self.began if self.timed else None
+        return model.fit(self.x, self.duration, self.event, names=self.names, order=order)
+
     def only(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Intervals:
         """Return some of the rows."""
         return replace(

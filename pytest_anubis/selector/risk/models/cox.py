@@ -6,7 +6,7 @@ Partial likelihood with Efron's treatment of ties, Breslow's estimate of H0.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +20,13 @@ class CoxPH(HazardModel):
 
     Args:
         ridge: Penalty on the coefficients, per incident.
-        beyond: See `HazardModel`.
     """
 
     kind = "cox"
     needs_events = 5
 
-    def __init__(self, *, ridge: float = 1e-3, beyond: Literal["warn", "refuse"] = "warn") -> None:
-        super().__init__(beyond=beyond)
+    def __init__(self, *, ridge: float = 1e-3) -> None:
+        super().__init__()
         self.ridge = ridge
         self._slopes: Floats = np.zeros(0)
         self._times: Floats = np.zeros(1)

@@ -13,7 +13,7 @@ belongs to the average.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -42,7 +42,6 @@ class CoxTime(HazardModel):
         seed: Seed of everything random; equal seeds and data give equal models on one machine.
         networks: How many are averaged.
         recipe: How each is trained; default `Recipe`, with more controls where incidents are rare.
-        beyond: See `HazardModel`.
     """
 
     kind = "cox-time"
@@ -54,9 +53,8 @@ class CoxTime(HazardModel):
         seed: int = 0,
         networks: int = 5,
         recipe: Recipe | None = None,
-        beyond: Literal["warn", "refuse"] = "warn",
     ) -> None:
-        super().__init__(beyond=beyond)
+        super().__init__()
         if networks < 1:
             raise SelectorError(f"{networks} networks cannot be averaged; give at least 1")
         self.seed = seed

@@ -7,11 +7,10 @@ is ``1 - S(u + h | x) / S(u | x)``. The unit of time is the caller's.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -55,16 +54,11 @@ _MODELS = {
 }
 
 
-class ExtrapolationWarning(UserWarning):
-    """A figure rests on times that no training row was observed for."""
-
-
 class HazardModel(ABC):
     """A model of the time to the next incident.
 
-    Args:
-        beyond: What to do about times later than any training row was observed: ``warn`` goes on
-            with the mean hazard of the last fifth of the observed time and warns; ``refuse`` raises.
+    At times later than any training row was observed it goes on with the mean hazard of the last fifth of
+    the observed time; `cautions` says so.
 
     Attributes:
         notes: What was done to the data, in words, after `fit`.
@@ -76,10 +70,7 @@ class HazardModel(ABC):
     kind: ClassVar[str]
     needs_events: ClassVar[int] = 1
 
-    def __init__(self, *, beyond: Literal["warn", "refuse"] = "warn") -> None:
-        if beyond not in ("warn", "refuse"):
-            raise SelectorError(f"beyond is {beyond!r}; give 'warn' or 'refuse'")
-        self.beyond = beyond
+    def __init__(self) -> None:
         self.notes: tuple[str, ...] = ()
         self.observed = 0.0
         self.events = 0
@@ -140,7 +131,7 @@ class HazardModel(ABC):
             x: Covariates, shape (n, d).
 
         Raises:
-            SelectorError: A time is negative, or beyond what was observed and the model refuses.
+            SelectorError: A time is negative.
         """
         moments = np.asarray(times, dtype=np.float64)
         if moments.ndim != 1:
@@ -158,7 +149,7 @@ class HazardModel(ABC):
             horizon: How far to look; one for all, or shape (n,).
 
         Raises:
-            SelectorError: A time is negative, or beyond what was observed and the model refuses.
+            SelectorError: A time is negative.
         """
         count = len(np.asarray(x))
         start = np.broadcast_to(np.asarray(uptime, dtype=np.float64), (count,))
@@ -176,7 +167,7 @@ class HazardModel(ABC):
             x: Covariates, shape (n, d).
 
         Raises:
-            SelectorError: A time is negative, or beyond what was observed and the model refuses.
+            SelectorError: A time is negative.
         """
         return self._extended(times, self._prepared.apply(x))
 
@@ -191,7 +182,14 @@ class HazardModel(ABC):
             shown: Writes a time with that unit.
         """
         said = self._prepared.cautions(x)
-        return (*said, self._beyond_words(until, shown)) if until > self.observed else said
+        if until <= self.observed:
+            return said
+        return (
+            *said,
+            f"the forecast reaches {shown(until - self.observed)} beyond the longest time without an "
+            f"incident that the model learned from ({shown(self.observed)}): there, incidents are only "
+            "assumed to come as often as in the last fifth of that time",
+        )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -210,7 +208,6 @@ class HazardModel(ABC):
         return {
             "schema": SCHEMA,
             "model": self.kind,
-            "beyond": self.beyond,
             "observed": self.observed,
             "events": self.events,
             "rows": self.rows,
@@ -257,28 +254,17 @@ class HazardModel(ABC):
         return self._prepare
 
     def _extended(self, times: Floats, z: Floats) -> Floats:
-        """Return H at any times; beyond the observed ones at a constant hazard, never in silence."""
+        """Return H at any times; beyond the observed ones at a constant hazard."""
         if not np.isfinite(times).all() or (times < 0).any():
             raise SelectorError("a time is negative or not finite; give times of 0 or more")
-        latest = float(times.max(initial=0.0))
         inside = self._cumulative(np.minimum(times, self.observed), z)
-        if latest <= self.observed:
+        if times.max(initial=0.0) <= self.observed:
             return inside
-        if self.beyond == "refuse":
-            raise SelectorError(self._beyond_words(latest))
-        warnings.warn(self._beyond_words(latest), ExtrapolationWarning, stacklevel=3)
         marks = self._cumulative(np.array([[0.8 * self.observed, self.observed]]), z)
         tail = (marks[:, 1] - marks[:, 0]) / (0.2 * self.observed)
         rate = np.where(tail > 0, tail, marks[:, 1] / self.observed)
         extended: Floats = inside + rate[:, None] * np.maximum(0, times - self.observed)
         return extended
-
-    def _beyond_words(self, latest: float, shown: Callable[[float], str] = _PLAIN) -> str:
-        return (
-            f"the forecast reaches {shown(latest - self.observed)} beyond the longest time without an "
-            f"incident that the model learned from ({shown(self.observed)}): there, incidents are only "
-            "assumed to come as often as in the last fifth of that time"
-        )
 
 
 def load_model(plain: Mapping[str, Any]) -> HazardModel:
@@ -298,7 +284,7 @@ def load_model(plain: Mapping[str, Any]) -> HazardModel:
             f"model file: model {str(plain.get('model'))[:40]!r} is none of {', '.join(_MODELS)}"
         )
     maker = getattr(import_module(f"pytest_anubis.selector.risk.models.{home[0]}"), home[1])
-    model: HazardModel = maker(beyond=plain.get("beyond", "warn"))
+    model: HazardModel = maker()
     model._read(plain)
     return model
 

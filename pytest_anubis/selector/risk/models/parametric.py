@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -22,21 +22,14 @@ class Weibull(HazardModel):
     Args:
         use_covariates: False fits one curve for all rows.
         ridge: Penalty on the coefficients, per incident.
-        beyond: See `HazardModel`.
     """
 
     kind = "weibull"
     needs_events = 2
     free_shape: ClassVar[bool] = True
 
-    def __init__(
-        self,
-        *,
-        use_covariates: bool = True,
-        ridge: float = 1e-3,
-        beyond: Literal["warn", "refuse"] = "warn",
-    ) -> None:
-        super().__init__(beyond=beyond)
+    def __init__(self, *, use_covariates: bool = True, ridge: float = 1e-3) -> None:
+        super().__init__()
         self.use_covariates = use_covariates
         self.ridge = ridge
         self._level, self._shape = 0.0, 1.0

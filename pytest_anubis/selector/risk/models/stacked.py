@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, Self
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,38 +21,15 @@ class Stacked(HazardModel):
     Args:
         parts: Models with their weights, positive; weights that sum to something else than 1 correct the
             level of all of them.
-        beyond: Not used: each part does what it was told.
     """
 
     kind = "stacked"
 
-    def __init__(
-        self,
-        parts: Sequence[tuple[float, HazardModel]] = (),
-        *,
-        beyond: Literal["warn", "refuse"] = "warn",
-    ) -> None:
-        super().__init__(beyond=beyond)
+    def __init__(self, parts: Sequence[tuple[float, HazardModel]] = ()) -> None:
+        super().__init__()
         self.parts: tuple[tuple[float, HazardModel], ...] = tuple(parts)
         if self.parts and self.parts[0][1].rows:
             self._know()
-
-    def fit(
-        self,
-        x: npt.ArrayLike,
-        duration: npt.ArrayLike,
-        event: npt.ArrayLike,
-        *,
-        names: Sequence[str] | None = None,
-        order: npt.ArrayLike | None = None,
-    ) -> Self:
-        """Fit every part; the weights stay. As `HazardModel.fit`."""
-        if not self.parts:
-            raise SelectorError("a stacked model without parts cannot be fitted; give it some")
-        for _, model in self.parts:
-            model.fit(x, duration, event, names=names, order=order)
-        self._know()
-        return self
 
     def cumulative(self, times: Floats, x: npt.ArrayLike) -> Floats:
         """Return the cumulative hazard. As `HazardModel.cumulative`."""
@@ -100,7 +77,7 @@ class Stacked(HazardModel):
         self.parts = tuple(parts)
 
     def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
-        raise TypeError("a stacked model has nothing of its own to fit: `fit` fits its parts")
+        raise TypeError("a stacked model has nothing of its own to fit: fit its parts")
 
     def _cumulative(self, times: Floats, z: Floats) -> Floats:
         raise TypeError("a stacked model has no hazard of its own: `cumulative` asks its parts")

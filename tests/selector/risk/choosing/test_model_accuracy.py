@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_anubis.selector import (
+from pytest_anubis.selector.risk.choosing.model_accuracy import (
     antolini,
     brier,
     calibration,

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from benchmarks.selector.intervals import AHEAD, NOW, UNLIKE, simulated, told
-from pytest_anubis.selector import SelectorError
 from pytest_anubis.selector.risk.choosing.refits import Refits, count_factors
 from pytest_anubis.selector.risk.forecast import ModelName, RiskModel, fit_risk, look_ahead
+from pytest_anubis.selector.selector_error import SelectorError
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 40])

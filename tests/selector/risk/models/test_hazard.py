@@ -8,21 +8,17 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from pytest_anubis.selector import (
-    CoxPH,
-    CoxTime,
-    Exponential,
-    ExtrapolationWarning,
-    HazardModel,
-    SelectorError,
-    Weibull,
-    antolini,
-    harrell,
-    load_model,
-    skill,
-)
+from pytest_anubis.selector.risk.choosing.model_accuracy import antolini, harrell, skill
+from pytest_anubis.selector.risk.models.cox import CoxPH
+from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.cox_time_training import Course, simplest, stop
-from pytest_anubis.selector.risk.models.hazard import unseen_rate
+from pytest_anubis.selector.risk.models.hazard import (
+    HazardModel,
+    load_model,
+    unseen_rate,
+)
+from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
+from pytest_anubis.selector.selector_error import SelectorError
 
 Floats = npt.NDArray[np.float64]
 
@@ -174,16 +170,15 @@ def test_the_same_seed_gives_the_same_networks() -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_beyond_what_was_observed_is_never_silent(kind: type[HazardModel]) -> None:
+def test_beyond_what_was_observed_the_hazard_goes_on_and_a_caution_says_so(
+    kind: type[HazardModel],
+) -> None:
     x, duration, event = lives(400)
     model = quick(kind).fit(x, duration, event)
     far = 2 * float(duration.max())
-    with pytest.warns(ExtrapolationWarning, match="beyond"):
-        late = model.survival([far], x[:5])
-    assert (late <= model.survival([float(duration.max())], x[:5])).all()
-    model.beyond = "refuse"
-    with pytest.raises(SelectorError, match="beyond"):
-        model.incident_probability(x[:5], far / 2, 10.0)
+    late = model.survival([far], x[:5])
+    assert (late <= model.survival([far / 2], x[:5])).all()
+    assert len(model.cautions(x[:5], far)) == len(model.cautions(x[:5], far / 2)) + 1
 
 
 @pytest.mark.parametrize("kind", ALL)
