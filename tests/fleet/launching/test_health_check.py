@@ -22,7 +22,7 @@ NOW = 2_000_000_000.0
 def standing(
     decision: str, reason: str, ended: float = NOW - 7200, run: str = "r1", **more: Any
 ) -> NodeStanding:
-    failed = (("t", "m", "gpu3"),) if decision == "REJECTED" else ()
+    failed = (("t", "m", "gpu3", ""),) if decision == "REJECTED" else ()
     judged = JudgedRun(run=run, began=ended - 60, ended=ended, decision=decision, failed=failed)
     return NodeStanding(node="n1", runs=(KeptRun(judged=judged, reason=reason, **more),))
 
