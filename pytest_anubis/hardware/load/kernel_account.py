@@ -12,7 +12,7 @@ from pytest_anubis.hardware.load.process_load import KERNEL_THREAD, is_allowed
 from pytest_anubis.hardware.text_files import Files
 
 RESCAN = 0.1
-"""Seconds after which the list of processes is read again."""
+"""Seconds after which the tree of our own processes and threads is read again."""
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 
@@ -53,48 +53,45 @@ class Account:
         self._own = own
         self._allowed = allowed
         self._files = files or Files()
-        self._kernel: set[int] = set()
+        self._whole = not in_container(self._files)
         self._others: dict[int, int] = {}  # process -> nanoseconds at the last reading
         self._ours: dict[int, int] = {}  # likewise
+        self._ignored: set[int] = set()  # the kernel's threads, and what is allowed
         self._used = self._own_used = 0
-        self._whole = not in_container(self._files)
+        self._last = time.monotonic_ns()
+        self._listed = False
         self._threads: list[str] = []
         self._scanned = -RESCAN
 
     def read(self) -> Counts:
         """Return what was counted so far."""
-        self._used += _used_since(self._others)
-        self._own_used += _used_since(self._ours)
+        self._list()
+        now = time.monotonic_ns()
+        used, ended = _advance(self._others)
+        # What ended since the last reading may have used a CPU until now.
+        self._used += used + ended * (now - self._last)
+        self._own_used += _advance(self._ours)[0]
+        self._last = now
         waited = 0
         for path in self._threads:
             fields = self._files.quick(path).split()
             waited += int(fields[1]) if len(fields) == 3 else 0
         line = self._files.quick("/proc/stat", most=1).partition("\n")[0].split()[1:9]
         user, nice, system, *_, stolen = map(int, line) if len(line) == 8 else (0,) * 4
-        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seen = (self._used + self._own_used) / 1e9 + ended.ru_utime + ended.ru_stime
+        children = resource.getrusage(resource.RUSAGE_CHILDREN)
+        seen = (self._used + self._own_used) / 1e9 + children.ru_utime + children.ru_stime
         unseen = (user + nice + system) * TICK - seen if self._whole else 0.0
         return Counts(self._used / 1e9, waited / 1e9, stolen * TICK, unseen)
 
     def renew(self) -> None:
-        """Read the list of processes and threads if it is old: a round needs the same one at both ends."""
-        if time.monotonic() - self._scanned > RESCAN:
-            self._scan()
-
-    def _scan(self) -> None:
+        """Read which processes and threads are this run's, if that is old: a round needs one list."""
+        if time.monotonic() - self._scanned <= RESCAN:
+            return
         own = set(map(int, self._own()))
-        found = []
-        for pid in (int(name) for name in self._files.entries("/proc") if name.isdigit()):
-            if pid in own or pid in self._kernel:
-                continue
-            head, _, rest = self._files.quick(f"/proc/{pid}/stat").rpartition(")")
-            fields = rest.split()
-            if len(fields) > 6 and int(fields[6]) & KERNEL_THREAD:
-                self._kernel.add(pid)
-            elif not is_allowed(head.partition("(")[2], self._allowed):
-                found.append(pid)
-        self._others = {pid: self._others.get(pid, 0) for pid in found}
-        self._ours = {pid: self._ours.get(pid, 0) for pid in own}
+        for pid in self._ours.keys() - own:
+            self._others[pid] = self._ours.pop(pid)
+        for pid in own - self._ours.keys():
+            self._ours[pid] = self._others.pop(pid, 0) or _clock(pid)
         self._threads = [
             f"/proc/{pid}/task/{thread}/schedstat"
             for pid in own
@@ -102,22 +99,43 @@ class Account:
         ]
         self._scanned = time.monotonic()
 
+    def _list(self) -> None:
+        """Look for processes that have begun; all that they have used was used since the last reading."""
+        present = {int(name) for name in self._files.entries("/proc") if name.isdigit()}
+        self._ignored &= present
+        for pid in sorted(present - self._others.keys() - self._ours.keys() - self._ignored):
+            head, _, rest = self._files.quick(f"/proc/{pid}/stat").rpartition(")")
+            fields = rest.split()
+            if len(fields) <= 6:  # it has ended
+                continue
+            parent, flags = int(fields[1]), int(fields[6])
+            if flags & KERNEL_THREAD or is_allowed(head.partition("(")[2], self._allowed):
+                self._ignored.add(pid)
+            else:
+                kind = self._ours if parent in self._ours else self._others
+                kind[pid] = 0 if self._listed else _clock(pid)
+        self._listed = True
 
-def _used_since(known: dict[int, int]) -> int:
-    """Return the nanoseconds that processes used since the last reading, and keep this one.
 
-    The time of a process before its first reading does not count, nor does that of one that has ended.
-    """
-    total = 0
+def _advance(known: dict[int, int]) -> tuple[int, int]:
+    """Keep new readings; return the nanoseconds used since the last ones, and how many processes ended."""
+    used = ended = 0
     for pid, before in list(known.items()):
-        try:
-            used = time.clock_gettime_ns(_clock_of(pid))
-        except OSError:  # it has ended
+        if now := _clock(pid):
+            used += max(0, now - before)
+            known[pid] = now
+        else:
             del known[pid]
-            continue
-        total += max(0, used - before) if before else 0
-        known[pid] = used
-    return total
+            ended += 1
+    return used, ended
+
+
+def _clock(pid: int) -> int:
+    """Return the nanoseconds of CPU time of a process; 0 if it has ended."""
+    try:
+        return time.clock_gettime_ns(_clock_of(pid))
+    except OSError:
+        return 0
 
 
 def _clock_of(pid: int) -> int:
