@@ -40,7 +40,7 @@ PARTS = _words(
     None,
     "anubis-run anubis-judge anubis-terminal anubis-gate anubis-controller anubis-worker anubis-outgoing "
     "anubis-devices anubis-collection anubis-exit anubis-texts anubis-output anubis-timeouts "
-    "anubis-leftovers anubis-hangs anubis-raised anubis-early-end anubis-idle anubis-junit anubis-html "
+    "anubis-leftovers anubis-hangs anubis-raised anubis-idle anubis-junit anubis-html "
     "anubis-pruning anubis "
     "xdist terminal logging capture faulthandler threadexception unraisableexception subtests skipping "
     "cacheprovider stepwise timeout html junitxml python runner main warnings tmpdir monkeypatch fixtures "

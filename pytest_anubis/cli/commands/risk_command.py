@@ -168,13 +168,11 @@ def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel, now: float) ->
     return sorted(rows, key=lambda row: (-row.probability, row.node))
 
 
-def _story(risk: RiskModel) -> ModelStory | None:
-    """Return why the model was taken, for people; None where an older version kept it."""
+def _story(risk: RiskModel) -> ModelStory:
+    """Return why the model was taken, for people."""
     from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
 
     found = risk.backtest
-    if found is None:
-        return None
     seconds = 3600 * found.horizon
     groups = []
     for group in found.groups:
@@ -235,9 +233,9 @@ def _plain(
         "basis": outlook.basis,
         "within": risk.within,
         "notes": list(outlook.notes),
-        "warnings": [risk.backtest.warning] if risk.backtest and risk.backtest.warning else [],
+        "warnings": [risk.backtest.warning] if risk.backtest.warning else [],
         "expected_incidents": sum(row.probability for row in rows),
-        "backtest": None if risk.backtest is None else risk.backtest.to_plain(),
+        "backtest": risk.backtest.to_plain(),
         "passed": None if passed is None else asdict(passed),
         "nodes": [asdict(row) for row in rows],
     }
@@ -246,7 +244,7 @@ def _plain(
 def _show(
     outlook: Outlook,
     rows: list[NodeOutlook],
-    story: ModelStory | None,
+    story: ModelStory,
     passed: Passed | None,
     within: str,
     *,
@@ -255,7 +253,7 @@ def _show(
     most = None if whole else SHOWN
     say(*risk_lines(rows, outlook.horizon, outlook.basis, within, most=most))
     words = _passed_words(passed, outlook.horizon)
-    say(*([words] if words else []), *([] if story is None else model_lines(story)))
+    say(*([words] if words else []), *model_lines(story))
     say(*(f"note: {note}" for note in outlook.notes))
 
 
@@ -276,7 +274,7 @@ def _page(
     outlook: Outlook,
     rows: list[NodeOutlook],
     now: float,
-    story: ModelStory | None,
+    story: ModelStory,
     passed: Passed | None,
 ) -> None:
     from pytest_anubis.selector.risk.forecast import fleet_risk

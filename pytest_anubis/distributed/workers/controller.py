@@ -50,7 +50,6 @@ from pytest_anubis.distributed.dispatch.tasks import Certificates, Lane, Task, o
 from pytest_anubis.distributed.dispatch.xdist_scheduler import AnubisScheduling, ended_in_order
 from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
-from pytest_anubis.distributed.workers.early_end import EarlyEnd
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
 from pytest_anubis.distributed.workers.measured_costs import measured_costs
@@ -109,7 +108,6 @@ class Controller:
         overran = self._listener.overran
         self._hangs = HangReports(context.node, state, sink, self._evidence, overran)
         add_part(config, self._hangs, "anubis-hangs")
-        self.early_end = EarlyEnd(self._listener)
         self._memory = memory_kills()
         self._folder = ScratchFolder()
         self._session: pytest.Session | None = None
@@ -235,8 +233,13 @@ class Controller:
         """Find out how a worker ended.
 
         Raises:
+            pytest.exit.Exception: A test called it: the run ends as it would have in this process.
             pytest.UsageError: It ended because a benchmark is written wrongly.
         """
+        leaving = self._listener.leaving
+        if leaving is not None:
+            self._listener.leaving = None
+            raise pytest.exit.Exception(*leaving)
         if self._listener.usage:
             raise pytest.UsageError(self._listener.usage)
         name = node.gateway.id
@@ -393,4 +396,3 @@ def register(
         selection=selection,
     )
     add_part(config, controller, "anubis-controller")
-    add_part(config, controller.early_end, "anubis-early-end")  # asked before it

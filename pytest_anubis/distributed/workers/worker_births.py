@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,20 +14,12 @@ def replace_stillborn(group: Any) -> None:
     """Let a group of xdist's processes start one again that has died before it was a worker.
 
     Nothing had run in it, so nothing is lost and nothing to be told; without this, the end of its pipe ends
-    the whole run as an internal error.
+    the whole run as an internal error. Where they all die, ``makegateway`` raises `pytest.exit.Exception`.
 
     Args:
         group: execnet's group, in which a process is started with ``makegateway``.
     """
-    group.makegateway = _patient(group.makegateway)
-
-
-def _patient(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a function that starts a process, and another one if it dies at once.
-
-    Raises:
-        pytest.exit.Exception: They all died.
-    """
+    make = group.makegateway
 
     def started(spec: Any) -> Any:
         last: Exception | None = None
@@ -43,4 +34,4 @@ def _patient(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
             3,  # as an internal error ends: nothing is decided
         )
 
-    return started
+    group.makegateway = started

@@ -108,14 +108,12 @@ class Accusation:
         losses: Lost part of the rate; of a node and a link two numbers: a node's sending and receiving, a
             link's way from the lower node and to it.
         confidence: Posterior probability that it is this part and no other, and not none, in 0 to 1.
-        odds: Natural logarithm of the odds against "nothing is wrong".
         rivals: Other parts that explain the same, with their posterior probability, the likeliest first.
     """
 
     part: Part
     losses: tuple[float, ...]
     confidence: float
-    odds: float
     rivals: tuple[tuple[Part, float], ...] = ()
 
     def text(self, names: Sequence[str]) -> str:
@@ -148,9 +146,6 @@ def attribute(
     *,
     expected: Matrix | None = None,
     good: Collection[int] = (),
-    alpha: float = ALPHA,
-    least_loss: float = LEAST_LOSS,
-    most: int | None = None,
 ) -> list[Accusation]:
     """Return the parts that are to blame for slow ways, the surest first; empty if nothing stands out.
 
@@ -164,22 +159,19 @@ def attribute(
         expected: N x N, what each way should reach, up to a common factor (`expected_by_distance`); default:
             all the same.
         good: Nodes that are known to be good: neither they nor their ports are accused.
-        alpha: Chance of a false accusation.
-        least_loss: Part of the rate that must be lost.
-        most: Accusations at most; default: one for each node.
 
     Raises:
         ValueError: The matrix is not square, or a rate is negative.
     """
     y = _logarithms(np.asarray(rates, dtype=float), expected)
     found: list[Accusation] = []
-    for _ in range(len(y) if most is None else most):
-        suspects = list(_suspects(y, frozenset(good), least_loss))
+    for _ in range(len(y)):
+        suspects = list(_suspects(y, frozenset(good)))
         if not suspects:
             break
         scores = np.array([suspect.score for suspect in suspects])
         best = suspects[int(scores.argmax())]
-        if best.score < np.log(1 / alpha):
+        if best.score < np.log(1 / ALPHA):
             break
         top = max(0.0, float(scores.max()))
         shares = np.exp(scores - top) / (np.exp(-top) + np.exp(scores - top).sum())
@@ -196,7 +188,6 @@ def attribute(
                 part=best.part,
                 losses=tuple(float(-np.expm1(shift)) for _, shift in best.shifts),
                 confidence=float(shares.max()),
-                odds=best.score,
                 rivals=tuple(rivals),
             )
         )
@@ -251,13 +242,13 @@ def _logarithms(rates: Matrix, expected: Matrix | None) -> Matrix:
     return np.asarray(np.log(np.maximum(relative, DEAD * np.median(known))))
 
 
-def _suspects(y: Matrix, good: Collection[int], least_loss: float) -> Iterator[_Suspect]:
+def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
     """Give every part whose loss matters, with the logarithm of its odds against none."""
     measured = ~np.isnan(y)
     n = int(measured.sum())
     if not n:
         return
-    most_shift = np.log1p(-least_loss)
+    most_shift = np.log1p(-LEAST_LOSS)
     middle = float(np.median(y[measured]))
     nothing = float(np.abs(y[measured] - middle).sum())
 

@@ -9,7 +9,6 @@ defective members in a population by group testing", 1972), ceil(log2 N) tests a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -124,18 +123,6 @@ def bisect(
     except _Spent:
         return Bisected(tuple(found), ask.tests, False)
     return Bisected(tuple(found), ask.tests, True)
-
-
-def most_tests(count: int, culprits: int = 1) -> int:
-    """Return how many tests one smallest failing subset of so many of `count` nodes takes at most.
-
-    Args:
-        count: All nodes.
-        culprits: How many of them it takes to fail.
-    """
-    if not 1 <= culprits <= count:
-        return 1
-    return math.ceil(2 * culprits * (1 + math.log2(count / culprits))) + 2
 
 
 def _explain(background: list[int], grown: bool, candidates: list[int], ask: _Counted) -> list[int]:

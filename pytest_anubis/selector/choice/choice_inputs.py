@@ -253,10 +253,10 @@ def gather_inputs(
         risks=outlook.risks,
         kinds={each.node: mixes.get(each.node, {}) for each in outlook.risks},
         basis=outlook.basis,
-        notes=outlook.notes if risk.backtest is None else (*outlook.notes, risk.backtest.reason),
+        notes=(*outlook.notes, risk.backtest.reason),
         drivers=risk_drivers(fleet, risk, now=now, horizon=horizon, nodes=nodes),
         within=risk.within,
-        warning="" if risk.backtest is None else risk.backtest.warning,
+        warning=risk.backtest.warning,
     )
 
 

@@ -48,19 +48,18 @@ class RiskModel:
         nodes: How many nodes it was fitted to.
         told: How many incidents the history had. Those that were not waited for teach no rate: the one
             that a node is first known by, and one that began while another lasted.
-        backtest: Why this model, and how good it was; None where an older version kept it.
-        refits: What the history leaves open where no earlier moment tested the model; None where one did, or
-            an older version kept it.
-        hours: Hours that its nodes were watched for, together; 0 where an older version kept it.
+        backtest: Why this model, and how good it was.
+        refits: What the history leaves open where no earlier moment tested the model; None where one did.
+        hours: Hours that its nodes were watched for, together.
     """
 
     model: HazardModel
     kinds: tuple[str, ...]
     nodes: int
-    told: int = 0
-    backtest: Backtest | None = None
-    refits: Refits | None = None
-    hours: float = 0.0
+    told: int
+    backtest: Backtest
+    refits: Refits | None
+    hours: float
 
     @property
     def text(self) -> str:
@@ -77,20 +76,17 @@ class RiskModel:
         """The incidents that the rates rest on and the time in which they came, in words."""
         some = count_words(self.model.events)
         nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
-        return f"{some} in {hours_text(self.hours)} of service of {nodes}" if self.hours else some
+        return f"{some} in {hours_text(self.hours)} of service of {nodes}"
 
     @property
     def within(self) -> str:
-        """What the 95 % interval of a risk counts and what not, in words; empty where there is none."""
-        if self.backtest is not None and self.backtest.chosen is not None:
+        """What the 95 % interval of a risk counts and what not, in words."""
+        if self.refits is None:
             moments = self.backtest.degrees
             return f"how far the model's predictions were off at {moments} earlier moments"
         wrong = "what the model gets wrong is not in it"
         if not self.model.uses_facts:
             wrong = "that some nodes are worse than others is not in it"
-        if self.refits is None:
-            kept = "what a count of incidents leaves open"
-            return "" if self.backtest is None else f"{kept}; {wrong}"
         leaves = "leaves" if self.refits.incidents == 1 else "leave"
         told = f"what {count_words(self.refits.incidents)} {leaves} open (exact)"
         if self.refits.models:
@@ -101,8 +97,8 @@ class RiskModel:
 
     def interval(
         self, chance: Floats, x: Floats, uptime: Floats, hours: float
-    ) -> tuple[Floats, Floats] | None:
-        """Return where probabilities lie in 95 % of cases, each of shape (n,); None where nobody knows.
+    ) -> tuple[Floats, Floats]:
+        """Return where probabilities lie in 95 % of cases, each of shape (n,).
 
         Args:
             chance: What the model says, shape (n,).
@@ -110,10 +106,8 @@ class RiskModel:
             uptime: Hours that they are up, shape (n,).
             hours: Hours ahead.
         """
-        if self.refits is not None and (self.backtest is None or self.backtest.chosen is None):
+        if self.refits is not None:
             return self.refits.interval(chance, x, uptime, hours)
-        if self.backtest is None:
-            return None
         ends = np.array([self.backtest.interval(float(p)) for p in chance]).reshape(-1, 2)
         return ends[:, 0], ends[:, 1]
 
@@ -126,7 +120,7 @@ class RiskModel:
             "told": self.told,
             "model": self.model.to_plain(),
             "hours": self.hours,
-            **({} if self.backtest is None else {"backtest": self.backtest.to_plain()}),
+            "backtest": self.backtest.to_plain(),
             **({} if self.refits is None else {"refits": self.refits.to_plain()}),
         }
 
@@ -143,7 +137,7 @@ class RiskModel:
                 "fit it again with 'anubis risk --save'"
             )
         kinds, nodes, model = plain.get("kinds"), plain.get("nodes"), plain.get("model")
-        told, hours = plain.get("told", 0), plain.get("hours", 0.0)
+        told, hours = plain.get("told"), plain.get("hours")
         if (
             not isinstance(kinds, list)
             or not all(isinstance(kind, str) for kind in kinds)
@@ -158,9 +152,10 @@ class RiskModel:
                 "risk model: kinds, nodes or model are missing or of another type; fit it again with "
                 "'anubis risk --save'"
             )
-        record = plain.get("backtest")
-        backtest = None if record is None else Backtest.from_plain(record)
         kept, fits = load_model(model), plain.get("refits")
+        backtest = Backtest.from_plain(plain.get("backtest"))
+        if (fits is None) != (backtest.chosen is not None):
+            raise SelectorError("model file: either earlier moments or fits tell what it is off by")
         return cls(
             model=kept,
             kinds=tuple(kinds),
@@ -308,7 +303,7 @@ def look_ahead(
         raise SelectorError(
             "the risk model gives no probability; fit it again with 'anubis risk --save'"
         )
-    ends = risk.interval(found, rows.x, rows.duration, hours)
+    low, high = risk.interval(found, rows.x, rows.duration, hours)
     notes = risk.model.cautions(rows.x, float(rows.duration.max()) + hours, hours_text)
     strange = tuple(f"node {name} is not in the history: taken for a new one" for name in new)
     return Outlook(
@@ -316,8 +311,8 @@ def look_ahead(
             NodeRisk(
                 node=node,
                 probability=float(np.clip(found[place], 0.0, _MOST)) + 0.0,
-                low=None if ends is None else float(ends[0][place]),
-                high=None if ends is None else float(ends[1][place]),
+                low=float(low[place]),
+                high=float(high[place]),
             )
             for place, node in enumerate(rows.nodes)
         ),

@@ -105,7 +105,6 @@ def test_a_history_gives_the_same_choice_whenever_it_is_asked() -> None:
     first, *others = (
         fit_risk(known, now=NOW + later, quick=True) for later in (0.0, 0.7, 7.3, DAY)
     )
-    assert first.backtest is not None
     assert first.backtest.candidates
     for other in others:
         assert other.backtest == first.backtest
@@ -130,7 +129,6 @@ def test_a_negative_skill_is_a_warning_where_the_choice_is_made() -> None:
         defects=defects("a", "b"),
     )
     model = fit_risk(turned, now=NOW, quick=True)
-    assert model.backtest is not None
     assert model.backtest.chosen is not None
     assert model.backtest.chosen.mean("skill") < 0
     found = gather_inputs(turned, ["n00"], now=NOW, horizon=DAY, model=model)

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
+from pytest_anubis.selector.risk.choosing.refits import Refits
 from pytest_anubis.selector.risk.forecast import RiskModel
 from pytest_anubis.selector.risk.models.parametric import Exponential
 from pytest_anubis.store.history import database, fleet_history, run_filing
@@ -114,8 +116,15 @@ def test_without_the_history_a_model_finds_no_node_safe(
     store = project.path / ".anubis"
     store.mkdir()
     (store / "history.sqlite").write_bytes(b"no database" * 500)
-    model = RiskModel(model=Exponential(), kinds=(), nodes=9, told=1)
-    model.model.fit([[]] * 9, [1e6] * 9, [1, *[0] * 8])
+    model = RiskModel(
+        model=Exponential().fit([[]] * 9, [1e6] * 9, [1, *[0] * 8]),
+        kinds=(),
+        nodes=9,
+        told=1,
+        backtest=Backtest(reason="one rate", error=0.8, degrees=1),
+        refits=Refits(incidents=1),
+        hours=9e6,
+    )
     save_model(store / MODEL_NAME, model.to_plain(), created="")
     code, _ = run(project, "r1", "--anubis-select=risk", "--anubis-risk=0.9")
     assert code == 0

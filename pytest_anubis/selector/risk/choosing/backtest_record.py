@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -109,7 +108,7 @@ class Backtest:
         }
 
     @classmethod
-    def from_plain(cls, plain: Mapping[str, Any]) -> Backtest:
+    def from_plain(cls, plain: Any) -> Backtest:
         """Read back what `to_plain` gave.
 
         Raises:

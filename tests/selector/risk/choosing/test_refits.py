@@ -60,7 +60,6 @@ def test_few_incidents_leave_more_open_than_many() -> None:
 def test_an_untested_model_with_facts_calls_nobody_safe() -> None:
     history, _ = simulated(0, 40)
     risk = fit_risk(history, now=NOW, model="cox")
-    assert risk.backtest is not None
     assert risk.backtest.chosen is None
     found = look_ahead(history, risk, now=NOW, horizon=AHEAD)
     usual = -math.expm1(-risk.model.events / risk.hours * AHEAD / 3600)  # one rate for all
@@ -81,14 +80,9 @@ def test_what_is_left_open_is_kept_with_the_model(model: ModelName) -> None:
     assert look_ahead(history, again, now=NOW, horizon=AHEAD) == one
     assert (again.within, again.evidence) == (risk.within, risk.evidence)
     assert risk.refits is not None
-    # As an older version kept it: no interval but that of the count, and none at all.
-    plain = {k: v for k, v in risk.to_plain().items() if k not in ("refits", "hours")}
-    old = look_ahead(history, RiskModel.from_plain(plain), now=NOW, horizon=AHEAD)
-    assert all(node.low is not None for node in old.risks)
-    del plain["backtest"]
-    older = RiskModel.from_plain(plain)
-    assert older.within == ""
-    assert all(n.low is None for n in look_ahead(history, older, now=NOW, horizon=AHEAD).risks)
+    for name in ("refits", "hours", "told", "backtest"):
+        with pytest.raises(SelectorError):
+            RiskModel.from_plain({k: v for k, v in risk.to_plain().items() if k != name})
 
 
 @pytest.mark.parametrize(
