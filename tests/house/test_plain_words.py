@@ -22,8 +22,6 @@ def places(name: str) -> list[Path]:
 
 @pytest.mark.parametrize("name", MOST)
 def test_words_of_the_dialect_do_not_become_more(name: str) -> None:
-    counts = {
-        one: len(DIALECT.findall(one.read_text(encoding="utf-8"))) for one in places(name)
-    }
+    counts = {one: len(DIALECT.findall(one.read_text(encoding="utf-8"))) for one in places(name)}
     total, worst = sum(counts.values()), max(counts, key=lambda one: counts[one])
     assert total <= MOST[name], f"{total}; most of them in {worst.relative_to(ROOT)}"
