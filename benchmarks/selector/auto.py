@@ -34,12 +34,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.selector.curve_accuracy import antolini
 from benchmarks.selector.failure_histories import TASKS, Rows, Task
 from benchmarks.selector.fleet_histories import FLEETS, FleetTask
 from benchmarks.selector.paired_draws import paired
 from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
 from pytest_anubis.selector.risk.choosing.model_accuracy import (
-    antolini,
     calibration,
     harrell,
     integrated_brier,

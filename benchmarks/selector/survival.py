@@ -28,15 +28,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 
 import numpy as np
 
+from benchmarks.selector.curve_accuracy import antolini, skill
 from benchmarks.selector.failure_histories import TASKS, Rows, Task
 from benchmarks.selector.survival_libraries import Maker, Predict, libraries
 from pytest_anubis.selector.risk.choosing.model_accuracy import (
-    antolini,
     calibration,
     harrell,
     integrated_brier,
     kaplan_meier,
-    skill,
 )
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.cox import CoxPH

@@ -86,9 +86,9 @@ def health_of(
         began = _ago(now - standing.since)
         return _open("CUT-SHORT", f"run {standing.running} began {began} and never ended", kept)
     if age < -CLOCKS_DIFFER:
-        return _open("CLOCK", f"accepted {_span(-age)} in the future: the clocks differ", kept)
+        return _open("CLOCK", f"accepted {span_text(-age)} in the future: the clocks differ", kept)
     if age > limit:
-        return _open("OLD-VERDICT", f"accepted {_ago(age)}, the limit is {_span(limit)}", kept)
+        return _open("OLD-VERDICT", f"accepted {_ago(age)}, the limit is {span_text(limit)}", kept)
     told = line(f"{LEADER}ACCEPTED", _ago(age), run=kept.judged.run)
     return Health(Decision.ACCEPTED, told, kept)
 
@@ -98,11 +98,12 @@ def _open(code: str, why: str, kept: KeptRun | None) -> Health:
 
 
 def _ago(seconds: float) -> str:
-    return f"{_span(max(0.0, seconds))} ago"
+    return f"{span_text(seconds)} ago"
 
 
-def _span(seconds: float) -> str:
+def span_text(seconds: float) -> str:
+    """Return how long something is ago, coarsely: ``3 d``."""
     for length, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
-    return f"{seconds:.0f} s"
+    return f"{max(0.0, seconds):.0f} s"

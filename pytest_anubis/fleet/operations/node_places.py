@@ -8,6 +8,7 @@ from enum import StrEnum
 
 from pytest_anubis.core.history import CLOCKS_DIFFER, NodeRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
+from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, worst_told
 from pytest_anubis.report.text.failure_text import place_text
 from pytest_anubis.report.text.numbers import percent
@@ -15,7 +16,6 @@ from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 
 _IN_SERVICE = "in service"
 _OUT = ("drained", "repair")
-_MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 _NOTHING = (0, 0, True, 1.0, "")  # severity of a node without a rejection
 
 
@@ -191,14 +191,6 @@ def reason_of(last: LastRun) -> str:
     if last.told or last.verdict.hindrances:
         return drain_reason(last.verdict, last.told, last.run)
     return line(f"{LEADER}{last.verdict.decision.value}", last.verdict.headline, run=last.run)
-
-
-def span_text(seconds: float) -> str:
-    """Return how long something is ago, coarsely: ``3 d``."""
-    for length, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
 
 
 def exit_code(places: Sequence[NodePlace], damaged: int = 0) -> int:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from pytest_anubis.selector.choice.candidates import Candidate, ordered
 from pytest_anubis.selector.choice.choice_plan import MODES, Method, Mode, Plan
-from pytest_anubis.selector.choice.choice_reasons import explain, picked, summarise
+from pytest_anubis.selector.choice.choice_reasons import explain, picked
 from pytest_anubis.selector.choice.cover_problem import (
     WEIGHT,
     Problem,
@@ -111,7 +111,7 @@ def make_plan(
         explored = first if first is not None else _explored(problem, explore, seed, None)
         explored = explored & ~problem.pinned & (True if first is not None else ~made.chosen)
     budget = budget_seconds if mode == "budget" else None
-    return _plan(problem, question, made, explored, mode, p0, seed, budget, exposed)
+    return _plan(problem, question, made, explored, mode, p0, budget, exposed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,15 +119,13 @@ class Question:
     """What is asked about a problem.
 
     Attributes:
-        candidates: The benchmarks, by their ids.
-        nodes: The nodes.
+        nodes: How many nodes there are.
         expected: Expected number of nodes with an incident, without validation.
         defects: Known defects behind the coverage.
         residual: Weight that is exposed -> joint risk that is left.
     """
 
-    candidates: tuple[Candidate, ...]
-    nodes: tuple[str, ...]
+    nodes: int
     expected: float
     defects: int
     residual: Callable[[int], float]
@@ -150,7 +148,6 @@ def _question(
                 "give one of at least 0 and below 1"
             )
     probabilities = [risk.probability for risk in risks]
-    runs = ordered(candidates)
     if isinstance(coverage, Coverage):
         shared, residual = coverage, _alike(probabilities)
     else:
@@ -162,9 +159,8 @@ def _question(
         coverages = [coverage[risk.node] for risk in risks]
         shared = coverages[0] if len(risks) == 1 else mixed(coverages, shares)
         residual = _bounded(math.fsum(hazards)) if len(risks) > 1 else _alike(probabilities)
-    return make_problem(runs, shared), Question(
-        candidates=runs,
-        nodes=tuple(risk.node for risk in risks),
+    return make_problem(ordered(candidates), shared), Question(
+        nodes=len(risks),
         expected=math.fsum(probabilities),
         defects=shared.defects,
         residual=residual,
@@ -200,8 +196,7 @@ def _choose(
         solution = widest(problem, budget, time_limit=time_limit) if exact else None
         return _better(solution, by_greed, problem.covered, most=True)
     if mode == "cost":
-        nodes = len(question.nodes)
-        price = incident_seconds * 1000 * question.expected / (WEIGHT * nodes)
+        price = incident_seconds * 1000 * question.expected / (WEIGHT * question.nodes)
         by_greed = greedy(problem, price=1 / price if price > 0 else math.inf)
         solution = least_total(problem, price, time_limit=time_limit) if exact else None
         return _better(
@@ -280,15 +275,13 @@ def _plan(
     explored: Choice,
     mode: Mode,
     p0: float | None,
-    seed: int,
     budget: float | None,
     exposed: Callable[[Collection[str]], int] | None,
 ) -> Plan:
     final = made.chosen | explored
     covered = problem.covered(final)
     residual = question.residual(covered)
-    seconds_bound = mode == "risk" and made.bound is not None
-    weight_bound = mode == "budget" and made.bound is not None
+    parts = WEIGHT if mode == "budget" else 1000  # of defects, or of a second
     plan = Plan(
         chosen=tuple(problem.names[run] for run in np.flatnonzero(final).tolist()),
         pruned=(),
@@ -305,20 +298,12 @@ def _plan(
         target=p0,
         reached=p0 is None or residual <= p0,
         greedy_cost=None if made.greedy is None else problem.cost(made.greedy) / 1000,
-        bound=_bound(made.bound, seconds_bound, weight_bound),
-        seed=seed,
+        bound=None if made.bound is None else made.bound / parts,
         defects=question.defects,
     )
-    left_out = explain(problem, question.candidates, final, plan, question.residual, budget)
+    left_out = explain(problem, final, plan, question.residual, budget)
     plan = replace(plan, pruned=left_out)
-    plan = replace(plan, picked=picked(problem, final, exposed))
-    return replace(plan, summary=summarise(plan, len(question.nodes)))
-
-
-def _bound(bound: float | None, seconds: bool, weight: bool) -> float | None:
-    if bound is None:
-        return None
-    return bound / WEIGHT if weight and not seconds else bound / 1000
+    return replace(plan, picked=picked(problem, final, exposed))
 
 
 def _check(

@@ -66,9 +66,7 @@ class Plan:
         greedy_cost: Seconds of the greedy choice before exploration; None where none was made.
         bound: No choice can be better than this: seconds (mode risk), share of defects (mode
             budget), or seconds of total cost (mode cost); None where nothing was optimised.
-        seed: Seed of the exploration.
         defects: How many known defects the coverage rests on.
-        summary: The decision in one line.
     """
 
     chosen: tuple[str, ...]
@@ -88,9 +86,7 @@ class Plan:
     reached: bool = True
     greedy_cost: float | None = None
     bound: float | None = None
-    seed: int = 0
     defects: int = 0
-    summary: str = ""
 
     @property
     def greedy_excess(self) -> float | None:

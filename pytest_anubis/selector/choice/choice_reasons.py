@@ -1,21 +1,19 @@
-"""Words for a plan: why each benchmark was left out, and the decision in one line."""
+"""Words for a plan: why each benchmark was left out, and what each chosen one is good for."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.metric import percent_text, value_text
-from pytest_anubis.selector.choice.candidates import Candidate
 from pytest_anubis.selector.choice.choice_plan import Picked, Plan, Pruned
 from pytest_anubis.selector.choice.cover_problem import WEIGHT, Problem
 
 
 def explain(
     problem: Problem,
-    candidates: Sequence[Candidate],
     chosen: npt.NDArray[np.bool_],
     plan: Plan,
     residual: Callable[[int], float],
@@ -25,7 +23,6 @@ def explain(
 
     Args:
         problem: What there was to choose from.
-        candidates: The benchmarks, in the order of the problem.
         chosen: Shape (g,): the runs that are made.
         plan: The plan so far.
         residual: Weight that is exposed -> joint risk that is left.
@@ -41,11 +38,11 @@ def explain(
         gain = int(gains[run])
         if gain not in left:
             left[gain] = residual(exposed) - residual(exposed + gain)
-        cost = candidates[run].cost_seconds
+        cost = int(problem.costs[run]) / 1000
         pruned.append(
             Pruned(
                 benchmark=problem.names[run],
-                cost_seconds=int(problem.costs[run]) / 1000,
+                cost_seconds=cost,
                 gain=left[gain],
                 reason=_reason(int(own[run]), gain, left[gain], cost, plan, budget),
             )
@@ -76,10 +73,14 @@ def picked(
         if own[run]:
             count = None if exposed is None else exposed((problem.names[run],))
             verb = "assumed to expose" if count == 0 else "exposes"
-            what = f"{verb} {shown(int(own[run]) / WEIGHT)} of defects"
+            what = f"{verb} {percent_text(int(own[run]) / WEIGHT)} of defects"
             what += f" ({count} known)" if count else ""
             only = int(alone[run])
-            what += f", {shown(only / WEIGHT)} as the only one of these" if only else ", others too"
+            what += (
+                f", {percent_text(only / WEIGHT)} as the only one of these"
+                if only
+                else ", others too"
+            )
         cost = int(problem.costs[run]) / 1000
         reason = f"{what}, in {lasting(cost)}"
         found.append(Picked(benchmark=problem.names[run], cost_seconds=cost, reason=reason))
@@ -89,8 +90,8 @@ def picked(
 def _reason(own: int, gain: int, less: float, cost: float, plan: Plan, budget: float | None) -> str:
     if plan.method == "nothing" and plan.target is not None:
         return (
-            f"the risk of {shown(plan.risk_before)} is within the accepted {shown(plan.target)} "
-            "without any benchmark"
+            f"the risk of {percent_text(plan.risk_before)} is within the accepted "
+            f"{percent_text(plan.target)} without any benchmark"
         )
     if plan.mode == "budget" and budget is not None and cost > budget:
         takes, there = lasting(cost), lasting(budget)
@@ -99,10 +100,13 @@ def _reason(own: int, gain: int, less: float, cost: float, plan: Plan, budget: f
         return f"takes {takes}, more than the {there} that there are"
     if own == 0:
         return "no known defect was exposed by it, and its component has had its share of runs"
-    share = f"{shown(own / WEIGHT)} of defects"
+    share = f"{percent_text(own / WEIGHT)} of defects"
     if gain == 0:
         return f"exposes {share}, all of them exposed by what was chosen as well"
-    before, after = shown(plan.residual_risk), shown(max(0.0, plan.residual_risk - less))
+    before, after = (
+        percent_text(plan.residual_risk),
+        percent_text(max(0.0, plan.residual_risk - less)),
+    )
     lower = f"lower the risk from {before} to {after}"
     if before == after:
         lower = f"hardly lower the risk of {before}"
@@ -112,43 +116,6 @@ def _reason(own: int, gain: int, less: float, cost: float, plan: Plan, budget: f
     if plan.mode == "cost":
         return f"{would}: dearer than the incidents that this would spare"
     return f"{would}; the accepted risk is met without it, for less"
-
-
-def summarise(plan: Plan, nodes: int) -> str:
-    """Return the decision in one line."""
-    count = len(plan.chosen) + len(plan.pruned)
-    where = "this node" if nodes == 1 else f"{nodes} nodes"
-    cost = f"{value_text(plan.cost, 's')} of {value_text(plan.full_cost, 's')}"
-    if plan.method == "everything":
-        why = "" if plan.mode == "all" else " (no known defects: nothing to choose by)"
-        return f"all {count} benchmark{'s' if count != 1 else ''}, {value_text(plan.full_cost, 's')}{why}"
-    if plan.method == "nothing" and plan.target is not None:
-        return (
-            f"no benchmark needed: the risk of {where} is {shown(plan.risk_before)}, accepted are "
-            f"{shown(plan.target)}" + ("; pinned ones run" if plan.chosen else "")
-        )
-    words = (
-        f"{len(plan.chosen)} of {count} benchmarks, {cost}; risk of {where} "
-        f"{shown(plan.risk_before)} before, {shown(plan.residual_risk)} left"
-    )
-    if plan.explored:
-        words += f"; {len(plan.explored)} of them explored (seed {plan.seed})"
-    if not plan.reached and plan.target is not None and plan.mode == "risk":
-        words += (
-            f"; {shown(plan.target)} cannot be reached: the full set leaves {shown(plan.full_risk)}"
-        )
-    if not plan.optimal:
-        words += "; chosen greedily" if plan.method == "greedy" else "; best choice found in time"
-        if plan.bound and plan.mode == "risk":
-            words += (
-                f", at most {percent_text(max(0.0, plan.cost / plan.bound - 1))} above the cheapest"
-            )
-    return words
-
-
-def shown(probability: float) -> str:
-    """Return a probability for people, as reports show it."""
-    return percent_text(probability)
 
 
 def lasting(seconds: float) -> str:

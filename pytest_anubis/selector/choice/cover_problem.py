@@ -7,7 +7,7 @@ answers and a bound is met or not, without rounding in between.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -97,13 +97,6 @@ def _parts(coverage: Coverage) -> Ints:
     order = np.argsort(-(shares - whole), kind="stable")
     whole[order[:missing]] += 1
     return whole[:-1].astype(np.int64)
-
-
-def without(problem: Problem, dropped: Collection[int]) -> npt.NDArray[np.bool_]:
-    """Return the choice, shape (g,), of all runs but some."""
-    chosen = np.ones(len(problem.names), dtype=np.bool_)
-    chosen[list(dropped)] = False
-    return chosen
 
 
 def greedy(

@@ -152,7 +152,7 @@ def _of_history(
     from pytest_anubis.store.fleet.last_runs import last_of_history
     from pytest_anubis.store.history.fleet_history import of_class, read_fleet
 
-    named = options.history or os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis"
+    named = _named(options)
     place: Path | str = named if "://" in named else Path(named)
     if not histories.may_be_there(named) and not is_mistaken(named):
         raise CommandError(
@@ -168,18 +168,16 @@ def _of_history(
             if wanted.wants_node(one.node.name)
             and wanted.hardware_class in ("", one.node.hardware_class)
         )
-        fleet = read_fleet(history) if whole else None
-        keys = {one.node.hardware_class for one in nodes} if fleet is not None else set()
+        found = FleetRead(place=shown_place(named), nodes=nodes, listed=listed)
+        if not whole:
+            return found
+        fleet = read_fleet(history)
         profile = getattr(options, "profile", "")
-        return FleetRead(
-            place=shown_place(named),
-            nodes=nodes,
-            listed=listed,
-            fleet=fleet,
-            classes={}
-            if fleet is None
-            else {key: of_class(history, fleet, key, profile=profile) for key in sorted(keys)},
-        )
+        classes = {
+            key: of_class(history, fleet, key, profile=profile)
+            for key in sorted({one.node.hardware_class for one in nodes})
+        }
+        return replace(found, fleet=fleet, classes=classes)
 
     return histories.use(named, read, limit=READING)
 
@@ -230,10 +228,13 @@ def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) ->
 
 def kept_model(options: argparse.Namespace) -> Path | None:
     """Return the risk model that the history's folder keeps; None where there is none."""
-    path = histories.model_path(
-        options.history or os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis"
-    )
+    path = histories.model_path(_named(options))
     return path if path is not None and path.exists() else None
+
+
+def _named(options: argparse.Namespace) -> str:
+    named: str = options.history or os.environ.get("PYTEST_ANUBIS_HISTORY") or ".anubis"
+    return named
 
 
 def _listed(text: str | None) -> tuple[str, ...]:

@@ -129,7 +129,8 @@ def _some(notes: Sequence[str]) -> list[str]:
 
 
 def _lines(places: Sequence[NodePlace], now: float, *, whole: bool) -> list[str]:
-    from pytest_anubis.fleet.operations.node_places import Place, span_text
+    from pytest_anubis.fleet.launching.health_check import span_text
+    from pytest_anubis.fleet.operations.node_places import Place
 
     rows = [["node", "is", "for", "why"]]
     rows += [

@@ -14,20 +14,18 @@ import numpy.typing as npt
 from pytest_anubis.selector.risk.models.covariates import Floats, numbers
 from pytest_anubis.selector.risk.models.hazard import HazardModel, unseen_rate
 
+RIDGE = 1e-3
+"""Penalty on the coefficients, per incident."""
+
 
 class CoxPH(HazardModel):
-    """Linear relative risk.
-
-    Args:
-        ridge: Penalty on the coefficients, per incident.
-    """
+    """Linear relative risk."""
 
     kind = "cox"
     needs_events = 5
 
-    def __init__(self, *, ridge: float = 1e-3) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.ridge = ridge
         self._slopes: Floats = np.zeros(0)
         self._times: Floats = np.zeros(1)
         self._baseline: Floats = np.zeros(1)
@@ -35,7 +33,7 @@ class CoxPH(HazardModel):
     def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
         order = np.argsort(-duration, kind="stable")  # the risk set of a time is then a prefix
         z, duration, event = z[order], duration[order], event[order]
-        self._slopes = slopes(z, duration, event, self.ridge)
+        self._slopes = slopes(z, duration, event)
         risk = np.exp(np.clip(z @ self._slopes, -50, 50))
         weight = np.cumsum(risk)
         times, deaths = np.unique(duration[event], return_counts=True)
@@ -74,13 +72,10 @@ class CoxPH(HazardModel):
         """Whether covariates change what is said of a node."""
         return bool(self._slopes.any())
 
-    @property
-    def coefficients(self) -> Floats:
-        """Slopes b of the standardised covariates."""
-        return self._slopes.copy()
 
-
-def slopes(z: Floats, duration: Floats, event: npt.NDArray[np.bool_], ridge: float) -> Floats:
+def slopes(
+    z: Floats, duration: Floats, event: npt.NDArray[np.bool_], ridge: float = RIDGE
+) -> Floats:
     """Return the b of the largest (penalised) partial likelihood, shape (width,).
 
     Args:

@@ -28,7 +28,6 @@ from pytest_anubis.selector.selector_error import SelectorError
 _GRID = 100  # times at which the baseline steps, at most
 _ORDERED = 0.9  # rank correlation of row and duration from which rows count as sorted by it
 _FEW = 0.1  # least share of its due that a stretch must have of the incidents
-_RIDGE = 1e-3  # penalty of the proportional part, per incident
 _CAP = 15.0  # largest |g| that is believed
 _AT_RISK = (
     20_000  # rows without incident that risk is summed over, at most: a sample knows the sum to 1 %
@@ -41,7 +40,6 @@ class CoxTime(HazardModel):
     Args:
         seed: Seed of everything random; equal seeds and data give equal models on one machine.
         networks: How many are averaged.
-        recipe: How each is trained; default `Recipe`, with more controls where incidents are rare.
     """
 
     kind = "cox-time"
@@ -52,14 +50,12 @@ class CoxTime(HazardModel):
         *,
         seed: int = 0,
         networks: int = 5,
-        recipe: Recipe | None = None,
     ) -> None:
         super().__init__()
         if networks < 1:
             raise SelectorError(f"{networks} networks cannot be averaged; give at least 1")
         self.seed = seed
         self.networks = networks
-        self.recipe = recipe
         self._nets: tuple[Network, ...] = ()
         self._clock = Clock(1.0, 0.0, 1.0)
         self._times: Floats = np.zeros(1)
@@ -67,13 +63,14 @@ class CoxTime(HazardModel):
 
     def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
         self._clock = make_clock(duration[event])
-        recipe = self.recipe or Recipe(controls=int(np.clip(10_000 // self.events, 1, 16)))
+        # More controls where incidents are rare.
+        recipe = Recipe(controls=int(np.clip(10_000 // self.events, 1, 16)))
         folds = _stretches(duration, event, max(5, min(self.networks, 10)), self.seed)
         courses = []
         for number in range(self.networks):
             check = folds == number % (folds.max() + 1)
             fit = z[~check], duration[~check], event[~check]
-            linear = slopes(*fit, _RIDGE)
+            linear = slopes(*fit)
             course = train(
                 sorted_rows(*fit, self._clock, linear),
                 sorted_rows(z[check], duration[check], event[check], self._clock, linear),

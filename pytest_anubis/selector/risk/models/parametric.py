@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.selector.risk.models.covariates import Floats, numbers
+from pytest_anubis.selector.risk.models.cox import RIDGE
 from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel
 
 
@@ -21,17 +22,15 @@ class Weibull(HazardModel):
 
     Args:
         use_covariates: False fits one curve for all rows.
-        ridge: Penalty on the coefficients, per incident.
     """
 
     kind = "weibull"
     needs_events = 2
     free_shape: ClassVar[bool] = True
 
-    def __init__(self, *, use_covariates: bool = True, ridge: float = 1e-3) -> None:
+    def __init__(self, *, use_covariates: bool = True) -> None:
         super().__init__()
         self.use_covariates = use_covariates
-        self.ridge = ridge
         self._level, self._shape = 0.0, 1.0
         self._slopes: Floats = np.zeros(0)
 
@@ -55,7 +54,7 @@ class Weibull(HazardModel):
 
         middle = float(log_time[event].mean())  # centred, level and shape hardly pull at each other
         moved = log_time - middle
-        penalty = self.ridge * self.events
+        penalty = RIDGE * self.events
         free = self.free_shape
 
         def loss(theta: Floats) -> tuple[float, Floats]:
@@ -100,11 +99,6 @@ class Weibull(HazardModel):
     def uses_facts(self) -> bool:
         """Whether covariates change what is said of a node."""
         return bool(self._slopes.any())
-
-    @property
-    def shape(self) -> float:
-        """Exponent k of time: below 1 the hazard falls, above 1 it rises."""
-        return self._shape
 
 
 class Exponential(Weibull):

@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.selector.curve_accuracy import antolini, skill
 from pytest_anubis.selector.risk.choosing.model_accuracy import (
-    antolini,
     brier,
     calibration,
     harrell,
     integrated_brier,
     kaplan_meier,
-    skill,
 )
 
 rows = st.lists(
