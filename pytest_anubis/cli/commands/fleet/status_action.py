@@ -20,6 +20,7 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.arguments import add_action, add_json
 from pytest_anubis.cli.shared.printing import say, show, terminal_width, write_json
+from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import folded, table
 
@@ -129,7 +130,6 @@ def _some(notes: Sequence[str]) -> list[str]:
 
 
 def _lines(places: Sequence[NodePlace], now: float, *, whole: bool) -> list[str]:
-    from pytest_anubis.fleet.launching.health_check import span_text
     from pytest_anubis.fleet.operations.node_places import Place
 
     rows = [["node", "is", "for", "why"]]
