@@ -260,15 +260,15 @@ def _findings(
             standing[key] = tuple(by for by in several if by not in gone)
             for by in gone:
                 settled.setdefault(by.run, set()).add(run.run)
-        if not _is_answered(run, in_service):
-            confirmed.update(key for key in run.found if key in standing and key != _WHOLE)
-            for key in run.found:
-                before = (
-                    by
-                    for by in standing.get(key, ())
-                    if not (_replaces(run, key, by) and _as_strict(run, passed, key, by))
-                )
-                standing[key] = (*before, run)
+        open_yet = _open_of(run, in_service)
+        confirmed.update(key for key in open_yet if key in standing and key != _WHOLE)
+        for key in open_yet:
+            before = (
+                by
+                for by in standing.get(key, ())
+                if not (_replaces(run, key, by) and _as_strict(run, passed, key, by))
+            )
+            standing[key] = (*before, run)
         standing = {key: several for key, several in standing.items() if several}
         confirmed &= standing.keys()
     return standing, confirmed, settled
@@ -318,8 +318,10 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
     return sorted(moved, key=lambda one: one.order)
 
 
-def _is_answered(run: JudgedRun, in_service: float | None) -> bool:
-    return run.answered or (in_service is not None and in_service > run.ended)
+def _open_of(run: JudgedRun, in_service: float | None) -> tuple[Key, ...]:
+    """Return what a run found and nobody answered for by name; for what was waived its waiver answers alone."""
+    answered = run.answered or (in_service is not None and in_service > run.ended)
+    return tuple(key for key, _ in run.waived) if answered else run.found
 
 
 def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) -> bool:
