@@ -313,7 +313,7 @@ def _checked(runs: RunSet) -> dict[str, list[JudgedRun]]:
 
 
 def _started(runs: RunSet) -> dict[tuple[str, str], str]:
-    """Return when each run began; without a date, which answers nothing, where it may be another machine's."""
+    """Return when each run began; one that may be another machine's has no date, and so answers nothing."""
     others = {(run.run, run.node) for run in runs.journals if run.replayed}
     return {
         unit: "" if unit in others else run.started
