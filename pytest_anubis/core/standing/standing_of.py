@@ -53,7 +53,7 @@ class JudgedRun:
         began: When it began, seconds since 1970.
         ended: When it ended, or began where that is unknown.
         decision: What it came to; empty for a run without a verdict.
-        failed: What rejected the node; of a run that was broken off, and decided nothing, what failed by then.
+        failed: What rejected the node; of a run that was broken off, undecided, what failed by then.
         passed: What was judged and not bad.
         benchmarks: Benchmarks that recorded values.
         answered: Somebody closed its defect.
