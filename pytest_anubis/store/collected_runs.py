@@ -70,11 +70,26 @@ def read_runs(
         RunsError: A path does not exist, or there is no run in any of them.
     """
     reader = RunReader(learning, wanted, shelf)
-    for i, path in enumerate(files_of(paths, exports=True)):
+    for i, path in enumerate(_longest_first(files_of(paths, exports=True))):
         if progress is not None:
             progress(f"{i + 1}: {path}")
         reader.file(path, progress)
     return reader.result()
+
+
+def _longest_first(files: Iterable[Path]) -> list[Path]:
+    """Return files in their order, but of a run's journals the longest first: others may be cut short."""
+    found = list(files)
+    places = {path.parent.name: i for i, path in reversed(list(enumerate(found)))}
+
+    def place(path: Path) -> tuple[int, int]:
+        try:
+            size = path.stat().st_size if path.name == JOURNAL_NAME else 0
+        except OSError:  # told when it is read
+            size = 0
+        return places[path.parent.name], -size
+
+    return sorted(found, key=place)
 
 
 def refusal(record: RunRecord) -> str:

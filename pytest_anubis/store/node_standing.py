@@ -96,7 +96,7 @@ class NodeStanding:
         """
         several = self.machines if len(self.machines) > 1 else [self.runs]
         each = [standing_of((one.judged for one in runs), holds) for runs in several]
-        rejected = [one for one in each if one.failures]
+        rejected = [one for one in each if one.decision is Decision.REJECTED]
         return max(rejected or each, key=lambda one: one.by.order if one.by else (0.0, 0, ""))
 
     def kept(self, standing: Standing) -> KeptRun | None:

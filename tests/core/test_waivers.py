@@ -93,6 +93,9 @@ def test_an_expired_waiver_waives_nothing_and_the_failure_says_so() -> None:
     assert found.text == "h2d is 12 % slower; its waiver expired on 2026-12-01 (j.doe: HW-4711)"
     renewed = replace(expired, expires="2027-12-01", expired=False)
     assert with_waiver(SLOW, [expired, renewed]).waiver == renewed
+    shorter = replace(renewed, owner="n.n", expires="2027-01-31")
+    for several in ([shorter, renewed], [renewed, shorter]):
+        assert with_waiver(SLOW, several).waiver == renewed
 
 
 @pytest.mark.parametrize("outcome", Outcome)

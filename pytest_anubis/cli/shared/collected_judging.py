@@ -128,7 +128,7 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
         judged = judge_fleet(
             runs.populations,
             baselines,
-            started={(run.run, run.node): run.started for run in runs.runs},
+            started=_started(runs),
             evidence=_evidence(runs),
             checked=_checked(runs),
             progress=progress.count,
@@ -306,8 +306,20 @@ def _checked(runs: RunSet) -> dict[str, list[JudgedRun]]:
     found: dict[str, list[JudgedRun]] = {}
     for run in runs.journals:
         if counts[run.node] > 1:
-            found.setdefault(run.node, []).append(judged_of(run, began=0.0))
+            after = "" if run.replayed else run.after
+            said = dataclasses.replace(judged_of(run, began=0.0), after=after)
+            found.setdefault(run.node, []).append(said)
     return found
+
+
+def _started(runs: RunSet) -> dict[tuple[str, str], str]:
+    """Return when each run began; one that may be another machine's has no date, and so answers nothing."""
+    others = {(run.run, run.node) for run in runs.journals if run.replayed}
+    return {
+        unit: "" if unit in others else run.started
+        for run in runs.runs
+        for unit in ((run.run, run.node),)
+    }
 
 
 def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:

@@ -53,7 +53,7 @@ class JudgedRun:
         began: When it began, seconds since 1970.
         ended: When it ended, or began where that is unknown.
         decision: What it came to; empty for a run without a verdict.
-        failed: What rejected the node, if it did.
+        failed: What rejected the node; of a run that was broken off, undecided, what failed by then.
         passed: What was judged and not bad.
         benchmarks: Benchmarks that recorded values.
         answered: Somebody closed its defect.
@@ -93,6 +93,10 @@ class JudgedRun:
     def waiver(self, key: Key) -> Waiver | None:
         """Return the waiver that covered a failure in this run; None if none did."""
         return next((waiver for one, waiver in self.waived if one == key), None)
+
+    def seen_only(self, key: Key) -> bool:
+        """Whether it saw something fail and rejected nothing for it, since it was broken off."""
+        return key in self.failed and not self.rejected
 
     def strength(self, key: Key) -> int:
         """Rank of the reference that it judged something by: 0 own past, 1 other devices, 2 baseline."""
@@ -167,7 +171,8 @@ def judged_run(
             found[outcome].setdefault(key, set()).add(reference)
     fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
     rejected = decision == Decision.REJECTED
-    failed = (fail or marginal or {_WHOLE: set()}) if rejected else {}
+    broken = fail if decision == Decision.UNDECIDED else {}
+    failed = (fail or marginal or {_WHOLE: set()}) if rejected else broken
     bad = {*fail, *found[Outcome.INCONCLUSIVE], *found[Outcome.NOT_TESTED], *failed, *waived}
     still = {key: waiver for key, waiver in waived.items() if key not in failed}
     both = {
@@ -222,15 +227,13 @@ def standing_of(
     found, confirmed, settled = _findings(ordered, in_service)
     standing = {key: _uncovered(key, several, holds) for key, several in found.items()}
     standing = {key: several for key, several in standing.items() if several}
-    by = max(
-        (one for several in standing.values() for one in several),
-        key=lambda one: one.order,
-        default=ordered[-1],
-    )
+    open_yet = [(not by.seen_only(key), by) for key, many in standing.items() for by in many]
+    latest = (False, ordered[-1])
+    rejects, by = max(open_yet, key=lambda one: (one[0], one[1].order), default=latest)
     answered = by.rejected and not standing
     needed = {ordered[-1].run, *(one.run for several in found.values() for one in several)}
     needed |= {one for name in needed & settled.keys() for one in settled[name]}
-    decision = Decision.REJECTED if standing else Decision(by.decision)
+    decision = Decision.REJECTED if rejects else Decision(by.decision)
     return Standing(
         decision=Decision.UNDECIDED if answered else decision,
         by=by,
@@ -260,24 +263,29 @@ def _findings(
             standing[key] = tuple(by for by in several if by not in gone)
             for by in gone:
                 settled.setdefault(by.run, set()).add(run.run)
-        if not _is_answered(run, in_service):
-            confirmed.update(key for key in run.found if key in standing and key != _WHOLE)
-            for key in run.found:
-                before = (
-                    by
-                    for by in standing.get(key, ())
-                    if not (_replaces(run, key, by) and _as_strict(run, passed, key, by))
-                )
-                standing[key] = (*before, run)
+        open_yet = _open_of(run, in_service)
+        confirmed.update(key for key in open_yet if key in standing and key != _WHOLE)
+        for key in open_yet:
+            before = (
+                by
+                for by in standing.get(key, ())
+                if not (_replaces(run, key, by) and _as_strict(run, passed, key, by))
+            )
+            standing[key] = (*before, run)
         standing = {key: several for key, several in standing.items() if several}
         confirmed &= standing.keys()
     return standing, confirmed, settled
 
 
 def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
-    """Return whether a finding may take the place of an earlier one; a waived one only of waived ones."""
+    """Return whether a finding may take the place of an earlier one: of no stronger one.
+
+    A waived one takes that of waived ones only, and one that rejected nothing that of its like only.
+    """
+    if key in run.failed:
+        return run.rejected or by.seen_only(key)
     weaker = by.decision == Decision.ACCEPTED != run.decision
-    return key in run.failed or (by.waiver(key) is not None and not weaker)
+    return by.waiver(key) is not None and not weaker
 
 
 def _uncovered(key: Key, several: Sequence[JudgedRun], holds: Holds) -> tuple[JudgedRun, ...]:
@@ -318,8 +326,10 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
     return sorted(moved, key=lambda one: one.order)
 
 
-def _is_answered(run: JudgedRun, in_service: float | None) -> bool:
-    return run.answered or (in_service is not None and in_service > run.ended)
+def _open_of(run: JudgedRun, in_service: float | None) -> tuple[Key, ...]:
+    """Return what a run found and nobody answered for by name; for what was waived only a waiver answers."""
+    answered = run.answered or (in_service is not None and in_service > run.ended)
+    return tuple(key for key, _ in run.waived) if answered else run.found
 
 
 def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) -> bool:

@@ -67,7 +67,7 @@ def with_waiver(
 
     Args:
         verdict: As it was reached.
-        waivers: All waivers; the first one that covers it counts.
+        waivers: All waivers; of those that cover it the one with the latest last day counts.
         fail_on: Mildest verdict that rejects: a MARGINAL is waived only where it would.
     """
     marginal = verdict.outcome is Outcome.MARGINAL and fail_on == "marginal"
@@ -79,10 +79,9 @@ def with_waiver(
         for one in waivers
         if covers(one, verdict) and (not named or one.metric == name_of(verdict) != "")
     ]
-    found.sort(key=lambda one: one.expired)
     if not found:
         return verdict
-    first = found[0]
+    first = max(found, key=lambda one: (not one.expired, one.expires))
     if first.expired:
         text = (
             f"{verdict.text}; its waiver expired on {first.expires} ({first.owner}: {first.reason})"

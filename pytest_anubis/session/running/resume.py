@@ -11,6 +11,7 @@ import pytest
 
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.events import Resumed
+from pytest_anubis.core.identity.machine_marks import identity_marks, what_differs
 from pytest_anubis.core.run import RESUMABLE
 from pytest_anubis.session.context import RunContext, context_key
 from pytest_anubis.settings import Settings, without_password
@@ -176,7 +177,8 @@ def _exchanged(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
         gone = sorted(str(part) for part in known - found - {None, ""})
         if gone and found - {None, ""}:
             return f"the {word} {gone[0]}, and now it is not there"
-    return ""
+    differs = what_differs(identity_marks(then), identity_marks(now))
+    return f"another machine of this name (another {differs})" if differs else ""
 
 
 def unjudged(earlier: Earlier, record: RunRecord) -> list[Measurement]:

@@ -229,7 +229,8 @@ def test_what_was_waived_is_open_from_the_day_on_which_no_waiver_covers_it(
         assert stands.decision == later
         needed = [one for one in runs if one.run in standing_of(runs, day="2026-11-30").needed]
         assert standing_of(needed, day=TODAY).decision == later
-        assert not standing_of(kept, day=TODAY, in_service=9).failures
+        returned = standing_of(kept, day=TODAY, in_service=9).decision
+        assert (returned == "ACCEPTED") is (later == "ACCEPTED")  # it answers for no waiver
 
 
 def test_a_waiver_that_was_withdrawn_covers_nothing() -> None:
@@ -407,3 +408,28 @@ def test_an_import_has_no_inventory_to_pass_and_says_which_devices_gave_values()
         ),
     )
     assert set(passed_checks(record)) == {(GATE[0], GONE, "cuda:0", "")}
+
+
+@pytest.mark.parametrize(
+    ("runs", "decision", "by"),
+    [
+        ([], "UNDECIDED", "stop"),
+        ([run("part", 3, "ACCEPTED", a="PASS")], "UNDECIDED", "stop"),
+        ([run("all", 3, "ACCEPTED", a="PASS", b="PASS")], "ACCEPTED", "all"),
+        ([run("short", 3, "ACCEPTED", profile="smoke", b="PASS")], "UNDECIDED", "stop"),
+        ([run("bad", 1, "REJECTED", b="FAIL")], "REJECTED", "bad"),
+        ([run("bad", 3, "REJECTED", b="FAIL")], "REJECTED", "bad"),
+        ([waived("w", 1)], "REJECTED", "w"),
+        ([waived("w", 3, by=RENEWED)], "ACCEPTED", "w"),
+    ],
+)
+def test_what_failed_in_a_run_that_was_broken_off_is_open(
+    runs: list[JudgedRun], decision: str, by: str
+) -> None:
+    runs = [run("good", 0, "ACCEPTED", a="PASS", b="PASS"), *runs]
+    runs.append(run("stop", 2, "UNDECIDED", a="PASS", b="FAIL"))
+    for kept in (runs, relevant_runs(runs)):
+        stands = standing_of(kept)
+        assert stands.by is not None
+        assert (stands.decision, stands.by.run) == (decision, by)
+    assert standing_of(runs, in_service=9).decision != "REJECTED" or by == "w"

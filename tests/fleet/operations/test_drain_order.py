@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,6 +54,15 @@ def test_what_is_to_be_measured_again_is_a_remark(scontrol: bool) -> None:
     assert refused == []
     assert [line.startswith("#") for line in lines] == [False] * 4 + [True]
     assert "a-borderline" in lines[-1]
+
+
+@pytest.mark.parametrize("scontrol", [False, True])
+def test_a_rejected_node_without_a_name_of_a_host_is_listed(scontrol: bool) -> None:
+    second, evil = (replace(places()[0], node=name) for name in ("n1~6bfd", "n\nreboot"))
+    lines, refused = drain_lines([second, evil], scontrol=scontrol)
+    assert len(lines) == len(refused) == 2
+    assert all(line.startswith("#") and "\n" not in line for line in lines)
+    assert "n1~6bfd" in lines[0]
 
 
 def test_a_history_of_imports_keeps_how_urgent_each_rejection_is(

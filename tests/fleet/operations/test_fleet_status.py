@@ -173,8 +173,8 @@ def test_who_is_drained_already_or_was_put_into_service_again_is_not_drained(
         history.set_state("n2", "repair", at=NOW - 2 * DAY)
         history.set_state("n2", "in service", at=NOW - DAY)
     done = anubis("fleet", "drain-list", "--history", str(store))
-    assert done.stdout == ""
-    assert done.stderr == "note: 'n[3-4]' is no name of a host: it is left out\n"
+    assert done.stdout.startswith("# drain by hand: 'n[3-4]' ")
+    assert done.stderr == "note: 'n[3-4]' is no name of a host: drain it by hand\n"
     status = anubis("fleet", "status", "--history", str(store)).stdout
     assert "drained: ANB:SPEED" in status
     assert "rejected, and put into service since: to be measured again" in status
@@ -234,3 +234,14 @@ def test_a_run_that_differs_from_another_of_its_id_leaves_no_fleet_fit(tmp_path:
         json.loads(anubis("fleet", "status", str(tmp_path), "--json", "-").stdout)["exit_code"]
         == 20
     )
+
+
+@pytest.mark.parametrize("cut", ["a", "b"])
+def test_a_copy_that_was_cut_short_hides_no_rejection(tmp_path: Path, cut: str) -> None:
+    """Runs were collected while one was written and again later, in folders of any order."""
+    for name in ("a", "b"):
+        journal(tmp_path / name, "n1", Decision.REJECTED, age=1, run="nightly")
+    (short,) = (tmp_path / cut).rglob("journal.jsonl")
+    short.write_text("".join(short.read_text().splitlines(keepends=True)[:1]))
+    assert anubis("fleet", "verdict", str(tmp_path)).returncode == 1
+    assert anubis("fleet", "status", str(tmp_path)).returncode == 1

@@ -388,10 +388,10 @@ def test_a_recorded_inventory_of_another_machine_accepts_nothing_and_clears_noth
     set_speed(project, HEALTHY)
     for name in ("other", "unknown"):
         assert replayed(name) == 0
-        assert (health(store, capsys)[0], verdict()) == (1, 1)
+        assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (1, 1, 1)
         assert places() == [Place.QUARANTINED, Place.QUARANTINED]
     assert replayed("own") == 0
-    assert (health(store, capsys)[0], verdict()) == (0, 0)
+    assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (0, 0, 0)
     assert places() == [Place.FIT, Place.FIT]
     set_speed(project, [value / 2 for value in HEALTHY])
     assert replayed("other") == 1

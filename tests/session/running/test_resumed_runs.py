@@ -167,6 +167,10 @@ def test_a_card_a_disk_or_a_chassis_that_was_exchanged_is_named() -> None:
     assert _exchanged(disks[0], {"disks": []}) == ""
     chassis = [{"system": {"serial": s}} for s in ("x", "y")]
     assert "chassis x" in _exchanged(*chassis)
+    clones = [{"machine": m * 32} for m in "12"]
+    assert "another machine id" in _exchanged(*clones)
+    card = node(c0={"uuid": "GPU-0123456"})
+    assert _exchanged({**clones[0], **card}, {**clones[1], **card}) == ""
 
 
 def test_a_run_is_not_resumed_on_another_card(

@@ -46,7 +46,11 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     says = (runs.c.decision != Decision.ACCEPTED.value) | runs.c.id.not_in(replayed)
     judged = judged.where(runs.c.decision.in_(_KNOWN), says)
     waived = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == _WAIVED)
-    bad = (runs.c.decision == Decision.REJECTED.value) | runs.c.id.in_(waived)
+    verdicts = schema.verdicts
+    failed = sa.select(verdicts.c.run_id).join(runs, runs.c.id == verdicts.c.run_id)
+    failed = failed.where(runs.c.decision == Decision.UNDECIDED.value)  # as it was broken off
+    failed = failed.where(verdicts.c.outcome == Outcome.FAIL.value)
+    bad = (runs.c.decision == Decision.REJECTED.value) | runs.c.id.in_(waived.union(failed))
     rejected = sa.select(runs.c.node_id).where(bad)
     of_rejected = runs.c.node_id.in_(rejected)
     others = set(connection.execute(replayed).scalars())
@@ -92,7 +96,8 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
 def _outcomes(connection: sa.Connection, rejected: sa.Select[Any]) -> dict[int, list[Said]]:
     """Return the verdicts of such nodes on all that ever failed there, by the number of the run."""
     runs, verdicts, findings = schema.runs, schema.verdicts, schema.findings
-    failed = (runs.c.decision == Decision.REJECTED.value) & verdicts.c.outcome.in_(_REJECTING)
+    open_yet = runs.c.decision.in_((Decision.REJECTED.value, Decision.UNDECIDED.value))
+    failed = open_yet & verdicts.c.outcome.in_(_REJECTING)
     bad = (
         sa.select(runs.c.node_id, verdicts.c.benchmark)
         .join(verdicts, verdicts.c.run_id == runs.c.id)

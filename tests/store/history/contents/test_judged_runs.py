@@ -80,7 +80,8 @@ def drawn(seed: int, node: str) -> list[RunRecord]:
             for part in draw.sample(["a", "b", "c", "cx", "cy"], draw.randint(0, 3))
         }
         other = draw.choice(["ACCEPTED", "UNDECIDED", "UNDECIDED", ""])
-        decision = "REJECTED" if "FAIL" in outcomes.values() else other
+        rejects = "UNDECIDED" if draw.random() < 0.2 else "REJECTED"  # it was broken off
+        decision = rejects if "FAIL" in outcomes.values() else other
         one = record(node, number, draw.randint(0, 4), decision, **outcomes)
         recorded = {"inventory": "node.json"} if draw.random() < 0.2 else {}
         found.append(replace(one, settings=recorded))
