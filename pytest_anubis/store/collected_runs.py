@@ -85,7 +85,7 @@ def _longest_first(files: Iterable[Path]) -> list[Path]:
     def place(path: Path) -> tuple[int, int]:
         try:
             size = path.stat().st_size if path.name == JOURNAL_NAME else 0
-        except OSError:  # told when it is read
+        except OSError:  # reported when it is read
             size = 0
         return places[path.parent.name], -size
 

@@ -327,7 +327,7 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
 
 
 def _open_of(run: JudgedRun, in_service: float | None) -> tuple[Key, ...]:
-    """Return what a run found and nobody answered for by name; for what was waived only a waiver answers."""
+    """Return what a run found that is not answered for by name; only a waiver answers for what it waived."""
     answered = run.answered or (in_service is not None and in_service > run.ended)
     return tuple(key for key, _ in run.waived) if answered else run.found
 
