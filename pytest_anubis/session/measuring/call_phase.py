@@ -157,7 +157,9 @@ class Judge:
         elif call.excinfo is not None and data.get("environment"):
             _without_traceback(report, call.excinfo, data["environment"])
         error = None if call.excinfo is None else call.excinfo.value
-        if isinstance(error, MetricUsageError) and call.when != "teardown":  # a body may have failed
+        if (
+            isinstance(error, MetricUsageError) and call.when != "teardown"
+        ):  # a body may have failed
             data["usage_error"] = str(error)
         if call.when == "call":
             recorder = item.stash.get(recorder_key, None)
