@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import shutil
 import shlex
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
