@@ -78,18 +78,32 @@ def read_runs(
 
 
 def _longest_first(files: Iterable[Path]) -> list[Path]:
-    """Return files in their order, but of a run's journals the longest first: others may be cut short."""
+    """Return files in their order, but a copy of a journal that was cut short after the one that goes on."""
     found = list(files)
-    places = {path.parent.name: i for i, path in reversed(list(enumerate(found)))}
+    groups: dict[str, list[Path]] = {}
+    for path in found:
+        groups.setdefault(path.parent.name if path.name == JOURNAL_NAME else str(path), []).append(
+            path
+        )
+    return [
+        path
+        for group in groups.values()
+        for path in sorted(group, key=lambda one: sum(_goes_on(one, other) for other in group))
+    ]
 
-    def place(path: Path) -> tuple[int, int]:
-        try:
-            size = path.stat().st_size if path.name == JOURNAL_NAME else 0
-        except OSError:  # reported when it is read
-            size = 0
-        return places[path.parent.name], -size
 
-    return sorted(found, key=place)
+def _goes_on(short: Path, longer: Path) -> bool:
+    """Return whether a file begins with all of another one and goes on."""
+    if short == longer:
+        return False
+    try:
+        with open_regular(short) as one, open_regular(longer) as other:
+            while block := one.read(1 << 20):
+                if other.read(len(block)) != block:
+                    return False
+            return bool(other.read(1))
+    except OSError:  # reading it reports that
+        return False
 
 
 def refusal(record: RunRecord) -> str:

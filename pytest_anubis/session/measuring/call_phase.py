@@ -156,13 +156,16 @@ class Judge:
             data["text"] = _with_mistake_first(report, data["environment"].removeprefix(MISTAKE))
         elif call.excinfo is not None and data.get("environment"):
             _without_traceback(report, call.excinfo, data["environment"])
+        error = None if call.excinfo is None else call.excinfo.value
+        if (
+            isinstance(error, MetricUsageError) and call.when != "teardown"
+        ):  # a body may have failed
+            data["usage_error"] = str(error)
         if call.when == "call":
             recorder = item.stash.get(recorder_key, None)
             if recorder is not None and recorder.busy:
                 data["busy"] = round(recorder.busy, 6)
-            if call.excinfo is not None and call.excinfo.errisinstance(MetricUsageError):
-                data["usage_error"] = str(call.excinfo.value)
-            elif call.excinfo is not None and call.excinfo.errisinstance(BdbQuit):
+            if call.excinfo is not None and call.excinfo.errisinstance(BdbQuit):
                 # In a worker, whose input is nobody, or left by hand: this says nothing about the node.
                 data["usage_error"] = "left in the debugger; run it with -s or --pdb"
             undecided = item.stash.get(_undecided_key, None)

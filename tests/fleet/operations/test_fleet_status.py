@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -239,8 +240,8 @@ def test_a_run_that_differs_from_another_of_its_id_leaves_no_fleet_fit(tmp_path:
 @pytest.mark.parametrize("cut", ["a", "b"])
 def test_a_copy_that_was_cut_short_hides_no_rejection(tmp_path: Path, cut: str) -> None:
     """Runs were collected while one was written and again later, in folders of any order."""
-    for name in ("a", "b"):
-        journal(tmp_path / name, "n1", Decision.REJECTED, age=1, run="nightly")
+    journal(tmp_path / "a", "n1", Decision.REJECTED, age=1, run="nightly")
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
     (short,) = (tmp_path / cut).rglob("journal.jsonl")
     short.write_text("".join(short.read_text().splitlines(keepends=True)[:1]))
     assert anubis("fleet", "verdict", str(tmp_path)).returncode == 1

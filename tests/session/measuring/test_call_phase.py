@@ -354,6 +354,31 @@ def test_each_odd_case_has_a_defined_outcome(
     result.stdout.no_fnmatch_line("*INTERNALERROR*")
 
 
+@pytest.mark.parametrize(("phase", "code"), [("setup", 4), ("teardown", 1)])
+def test_a_mistake_in_a_fixture_is_one_of_the_benchmark(
+    project: pytest.Pytester, learn: Learn, phase: str, code: int
+) -> None:
+    """After a body that failed it excuses nothing."""
+    learn()
+    before, after = ("wrong()", "0") if phase == "setup" else ("0", "wrong()")
+    project.makepyfile(
+        test_suite=f"""
+        import pytest
+
+        @pytest.fixture
+        def mine(anubis_metric):
+            wrong = lambda: anubis_metric.record('x', 1, unit='s')
+            {before}
+            yield
+            {after}
+
+        def test_speed(mine):
+            assert 1 == 2
+        """
+    )
+    assert project.runpytest("--anubis").ret == code
+
+
 @pytest.mark.parametrize(
     ("values", "words"),
     [
