@@ -219,6 +219,13 @@ def judge_columns(
         if baseline is not None:
             outcome[:] = NOT_TESTED
             reason[:] = REASONS.index(Reason.NO_CRITERION)
+        if (
+            population.metric.right is not None
+        ):  # no baseline is needed to see that others are wrong
+            similarity = _exact_shares(rows, population.metric.right)
+            wrong = similarity < 1
+            outcome[wrong], reason[wrong] = FAIL, REASONS.index(Reason.BEYOND)
+            threshold[wrong], similarity[~wrong] = 1.0, np.nan
     elif (ours := population.metric.variant) != (theirs := criterion.metric.variant):
         other = Reason.OTHER_VERSION if ours[:2] == theirs[:2] else Reason.WRONG_UNIT
         reason[:] = REASONS.index(other)
@@ -248,13 +255,18 @@ def judge_columns(
 def _similarities(rows: Rows, criterion: Criterion) -> tuple[FloatArray, FloatArray]:
     """Return how alike every unit is to the criterion where it is worse, and where it is better."""
     if criterion.metric.better == "equal":
-        out = np.full(rows.total, np.nan)
-        for block in rows.blocks:
-            out[block.index] = (block.values == criterion.centre[0]).mean(axis=1)
-        return out, np.ones(rows.total)
+        return _exact_shares(rows, criterion.centre[0]), np.ones(rows.total)
     below, above = rows.sides(np.asarray(criterion.centre))
     worse, better = (below, above) if criterion.metric.better == "higher" else (above, below)
     return np.maximum(0.0, 1 - worse), np.maximum(0.0, 1 - better)
+
+
+def _exact_shares(rows: Rows, right: float) -> FloatArray:
+    """Return which part of every unit's values is right."""
+    out = np.full(rows.total, np.nan)
+    for block in rows.blocks:
+        out[block.index] = (block.values == right).mean(axis=1)
+    return out
 
 
 def _problems(

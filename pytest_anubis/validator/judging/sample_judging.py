@@ -152,6 +152,13 @@ def judge_sample(
         durations = of is not None and of.is_duration
         problem = trouble(array, least=least, durations=durations)
     if criterion is None:
+        if (
+            of is not None
+            and of.right is not None
+            and problem is None
+            and (array != of.right).any()
+        ):
+            return _wrong(base, array, of.right)
         return _without_criterion(base, baseline, problem)
     if known is None and metric is not None and metric.variant != criterion.metric.variant:
         return _other_variant(base, metric, criterion)
@@ -317,6 +324,21 @@ def _without_criterion(
     return base.verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, text)
 
 
+def _wrong(base: Subject, values: FloatArray, right: float) -> MetricVerdict:
+    """Return the verdict on wrong values of an exact metric whose right one is known without a baseline."""
+    alike = float((values == right).mean())
+    return base.verdict(
+        Outcome.FAIL,
+        Reason.BEYOND,
+        _exactly(base, right, alike),
+        expected=right,
+        limit=right,
+        similarity=alike,
+        threshold=1.0,
+        certainty=1.0,
+    )
+
+
 def _other_variant(base: Subject, metric: Metric, criterion: Criterion) -> MetricVerdict:
     ours, theirs = metric.variant, criterion.metric.variant
     reason, mend = Reason.WRONG_UNIT, "learn a new baseline or fix the benchmark"
@@ -332,16 +354,20 @@ def _other_variant(base: Subject, metric: Metric, criterion: Criterion) -> Metri
     return base.verdict(Outcome.INCONCLUSIVE, reason, text)
 
 
+def _exactly(base: Subject, right: float, alike: float) -> str:
+    """Say how exact values are wrong."""
+    name, must = base.metric, exact_text(right, base.unit, base.metric)
+    if base.count == 1 and base.value is not None:  # it is what is looked for
+        return f"{name} is {exact_text(base.value, base.unit, name)}, must be {must}"
+    return f"{name} must be {must}, but {round((1 - alike) * base.count)} of {base.count} values differ"
+
+
 def _sentence(base: Subject, said: Said, criterion: Criterion) -> str:
     name, unit, better = base.metric, base.unit, base.better
     if better == "equal":
-        must = exact_text(said.expected, unit, name)
         if said.outcome is Outcome.PASS:
-            return f"{name} is {must}, as it must be"
-        if base.count == 1 and base.value is not None:  # it is what is looked for
-            return f"{name} is {exact_text(base.value, unit, name)}, must be {must}"
-        wrong = round((1 - said.similarity) * base.count)
-        return f"{name} must be {must}, but {wrong} of {base.count} values differ"
+            return f"{name} is {exact_text(said.expected, unit, name)}, as it must be"
+        return _exactly(base, said.expected, said.similarity)
     state = f"{name} is {value_text(base.value or 0.0, unit)}, expected {value_text(said.expected, unit)}"
     if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
         state += f" by {said.population}"
