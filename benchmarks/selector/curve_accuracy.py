@@ -1,4 +1,4 @@
-"""How good are survival curves? What the package itself does not need beside `model_accuracy`."""
+"""How good are survival curves? Measures that the package itself does not need."""
 
 from __future__ import annotations
 

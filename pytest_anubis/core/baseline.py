@@ -49,8 +49,8 @@ class SecondPopulation:
     whole: Count  # of how many
     threshold: Share  # similarity to the faster group that its own units keep
     alpha: Share  # practical threshold that holds for the faster group
-    separates: str = ""  # what tells the groups apart, in words; empty if nothing known does
-    decided: Literal["", "both", "faster"] = ""  # empty: nobody has decided yet
+    separates: str = ""  # what separates the groups, in words; empty if nothing known does
+    decided: Literal["", "both", "faster"] = ""  # empty: not decided yet
     before: Share | None = None  # learned threshold before both were accepted
 
 
@@ -221,7 +221,7 @@ class RejectedBy:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnlikeNode:
-    """A node that was learned from and is rejected, or is no healthy one, and what tells so most."""
+    """A node that was learned from and is rejected, or is no healthy one, with its clearest sign."""
 
     node: str
     benchmark: str  # of what it is worst in

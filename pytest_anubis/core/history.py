@@ -54,7 +54,7 @@ class Defect:
     hardware_class: str = ""  # the node's class when it was found
     run: str = ""  # the run that found it; empty when it was entered by hand
     runs: tuple[str, ...] = ()  # all that met it while open, in time order
-    seen: float | None = None  # when it was met last; None where nobody said
+    seen: float | None = None  # when it was met last; None if unknown
     component: str = ""  # the part of the node that is blamed
     kind: str = ""  # kind of incident that it leads to; at first the component
     state: str = "open"  # ``open``, ``confirmed`` or ``false alarm``

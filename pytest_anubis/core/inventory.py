@@ -61,9 +61,9 @@ class Accelerator:
     spares_none: int | None = None  # memory banks without any spare row left
     sram_threshold: bool | None = None  # the vendor's limit of errors in the caches is exceeded
     recovery_action: str | None = None  # what the driver asks for: `reset the card`, `none`
-    memory_free: int | None = None  # bytes of device memory that nobody uses
+    memory_free: int | None = None  # unused bytes of device memory
     compute_mode: str | None = None  # ``default``, ``exclusive-process``, ``prohibited``
-    persistence: bool | None = None  # the driver stays loaded while nobody uses the card
+    persistence: bool | None = None  # the driver stays loaded while the card is unused
     clock_limited: bool | None = None  # a setting (application or locked clocks) lowers it
     fabric: str | None = (
         None  # of NVSwitch: `completed`, `in progress`, `not started`, `failed (...)`
@@ -83,7 +83,7 @@ class Processor:
 
     model: str | None = None
     vendor: str | None = None  # e.g. ``GenuineIntel``
-    family: str | None = None  # tells generations apart where the name does not
+    family: str | None = None  # separates generations where the name does not
     model_number: str | None = None  # model number within the family
     microcode: str | None = None
     sockets: int | None = None  # physical packages

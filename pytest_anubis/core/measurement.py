@@ -21,8 +21,8 @@ ONE_VISIT = "it was seen at one of two moments only"
 """Said as a disturbance of a measurement whose loss did not come again later in the run."""
 
 HOST_SLOWER = "the whole host was slower than it has been"
-"""Said as a disturbance of a measurement beside which the probe of all cores was slower than in earlier runs,
-on a machine that others may share unseen."""
+"""A disturbance: the probe of all cores was slower during a measurement than in earlier runs, on a machine
+that others may share unseen."""
 
 MISTAKE = "the benchmark is written wrongly: "
 """How a result's `environment` begins where what kept a test from its work is its own code."""
@@ -179,10 +179,10 @@ class Slot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LaneCores:
-    """The CPUs on which a lane's work beside some cards runs."""
+    """The CPUs on which a lane works while it uses some cards."""
 
     lane: str
-    devices: tuple[str, ...] = ()  # the cards; empty for what runs there beside none in particular
+    devices: tuple[str, ...] = ()  # the cards; empty for work that uses none in particular
     cpus: str = ""  # the CPUs in the kernel's form, such as ``0-11``
     numa_node: int | None = None  # NUMA node of the cards; None where it is unknown
     near: bool = True  # the CPUs are those of that node

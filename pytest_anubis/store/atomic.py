@@ -33,7 +33,7 @@ def writing_atomically(path: Path, *, durable: bool = True) -> Iterator[IO[bytes
     """Give a file to write to, and put it in the place of another one when all is written.
 
     Of what is durable the content lies on the disk before the name points to it, so a power cut leaves the
-    old file. The new file has a name that nobody can foresee, so no link that lies there already is
+    old file. The new file has an unpredictable name, so no link that lies there already is
     followed; a link in the place of the file itself is replaced.
 
     Raises:

@@ -89,7 +89,7 @@ class NodeStanding:
         return _machines(one for one in self.runs if not one.judged.answered)
 
     def standing(self, holds: Holds) -> Standing:
-        """Return where the node stands; of several machines, where a rejected or else the latest one does.
+        """Return the standing of the node; of several machines, that of a rejected one, else of the latest.
 
         Args:
             holds: Says which waivers do.

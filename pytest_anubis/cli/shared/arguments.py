@@ -172,7 +172,7 @@ def strictness_words(options: argparse.Namespace) -> list[str]:
 
 
 def add_nodes_file(parser: argparse.ArgumentParser, page: str = "") -> None:
-    """Declare ``--nodes-file``, which tells what nodes share; empty `page`: it goes with everything."""
+    """Declare ``--nodes-file``, which says what nodes share; empty `page`: it goes with everything."""
     parser.add_argument(
         "--nodes-file",
         type=Path,

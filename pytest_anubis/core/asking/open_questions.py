@@ -66,7 +66,7 @@ Place = tuple[str, str]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AskedQuestion:
-    """A question of a run, and where it stands."""
+    """A question of a run, and whether it is answered."""
 
     question: str
     standing: Standing

@@ -1,4 +1,4 @@
-"""A run that accepted its node beside a waiver, when that waiver does not hold any more."""
+"""A run that accepted its node with a waiver that does not hold any more."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 
 
 def as_it_stands(verdict: NodeVerdict, standing: Standing) -> NodeVerdict:
-    """Return a run's decision as the node stands by it today: rejected where a waiver lapsed since.
+    """Return a run's decision as it holds today: rejected where a waiver has lapsed since.
 
     Args:
         verdict: What the run decided that `standing` rests on.
-        standing: Where its node stands.
+        standing: The standing of its node.
     """
     text = lapsed_text(standing)
     if not text or verdict.decision is Decision.REJECTED:

@@ -41,7 +41,7 @@ Holds = Callable[[Waiver], bool]
 """Says whether a waiver that covered a failure in its run holds today."""
 
 XFAIL = Waiver(owner="", reason="the test's xfail mark", expires="")
-"""What stands for an xfail mark, and for the waiver of a history's old row: no owner, no last day."""
+"""The waiver that an xfail mark, or an old row of a history, is taken for: no owner, no last day."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,7 +291,7 @@ def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
 def _uncovered(key: Key, several: Sequence[JudgedRun], holds: Holds) -> tuple[JudgedRun, ...]:
     """Return the runs whose finding counts: no waiver holds that covered it in this run, or in a later one.
 
-    What rejected the node is covered by a waiver only where a run as strict accepted the node beside it.
+    What rejected the node is covered by a waiver only where a run as strict accepted the node with it.
     """
     waivers = {run.run: run.waiver(key) for run in several}
     holding = [run for run in several if (one := waivers[run.run]) is not None and holds(one)]

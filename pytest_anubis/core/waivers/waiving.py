@@ -116,7 +116,7 @@ def holds_among(waivers: Iterable[Waiver]) -> Callable[[Waiver], bool]:
 
 
 def _scope(waiver: Waiver) -> Waiver:
-    """Return a waiver as what it covers, whoever answers for it, and until when."""
+    """Return what a waiver covers, whatever its owner, reason and last day are."""
     return replace(waiver, owner="", reason="", expires="", expired=False)
 
 

@@ -107,7 +107,7 @@ def _row(run: RunRecord, now: float) -> NodeRow:
 
 
 def _standing_run(runs: Sequence[RunRecord], holds: Holds) -> RunRecord:
-    """Return the run that rejects a node, or its latest one, with the decision as the node stands today."""
+    """Return the run that rejects a node, or its latest one, with the decision that holds today."""
     runs = [run for run in runs if said_of_node(run) or not run.replayed] or runs
     ordered = in_order(judged_of(run, began=moment(run.started) or 0.0) for run in runs)
     stands = standing_of(ordered, holds)

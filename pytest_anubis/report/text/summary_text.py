@@ -181,7 +181,7 @@ def _why_apart(reason: str) -> str:
 
 
 def wrapped_lines(lines: Sequence[Line], width: int | None) -> list[Line]:
-    """Return lines broken at blanks to fit a terminal, each as deep as it stands and two columns more."""
+    """Return lines broken at blanks to fit a terminal, each with its own indentation and two columns more."""
     return [
         (part, style)
         for text, style in lines

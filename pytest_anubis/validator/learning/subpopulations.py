@@ -34,7 +34,7 @@ twenty may be mislabelled or sick."""
 
 
 class Cluster(NamedTuple):
-    """A coherent group of units beside the majority."""
+    """A coherent group of units that differs from the majority."""
 
     side: str  # ``lower`` or ``higher`` than the majority
     members: BoolArray  # shape (n,), which units belong to it

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def date_lines(imported: Imported, *, table: bool) -> list[str]:
-    """Say which date the runs got and how to give another, where the file tells none."""
+    """Say which date the runs got and how to give another, where the file has none."""
     if not imported.file_dated or not imported.runs:
         return []
     started = imported.runs[0].started

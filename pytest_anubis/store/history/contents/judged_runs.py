@@ -121,7 +121,7 @@ def _outcomes(connection: sa.Connection, rejected: sa.Select[Any]) -> dict[int, 
                 groups.setdefault(row.run_id, set()).add(place)
                 waiver = Waiver(owner=row.owner, reason=row.why, expires=row.expires)
             elif place in groups.get(row.run_id, ()):
-                continue  # told by the finding, with its group
+                continue  # the finding has it, with its group
             # A later version's reference: strong against, weak in favour.
             unknown = Reference.NONE if row.outcome in _REJECTING else Reference.SELF
             known = row.reference in _REFERENCES
