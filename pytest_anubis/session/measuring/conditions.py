@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -111,6 +111,7 @@ class Surroundings:
         self._latest: tuple[float, Seen] | None = None
         self._test = self._component = ""
         self._sink: Sink = discard
+        self._one_core = False
         self._reported: set[tuple[str, str, str]] = set()
         self._host: Host | None = None
 
@@ -161,13 +162,19 @@ class Surroundings:
             host: What others do to the host disturbs what is measured; a device's own clock does not see it,
                 and there it is evidence only.
         """
+        from pytest_anubis.core.waivers.widened_limits import LIMITS
+        from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
         from pytest_anubis.hardware.load.disturbance import HostWatch, disturbances
 
         seen = Seen()
         settings, telemetry = self._context.settings, self.prepare()
+        limits = dict(settings.quiet_limits)
+        if self._one_core:
+            cpus = usable_cpus() or 1
+            limits["others"] = 1 - (1 - limits.get("others", LIMITS["others"])) / cpus
         host_watch = HostWatch(
             reader=self._load,
-            limits=settings.quiet_limits,
+            limits=limits,
             allowed=settings.allowed_processes,
         )
         with telemetry.around() as around, host_watch as watch:
@@ -178,7 +185,7 @@ class Surroundings:
         seen.disturbance = tuple(dict.fromkeys((*disturbing, *envelope.disturbance)))
         if host and watch.found is not None:
             chosen = dict.fromkeys(("steal", "others", "cpu"), math.inf)
-            lasting = disturbances(watch.found, {**settings.quiet_limits, **chosen})
+            lasting = disturbances(watch.found, {**limits, **chosen})
             seen.beyond_moments = tuple(dict.fromkeys((*lasting, *envelope.disturbance)))
         seen.telemetry = envelope.series
         unseen = () if host else watch.disturbance
@@ -187,9 +194,15 @@ class Surroundings:
             *(f"on the host, which the device's clock does not see: {one}" for one in unseen),
         )
 
-    def serves(self, test: str, component: str, sink: Sink) -> None:
-        """Take note of whose measurements are watched from here on, and of who wants to hear of findings."""
+    def serves(
+        self, test: str, component: str, sink: Sink, resources: Collection[str] = ()
+    ) -> None:
+        """Take note of whose measurements are watched from here on, and of who wants to hear of findings.
+
+        What measures a disk needs one core: there others may have the rest without disturbing it.
+        """
         self._test, self._component, self._sink = test, component, sink
+        self._one_core = "disk" in resources
 
     def _report(self, slowdowns: Iterable[Slowdown]) -> None:
         """Tell once a test what is a finding by itself: clocks of cards under test that were pulled down."""

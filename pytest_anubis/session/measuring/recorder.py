@@ -80,7 +80,7 @@ class Recorder:
         self._surroundings = surroundings
         self._patience = patience or Patience()
         if surroundings is not None:
-            surroundings.serves(test, mark.component, sink)
+            surroundings.serves(test, mark.component, sink, mark.resources)
         self._begin = ambient.begin() if ambient else None
         self.measurements: list[Measurement] = []
         self.busy = 0.0

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.measurement import Measurement
-from pytest_anubis.session.context import RunContext
+from pytest_anubis.hardware.load.host_load import Load, LoadReader
+from pytest_anubis.session.context import RunContext, discard
 from pytest_anubis.session.measuring.conditions import Surroundings
 from pytest_anubis.session.measuring.fixtures import Node
 from pytest_anubis.settings import Settings
@@ -183,3 +184,22 @@ def test_runs_inside_tests_see_no_disturbance_of_this_machine(
     pytester.runpytest("--anubis", "--anubis-run-id=r")
     found = read_journal(pytester.path / ".anubis/runs/r/journal.jsonl").measurements
     assert {one.metric.name: one.disturbance for one in found} == {"taken": (), "given": ()}
+
+
+@pytest.mark.parametrize(
+    ("taken", "resources", "disturbed"),
+    [(0.6, ("cpu",), True), (0.6, ("disk",), False), (1.2, ("disk",), True)],
+)
+def test_a_disk_needs_one_core_and_others_may_have_the_rest(
+    taken: float, resources: tuple[str, ...], disturbed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
+    loads = iter(Load(when=when, busy=taken * when, own=0.0, stalls={}) for when in (0.0, 10.0))
+    monkeypatch.setattr(LoadReader, "read", lambda self: next(loads))
+    context = RunContext(settings=Settings(active=True), root_pid=os.getpid())
+    surroundings = Surroundings(context)
+    surroundings.serves("test_it", "a.part", discard, resources)
+    with surroundings.around() as seen:
+        pass
+    surroundings.close()
+    assert bool(seen.disturbance) is disturbed
