@@ -144,5 +144,5 @@ PROFILE_FACTOR: dict[str, dict[str, float]] = {
 }
 """How much longer than in ``smoke`` a benchmark takes. On a host that settles within half of its longest
 warm-up: .5 to 1.2 s in ``smoke`` and 6.5 to 18 in ``standard``, which is fourteen times, and less of what is
-made and checked in both. On an accelerator, where ``smoke`` settles for 1 to 4 s and measures for 0.6 s, ``standard``
-settles for 3 to 8 s and measures 6."""
+made and checked in both. On an accelerator, where ``smoke`` settles for 1 to 4 s and measures for 0.6 s,
+``standard`` settles for 3 to 8 s and measures 6."""

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.hardware import timing
 from pytest_anubis.hardware.load.clear_moments import Rounds
 from pytest_anubis.hardware.rate_units import in_unit
 from pytest_anubis.hardware.round_plans import (
@@ -21,7 +24,15 @@ from pytest_anubis.hardware.round_plans import (
     RoundPlan,
     lengths_version,
 )
-from pytest_anubis.hardware.timing import MAX_CALLS, BusyClock, HostClock, repeats, rounds, warm_up
+from pytest_anubis.hardware.timing import (
+    FEW,
+    MAX_CALLS,
+    BusyClock,
+    HostClock,
+    repeats,
+    rounds,
+    warm_up,
+)
 
 PLAN = RoundPlan(rounds=12, round_seconds=0.02, warmup_seconds=0.2, budget_seconds=1e9)
 
@@ -237,6 +248,9 @@ class Chosen:
     def enough(self, wanted: int) -> bool:
         return -(-self._count // self._every) >= wanted
 
+    def some_of(self, wanted: int) -> bool:
+        return 0 < self._count // self._every < wanted
+
 
 @pytest.mark.parametrize("every", [1, 3])
 def test_rounds_go_on_until_so_many_are_clear_and_the_others_are_returned_too(every: int) -> None:
@@ -248,6 +262,16 @@ def test_rounds_go_on_until_so_many_are_clear_and_the_others_are_returned_too(ev
 def test_the_budget_ends_rounds_of_which_none_is_clear() -> None:
     plan = replace(PLAN, budget_seconds=0.0)
     assert len(repeats(lambda: [1.0], plan, cast(Rounds, Chosen(10**9)))) == plan.least
+
+
+def test_with_few_clear_rounds_they_go_on_for_twice_the_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ticks = itertools.count()
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+    plan = replace(PLAN, rounds=FEW, least=1, budget_seconds=8.0)
+    taken = [len(repeats(lambda: [1.0], plan, cast(Rounds, Chosen(n)))) for n in (1, 4, 10**9)]
+    assert taken == [FEW, 15, 7]
 
 
 def test_bursts_have_equal_shares_and_the_device_is_woken_after_each_rest() -> None:

@@ -273,6 +273,10 @@ class Rounds:
             self._due, self._clear = count + count // SELDOM, sum(self.clear())
         return self._clear >= wanted
 
+    def some_of(self, wanted: int) -> bool:
+        """Return whether some values are clear, but fewer than so many."""
+        return 0 < sum(self.clear()) < wanted
+
     def clear(self) -> list[bool]:
         """Return which values are clear, by all that is known now."""
         if not self._moments:

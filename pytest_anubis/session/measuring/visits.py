@@ -93,7 +93,8 @@ class Visits:
             for item, after in zip(turn, [*turn[1:], None], strict=True):
                 if _stops(session):
                     break
-                time.sleep(max(0.0, self._ended[item.nodeid] + GAP - time.monotonic()))
+                if self._judging:  # a loss has to be seen at two moments
+                    time.sleep(max(0.0, self._ended[item.nodeid] + GAP - time.monotonic()))
                 self._last |= time.monotonic() >= until
                 follows = after or next(iter(self._waiting), None)
                 session.config.hook.pytest_runtest_protocol(item=item, nextitem=follows)
