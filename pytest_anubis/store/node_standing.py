@@ -27,6 +27,7 @@ from pytest_anubis.core.standing.standing_of import (
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import Machine, full_names, machine_of
 
@@ -179,9 +180,12 @@ def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool 
 
     def noted(known: NodeStanding) -> NodeStanding:
         # What had ended came before, even if a clock went back.
-        ends = [max(one.judged.began, one.judged.ended) + _NEXT for one in known.runs]
+        runs = known.runs
+        if known.running not in ("", run):
+            runs = _relevant([*runs, *_killed(store, known)])
+        ends = [max(one.judged.began, one.judged.ended) + _NEXT for one in runs]
         since = began if resumed else max([began, *ends])
-        return replace(known, running=run, since=since, boot=boot_id())
+        return replace(known, runs=runs, running=run, since=since, boot=boot_id())
 
     return _change(store, node, noted)
 
@@ -217,6 +221,15 @@ def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> 
         with contextlib.suppress(OSError):
             standing_file(store, name_in(store, record.node)).unlink()
     return problem
+
+
+def _killed(store: Path, known: NodeStanding) -> Iterator[KeptRun]:
+    """Yield the run that has not ended, if it has seen something fail so far."""
+    with contextlib.suppress(JournalError):
+        record = read_journal(journal_path(store, known.running))
+        kept = _kept(record, known.since, known.since, "")
+        if record.node_verdict is None and kept.judged.decision:
+            yield kept
 
 
 def keep_answered(
@@ -326,7 +339,7 @@ def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun
     verdict = record.node_verdict
     return KeptRun(
         judged=judged_of(record, began=began, ended=ended),
-        reason=reason or (verdict.headline if verdict else ""),
+        reason=reason or (verdict.headline if verdict else record.broken_off),
         baseline=verdict.baseline if verdict else "",
         hardware_class=record.hardware_class,
         marks=tuple(sorted(marks_of(record))),

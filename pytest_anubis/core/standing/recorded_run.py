@@ -47,10 +47,14 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
 def said_of_node(record: RunRecord) -> str:
     """Return a run's decision as far as it speaks of the node; empty if it says nothing.
 
-    With a recorded inventory that may be another machine's it accepts nothing.
+    With a recorded inventory that may be another machine's it accepts nothing. One that was killed after
+    something had failed is undecided, as if it had been broken off: later runs have to look at that again.
     """
     verdict = record.node_verdict
-    if verdict is None or (record.replayed and verdict.decision is Decision.ACCEPTED):
+    if verdict is None:
+        bad = any(one.outcome is Outcome.FAIL or one.reason is Reason.WAIVED for one in record.told)
+        return Decision.UNDECIDED.value if bad else ""
+    if record.replayed and verdict.decision is Decision.ACCEPTED:
         return ""
     return verdict.decision.value
 

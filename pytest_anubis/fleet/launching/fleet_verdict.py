@@ -113,9 +113,10 @@ def _standing_run(runs: Sequence[RunRecord], holds: Holds) -> RunRecord:
     stands = standing_of(ordered, holds)
     by = stands.by if stands.by and stands.failures else ordered[-1]
     found = next(run for run in runs if run.run == by.run)
-    if found.node_verdict is None:
+    if not said_of_node(found):
         return found
-    return replace(found, node_verdict=as_it_stands(found.node_verdict, stands))
+    verdict = found.node_verdict or _undecided(found.node, f"run {found.run} {found.broken_off}")
+    return replace(found, node_verdict=as_it_stands(verdict, stands))
 
 
 def _undecided(node: str, why: str) -> NodeVerdict:

@@ -128,7 +128,7 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
                 known[name] = replace(known[name], last=run)
         for row in connection.execute(_latest()):
             last = known[row.name].last
-            if row.ended is None and (last is None or row.started > last.started):
+            if row.ended is None and (last is None or row.started >= last.started):
                 known[row.name] = replace(known[row.name], open=row.run, open_since=row.started)
     return tuple(_in_full(history, place, tuple(known.values())))
 
@@ -208,9 +208,10 @@ def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
     )
 
 
-def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun | None:
-    if run.node_verdict is None:
-        return None
+def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun:
+    verdict = run.node_verdict or NodeVerdict(
+        node=run.node, decision=Decision.UNDECIDED, headline=run.broken_off
+    )
     outcomes: dict[str, set[Outcome]] = {}
     for one in run.told:
         outcomes.setdefault(one.benchmark, set()).add(one.outcome)
@@ -218,7 +219,7 @@ def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun | Non
         run=run.run,
         started=began,
         ended=moment(run.ended),
-        verdict=as_it_stands(run.node_verdict, standing),
+        verdict=as_it_stands(verdict, standing),
         told=tuple(run.told),
         passed=frozenset(name for name, found in outcomes.items() if found <= _SOUND),
         cards=run.cards,

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from pytest_anubis.codec import without_surrogates
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import WHOLE, use_history
@@ -393,8 +394,8 @@ def _put_run(
         "purpose": record.purpose,
         "started": started,
         "ended": moment(record.ended),
-        "decision": decision.decision.value if decision else "",
-        "headline": decision.headline if decision else "",
+        "decision": decision.decision.value if decision else said_of_node(record),
+        "headline": decision.headline if decision else record.broken_off,
         "baseline": (decision.baseline if decision else "") or record.baseline,
     }
     if known is not None:

@@ -7,13 +7,14 @@ import fcntl
 import re
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from pytest_anubis import start
 from pytest_anubis.cli.main import main
-from pytest_anubis.core.events import INVENTORY, RunStarted
+from pytest_anubis.core.events import INVENTORY, Judged, NodeDecided, RunFinished, RunStarted
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import GATE
@@ -27,6 +28,7 @@ from pytest_anubis.store.baselines.baseline_files import load_baseline, save_bas
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.fleet.last_runs import last_of_history, last_of_runs
 from pytest_anubis.store.history.database import History
+from pytest_anubis.store.history.run_filing import record_run
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.node_standing import (
@@ -270,6 +272,54 @@ def test_a_run_that_left_no_verdict_leaves_no_acceptance(
     capsys.readouterr()
     assert main(["health", "--store", str(tmp_path), "--node", "n1"]) == 20
     assert "ANB:CUT-SHORT" in capsys.readouterr().out
+
+
+def test_what_failed_in_a_run_that_was_killed_stays_open_until_it_passes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bad, good = (
+        MetricVerdict(
+            outcome=outcome, reason=Reason.BEYOND, text="", benchmark=of, metric="m", device="cpu"
+        )
+        for outcome, of in ((Outcome.FAIL, "bad"), (Outcome.PASS, "good"))
+    )
+
+    def now() -> str:
+        return datetime.fromtimestamp(time.time(), UTC).isoformat()
+
+    def plays(run: str, *found: MetricVerdict, killed: bool = False) -> None:
+        keep_begun(tmp_path, "n1", run, began=time.time())
+        with Journal.create(tmp_path, run) as journal:
+            journal.write(RunStarted(run=run, node="n1", started=now()))
+            for one in found:
+                journal.write(Judged(verdict=one))
+            if not killed:
+                said = NodeVerdict(node="n1", decision=Decision.ACCEPTED, headline="")
+                journal.write(NodeDecided(verdict=said))
+                journal.write(RunFinished(exit_status=0, ended=now()))
+        if not killed:
+            record = read_journal(tmp_path / "runs" / run)
+            assert not keep_ended(tmp_path, record, ended=time.time(), reason="")
+
+    def everybody() -> set[int]:
+        with History(tmp_path) as history:
+            for path in (tmp_path / "runs").iterdir():
+                record_run(history, read_journal(path))
+            filed = last_of_history(history, tmp_path)
+        said = [
+            one.standing.decision for one in (*filed, *last_of_runs(read_runs([tmp_path]).journals))
+        ]
+        assert None not in said
+        codes = {Decision(one).exit_code for one in said if one}
+        codes.add(main(["health", "--store", str(tmp_path), "--node", "n1"]))
+        return {*codes, main(["fleet", "verdict", str(tmp_path)])}
+
+    plays("killed", good, bad, killed=True)
+    assert everybody() == {20}
+    plays("part", good)
+    assert everybody() == {20}
+    plays("whole", good, replace(bad, outcome=Outcome.PASS, reason=Reason.WITHIN))
+    assert everybody() == {0}
 
 
 def test_a_rejection_that_the_disk_does_not_take_leaves_no_acceptance(

@@ -80,7 +80,7 @@ def drawn(seed: int, node: str) -> list[RunRecord]:
             for part in draw.sample(["a", "b", "c", "cx", "cy"], draw.randint(0, 3))
         }
         other = draw.choice(["ACCEPTED", "UNDECIDED", "UNDECIDED", ""])
-        rejects = "UNDECIDED" if draw.random() < 0.2 else "REJECTED"  # it was broken off
+        rejects = draw.choice(["UNDECIDED", "", *["REJECTED"] * 6])  # broken off, killed
         decision = rejects if "FAIL" in outcomes.values() else other
         one = record(node, number, draw.randint(0, 4), decision, **outcomes)
         recorded = {"inventory": "node.json"} if draw.random() < 0.2 else {}
