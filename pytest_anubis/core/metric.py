@@ -93,9 +93,8 @@ class Metric:
 
     @property
     def counts_faults(self) -> bool:
-        """It counts what is wrong, by its unit or, where that says nothing, by its name."""
-        words = self.name if self.unit.lower() in _BARE else self.unit
-        return bool(_FAULT.search(words))
+        """It counts what is wrong (`counts_faults`)."""
+        return counts_faults(self.name, self.unit)
 
     @property
     def right(self) -> float | None:
@@ -133,6 +132,11 @@ _COUNTS = frozenset({"count", "1"})
 """Units that are said of a bare number: "must be 0 count" stops whoever reads it."""
 _MOST_DECIMALS = 9
 """Decimals beyond which two losses are the same to any reader."""
+
+
+def counts_faults(name: str, unit: str) -> bool:
+    """Return whether a metric counts what is wrong, by its unit or, where that says nothing, by its name."""
+    return bool(_FAULT.search(name if unit.lower() in _BARE else unit))
 
 
 _UNIT_TEXT = """

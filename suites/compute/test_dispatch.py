@@ -60,7 +60,7 @@ def test_dispatch(anubis_metric: MetricFixture, anubis_device: DeviceFixture) ->
 @pytest.mark.anubis(
     component="compute.dispatch",
     scope="device",
-    cost="2s",
+    cost={"cpu": "0.1s", "accelerator": "2s"},
     timing="host",
     metrics=["round_trip"],
     goal=_GOAL,
@@ -149,7 +149,7 @@ def require_second_context(slot: str) -> None:
 @pytest.mark.anubis(
     component="compute.start",
     scope="device",
-    cost="8s",
+    cost={"cpu": "0.1s", "accelerator": "8s"},
     profiles=("standard", "soak"),
     deadline="600s",
     timing="host",
@@ -178,7 +178,7 @@ def test_cold_start(
 @pytest.mark.anubis(
     component="compute.start",
     scope="node",
-    cost="8s",
+    cost={"cpu": "0.1s", "accelerator": "8s"},
     deadline="600s",
     profiles=("smoke",),
     metrics=["cold_start"],

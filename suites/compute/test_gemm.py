@@ -45,7 +45,7 @@ pytestmark = [
 def costing(dtype: str, *, smoke: str = "4s", **keys: object) -> Any:
     """Return a type with what its product costs: in the longer profiles with five windows of energy."""
     on_cards = {"smoke": smoke, "standard": "40s", "soak": "13min"}
-    cost = {"cpu": "3s", "accelerator": on_cards}
+    cost = {"cpu": "2s", "accelerator": on_cards}
     return pytest.param(dtype, marks=pytest.mark.anubis(cost=cost, **keys))
 
 

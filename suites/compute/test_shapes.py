@@ -66,7 +66,7 @@ def exact_rate(
 
 @pytest.mark.anubis(
     scope="device",
-    cost="3s",
+    cost={"cpu": "0.1s", "accelerator": "3s"},
     question="Do the units for short types deliver their full rate?",
 )
 @pytest.mark.parametrize(

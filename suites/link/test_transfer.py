@@ -25,7 +25,7 @@ pytestmark = pytest.mark.anubis(
 
 @pytest.mark.anubis(
     scope="device",
-    cost="5s",
+    cost={"cpu": "0.1s", "accelerator": "5s"},
     timing="host",
     metrics=["host_to_device_rate", "device_to_host_rate"],
     question="Does the link between host and device deliver its full rate, both ways?",
@@ -53,7 +53,7 @@ def test_host_device_copy(
 
 @pytest.mark.anubis(
     scope="device",
-    cost="2.5s",
+    cost={"cpu": "0.1s", "accelerator": "2.5s"},
     timing="host",
     metrics=["both_ways_rate"],
     question="Does the link between host and device deliver its full rate both ways at the same time?",

@@ -41,7 +41,7 @@ MOVED = 200e6
     component="memory.bandwidth",
     scope="device",
     host=("standard", "soak"),
-    cost="3s",
+    cost={"cpu": "2s", "accelerator": "3s"},
     version=2,  # twice as many rounds on hosts in `smoke`
     metrics=["stream_rate"],
     goal="Memory feeds the arithmetic units at the rate of its class",
@@ -95,7 +95,7 @@ def test_stream(
     component="memory.bandwidth",
     scope="node",
     resources=["cpu"],
-    cost={"cpu": "3s", "accelerator": "10s"},
+    cost={"cpu": "2.5s", "accelerator": "10s"},
     profiles={"cpu": ("smoke", "standard", "soak"), "accelerator": ("standard", "soak")},
     metrics=["slowest_core_stream_rate"],
     goal="Every part of a processor gets at the memory at the rate of its class",

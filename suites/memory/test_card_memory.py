@@ -86,7 +86,7 @@ def test_write(
 
 @pytest.mark.anubis(
     component="memory.cache",
-    cost="2.5s",
+    cost={"cpu": "0.1s", "accelerator": "2.5s"},
     metrics=["cache_rate"],
     goal="The cache that all units of a card share delivers the rate of its class",
     question="How quickly do all units together read what the second-level cache holds?",
@@ -109,7 +109,7 @@ def test_cache(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> No
 
 @pytest.mark.anubis(
     component="memory.latency",
-    cost="2s",
+    cost={"cpu": "0.1s", "accelerator": "2s"},
     metrics=["chase_time"],
     goal="A card gets at its data as quickly as its class does",
     question="How long do a launch and its one load take together, where each needs what the one before "

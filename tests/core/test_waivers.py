@@ -60,6 +60,7 @@ BROKEN = replace(SLOW, reason=Reason.TEST_FAILED, metric="", better="")
 XID = replace(SLOW, reason=Reason.HARDWARE, benchmark="hardware", metric="XID 48", better="")
 GONE = replace(SLOW, benchmark="inventory", metric="accelerators", better="")
 AGAIN = replace(WRONG, reason=Reason.REPEATED)
+ECC = replace(SLOW, better="lower", metric="ecc", unit="errors")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +71,7 @@ AGAIN = replace(WRONG, reason=Reason.REPEATED)
         (BROKEN, "check"),
         (XID, "XID 48"),
         (GONE, "accelerators"),
+        (ECC, "ecc"),
     ],
 )
 def test_what_is_wrong_and_not_slow_is_waived_by_its_name_only(

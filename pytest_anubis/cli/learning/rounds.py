@@ -138,7 +138,7 @@ class Rounds:
                     whole = duration_text(seconds - left() + more)
                     line.say(
                         f"{self._least} rounds, the fewest that show anything, take about {whole} here, "
-                        f"longer than the {duration_text(seconds)} that were asked for"
+                        f"more than the {duration_text(seconds)} of --for"
                     )
                 self._run(line, f"round {number}", max(left(), more), rounds=None)
                 if self._stops(line):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from pytest_anubis.core.metric import named_by
+from pytest_anubis.core.metric import counts_faults, named_by
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
 
 OWN_CHECK = "check"
@@ -55,6 +55,7 @@ def needs_its_name(verdict: MetricVerdict) -> bool:
         verdict.better == "equal"
         or verdict.reason in (Reason.TEST_FAILED, Reason.HARDWARE)
         or verdict.benchmark in HARDWARE_SAYS
+        or counts_faults(verdict.metric, verdict.unit)
     )
 
 
