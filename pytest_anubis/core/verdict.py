@@ -81,7 +81,8 @@ class Waiver:
     """Somebody answers for failures until a day: they reject nothing, and are never a PASS.
 
     What is wrong rather than slow must be named: an exact result, a count of faults, a report of the hardware
-    and the failure of a test itself are covered only where `metric` is their name, no pattern (`waivers.waiving`).
+    and the failure of a test itself are covered only where `metric` is their name, no pattern
+    (`waivers.waiving`).
 
     Attributes:
         owner: Who answers for it.

@@ -22,6 +22,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
+def row_number(text: str) -> int:
+    """Return the number of a record, as the list of them shows it; for argparse."""
+    number = int(text)
+    if not 0 < number < 1 << 63:  # what a database takes
+        raise ValueError(text)
+    return number
+
+
 def add_history(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
     """Declare ``--history``, its place, and the older spelling; `inherited` where the parser above has it."""
     parser.add_argument(

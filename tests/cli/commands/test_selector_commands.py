@@ -480,3 +480,11 @@ def test_the_environment_says_where_the_history_is(
     assert main(("history", "incident", "list")) == 0
     assert "nic" in said(capsys)
     assert "no history yet" in refused(capsys, "risk", "--store", "elsewhere")
+
+
+@pytest.mark.parametrize("noun", [("defect", "close"), ("incident", "withdraw")])
+@pytest.mark.parametrize("number", ["0", "-1", "9" * 30, "one"])
+def test_a_number_that_no_record_has_is_refused(noun: tuple[str, str], number: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["history", *noun, number, *(("--as", "open") if noun[0] == "defect" else ())])
+    assert ended.value.code == 2

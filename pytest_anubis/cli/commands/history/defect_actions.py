@@ -6,7 +6,13 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.arguments import add_action, add_json, add_noun
-from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
+from pytest_anubis.cli.shared.history_access import (
+    add_history,
+    day_and_time,
+    plain_record,
+    row_number,
+    use,
+)
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.report.text.text_table import clip, table
 from pytest_anubis.store.node_standing import keep_answered
@@ -46,7 +52,7 @@ def add_defects(nouns: Any) -> None:
         _close,
         "close a defect as confirmed or as a false alarm, or open it again",
     )
-    close.add_argument("number", type=int, help="as 'anubis history defect list' shows it")
+    close.add_argument("number", type=row_number, help="as 'anubis history defect list' shows it")
     close.add_argument(
         "--as",
         dest="state",

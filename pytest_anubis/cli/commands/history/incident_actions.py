@@ -8,7 +8,13 @@ from typing import Any
 
 from pytest_anubis.cli.commands.history.node_actions import IMPORT_CODES, tell_import
 from pytest_anubis.cli.shared.arguments import add_action, add_json, add_noun
-from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
+from pytest_anubis.cli.shared.history_access import (
+    add_history,
+    day_and_time,
+    plain_record,
+    row_number,
+    use,
+)
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.core.history import Incident
 from pytest_anubis.report.text.numbers import duration_text
@@ -34,7 +40,9 @@ def add_incidents(nouns: Any) -> None:
     withdraw = add_action(
         actions, "withdraw", _withdraw, "take out an incident that was entered by mistake"
     )
-    withdraw.add_argument("number", type=int, help="as 'anubis history incident list' shows it")
+    withdraw.add_argument(
+        "number", type=row_number, help="as 'anubis history incident list' shows it"
+    )
     load = add_action(
         actions, "import", _import, "read incidents from CSV; good lines are kept", IMPORT_CODES
     )
