@@ -236,7 +236,7 @@ def serve(
     With NCCL the rank takes the accelerator of its number and stays on the CPUs near it.
 
     Args:
-        arguments: What stands on the command line (``sys.argv[1:]``).
+        arguments: What is on the command line (``sys.argv[1:]``).
         make: Takes the rank's number, how many there are, its device and the arguments of its own, and
             returns what requests name; ``join`` is answered here.
     """

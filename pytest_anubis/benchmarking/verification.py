@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import torch
 
 PIECE = 1 << 24
-"""Elements that are checked at a time: a few pieces of 128 MiB are all that is needed beside the data."""
+"""Elements that are checked at a time: a few pieces of 128 MiB are all that is needed next to the data."""
 
 # The odd constants of SplitMix64 (Steele, Lea and Flood 2014), which spreads every bit over all others.
 _STEP = 0x9E3779B97F4A7C15

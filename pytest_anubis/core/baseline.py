@@ -37,7 +37,7 @@ DOUBTFUL = "doubtful-values"
 
 
 SEPARATES = " separates them"
-"""Stands behind the name of the attribute that tells two groups of nodes apart, where they are told."""
+"""Stands behind the name of the attribute that tells two groups of nodes apart, where they are reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,7 +47,7 @@ class RunStarted:
         inventory: The node's inventory as plain data.
         settings: The settings of the run as plain data, without passwords.
         baseline: Digest of the baseline that the run is judged with; empty if none.
-        devices: Devices that tests of every device run on; empty where nobody said.
+        devices: Devices that tests of every device run on; empty if none was given.
         tests, root: The tests as they were typed, and where their ids begin, as in `run.RunRecord`.
         traits: What a table says of the node besides, as in `run.RunRecord`.
         looked_at: What besides tests is looked at: `INVENTORY`, `KERNEL_LOG`, `COUNTERS`, and each part whose

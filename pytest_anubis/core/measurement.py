@@ -12,7 +12,7 @@ Purpose = Literal["measure", "learn", "acceptance"]
 PURPOSES: tuple[str, ...] = get_args(Purpose)
 
 NOT_INSTALLED = "not installed: "
-"""How the reason of a skip begins where a tool is missing, before its name: many are told in one line."""
+"""How the reason of a skip begins where a tool is missing, before its name: many are reported in one line."""
 
 LOOKS_SPENT = "the further looks that this run may take are used up"
 """Said as a disturbance of a measurement whose call was close and which could not be looked at to the end."""

@@ -124,7 +124,7 @@ _FAULT = re.compile(
 _SLIPS = (8, 60, 1000, 1024, 3600, 8000, 10**6, 2**20, 8 * 10**6, 10**9, 2**30)
 """What units of one quantity differ by: bits and bytes, seconds and minutes, kilo, mega, giga, kibi."""
 _SLIPPED = 0.011
-"""How near to such a factor a ratio must be, as a fraction: 1000 and 1024 are told apart."""
+"""How near to such a factor a ratio must be, as a fraction: 1000 and 1024 are distinguished."""
 _MULTIPLE, _FRACTION = 0.5, 0.1
 """Similarities down from which a loss is told as a multiple and no percentage: what took twice as long is no
 longer read well in percent; of what should be high "85 % slower" is, so later."""
@@ -276,7 +276,7 @@ def relative_loss(similarity: float, better: str) -> float:
     return 1 / similarity - 1 if similarity > 0 else math.inf
 
 
-@lru_cache(maxsize=256)  # of thousands of losses each one is told beside the same limit
+@lru_cache(maxsize=256)  # of thousands of losses each one is told next to the same limit
 def loss_size(similarity: float, better: str, decimals: int | None = None) -> str:
     """Return the size of a loss without saying in what: ``12 %``, ``30 times`` (as long, or as slow).
 
@@ -406,7 +406,7 @@ def first_of(names: Sequence[str], most: int) -> str:
 _SAME, _ALIKE = 0.01, 1.1
 """Two losses are told as one if what is left differs by a hundredth at most, or they differ by an eleventh of
 the larger one; and never if what is left differs by a tenth of itself, since whoever reads value and expected
-divides them: of 18 and 21 times as long both are told."""
+divides them: of 18 and 21 times as long both are reported."""
 
 
 def told_by_medians(similarity: float, of_medians: float) -> bool:

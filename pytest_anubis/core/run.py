@@ -63,9 +63,9 @@ class RunEvidence:
         verdicts: On what has no sample: the inventory, tests that failed or did not run, what was pruned.
         blockers: What prevents acceptance: a worker that died, a device that was hidden, a run that was
             broken off.
-        notes: What is only told: attempts that failed and were repeated.
+        notes: What is only reported: attempts that failed and were repeated.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
-        residual_interval: Its 95 % interval; None where nobody knows it.
+        residual_interval: Its 95 % interval; None if unknown.
         devices: Devices that tests of every device were to run on.
         caveats: What was switched off, for the headline.
         planned: Benchmark or plain test, and device, of every test that was to run.
@@ -75,7 +75,7 @@ class RunEvidence:
         waivers_of: Run -> those that it had itself, where several runs were collected; empty: `waivers` are
             for all of them.
         machines: Marks of its machine (`machine_identity.py`), one set for each that its runs came from.
-        other_machine: Its runs were told to accept by the baseline of one other machine.
+        other_machine: Its runs were asked to accept by the baseline of one other machine.
         required: Components, benchmarks and metrics that it must have run; empty: all.
         noisy: Run, empty while it goes on -> the option that let its machine be noisier than usual.
         deaths: Run, likewise, benchmark and device of tests whose process died, which `blockers` tell.
@@ -153,8 +153,8 @@ class RunRecord:
         inventory: The node's inventory as plain data; may be empty.
         settings: The settings of the run as plain data; may be empty.
         baseline: Digest of the baseline that the run was judged with; empty if none.
-        devices: Devices that tests of every device run on; empty where nobody said.
-        tests: Its tests as they were typed, quoted for a shell; empty where nobody knows.
+        devices: Devices that tests of every device run on; empty if none was given.
+        tests: Its tests as they were typed, quoted for a shell; empty if unknown.
         root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
         traits: What a table says of the node besides: its driver, firmware, batch, rack, ...
         looked_at: What besides tests was looked at in all its parts, as in `RunStarted`.
@@ -163,7 +163,7 @@ class RunRecord:
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
         measurements: In the order in which they were recorded; what a test had measured when it was cut
-            short, and ran again later, stands among the events as attempts.
+            short, and ran again later, is among the events as attempts.
         verdicts: In the order in which they were reached; of a test that was repeated, those of its last
             attempt. Each knows its test.
         node_verdict: What was decided about the node; None when the run did not get that far.
@@ -385,7 +385,7 @@ def given_up_text(lane: str) -> str:
 def card_texts(devices: Iterable[str], inventory: Mapping[str, Any]) -> dict[str, str]:
     """Return device -> slot and serial number of its card in words, as far as an inventory knows them.
 
-    A pair (``cuda:0>cuda:3``) stands for its two ends.
+    A pair (``cuda:0>cuda:3``) represents its two ends.
     """
     found = {}
     accelerators = inventory.get("accelerators") or ()

@@ -52,7 +52,7 @@ class RunState:
         results: How each test ended that has ended, by node id.
         elsewhere: Benchmarks that are no part of the run's profile.
         node_verdict: What was decided; None until then.
-        expected: Where and when the tests were expected to run; None where nobody said so.
+        expected: Where and when the tests were expected to run; None if none was given.
         warnings: What was wrong with the journal that the events came from.
     """
 

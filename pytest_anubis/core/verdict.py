@@ -296,7 +296,7 @@ ALLOWED_MISSING = 0.02
 """Share of a node's values that tables may lack: of faults that one value shows, as many may be missed."""
 
 NOT_JUDGED = "NOT_JUDGED"
-"""What stands for an outcome where there are values and no norm to hold them against."""
+"""What represents an outcome where there are values and no norm to hold them against."""
 
 UNCOVERED = "none of its metrics shows a loss of a half"
 """What blocks for a component that was measured in learning and has no criterion that is not coarse."""
@@ -393,7 +393,7 @@ class NodeVerdict:
         counts: Outcome name -> how many metric verdicts (`MetricVerdict.counted_as`).
         baseline: Id of the baseline that decided, empty if none.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
-        residual_interval: Its 95 % interval; None where nobody knows it.
+        residual_interval: Its 95 % interval; None if unknown.
         triage: What to do first about what rejects, or else about what is MARGINAL.
         lowest: Similarity of what rejects and is to be acted on first, 0 where a test failed otherwise; None
             if nothing rejects.

@@ -24,7 +24,7 @@ from pytest_anubis.report.text.text_table import clip, width_of
 
 POINTS, SERIES, COURSE = 48, 4, 16
 """Points of a curve, telemetry series and their points in one row: a report may have hundreds of rows, and
-whatever stands in them is escaped twice. The dossier shows more."""
+whatever is in them is escaped twice. The dossier shows more."""
 
 
 NO_BASELINE = "no baseline for this hardware class: see above"

@@ -27,7 +27,7 @@ class Namesakes:
     known: dict[str, list[Machine]] = dataclasses.field(default_factory=dict)
 
     def told_apart(self, record: RunRecord, warnings: list[str]) -> RunRecord:
-        """Return the run under a name of its machine alone; a new one is told in one line.
+        """Return the run under a name of its machine alone; a new one is reported in one line.
 
         What is known of a machine grows with its runs, as not each of them can read all of it.
         """

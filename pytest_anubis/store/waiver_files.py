@@ -22,7 +22,7 @@ LINE = 400
 square of a dotted key's parts, so a file of one endless key would take hours."""
 
 LONGEST = 300
-"""Characters of one text: a reason is a sentence and stands in headlines."""
+"""Characters of one text: a reason is a sentence and is in headlines."""
 
 _NEEDED = ("owner", "reason", "expires")
 _COVERS = ("test", "metric", "component")

@@ -21,7 +21,7 @@ BANDWIDTH_FROM = 1 << 20
 """Bytes from which on the bandwidth is printed with enough digits; below it the time says more."""
 
 END = "Out of bounds values"
-"""What stands in the last line but one, in that of every version."""
+"""What is in the last line but one, in that of every version."""
 
 _MARK = re.compile(
     r"#\s*(?=nThread\s|Collective test starting|[a-z]{1,6}-tests version |.{0,300}\bbusbw\b)"
@@ -67,7 +67,7 @@ class Half:
         time: Microseconds.
         algorithm: Algorithm bandwidth in GB/s: size over time.
         bus: Bus bandwidth in GB/s: what each link carried.
-        errors: What stands in the last column, None where nothing was checked: how many elements are wrong,
+        errors: What is in the last column, None where nothing was checked: how many elements are wrong,
             of old programs the largest difference.
     """
 

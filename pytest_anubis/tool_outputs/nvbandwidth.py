@@ -157,7 +157,7 @@ def _read_json(printed: Mapping[str, object]) -> NvbandwidthRun:
 
 
 def _json_cases(case: _Case) -> list[Case]:
-    """Return the matrices of one case: three in one array, of which the last sum is told, or one."""
+    """Return the matrices of one case: three in one array, of which the last sum is reported, or one."""
     rows = [dict(enumerate(_cells(row, case.name))) for row in case.bandwidth_matrix]
     parts = parts_of(case.name)
     if not parts or "Total" not in case.bandwidth_description or len(rows) % len(parts):

@@ -9,7 +9,7 @@ import re
 _NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}")
 _COUNT = re.compile(r"[0-9]{1,18}")
 _SHOWN = 80
-"""Characters of a line that are shown: what differs from the known format stands at its beginning."""
+"""Characters of a line that are shown: what differs from the known format is at its beginning."""
 _MESSAGE = 400
 """Characters of a message: names that a tool prints may have any length."""
 

@@ -70,7 +70,7 @@ class Hosts(Protocol):
         ...
 
     def places(self) -> Sequence[Place]:
-        """Return those whose process this session starts; the first one tells what all measured."""
+        """Return those whose process this session starts; the first one says what all measured."""
         ...
 
 

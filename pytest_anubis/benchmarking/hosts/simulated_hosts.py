@@ -1,7 +1,7 @@
 """Simulated hosts: network namespaces on one bridge, the port of each shaped in each direction.
 
 For tests and trials of what goes from node to node: which node, direction or link is slow is known, because
-it was made so. Needs root and iproute2. The bridge stands in a namespace of its own, so that the machine's
+it was made so. Needs root and iproute2. The bridge is in a namespace of its own, so that the machine's
 own network is never touched; what a killed process left behind is removed by the next one.
 """
 

@@ -118,7 +118,7 @@ def _record(path: Path, inventory: Inventory) -> None:
 
 
 def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
-    """Print an inventory, leaving out what could not be read; parts that are not there are told."""
+    """Print an inventory, leaving out what could not be read; parts that are not there are reported."""
     for name, value in data.items():
         if not indent and name in _PARTS and not value:
             say(f"{name}: none found")

@@ -279,7 +279,7 @@ def _learn_from(
     runs = split_classes(runs, options.split)
     say(*class_lines(runs))
     by_class: dict[str, list[Population]] = {}
-    if runs.populations:  # else it is told below why there are none
+    if runs.populations:  # else it is reported below why there are none
         check_names(options, runs.populations)
     for population in runs.populations:
         if left_out(population, options.without):

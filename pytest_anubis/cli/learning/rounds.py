@@ -115,7 +115,7 @@ class Rounds:
 
         Args:
             seconds: How long; `LEAST_TIMED` rounds, with accelerators `LEAST_ON_CARDS`, are run however long
-                they take, which is told as soon as the first one knows its tests, and after it.
+                they take, which is reported as soon as the first one knows its tests, and after it.
             detect: Loss that every metric is to find, relative.
             judge: Learns from the rounds so far.
             spoiled: Returns which metrics have fewer quiet samples than wanted.

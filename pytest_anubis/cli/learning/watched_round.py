@@ -1,4 +1,4 @@
-"""One round: the benchmarks in a process of their own, whose journal tells how far they are."""
+"""One round: the benchmarks in a process of their own, whose journal says how far they are."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def run_round(
         pytest_args: More of pytest's own arguments, as a shell would split them.
         tell: Hears how far the round is.
         without: Node ids of tests that are left out. To name the others instead would not do: ids begin at
-            pytest's root, and what stands on a command line at the folder it is typed in.
+            pytest's root, and what is on a command line at the folder it is typed in.
 
     Returns:
         The round, some of whose tests may have failed (`failed_tests`).

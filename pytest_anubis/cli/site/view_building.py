@@ -41,7 +41,7 @@ Place = tuple[str, str]
 """Benchmark and metric."""
 _RANK = np.array([OUTCOME_ORDER.index(outcome) for outcome in OUTCOMES])
 _STEPS = 1000
-"""Steps of a similarity in a cell: a loss of a tenth of a per cent is told apart."""
+"""Steps of a similarity in a cell: a loss of a tenth of a per cent is distinguished."""
 _NONE = 2 * _STEPS
 """Stands for no similarity: after all that have one."""
 _UNKNOWN = 2.0

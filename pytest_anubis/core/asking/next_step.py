@@ -17,7 +17,7 @@ TOLD = (Reason.TEST_FAILED, Reason.UNSET)
 def scattered(verdict: MetricVerdict) -> bool:
     """Return whether a metric is unusual beside its own past or its peers, and its median is no worse.
 
-    Where a fleet tells what is normal, hardware that halts now and then looks the same.
+    Where a fleet says what is normal, hardware that halts now and then looks the same.
     """
     if verdict.reason is not Reason.UNUSUAL or verdict.outcome is not Outcome.MARGINAL:
         return False
@@ -66,4 +66,4 @@ def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdic
 
 
 _CERTAINTY = {Triage.REJECT: 0, Triage.RETEST: 1, Triage.INVESTIGATE: 2, Triage.NONE: 3}
-"""Of verdicts with one step the least decides how it is told."""
+"""Of verdicts with one step the least decides how it is reported."""

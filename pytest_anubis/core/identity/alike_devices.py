@@ -30,7 +30,7 @@ def others_told(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[Me
     The loss of a node as a whole is that of its devices, where several of them have it.
 
     Args:
-        worst: The verdict that is told; perhaps one of the others.
+        worst: The verdict that is reported; perhaps one of the others.
         found: All that are bad.
     """
     alike = failing_alike(worst, found)

@@ -25,7 +25,7 @@ PATIENCE = 2.0
 """Seconds for killed processes to be gone; the next test waits for them."""
 
 _SHOWN = 120
-"""Characters of a value that are told."""
+"""Characters of a value that are reported."""
 
 
 class Leftovers:

@@ -32,7 +32,7 @@ MEETINGS = 3
 """Runs in which two benchmarks must have met before they are certified."""
 
 MOSTLY = 0.5
-"""Least part of the shorter one that must lie beside the other one, or they did not meet."""
+"""Least part of the shorter one that must lie next to the other one, or they did not meet."""
 
 _LARGEST = 16 << 20
 
@@ -71,7 +71,7 @@ def certify(
 ) -> tuple[Certificate, ...]:
     """Compare runs in which benchmarks overlapped with runs in which none did.
 
-    Only pairs that really met in a run are judged (half of the shorter one beside the other), and only by
+    Only pairs that really met in a run are judged (half of the shorter one next to the other), and only by
     the values of those runs; pairs that overlap without any certificate (tests of different accelerators)
     need none. A metric that was measured while the host was disturbed by others takes part: overlapping is
     such a disturbance.
@@ -95,7 +95,7 @@ def overlaps(record: RunRecord, share: float = 0.0) -> set[tuple[str, str]]:
 
     Args:
         record: A run in workers.
-        share: Least part of the shorter test's time that must lie beside the other one.
+        share: Least part of the shorter test's time that must lie next to the other one.
     """
     spans: list[tuple[float, float, str]] = []
     benchmark = {plan.test: plan.benchmark for plan in record.planned if plan.benchmark}

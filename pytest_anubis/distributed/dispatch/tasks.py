@@ -132,7 +132,7 @@ def layout(devices: Sequence[str], workers: int, *, overlapping: bool = False) -
     Args:
         devices: Devices of the node in order: accelerators, or only ``cpu``.
         workers: How many workers there are, at least 1.
-        overlapping: On a node without accelerators, give the host's tests a lane beside the CPU's.
+        overlapping: On a node without accelerators, give the host's tests a lane next to the CPU's.
 
     Raises:
         ValueError: `workers` is less than 1.
@@ -152,7 +152,7 @@ def useful_workers(devices: Sequence[str], *, overlapping: bool = False) -> int:
     """Return the largest number of workers that a node with these devices has work for.
 
     One per accelerator and one for the node. Without accelerators one: CPU benchmarks must not run beside
-    each other; with certificates (`overlapping`) one more, for what they allow beside the CPU's.
+    each other; with certificates (`overlapping`) one more, for what they allow next to the CPU's.
     """
     if any(device != CPU for device in devices):
         return len(devices) + 1

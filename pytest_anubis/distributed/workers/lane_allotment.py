@@ -76,6 +76,6 @@ def set_workers(
 
 
 def _count(tx: Sequence[str]) -> int:
-    """Return how many workers ``--tx`` asks for, where ``3*popen`` stands for three."""
+    """Return how many workers ``--tx`` asks for, where ``3*popen`` represents three."""
     numbers = [spec.partition("*")[0] for spec in tx]
     return sum(int(number) if number.isdigit() else 1 for number in numbers)

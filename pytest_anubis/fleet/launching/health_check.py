@@ -51,7 +51,7 @@ def health_of(
         node: Its name.
         now: Seconds since 1970.
         max_age: Seconds after which an acceptance says nothing any more; None: never.
-        boot: Id of this start of the machine; empty where nobody knows.
+        boot: Id of this start of the machine; empty if unknown.
         alive: A process still writes the journal of the run that is under way, if one is.
         holds: Says which waivers of its runs hold; default by their own last days, at `now`.
     """

@@ -38,7 +38,7 @@ class NodePlace:
         node: Its name.
         place: Where it stands.
         why: In one line for people, without its age.
-        since: Since when, seconds since 1970; None where nobody knows.
+        since: Since when, seconds since 1970; None if unknown.
         hardware_class: The node's class.
         state: As the operator noted it: ``in service``, ``drained``, ``repair``.
         decision: Of its last verdict; empty before the first.

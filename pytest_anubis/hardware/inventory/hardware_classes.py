@@ -21,7 +21,7 @@ ALONE, SIDE_BY_SIDE = "one at a time", "side by side"
 """How the accelerators of a node are measured: never two at once, or in several lanes at the same time."""
 
 VIRTUAL = "virtual"
-"""What stands in the place of a virtual machine's memory."""
+"""What is in the place of a virtual machine's memory."""
 
 
 def hardware_class(

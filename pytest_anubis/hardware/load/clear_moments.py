@@ -76,7 +76,7 @@ LOST = 10.0
 """Seconds after which a thread of the probe is taken for lost."""
 
 STALE = 0.05
-"""Seconds after which a reading no longer stands for the moment before a round."""
+"""Seconds after which a reading no longer represents the moment before a round."""
 
 
 class Probe:

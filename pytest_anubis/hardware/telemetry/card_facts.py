@@ -1,6 +1,6 @@
 """From readings, driver messages and events to what the hardware reported: pure, and it decides nothing.
 
-What follows from each sort of fact stands in `validator.deciding.hardware_policy`.
+What follows from each sort of fact is in `validator.deciding.hardware_policy`.
 """
 
 from __future__ import annotations

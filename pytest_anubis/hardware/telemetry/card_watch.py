@@ -301,7 +301,7 @@ class _Listener:
         return deaf
 
     def drain(self, seconds: float) -> None:
-        """Wait until what has happened so far is told, at most so long."""
+        """Wait until what has happened so far is reported, at most so long."""
         if self._set is not None:
             self._quiet.clear()
             self._quiet.wait(seconds)

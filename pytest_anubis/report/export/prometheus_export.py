@@ -39,7 +39,7 @@ def prometheus_text(
     ``time() - anubis_run_end_time_seconds > 7 * 86400``.
 
     Args:
-        node_verdict: The decision; None when the run reached none, then only metrics are told.
+        node_verdict: The decision; None when the run reached none, then only metrics are reported.
         verdicts: All metric verdicts; of several on the same metric of the same unit the last counts.
         run: The run that they are of; None leaves out its times, class and name.
     """

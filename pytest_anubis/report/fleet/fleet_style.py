@@ -5,7 +5,7 @@ from __future__ import annotations
 LIGHT = ("#ffffff", "#fdf0e2", "#fbdcbc", "#f4b27c", "#cf5f1c", "#8a2f06")
 DARK = ("#16181b", "#33291f", "#523620", "#7d4a20", "#c2621f", "#ffb27a")
 """Background of a cell by the shade of its loss (`fleet_view.LEVELS`), light and dark: one hue that ends far
-from where it begins, so that it is told apart by lightness alone."""
+from where it begins, so that it is distinguished by lightness alone."""
 LIGHT_TEXT = ("#1d1d1f", "#1d1d1f", "#1d1d1f", "#1d1d1f", "#000000", "#ffffff")
 DARK_TEXT = ("#e4e4e2", "#e4e4e2", "#e4e4e2", "#ffffff", "#000000", "#000000")
 """Text upon it; every pair has a contrast of 4.5 at the least, which a test computes."""

@@ -87,7 +87,7 @@ class FleetNode:
 
     Attributes:
         row: Its decision with what it rests on.
-        link: Its dossier's place beside the page; empty without one.
+        link: Its dossier's place next to the page; empty without one.
         traits: What the register and its inventory say of it: rack, batch, driver.
         anchors: Number of a metric -> place within the dossier where it is drawn.
         filed: Without a baseline what a history has of it: the decision and its day; else empty.
@@ -135,7 +135,7 @@ class FleetMetric:
 
     Attributes:
         label: What it is called: its name, with its test where another metric has the same name.
-        link: Its page's place beside the page of the fleet.
+        link: Its page's place next to the page of the fleet.
         failed: Nodes that fail by it.
         worst: Lowest similarity; None where nothing was compared.
     """
@@ -181,7 +181,7 @@ class FleetView:
         without_run: How many registered nodes have no run yet, in one sentence; empty where all have one.
         times: What the benchmarks cost, the dearest first; empty where no run says so.
         runs: How many runs it rests on.
-        first: When the first run began, ISO 8601; empty where nobody knows.
+        first: When the first run began, ISO 8601; empty if unknown.
         last: When the last one did.
     """
 

@@ -217,7 +217,7 @@ def _wrong(record: RunRecord) -> str:
     """Return one box per blamed part: what is wrong, which part it is, what to do."""
     bad = [v for v in record.told if v.outcome is Outcome.FAIL]
     unusual = [v for v in record.told if v.outcome is Outcome.MARGINAL]
-    # What is only unusual stands in the box of its card, where there is one.
+    # What is only unusual is in the box of its card, where there is one.
     failed = {v.device for v in bad} - set(HOST)
     bad += [v for v in unusual if v.device in failed]
     unusual = [v for v in unusual if v.device not in failed]

@@ -243,7 +243,7 @@ def risk_page(
         basis: What the risks rest on.
         expected: Hours ahead and nodes with an incident by then.
         notes: What was only assumed.
-        story: Why this model; None where nobody knows.
+        story: Why this model; None if unknown.
         passed: What happened to nodes that had passed, in words.
         within: What the 95 % interval of a risk counts, in words.
     """

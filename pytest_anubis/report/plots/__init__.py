@@ -1,6 +1,6 @@
 """Plots as inline SVG: distributions, values in time, frontiers.
 
-Where a plot stands on a page is decided in ``pages``. Open ``distribution_plots.py`` first.
+Where a plot is on a page is decided in ``pages``. Open ``distribution_plots.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -224,7 +224,7 @@ def next_line(
     Args:
         node: The decision.
         verdicts: All verdicts: they tell where the tests lie, and how many machines the baseline is of.
-        profile: That of the run; empty where nobody knows.
+        profile: That of the run; empty if unknown.
         typed: The tests as they were typed, quoted; empty: the folders of those that have verdicts.
         root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
         required: What had to be measured; empty: everything.
@@ -265,7 +265,7 @@ def _all_in_one(node: NodeVerdict, tests: str, profile: str, required: Sequence[
     if not absent:
         return ""
     more = "".join(f" {shlex.quote(f'--anubis-require={name}')}" for name in required)
-    # Of several benchmarks one line tells how many there are.
+    # Of several benchmarks one line says how many there are.
     others = len(node.blocking) > absent + (len(node.absent) > 1)
     return f"next: pytest --anubis {tests}{_profiled(profile)}{more}" + (
         " (once what else stands above is mended)" if others else ""

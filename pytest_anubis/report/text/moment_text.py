@@ -44,7 +44,7 @@ class Moment:
         """Return all of it in one line.
 
         Args:
-            left: Seconds that the rest takes; None where nobody knows.
+            left: Seconds that the rest takes; None if unknown.
         """
         idle = "starting" if not self.done else "waits for a worker"
         if self.planned and self.done >= self.planned:

@@ -37,7 +37,7 @@ LOOKED = 3
 LOOK = "look at"
 WAIVED = "waived"
 LINES = 3
-"""Lines of one node without ``-v``: a long trace stands in its dossier."""
+"""Lines of one node without ``-v``: a long trace is in its dossier."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 

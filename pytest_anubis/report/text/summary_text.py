@@ -65,7 +65,7 @@ def summary_lines(
     Args:
         node: The decision.
         verdicts: All metric verdicts of the run.
-        questions: What the run was asked; None where nobody knows. It is told with ``-v`` only.
+        questions: What the run was asked; None if unknown. It is reported with ``-v`` only.
         cards: Device -> slot and serial number of its card in words, as far as they are known.
         verbosity: pytest's: below 0 the decision only, from 1 every metric and every line.
         width: Columns of the terminal.
@@ -80,7 +80,7 @@ def summary_lines(
         return [(printable(text), style) for text, style in lines]
     worst_first = sorted(verdicts, key=lambda verdict: verdict.severity)
     failed = [v for v in worst_first if v.outcome is Outcome.FAIL]
-    # What was repeated, or the hardware reported, stands in the headline of what is accepted.
+    # What was repeated, or the hardware reported, is in the headline of what is accepted.
     named = (Reason.REPEATED, Reason.HARDWARE) if node.decision is Decision.ACCEPTED else ()
     looks = [v for v in worst_first if v.worth_a_look and v.reason not in named]
     # What disturbed the whole host is one fact, in the first line: what it disturbed is no news.
@@ -143,7 +143,7 @@ def verdict_text(node: NodeVerdict, verdicts: Sequence[MetricVerdict]) -> str:
 
 
 def in_the_way(node: NodeVerdict) -> list[str]:
-    """Return what stands in the way of acceptance, in few lines: what has one reason is one of them."""
+    """Return what prevents acceptance, in few lines: what has one reason is one of them."""
     mark = f": {UNCOVERED}: "
     bare = [text.partition(mark)[0].partition(" ")[2] for text in node.blocking if mark in text]
     texts = grouped([text for text in node.hindrances if mark not in text])

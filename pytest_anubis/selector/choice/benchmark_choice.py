@@ -245,7 +245,7 @@ def _explored(problem: Problem, share: float, seed: int, budget: int | None) -> 
     """Draw runs by chance, each from its own name, so that one does not depend on the others.
 
     Under a budget every run is drawn with such a probability that the share of the budget is spent
-    on average, and only what fits beside the pinned runs is taken.
+    on average, and only what fits next to the pinned runs is taken.
     """
     drawn = np.zeros(len(problem.names), dtype=np.bool_)
     if budget is not None:

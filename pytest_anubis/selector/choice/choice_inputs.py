@@ -23,11 +23,11 @@ from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_ris
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
 from pytest_anubis.selector.risk.node_risk import NodeRisk
 
-_NOMINAL = 0.5  # stands for a risk that nobody knows; what exposes most is the same for every risk
+_NOMINAL = 0.5  # represents a risk that nobody knows; what exposes most is the same for every risk
 
 _NORMAL = 1.96  # standard deviations that hold 95 % of a normal distribution
 _SURE = 1 - 1e-9  # a probability whose hazard is still finite
-_LEAST = 1e-300  # hazard that stands for none
+_LEAST = 1e-300  # hazard that represents none
 _FARTHEST = 20.0  # of a log risk: beyond it every probability is possible
 
 UNKNOWN_COST = 60.0
@@ -143,7 +143,7 @@ class ChoiceInputs:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """The 95 % interval of `risk`; None where nobody knows it."""
+        """The 95 % interval of `risk`; None if unknown."""
         lows = [risk.low for risk in self.risks if risk.low is not None]
         highs = [risk.high for risk in self.risks if risk.high is not None]
         if self.risk is None or not len(lows) == len(highs) == len(self.risks):

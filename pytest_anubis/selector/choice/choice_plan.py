@@ -35,7 +35,7 @@ class Picked:
     Attributes:
         benchmark: Its id.
         cost_seconds: What its run costs.
-        reason: What it exposes, by itself and beside the others, one phrase.
+        reason: What it exposes, by itself and next to the others, one phrase.
     """
 
     benchmark: str

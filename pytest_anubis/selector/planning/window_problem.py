@@ -91,7 +91,7 @@ class Population:
         use: Shape (b, resources): seconds of what is shared that a run takes.
         pins: Shape (n, b).
         pinned_worth: Shape (n,): seconds that the pinned benchmarks spare, less the worth of their time.
-        limit: Shape (n,): seconds that are left beside the pinned benchmarks.
+        limit: Shape (n,): seconds that are left next to the pinned benchmarks.
         before: Shape (n,): seconds of incidents to be expected without the window.
     """
 

@@ -203,7 +203,7 @@ def _scheduled(
     Args:
         populations: The nodes.
         libraries: Their sets, for what is left of lanes.
-        chosen: Of each population, shape (n, b): what was chosen beside the pinned benchmarks.
+        chosen: Of each population, shape (n, b): what was chosen next to the pinned benchmarks.
         window: What there is.
         prices: Shape (resources,): of a second of each.
     """

@@ -21,7 +21,7 @@ from pytest_anubis.selector.risk.node_status import (
 _TELLING = 0.1
 """Share of a hazard that a fact must account for to be told: less is within what models differ by."""
 _SURE = 1 - 1e-12
-"""Largest chance whose hazard is told apart from that of a certain incident, to the digits of a double."""
+"""Largest chance whose hazard is distinguished from that of a certain incident, to the digits of a double."""
 _TOLD = 2
 """Facts told of a node: what people act on."""
 
@@ -37,7 +37,7 @@ def risk_drivers(
     """Return what each node's risk comes from, in words, the strongest first; nothing where it is as usual.
 
     One fact after the other, and the time that the node is up, is set to the fleet's median: those that
-    change the hazard by a tenth are told. The two counts of incidents are one fact: a model shares out
+    change the hazard by a tenth are reported. The two counts of incidents are one fact: a model shares out
     between them what they say together, with opposite signs as it may be, and a node with twice the recent
     incidents would be told that these lower its risk. Where a model knows no facts, all that a risk comes
     from is the fleet's incidents and the time in which they came: that is told last.
@@ -68,7 +68,7 @@ def risk_drivers(
         for place in np.flatnonzero(np.abs(found - changed) > _TELLING * found).tolist():
             way = "raises" if found[place] > changed[place] else "lowers"
             of, said = told[names[place]], f"{words[place]} {way} it"
-            # Several columns have no value for one reason, which is told once.
+            # Several columns have no value for one reason, which is reported once.
             of[said] = max(of.get(said, 0.0), abs(float(found[place] - changed[place])))
 
     usual = float(np.median(rows.duration))

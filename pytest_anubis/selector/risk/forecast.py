@@ -35,7 +35,7 @@ _COUNTED = 2**53
 
 
 class NoRiskError(SelectorError):
-    """The history tells nothing about risks yet."""
+    """The history says nothing about risks yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

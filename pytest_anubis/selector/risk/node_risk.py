@@ -12,7 +12,7 @@ class NodeRisk:
     Attributes:
         node: Its name.
         probability: Probability of an incident within the horizon, 0 to 1 (1 excluded).
-        low: Lower end of its 95 % interval; None where nobody knows it.
+        low: Lower end of its 95 % interval; None if unknown.
         high: Upper end.
     """
 

@@ -36,7 +36,7 @@ _TIMES = {
     _DURING: "last incident lasted {}",
     _VALIDATED: "validated {} ago",
 }
-"""Covariates in hours -> how their values are told."""
+"""Covariates in hours -> how their values are reported."""
 ABSENT = {
     _BEFORE: "no incident yet",
     _DURING: "no incident yet",

@@ -54,7 +54,7 @@ class Patience:
     """How long a test may go on measuring: what is measured at its deadline is lost.
 
     Args:
-        deadline: Seconds from now at which the test is ended; None if nobody said so.
+        deadline: Seconds from now at which the test is ended; None if none was given.
     """
 
     def __init__(self, deadline: float | None = None) -> None:

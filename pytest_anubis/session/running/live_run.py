@@ -182,7 +182,7 @@ class Run:
         )
 
     def _block(self, text: str) -> None:
-        """Take note of what stands in the way of acceptance besides verdicts and deaths."""
+        """Take note of what prevents acceptance besides verdicts and deaths."""
         self.sink(BlockerFound(text=text))
 
     def pytest_report_header(self) -> list[str]:
@@ -383,7 +383,7 @@ class Run:
             warn(self._config, problem)
 
     def _file(self) -> None:
-        """File the run in the history; the journal is the truth, so any failure is only told."""
+        """File the run in the history; the journal is the truth, so any failure is only reported."""
         settings = self.context.settings
         try:
             from pytest_anubis.store.history.run_filing import file_finished

@@ -1,4 +1,4 @@
-"""The form of a baseline as plain data: what stands in the file, and the checks across its fields."""
+"""The form of a baseline as plain data: what is in the file, and the checks across its fields."""
 
 from __future__ import annotations
 

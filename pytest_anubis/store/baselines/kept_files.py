@@ -14,7 +14,7 @@ from pytest_anubis.store.baselines.baseline_files import (
 )
 
 EXPIRED = "expired"
-"""Name of the folder, beside the baselines in force."""
+"""Name of the folder, next to the baselines in force."""
 
 
 def free_place(path: Path) -> Path:

@@ -38,7 +38,7 @@ def _least(criterion: Criterion) -> tuple[float, float]:
 
     A unit that is better than typical by a share b and then loses x is ``(1 + b) (1 - x)`` as good as typical
     (as `validator.limits.power.detectable` has it); b is taken from the kept medians, since what learning
-    knew of it stands in no file.
+    knew of it is in no file.
     """
     lower = criterion.metric.better == "lower"
     learned = 1.0 if criterion.learned is None else criterion.learned

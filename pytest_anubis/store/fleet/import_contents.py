@@ -29,7 +29,7 @@ def import_contents(runs: RunSet) -> Iterator[tuple[RunRecord, Content]]:
     for record in runs.runs:
         mine = parts.get((record.run, record.node, record.hardware_class), [])
         own = tuple(population.only(numbers) for population, numbers in mine)
-        # The moment may be the file's date, which copies do not share: it is kept beside the content.
+        # The moment may be the file's date, which copies do not share: it is kept next to the content.
         head = replace(record, measurements=(), started="")
         columns = Columns(populations=own, runs=(head,))
         content = columns_content(columns_bytes(columns, compress=False), sum(map(len, own)))

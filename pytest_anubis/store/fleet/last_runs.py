@@ -52,7 +52,7 @@ class LastRun:
 
     Attributes:
         started: When it began, seconds since 1970.
-        ended: When it ended; None when nobody knows.
+        ended: When it ended; None if unknown.
         verdict: What was decided; of a history only decision and headline.
         told: The verdicts that stand in the way, with device and values; all of them if it is a journal.
         passed: Benchmarks of which nothing failed or was unclear.

@@ -24,7 +24,7 @@ from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.samples.columnar_files import Columns, ColumnsError, read_columns
 
 LATEST = "latest"
-"""The name that stands for the run that began last."""
+"""The name that represents the run that began last."""
 
 _PATTERN = frozenset("*?[")
 """Letters that make a name of a node a pattern, which the database does not know."""

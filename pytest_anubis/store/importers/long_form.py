@@ -59,7 +59,7 @@ class Rows:
         missing: Shape (n,); True where the value was left empty.
         times: Shape (n,), seconds; None when the file has no times.
         return_codes: Shape (n,); 0 is success.
-        lines: Shape (n,), where each row stands in the file, from 1.
+        lines: Shape (n,), where each row is in the file, from 1.
     """
 
     names: Mapping[str, Sequence[str]]

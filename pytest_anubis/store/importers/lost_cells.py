@@ -103,7 +103,7 @@ def lost_of_rows(
         count, examples = len(where), [text(row) for row in _first(where, rows.lines)]
         units = lost_of_populations(populations, (kind,), gaps=kind == "missing", told=told)
         if units and (kind == "missing" or (kind == "failed" and keyed)):
-            # What a file does not hold stands on no line; a summary's benchmark fails in all of its metrics.
+            # What a file does not hold is on no line; a summary's benchmark fails in all of its metrics.
             count = units[0].count + (count if kind == "missing" else 0)
             examples.append(units[0].example)
         if count:

@@ -30,7 +30,7 @@ class MetricRule:
         benchmark: Name of the benchmark in small letters, cut at its ``*``.
         metric: Name of the metric, likewise.
         component: The part of the node that it exercises; may be empty.
-        line: Where it stands in its file, from 1.
+        line: Where it is in its file, from 1.
     """
 
     benchmark: tuple[str, ...]

@@ -43,7 +43,7 @@ _ARRAYS = {
 
 
 _LARGEST_HEADER = 128 << 20
-"""Bytes of the JSON beside the arrays: the names of half a million nodes, each once, take about as much."""
+"""Bytes of the JSON next to the arrays: the names of half a million nodes, each once, take about as much."""
 
 _MARKED = 512
 """Bytes of the header in which the mark stands: it is the first entry, after numpy's own 128 bytes."""
@@ -99,7 +99,7 @@ _RUN = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Header:
-    """The JSON beside the arrays."""
+    """The JSON next to the arrays."""
 
     populations: tuple[_Key, ...]
     nodes: tuple[str, ...]
@@ -160,7 +160,7 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
     arrays["header"] = np.frombuffer(text, dtype=np.uint8)
     out = io.BytesIO()
     (np.savez_compressed if compress else np.savez)(out, **arrays)
-    if columns.origin is not None:  # beside the arrays, so that it is found without reading them
+    if columns.origin is not None:  # next to the arrays, so that it is found without reading them
         with zipfile.ZipFile(out, "a") as archive:
             archive.comment = json.dumps(to_plain(columns.origin)).encode("ascii")
     return out.getvalue()

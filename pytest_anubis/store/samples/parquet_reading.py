@@ -35,7 +35,7 @@ _LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "512MB",
     "temp_directory": "",
 }
-"""Memory of DuckDB beside the arrays: it groups a million units in a third of it, and must fill no disk."""
+"""Memory of DuckDB next to the arrays: it groups a million units in a third of it, and must fill no disk."""
 _UNIT = ("node", "device", "run", "problem")
 _LONG = 1000
 """Characters that a name may have at most, as in other tables."""

@@ -34,11 +34,11 @@ _UNUSUAL = (Reason.UNUSUAL, Reason.UNDETECTABLE, Reason.CHANGE_POINT)
 """Reasons of what is MARGINAL by its values: an acceptance says it."""
 
 UNCOLLECTED = " cannot be collected: "
-"""Between a file and why: how a line begins that stands in the way of acceptance."""
+"""Between a file and why: how a line begins that prevents acceptance."""
 GROUPS = 3
-"""Metrics with slower groups that are named: it stands in a headline."""
+"""Metrics with slower groups that are named: it is in a headline."""
 LOSSES = (0.1, 0.25, 0.5)
-"""Losses whose power is told: what a job that waits for its slowest node notices, one that nobody should
+"""Losses whose power is reported: what a job that waits for its slowest node notices, one that nobody should
 miss, and a half."""
 
 
@@ -63,7 +63,7 @@ def headline(
         name: Name of the node; may be empty.
         decision: What was decided.
         bad: The verdicts that reject, worst first.
-        blocking: What stands in the way of acceptance.
+        blocking: What prevents acceptance.
         verdicts: All verdicts.
         baseline: What they rest on.
         evidence: What else is known.
@@ -184,7 +184,7 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
         smallest[key] = max(smallest.get(key, 0.0), loss)
     if not smallest:
         return ""
-    # Those that this run has are told as metrics without a criterion.
+    # Those that this run has are reported as metrics without a criterion.
     told = {(v.benchmark, v.metric) for v in _reasons(verdicts, Reason.NO_CRITERION)}
     others = sum((one.benchmark, one.metric) not in told for one in baseline.unjudged)
     blind = f"; {others} could not be judged here" if others else ""

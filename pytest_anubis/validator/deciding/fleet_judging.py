@@ -307,7 +307,7 @@ class _Nodes:
         self._pairs: set[tuple[str, str]] = set()
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
-        """Return verdicts as they count beside the waivers of their runs, and in the noise of these."""
+        """Return verdicts as they count next to the waivers of their runs, and in the noise of these."""
         bad = [FAIL] if self._fail_on == "fail" else [FAIL, MARGINAL]
         waived = {}
         for row in np.flatnonzero(np.isin(judged.outcome, bad)).tolist():

@@ -38,7 +38,7 @@ class Rule:
     """What follows from one sort of report.
 
     Attributes:
-        outcome: FAIL rejects, INCONCLUSIVE blocks, MARGINAL is told in the headline; None: context only.
+        outcome: FAIL rejects, INCONCLUSIVE blocks, MARGINAL is reported in the headline; None: context only.
         component: What to blame.
         action: Next step.
         reason: Why this follows, for whoever wants to change it.

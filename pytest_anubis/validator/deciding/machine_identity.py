@@ -19,7 +19,7 @@ def strange_to(baseline: Baseline | None, node: str, *machines: AbstractSet[str]
         baseline: The baseline; None and one of a fleet concern every machine.
         node: Name of the machine that is judged.
         machines: Its marks (`identity_marks`), of every run; empty where nothing is known. Two machines of
-            one name are told apart, as each has to be the one that was learned.
+            one name are distinguished, as each has to be the one that was learned.
     """
     if baseline is None or not baseline.one_machine:
         return ""

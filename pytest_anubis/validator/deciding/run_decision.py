@@ -141,7 +141,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         verdict
         for verdict in run.verdicts
         # What pooled or measured values were found to be is judged again from the values.
-        # And an attempt that was repeated is told below.
+        # And an attempt that was repeated is reported below.
         if verdict.scope == "unit"
         and (verdict.reason is not Reason.REPEATED or verdict.metric)
         and (

@@ -25,7 +25,7 @@ _WORDS = ("test", "component", "device", "metric")
 def waiver_lines(
     verdicts: Sequence[MetricVerdict], evidence: RunEvidence, node: str, answers: Answers | None
 ) -> tuple[list[str], list[str]]:
-    """Return (what blocks, what is only told) of the waivers that concern a node, one line each.
+    """Return (what blocks, what is only reported) of the waivers that concern a node, one line each.
 
     A waiver that has expired blocks where it covers anything that was run: somebody has to look at it again.
     Of the others those are told that covered no failure.

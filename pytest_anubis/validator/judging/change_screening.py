@@ -29,7 +29,7 @@ def find_changes(judged: JudgedColumns, baseline: Baseline | None = None) -> Jud
 
     A unit that passes as a whole but changed for good becomes MARGINAL; a disturbed one keeps its verdict.
     What was sorted by somebody is not in time order and has no changes. In a soak the current segment is
-    judged beside the whole run (`current_segment`).
+    judged next to the whole run (`current_segment`).
 
     Args:
         judged: Verdicts on the units of a population (not on pooled nodes, which have no time order).

@@ -51,7 +51,7 @@ class JudgedColumns:
         shift: The finding that the whole class has moved, if it has (see `population_shift.settle_shift`).
         changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
         unsearched: How many samples looked as if they had changed, but were not searched.
-        current: Row -> its verdict where the current segment of a soak was judged beside the whole run.
+        current: Row -> its verdict where the current segment of a soak was judged next to the whole run.
         waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
         beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
         named: Row -> which run it is of, in words, of bad rows of nodes with several (see `LaterRuns`).

@@ -1,4 +1,4 @@
-"""In a soak the current segment is judged beside the whole run: what a node is like after hours of load."""
+"""In a soak the current segment is judged next to the whole run: what a node is like after hours of load."""
 
 from __future__ import annotations
 

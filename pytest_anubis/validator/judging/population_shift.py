@@ -40,7 +40,7 @@ def settle_shift(judged: JudgedColumns) -> tuple[JudgedColumns, Finding | None]:
     agree with each other to the practical threshold, the class has moved (a driver, a firmware, a BIOS
     setting); the typical unit with it, of the class or of one place in its nodes: where a promise lies
     within the noise, most nodes have *some* unit beyond it. Units that fit the new centre become
-    INCONCLUSIVE: the baseline is out of date for them. Units that are slow beside the new centre as well
+    INCONCLUSIVE: the baseline is out of date for them. Units that are slow next to the new centre as well
     keep their verdict. A class that became better is reported too, and no verdict changes.
 
     Args:

@@ -34,7 +34,7 @@ class LearnedCriterion:
         centred: Shape (n,), the units of a fleet whose median the centre is; nobody of a medoid.
         rows: The usable rows, sorted.
         spread: Run-to-run spread, for one machine only.
-        clusters: Coherent groups of units beside the majority.
+        clusters: Coherent groups of units next to the majority.
         undecided: Shape (n,), units of a slower group that may be as healthy as the others: they neither
             widen this criterion nor make their nodes sick.
     """

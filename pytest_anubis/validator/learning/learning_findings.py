@@ -99,7 +99,7 @@ def _pooled(item: LearnedCriterion) -> bool:
 
 
 def _groups(item: LearnedCriterion) -> list[tuple[str, str, str, str]]:
-    """Return which groups were found beside the majority: metric and side, undecided ones by the latter."""
+    """Return which groups were found next to the majority: metric and side, undecided ones by the latter."""
     undecided = [(*_place(item), UNDECIDED)] if item.undecided is not None else []
     return undecided or [(*_place(item), cluster.side) for cluster in item.clusters]
 

@@ -63,7 +63,7 @@ def clusters(
     alpha: float,
     sides: tuple[FloatArray, FloatArray],
 ) -> tuple[Cluster, ...]:
-    """Return the clusters of more than a tenth of the nodes beside the majority, at most one on each side.
+    """Return the clusters of more than a tenth of the nodes next to the majority, at most one on each side.
 
     Args:
         population: What was learned from.

@@ -175,7 +175,7 @@ def healthy_nulls(metrics: Iterable[tuple[FloatArray, BoolArray, float]]) -> lis
     """Fit the healthy parts of all metrics of one fleet, each as `healthy_null` takes it, in any order.
 
     Together they cost a third, and each learns from the others how heavy tails are there. Of each only
-    what stands for its losses is held, so that a generator needs no memory for all of them.
+    what represents its losses is held, so that a generator needs no memory for all of them.
     """
     middles, asked = [], []
     for signed, bulk, floor in metrics:

@@ -357,7 +357,7 @@ def robust_limit(rarities: FloatArray, weight: FloatArray, rate: float) -> float
     """Return the rarity that a next healthy node's exceeds with chance `rate`, whoever passes for healthy.
 
     It is the order statistic (`weighted_limit`), or less where the twentieth part of the nodes says so: a
-    chance falls by e with every unit of rarity, so a rarity that a share k exceeds stands for the rate at
+    chance falls by e with every unit of rarity, so a rarity that a share k exceeds represents the rate at
     log(k / rate) more, and as much again as one count of so many nodes in twenty is too small by.
 
     Args:

@@ -51,7 +51,7 @@ def trait_shifts(
 
     Every value of every trait is held against the other nodes of the class, metric by metric, by ranks (Mann
     and Whitney 1947), with all comparisons sharing the error rate (Bonferroni). What a trait explains is
-    taken away before the next one is looked for: of a slow batch the racks that it stands in are not named
+    taken away before the next one is looked for: of a slow batch the racks that it is in are not named
     as well. A trait whose nodes are only rejected more often (exact results, failed tests) is found too.
 
     Args:

@@ -109,7 +109,7 @@ def _table(key: str, populations: Sequence[Population]) -> UnitMedians:
 
 
 def _goodness(population: Population) -> FloatArray:
-    """Return how good each row is beside the typical one, shape (rows,); NaN without a usable sample."""
+    """Return how good each row is next to the typical one, shape (rows,); NaN without a usable sample."""
     medians = rows_of(population).medians()
     usable = np.isfinite(medians) & (medians > 0)
     found = np.full(len(population), np.nan)

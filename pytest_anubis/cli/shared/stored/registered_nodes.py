@@ -1,4 +1,4 @@
-"""Nodes that a history has registered and that nothing was ever run on: which, and how they are told."""
+"""Nodes that a history has registered and that nothing was ever run on: which, and how they are reported."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class SpareWork:
             plain = ~library.sets[:, needing].any(axis=1)
             order = np.flatnonzero(plain)
             order = order[np.argsort(library.seconds[order], kind="stable")]
-            # Of all sets up to each length the best, a row for each: then one look-up tells what fits best.
+            # Of all sets up to each length the best, a row for each: then one look-up says what fits best.
             best = np.maximum.accumulate(library.worth.T[np.ix_(order, rows)], axis=0)
             self._parts.append((pop, library, rows, order, best))
 

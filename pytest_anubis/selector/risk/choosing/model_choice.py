@@ -1,7 +1,7 @@
 """Which model does a history deserve? The one that earlier moments of it would have been served best by.
 
 Here the models are tried at earlier moments and the chosen one is fitted to all that is known; by which
-rule it is chosen stands in `choice_rule`.
+rule it is chosen is in `choice_rule`.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def named_model(
 ) -> tuple[HazardModel, Backtest]:
     """Fit the model that somebody named, and say how good it would have been at earlier moments.
 
-    Where there are too few incidents for two of them, only the history's size tells what its figures are
+    Where there are too few incidents for two of them, only the history's size says what its figures are
     off by.
 
     Args:

@@ -33,7 +33,7 @@ _MOST_PARTS = 64  # in a file: more were not written here
 _MOST_INCIDENTS = 2**53  # whole numbers below it are exact as floats; no fleet counts so far
 _ENDS = (0.025, 0.975)
 _FARTHEST = 20.0  # of a log hazard: beyond it every probability is possible
-_LEAST = 1e-12  # hazard that stands for none, so that it has a logarithm
+_LEAST = 1e-12  # hazard that represents none, so that it has a logarithm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -94,7 +94,7 @@ class Refits:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], *, like: HazardModel) -> Self:
-        """Read back what `to_plain` gave, beside the model `like`.
+        """Read back what `to_plain` gave, next to the model `like`.
 
         Raises:
             SelectorError: It does not hold what it should.

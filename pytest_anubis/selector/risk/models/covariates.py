@@ -27,7 +27,7 @@ class Preparation:
 
     Attributes:
         names: The d raw columns.
-        median: Shape (d,): what stands for a missing value.
+        median: Shape (d,): what represents a missing value.
         low: Shape (d,): smallest value seen; less is held at it.
         high: Shape (d,): largest value seen; more is held at it.
         logged: Shape (d,): columns of which ``log(1 + x - low)`` is taken.

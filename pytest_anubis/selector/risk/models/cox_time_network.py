@@ -23,7 +23,7 @@ class Clock:
     """How time enters the network: ``(log(max(t, start)) - mean) / scale``.
 
     Attributes:
-        start: Earliest time that is told apart.
+        start: Earliest time that is distinguished.
         mean: Mean of the logarithm over the incidents.
         scale: Its standard deviation.
     """

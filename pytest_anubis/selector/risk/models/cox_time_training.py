@@ -140,7 +140,7 @@ def stop(courses: Sequence[Course]) -> list[int]:
     """Return the epoch at which each course's network is taken; 0 is proportional hazards.
 
     Three or more courses, each with another stretch of the history held back, are stopped together, by
-    the stretches: their number is what tells how far the past is a guide, however many cases each has.
+    the stretches: their number is what says how far the past is a guide, however many cases each has.
     Fewer are stopped each by its own cases.
     """
     if len(courses) < 3:

@@ -39,7 +39,7 @@ class Weibull(HazardModel):
         # A duration of 0 has no logarithm; it was at most half the shortest one that was measured.
         positive = duration[duration > 0]
         log_time = np.log(np.maximum(duration, positive.min() / 2))
-        # Half an incident stands for none, so that a quiet history is not a risk of 0.
+        # Half an incident represents none, so that a quiet history is not a risk of 0.
         rate = max(self.events, NO_INCIDENT) / float(np.exp(log_time).sum())
         start = np.concatenate([[np.log(rate), 0.0], np.zeros(used.shape[1])])
         if self.events:

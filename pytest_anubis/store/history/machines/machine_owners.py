@@ -59,7 +59,7 @@ def owner_of(
         connection: In a transaction that writes.
         base: The number of the node of the run's own name.
         record: The run.
-        started: When it began, seconds since 1970; None where nobody knows.
+        started: When it began, seconds since 1970; None if unknown.
         digest: SHA-256 of its content; empty without one.
     """
     marks = marks_of(record)
