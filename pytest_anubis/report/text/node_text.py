@@ -34,6 +34,8 @@ NAMED = 6
 """Names of nodes in one line about many."""
 LOOKED = 3
 """Accepted nodes with something to be looked at that have a line of their own."""
+OVERVIEW, MOST_NAMED = 6, 40
+"""Rejected nodes from which on, and up to which, one line has all of them by component."""
 LOOK = "look at"
 WAIVED = "waived"
 LINES = 3
@@ -181,7 +183,7 @@ def fleet_lines(
     lines: list[str] = []
     shared = _shared(ordered, shifts)
     causes = cause_lines(shifts, _rejected_for(ordered, shared), verbose=verbosity > 0)
-    causes += besides
+    causes += [*besides, *_by_component(ordered)]
     groups = _groups(ordered, shared, verbosity)
     shown = groups[: None if verbosity > 0 else SHOWN]
     column = max((len(group[0].trouble) for group in shown), default=0)
@@ -220,6 +222,18 @@ def fleet_lines(
     parts[0] += f" ({again} of them to be measured again first)" if again else ""
     lines.append(f"{count_text(len(ordered), 'node')}: {', '.join(parts)}")
     return [*lines, *_way_out(ordered)]
+
+
+def _by_component(rows: Sequence[NodeRow]) -> list[str]:
+    """Return one line of the rejected nodes by component, where they have more lines than one looks at."""
+    rejected = [row.verdict for row in rows if row.verdict.decision is Decision.REJECTED]
+    if not OVERVIEW < len(rejected) <= MOST_NAMED:
+        return []
+    found: dict[str, list[str]] = {}
+    for verdict in rejected:
+        found.setdefault(next(iter(verdict.components), "other"), []).append(verdict.node)
+    parts = (f"{component}: {', '.join(nodes)}" for component, nodes in found.items())
+    return [f"{len(rejected)} REJECTED by component: {'; '.join(parts)}"]
 
 
 def _way_out(rows: Sequence[NodeRow]) -> list[str]:
