@@ -8,8 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pytest_anubis.hardware.cgroup import ControlGroup
 from pytest_anubis.hardware.load.process_load import KERNEL_THREAD, is_allowed
-from pytest_anubis.hardware.text_files import Files
+from pytest_anubis.hardware.text_files import Files, key_values
 
 RESCAN = 0.1
 """Seconds after which the tree of our own processes and threads is read again."""
@@ -25,8 +26,8 @@ class Counts:
         others: CPU time of other processes.
         waited: Time for which threads of this run waited for a CPU.
         stolen: CPU time that the hypervisor gave to others.
-        unseen: CPU time of neither this run nor a process that was listed; 0 in a container, which may not
-            use most of the CPUs that the kernel counts.
+        unseen: CPU time of neither this run nor a process that was listed; in a container, that of its
+            control group; 0 where that counts none (version 1).
     """
 
     others: float = 0.0
@@ -54,6 +55,8 @@ class Account:
         self._allowed = allowed
         self._files = files or Files()
         self._whole = not in_container(self._files)
+        folders = [] if self._whole else ControlGroup(self._files).quota_folders
+        self._group = f"{folders[0][0]}/cpu.stat" if folders else ""
         self._others: dict[int, int] = {}  # process -> nanoseconds at the last reading
         self._ours: dict[int, int] = {}  # likewise
         self._ignored: set[int] = set()  # the kernel's threads, and what is allowed
@@ -80,8 +83,11 @@ class Account:
         user, nice, system, *_, stolen = map(int, line) if len(line) == 8 else (0,) * 4
         children = resource.getrusage(resource.RUSAGE_CHILDREN)
         seen = (self._used + self._own_used) / 1e9 + children.ru_utime + children.ru_stime
-        unseen = (user + nice + system) * TICK - seen if self._whole else 0.0
-        return Counts(self._used / 1e9, waited / 1e9, stolen * TICK, unseen)
+        all_used = (user + nice + system) * TICK
+        if not self._whole:  # the kernel counts CPUs of others as well
+            usage = key_values(self._files.quick(self._group)).get("usage_usec", "")
+            all_used = int(usage) * 1e-6 if usage.isdigit() else seen
+        return Counts(self._used / 1e9, waited / 1e9, stolen * TICK, all_used - seen)
 
     def renew(self) -> None:
         """Read which processes and threads are this run's, if that is old: a round needs one list."""

@@ -68,6 +68,36 @@ def test_the_account_counts_what_a_process_burns_that_was_not_listed() -> None:
     assert found >= 0.1
 
 
+class Container(Ours):
+    """As in a container whose control group counts what is used in it."""
+
+    used = 0.0
+
+    def quick(self, path: str, most: int = 1 << 20) -> str:
+        if path == "/proc/2/comm":
+            return ""
+        if path == "/sys/fs/cgroup/cpu.stat":
+            return f"usage_usec {int(self.used * 1e6)}\nuser_usec 0\n"
+        return super().quick(path, most)
+
+    def text(self, path: str | Path, field: str = "") -> str | None:
+        if path == "/proc/self/mountinfo":
+            return "31 24 0:27 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw"
+        return "0::/" if path == "/proc/self/cgroup" else super().text(path, field)
+
+    def exists(self, path: str | Path) -> bool:
+        return str(path).startswith("/sys/fs/cgroup") or super().exists(path)
+
+
+def test_in_a_container_its_control_group_counts_what_was_not_listed() -> None:
+    files = Container(os.getpid())
+    account = Account(lambda: [str(os.getpid())], files=files)
+    account.renew()
+    begin = account.read().unseen
+    files.used = 5.0
+    assert 4.0 < account.read().unseen - begin <= 5.0
+
+
 def test_the_account_never_counts_what_this_processs_own_child_burns() -> None:
     with burning() as pid:
         account = Account(LoadReader(root=os.getpid()).tree, files=Ours(os.getpid(), pid))
