@@ -17,6 +17,8 @@ ALPHA = 0.95
 ERROR_RATE = 0.01
 """Chance that a healthy node is rejected unless somebody states another: about a hundred nodes to learn from
 support 1 % (`tails.nodes_needed`), 0.1 % would take a thousand."""
+VIRTUAL = "virtual"
+"""Attribute ``memory`` of a class of virtual machines: their hypervisor may change it."""
 MOST_MEDIANS = 101
 """Most healthy medians that a criterion keeps: percentiles to one percent."""
 

@@ -6,6 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection, Mapping
 
+from pytest_anubis.core.baseline import VIRTUAL
 from pytest_anubis.core.inventory import Inventory, Processor
 
 _GIB = 1 << 30
@@ -19,9 +20,6 @@ _LOSABLE = ("count", "cores", "memory", "fabric", "driver", "torch", "lanes", *_
 
 ALONE, SIDE_BY_SIDE = "one at a time", "side by side"
 """How the accelerators of a node are measured: never two at once, or in several lanes at the same time."""
-
-VIRTUAL = "virtual"
-"""What is in the place of a virtual machine's memory."""
 
 
 def hardware_class(

@@ -13,6 +13,7 @@ import numpy as np
 from pytest_anubis.core.baseline import (
     ALPHA,
     ERROR_RATE,
+    VIRTUAL,
     Baseline,
     Criterion,
     Exclusion,
@@ -38,7 +39,9 @@ from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion,
 from pytest_anubis.validator.learning.learning_findings import learning_findings
 from pytest_anubis.validator.learning.learning_steps import learned_of, tasks_of
 from pytest_anubis.validator.learning.machine_thresholds import (
+    DISKS,
     LASTING,
+    beyond_modes,
     machine_thresholds,
 )
 from pytest_anubis.validator.learning.self_check import failed_nodes, movement_findings, self_check
@@ -114,7 +117,7 @@ def learn_baseline(
         results = [explained(item, node_attributes) for item in decide_clusters(results)]
     found = [item for item in results if item.criterion is not None]
     limits = (
-        _machine(found, error_rate)
+        _machine(found, error_rate, virtual=(attributes or {}).get("memory") == VIRTUAL)
         if single
         else _fleet(found, error_rate, executor, alpha, method)
     )
@@ -293,7 +296,9 @@ def _one_machine(populations: Sequence[Population]) -> bool:
     return len(nodes) == 1 and len(runs) > 1
 
 
-def _machine(found: Sequence[LearnedCriterion], error_rate: float | None) -> Limits:
+def _machine(
+    found: Sequence[LearnedCriterion], error_rate: float | None, *, virtual: bool
+) -> Limits:
     rate = ERROR_RATE if error_rate is None else error_rate
     noisy = {id(item): item.spread for item in found if item.spread is not None}
     thresholds = machine_thresholds(list(noisy.values()), error_rate=rate)
@@ -306,6 +311,10 @@ def _machine(found: Sequence[LearnedCriterion], error_rate: float | None) -> Lim
         own = 0.0
         if id(item) in by_item:
             threshold = by_item[id(item)]
+            margin = "the limit is the spread of its {} runs with a margin for how few they are"
+            if virtual and criterion.component.partition(".")[0] == DISKS:
+                threshold = beyond_modes(threshold)
+                margin += ", and at least what others take of a disk that virtual machines share"
             # What a test recorded itself is judged as it is; all else is looked at again before it fails.
             single = int(np.diff(item.population.offsets)[item.rows.usable].max()) == 1
             once = single or item.population.given
@@ -319,8 +328,7 @@ def _machine(found: Sequence[LearnedCriterion], error_rate: float | None) -> Lim
                 detectable=detectable(criterion.metric.better, min(criterion.alpha, limit), own),
                 notes=(
                     *criterion.notes,
-                    f"one machine: the limit is the spread of its {criterion.units} runs with a margin "
-                    "for how few they are; more runs tighten it",
+                    f"one machine: {margin.format(criterion.units)}; more runs tighten it",
                 ),
             )
         out.append(criterion)

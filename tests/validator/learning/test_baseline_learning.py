@@ -257,6 +257,31 @@ def test_one_machine_accepts_itself_and_sees_a_tenth_less() -> None:
     assert found > 0.95 * 320
 
 
+@pytest.mark.parametrize("memory", ["virtual", "64 GB"])
+def test_the_disk_of_a_virtual_machine_may_lose_what_others_take_of_it(memory: str) -> None:
+    disk, core = runs(0, 2, 6)
+    baseline = learn_baseline(
+        [replace(disk, component="storage.disk"), replace(core, component="compute.matrix")],
+        hardware_class="k",
+        attributes={"memory": memory},
+        created="2026-11-20T00:00:00+00:00",
+    )
+    found = {one.component: one for one in baseline.criteria}
+    shown = found["storage.disk"].shown_loss
+    assert shown is not None
+    assert not found["storage.disk"].coarse
+    assert (shown > 0.4) is (memory == "virtual")
+    outcome = judge_sample(disk.sample(5) * 1.6, found["storage.disk"], baseline).outcome
+    assert (outcome is Outcome.FAIL) is (memory != "virtual")
+    assert (
+        judge_sample(disk.sample(5) * 2.2, found["storage.disk"], baseline).outcome is Outcome.FAIL
+    )
+    assert (
+        judge_sample(core.sample(5) * 1.6, found["compute.matrix"], baseline).outcome
+        is Outcome.FAIL
+    )
+
+
 def test_the_loss_stated_of_recorded_values_is_found_although_nobody_looks_again() -> None:
     measured = runs(0, 40, 6)
     recorded = [replace(p.only(range(5)), given=True) for p in measured]
