@@ -109,9 +109,9 @@ PROBE_SECONDS = 0.1
 
 MAX_CALLS = 1_000_000
 
-FEW, PATIENCE = 10, 2.0
-"""Where some rounds were clear, but fewer than so many, rounds go on for this many times their budget: that
-takes less time than another visit, which begins with the set-up of the test."""
+FEW, PATIENCE = 10, 5.0
+"""Where some rounds were clear, but fewer than so many, rounds go on for as long again, so many seconds at
+most: that takes less time than another visit, which begins with the set-up of the test."""
 
 
 def warm_up(fn: Work, clock: Clock, plan: RoundPlan, probe: Probe | None = None) -> int:
@@ -235,7 +235,7 @@ def repeats(
             enough = len(values) >= wanted if moments is None else moments.enough(wanted)
             passed = time.perf_counter() - begin
             late = passed >= budget and not (
-                passed < PATIENCE * budget and moments is not None and moments.some_of(FEW)
+                passed < budget + min(budget, PATIENCE) and moments is not None and moments.some_of(FEW)
             )
             if enough or (late and len(values) >= least):
                 break
