@@ -235,7 +235,9 @@ def repeats(
             enough = len(values) >= wanted if moments is None else moments.enough(wanted)
             passed = time.perf_counter() - begin
             late = passed >= budget and not (
-                passed < budget + min(budget, PATIENCE) and moments is not None and moments.some_of(FEW)
+                passed < budget + min(budget, PATIENCE)
+                and moments is not None
+                and moments.some_of(FEW)
             )
             if enough or (late and len(values) >= least):
                 break
