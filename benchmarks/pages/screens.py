@@ -83,7 +83,7 @@ SCREENS = (
         title="Accepted",
         told={},
         next="Next: nothing. The node may take work; exit code 0 is for the scheduler. Whoever wants the "
-        "evidence beside the ticket: `anubis report latest --html dossier.html`.",
+        "evidence next to the ticket: `anubis report latest --html dossier.html`.",
     ),
     Screen(
         title="Rejected",
@@ -96,7 +96,7 @@ SCREENS = (
     Screen(
         title="Undecided",
         told={"cuda:3": "nvbandwidth is not installed"},
-        next="Next: take away what stands in the way of acceptance (here: install the tool) and run again; "
+        next="Next: take away what prevents acceptance (here: install the tool) and run again; "
         "exit code 20 is neither a good node nor a bad one.",
     ),
 )

@@ -35,7 +35,7 @@ NAMED = 6
 LOOKED = 3
 """Accepted nodes with something to be looked at that have a line of their own."""
 OVERVIEW, MOST_NAMED = 6, 40
-"""Rejected nodes from which on, and up to which, one line has all of them by component."""
+"""Between so many rejected nodes with a line of their own, one line more has all of them by component."""
 LOOK = "look at"
 WAIVED = "waived"
 LINES = 3
@@ -183,7 +183,7 @@ def fleet_lines(
     lines: list[str] = []
     shared = _shared(ordered, shifts)
     causes = cause_lines(shifts, _rejected_for(ordered, shared), verbose=verbosity > 0)
-    causes += [*besides, *_by_component(ordered)]
+    causes += [*besides, *_by_component(ordered, shared)]
     groups = _groups(ordered, shared, verbosity)
     shown = groups[: None if verbosity > 0 else SHOWN]
     column = max((len(group[0].trouble) for group in shown), default=0)
@@ -224,9 +224,10 @@ def fleet_lines(
     return [*lines, *_way_out(ordered)]
 
 
-def _by_component(rows: Sequence[NodeRow]) -> list[str]:
-    """Return one line of the rejected nodes by component, where they have more lines than one looks at."""
-    rejected = [row.verdict for row in rows if row.verdict.decision is Decision.REJECTED]
+def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -> list[str]:
+    """Return one line of the rejected nodes by component, where they have many lines of their own."""
+    own = (row for row in rows if _unit(row) not in shared)
+    rejected = [row.verdict for row in own if row.verdict.decision is Decision.REJECTED]
     if not OVERVIEW < len(rejected) <= MOST_NAMED:
         return []
     found: dict[str, list[str]] = {}

@@ -44,7 +44,7 @@ from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
         (1.0, None, None, "smoke", containment.LEAST),
         (20.0, None, None, "smoke", 200.0),
         (20.0, None, None, "standard", 200.0),  # costs are those of the profile
-        (None, None, None, "standard", 9 * containment.UNKNOWN),
+        (None, None, None, "standard", 11 * containment.UNKNOWN),
         (None, None, None, "smoke", containment.UNKNOWN),
         (None, 0.0, None, "smoke", containment.UNKNOWN),  # pytest-timeout's "no limit"
     ],
