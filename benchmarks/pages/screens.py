@@ -82,8 +82,8 @@ SCREENS = (
     Screen(
         title="Accepted",
         told={},
-        next="Next: nothing. The node may take work; exit code 0 is for the scheduler. Whoever wants the "
-        "evidence next to the ticket: `anubis report latest --html dossier.html`.",
+        next="Next: nothing. The node may take work; exit code 0 is for the scheduler. For the ticket: "
+        "`anubis report latest --html dossier.html`.",
     ),
     Screen(
         title="Rejected",

@@ -39,7 +39,7 @@ DOUBTFUL = "doubtful-values"
 
 
 SEPARATES = " separates them"
-"""Stands behind the name of the attribute that tells two groups of nodes apart, where they are reported."""
+"""Follows the name of the attribute that distinguishes two groups of nodes, where they are reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -276,7 +276,7 @@ def relative_loss(similarity: float, better: str) -> float:
     return 1 / similarity - 1 if similarity > 0 else math.inf
 
 
-@lru_cache(maxsize=256)  # of thousands of losses each one is told next to the same limit
+@lru_cache(maxsize=256)  # of thousands of losses each one is reported next to the same limit
 def loss_size(similarity: float, better: str, decimals: int | None = None) -> str:
     """Return the size of a loss without saying in what: ``12 %``, ``30 times`` (as long, or as slow).
 

@@ -117,8 +117,8 @@ PLANS: dict[str, RoundPlan] = {
     "standard": RoundPlan(rounds=200, round_seconds=0.02, warmup_seconds=5.0, budget_seconds=30.0),
     "soak": RoundPlan(rounds=6000, round_seconds=0.02, warmup_seconds=30.0, budget_seconds=3600.0),
 }
-"""On a host, by profile. The medians of ten and of twenty-four clear values repeat alike from run to run, as
-what differs is the moment; changes within a second are not searched for."""
+"""On a host, by profile. What differs from run to run is the moment, so ``smoke`` has fewer values than a
+search for changes within a run needs."""
 
 CARD_ROUNDS: dict[str, tuple[int, float, float]] = {
     "smoke": (30, 0.02, 2.0),

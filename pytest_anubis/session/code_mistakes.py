@@ -27,7 +27,7 @@ _WRONG_CALL = re.compile(
     r"^'(?!NoneType')\w+' object is not callable"  # None may be what was looked for and not found
 )
 INSTALLED = ("site-packages", "dist-packages")
-"""Folders of what was installed: nobody's own code, also where an environment is in the project."""
+"""Folders of what was installed: not the project's code, also where an environment is in the project."""
 UNSEEN = (pytest.PytestUnhandledThreadExceptionWarning, pytest.PytestUnraisableExceptionWarning)
 """What pytest warns of where something was raised outside of a test's own calls."""
 

@@ -57,7 +57,7 @@ EXACT = 128
 fiftieth of all ways, too few to move the median, and the work grows with the cube."""
 
 RIVAL = 0.05
-"""Posterior share from which another part is told next to the one that is accused."""
+"""Posterior share from which another part is reported next to the one that is accused."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,8 @@ class Account:
         self._group = f"{folders[0][0]}/cpu.stat" if folders else ""
         self._others: dict[int, int] = {}  # process -> nanoseconds at the last reading
         self._ours: dict[int, int] = {}  # likewise
-        self._ignored: set[int] = set()  # the kernel's threads, and what is allowed
+        self._quiet: dict[int, int] = {}  # likewise, of what is allowed
+        self._ignored: set[int] = set()  # the kernel's threads
         self._used = self._own_used = 0
         self._last = time.monotonic_ns()
         self._listed = False
@@ -73,7 +74,7 @@ class Account:
         used, ended = _advance(self._others)
         # What ended since the last reading may have used a CPU until now.
         self._used += used + ended * (now - self._last)
-        self._own_used += _advance(self._ours)[0]
+        self._own_used += _advance(self._ours)[0] + _advance(self._quiet)[0]
         self._last = now
         waited = 0
         for path in self._threads:
@@ -97,7 +98,8 @@ class Account:
         for pid in self._ours.keys() - own:
             self._others[pid] = self._ours.pop(pid)
         for pid in own - self._ours.keys():
-            self._ours[pid] = self._others.pop(pid, 0) or _clock(pid)
+            listed = self._others.pop(pid, 0) or self._quiet.pop(pid, 0)
+            self._ours[pid] = listed or _clock(pid)
         self._threads = [
             f"/proc/{pid}/task/{thread}/schedstat"
             for pid in own
@@ -109,17 +111,19 @@ class Account:
         """Look for processes that have begun; all that they have used was used since the last reading."""
         present = {int(name) for name in self._files.entries("/proc") if name.isdigit()}
         self._ignored &= present
-        for pid in sorted(present - self._others.keys() - self._ours.keys() - self._ignored):
+        known = (self._others.keys(), self._ours.keys(), self._quiet.keys(), self._ignored)
+        for pid in sorted(present.difference(*known)):
             head, _, rest = self._files.quick(f"/proc/{pid}/stat").rpartition(")")
             fields = rest.split()
             if len(fields) <= 6:  # it has ended
                 continue
             parent, flags = int(fields[1]), int(fields[6])
-            if flags & KERNEL_THREAD or is_allowed(head.partition("(")[2], self._allowed):
+            if flags & KERNEL_THREAD:
                 self._ignored.add(pid)
-            else:
-                kind = self._ours if parent in self._ours else self._others
-                kind[pid] = 0 if self._listed else _clock(pid)
+                continue
+            allowed = is_allowed(head.partition("(")[2], self._allowed)
+            kind = self._ours if parent in self._ours else self._quiet if allowed else self._others
+            kind[pid] = 0 if self._listed else _clock(pid)
         self._listed = True
 
 

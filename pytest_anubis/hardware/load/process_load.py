@@ -29,7 +29,7 @@ NAMED = 3
 """Processes that one phrase names; the rest is summed up."""
 
 LEAST = 0.05
-"""CPUs' worth of time below which nobody is named: a shell or a daemon next to the one who is the matter."""
+"""CPUs' worth of time below which no process is named: a shell or a daemon next to the one that matters."""
 
 
 @dataclass(frozen=True, slots=True)

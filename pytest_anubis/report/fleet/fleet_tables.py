@@ -29,7 +29,7 @@ DRIFTS = 6
 VALUES = 40
 """Most values of a trait whose yield is a table: a serial number has one for each node."""
 WIDTH = 9
-"""Width of a bar that stands for all, in em: next to the number it needs no more."""
+"""Width of a bar that means all, in em: next to the number it needs no more."""
 _KINDS = {Decision.ACCEPTED: "good", Decision.UNDECIDED: "open", Decision.REJECTED: "bad"}
 """Decisions as the bars of the yield show them."""
 

@@ -23,7 +23,7 @@ ROWS = 2000
 """Rows of the table of all metrics; a node with more is read from its journal."""
 
 LEAST_TOLD = 1e-3
-"""Seconds of a measurement from which its time is reported: below, it is 0 ms, or nobody took it."""
+"""Seconds of a measurement from which its time is reported: below, it is 0 ms, or was not taken."""
 
 Key = tuple[str, str, str]
 

@@ -1,6 +1,6 @@
 """Why everything is measured, as a tree: goal, question, metric, verdict (Goal-Question-Metric).
 
-A verdict is the latest run's; next to the reason why that has none stands an earlier one with its date.
+A verdict is the latest run's; next to the reason why that has none is an earlier one with its date.
 """
 
 from __future__ import annotations

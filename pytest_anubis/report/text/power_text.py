@@ -10,7 +10,7 @@ from pytest_anubis.core.metric import found_from, loss_text, metric_name, percen
 from pytest_anubis.report.text.numbers import count_text
 
 LOSSES = (0.25, 0.5)
-"""Larger losses whose power is told next to the wanted one: one that nobody should miss, and a half."""
+"""Larger losses whose power is reported next to the wanted one: one that must not be missed, and a half."""
 
 
 def power_lines(baseline: Baseline, detect: float, *, verbose: bool = False) -> list[str]:

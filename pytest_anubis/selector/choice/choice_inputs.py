@@ -23,7 +23,7 @@ from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_ris
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
 from pytest_anubis.selector.risk.node_risk import NodeRisk
 
-_NOMINAL = 0.5  # represents a risk that nobody knows; what exposes most is the same for every risk
+_NOMINAL = 0.5  # for an unknown risk; what exposes most is the same for every risk
 
 _NORMAL = 1.96  # standard deviations that hold 95 % of a normal distribution
 _SURE = 1 - 1e-9  # a probability whose hazard is still finite

@@ -34,7 +34,7 @@ _NEEDED = {
     "threadexception": "collect_thread_exception",
     "unraisableexception": "collect_unraisable",
 }
-"""pytest's own plugins that hear of these failures, and what of them says what they have heard."""
+"""pytest's own plugins that catch these failures, and their attribute with what they caught."""
 
 _LOGGERS = ("asyncio", "concurrent.futures")
 """Loggers that get the errors of tasks and callbacks that are never awaited; these are raised nowhere."""

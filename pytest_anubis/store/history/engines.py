@@ -138,7 +138,7 @@ def engine_of(url: str | sa.URL) -> sa.Engine:
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
     elif engine.dialect.name == "postgresql":
-        # What goes wrong is reported in one line of ours; without a handler the driver would print beside it.
+        # What goes wrong is reported in one line of ours; without a handler the driver would print its own.
         logging.getLogger("psycopg").addHandler(logging.NullHandler())
         sa.event.listen(engine, "begin", _begin_postgresql)
     return engine

@@ -105,7 +105,7 @@ class Imported:
         lost_cells: Cells that no verdict can rest on, by cause.
         notes: What else people should know, one line each.
         left_out: How many values were left out besides wrong lines.
-        node: The node, if it was told next to the file, which does not name it; else empty.
+        node: The node, if it was given with the file, which does not name it; else empty.
         file_dated: The file tells no dates: its runs have that on which it was written.
     """
 

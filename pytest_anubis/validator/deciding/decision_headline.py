@@ -38,7 +38,7 @@ UNCOLLECTED = " cannot be collected: "
 GROUPS = 3
 """Metrics with slower groups that are named: it is in a headline."""
 LOSSES = (0.1, 0.25, 0.5)
-"""Losses whose power is reported: what a job that waits for its slowest node notices, one that nobody should
+"""Losses whose power is reported: what a job that waits for its slowest node notices, one that no job should
 miss, and a half."""
 
 

@@ -219,9 +219,8 @@ def judge_columns(
         if baseline is not None:
             outcome[:] = NOT_TESTED
             reason[:] = REASONS.index(Reason.NO_CRITERION)
-        if (
-            population.metric.right is not None
-        ):  # no baseline is needed to see that others are wrong
+        # No baseline is needed to see that a value is not the only right one.
+        if population.metric.right is not None:
             similarity = _exact_shares(rows, population.metric.right)
             wrong = similarity < 1
             outcome[wrong], reason[wrong] = FAIL, REASONS.index(Reason.BEYOND)

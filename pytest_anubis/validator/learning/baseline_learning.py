@@ -41,6 +41,7 @@ from pytest_anubis.validator.learning.learning_steps import learned_of, tasks_of
 from pytest_anubis.validator.learning.machine_thresholds import (
     DISKS,
     LASTING,
+    MODES,
     beyond_modes,
     machine_thresholds,
 )
@@ -311,10 +312,13 @@ def _machine(
         own = 0.0
         if id(item) in by_item:
             threshold = by_item[id(item)]
-            margin = "the limit is the spread of its {} runs with a margin for how few they are"
+            note = (
+                f"one machine: the limit is the spread of its {criterion.units} runs with a margin for how "
+                "few they are; more runs tighten it"
+            )
             if virtual and criterion.component.partition(".")[0] == DISKS:
                 threshold = beyond_modes(threshold)
-                margin += ", and at least what others take of a disk that virtual machines share"
+                note += f", down to a loss of {100 * MODES:.0f} %: others use the storage of a virtual disk"
             # What a test recorded itself is judged as it is; all else is looked at again before it fails.
             single = int(np.diff(item.population.offsets)[item.rows.usable].max()) == 1
             once = single or item.population.given
@@ -326,10 +330,7 @@ def _machine(
                 unconfirmed=threshold.unconfirmed,
                 spread=threshold.scale,
                 detectable=detectable(criterion.metric.better, min(criterion.alpha, limit), own),
-                notes=(
-                    *criterion.notes,
-                    f"one machine: {margin.format(criterion.units)}; more runs tighten it",
-                ),
+                notes=(*criterion.notes, note),
             )
         out.append(criterion)
         lucky.append(own)

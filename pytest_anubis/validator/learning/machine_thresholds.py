@@ -55,9 +55,8 @@ LASTING = 0.5
 DISKS, MODES = "storage", 0.42
 """Components of disks, and what one of a virtual machine may lose whatever its own runs say. The storage
 behind it is shared: its rates change by a half for minutes or hours, no counter in the guest shows that, and
-the rounds of one learning meet one such mode. Of the disk rates of thirteen baselines against 1,460 runs of
-other hours .1 to 2.2 % lay below the learned median by more than 40 %; by the spread of six successive runs
-alone 13 % of random reads and writes would fail."""
+the rounds of one learning meet one such mode. By the spread of six runs alone a tenth of the random reads and
+writes of other hours would fail, with this none (`benchmarks/validator/tables/disk_modes.py`)."""
 
 
 class MachineThreshold(NamedTuple):

@@ -109,9 +109,13 @@ def test_the_account_leaves_out_what_belongs_to_a_quiet_machine() -> None:
     with burning() as pid:
         name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8").strip()
         own = [str(os.getpid())]
-        account = Account(lambda: own, [f"{name[:4]}*"], Ours(os.getpid(), pid))
+        files = Container(os.getpid(), pid)
+        account = Account(lambda: own, [f"{name[:4]}*"], files)
         account.renew()
+        begin = account.read().unseen
         assert used_within(account, 0.05, 0.3) == 0
+        files.used = 0.1  # of which the allowed process has used more than a half
+        assert account.read().unseen - begin < 0.05
 
 
 def test_the_account_counts_a_process_from_its_birth_and_one_that_ended_until_then() -> None:
