@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from dataclasses import replace
 
 import pytest
 
@@ -95,6 +96,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Resolve the settings and register the rooms of this run."""
     config.addinivalue_line("markers", MARKER_LINE)
     settings = resolve(config)
+    if any(config.getoption(name, False) for name in ("showfixtures", "show_fixtures_per_test")):
+        settings = replace(settings, active=False)  # no test will run
     config.stash[context_key] = RunContext(settings=settings)
     if not settings.active:
         config.pluginmanager.register(DeviceParametrizer(), "anubis-devices")

@@ -6,6 +6,7 @@ import os
 import re
 import runpy
 import shutil
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest_anubis
 from pytest_anubis.cli.commands.starting.suites_command import source
 from pytest_anubis.cli.main import main
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.core.asking.typed_tests import SHIPPED
 from tests.cli.command_line import anubis
 from tests.cli.test_printing import Gone
 
@@ -70,11 +72,21 @@ def test_the_set_of_an_installed_package_is_inside_it_and_a_stranger_is_no_set(
     assert source(package) == inner
 
 
-def test_the_wheel_holds_the_set_and_its_readme_no_link_into_nowhere() -> None:
+def test_the_set_runs_in_the_package_of_a_clone_as_well(tmp_path: Path) -> None:
+    assert (ROOT / "pytest_anubis" / "shipped" / "suites").samefile(ROOT / "suites")
+    words = ["-m", "pytest", "--anubis", "--collect-only", "-q", "-k", "test_dispatch"]
+    done = subprocess.run(
+        [sys.executable, *words, *SHIPPED.split()],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "test_dispatch[cpu]" in done.stdout
+
+
+def test_the_readme_of_the_wheel_has_no_link_into_nowhere() -> None:
     build = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["hatch"]
-    wheel = build["build"]["targets"]["wheel"]
-    assert "suites" in wheel["only-include"]
-    assert wheel["sources"]["suites"] == "pytest_anubis/shipped/suites"
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     for one in build["metadata"]["hooks"]["fancy-pypi-readme"]["substitutions"]:
         text = re.sub(one["pattern"], one["replacement"], text)

@@ -372,8 +372,7 @@ def register(
     Raises:
         pytest.UsageError: The certificates of this hardware class cannot be used, or a part is blocked.
     """
-    listing = ("collectonly", "showfixtures", "show_fixtures_per_test", "usepdb")
-    if any(config.getoption(option, False) for option in listing):
+    if any(config.getoption(option, False) for option in ("collectonly", "usepdb")):
         return
     try:
         certificates = granted(

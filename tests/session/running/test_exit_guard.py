@@ -165,6 +165,12 @@ def test_what_runs_no_test_accepts_nothing(
     assert project.runpytest("--anubis", option).ret == 20
 
 
+@pytest.mark.parametrize("option", ["--fixtures", "--fixtures-per-test", "--collect-only"])
+def test_a_list_leaves_no_run(project: pytest.Pytester, option: str) -> None:
+    project.runpytest("--anubis", "--anubis-store=listed", option)
+    assert not (project.path / "listed").exists()
+
+
 @pytest.mark.parametrize("part", ["run", "judge", "terminal", "gate", "exit", "devices"])
 def test_a_run_does_without_none_of_its_parts(
     project: pytest.Pytester, learn: Learn, part: str

@@ -18,7 +18,7 @@ NAME = "suites"
 """The folder's own name is part of the benchmarks' ids and of what they import, so a copy keeps it."""
 
 SHIPPED = "shipped"
-"""Folder of the installed package that holds the set. It is no package, so that the set is imported as
+"""Folder of the package that holds the set. It is no package itself, so that the set is imported as
 ``suites`` from there as from a copy."""
 
 _WITNESS = Path("compute", "test_gemm.py")
@@ -75,15 +75,14 @@ def _reason(error: OSError) -> str:
 
 
 def source(package: Path) -> Path:
-    """Return where the benchmark set lies: inside the installed package, or beside it in a clone.
+    """Return where the benchmark set lies in the package; in a clone a link leads to it.
 
     Raises:
-        CommandError: It is in neither place.
+        CommandError: It is not there.
     """
-    for place in (package / SHIPPED / NAME, package.parent / NAME):
-        if (place / _WITNESS).is_file():
-            return place
-    raise CommandError(
-        f"{package / SHIPPED / NAME}: the benchmark set is missing from this installation; install "
-        "pytest-anubis again"
-    )
+    place = package / SHIPPED / NAME
+    if not (place / _WITNESS).is_file():
+        raise CommandError(
+            f"{place}: the benchmark set is missing from this installation; install pytest-anubis again"
+        )
+    return place
