@@ -128,7 +128,8 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
                 known[name] = replace(known[name], last=run)
         for row in connection.execute(_latest()):
             last = known[row.name].last
-            if row.ended is None and (last is None or row.started >= last.started):
+            open_yet = row.ended is None and not row.decision  # imports do not say when they ended
+            if open_yet and (last is None or row.started >= last.started):
                 known[row.name] = replace(known[row.name], open=row.run, open_since=row.started)
     return tuple(_in_full(history, place, tuple(known.values())))
 
@@ -259,19 +260,21 @@ def _latest() -> sa.Select[_Rows]:
     last = sa.select(runs.c.node_id, sa.func.max(schema.began).label("started"))
     of_node = last.group_by(runs.c.node_id).subquery()
     same = (of_node.c.node_id == runs.c.node_id) & (of_node.c.started == schema.began)
-    columns = (nodes.c.name, runs.c.run, schema.began.label("started"), schema.ended.label("ended"))
-    query = sa.select(*columns).join(nodes, nodes.c.id == runs.c.node_id).join(of_node, same)
+    columns = (nodes.c.name, runs.c.run, runs.c.decision)
+    times = (schema.began.label("started"), schema.ended.label("ended"))
+    query = sa.select(*columns, *times).join(nodes, nodes.c.id == runs.c.node_id)
+    query = query.join(of_node, same)
     return query.order_by(runs.c.id)
 
 
 def _verdict(row: _Row) -> MetricVerdict:
     outcome, reason = outcome_of(row.outcome, row.reason)
     values = "" if row.value is None else value_text(row.value)
-    normal = "" if row.expected is None else f", normal {value_text(row.expected)}"
+    expected = "" if row.expected is None else f", expected {value_text(row.expected)}"
     return MetricVerdict(
         outcome=outcome,
         reason=reason,
-        text=f"{values}{row.unit}{normal}" if values else reason.value,
+        text=f"{values}{row.unit}{expected}" if values else reason.value,
         benchmark=row.benchmark,
         metric=row.metric,
         unit=row.unit,

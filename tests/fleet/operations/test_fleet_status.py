@@ -148,7 +148,7 @@ def test_the_rows_do_where_the_journal_is_gone(
 ) -> None:
     monkeypatch.setattr("pytest_anubis.store.fleet.last_runs.MOST_JOURNALS", 0)
     done = anubis("fleet", "drain-list", "--history", str(place))
-    assert done.stdout == "n3 ANB:SPEED gpu3 50GFLOP/s, normal 99.99 run=r-n3\n"
+    assert done.stdout == "n3 ANB:SPEED gpu3 50GFLOP/s, expected 99.99 run=r-n3\n"
 
 
 def test_the_drain_list_is_printed_and_nothing_is_done(place: Path, collected: Path) -> None:

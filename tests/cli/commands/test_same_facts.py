@@ -1,0 +1,119 @@
+"""Every command that speaks of a fleet says the same of it: one word, one order, one number."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.command_line import anubis
+
+NODES, CARDS = 40, 4
+IMPORT = ".anubis/imports/new.csv.npz"
+SICK = {"n17": "3", "n03": "60", "n09": "7.5"}
+"""Node -> its bad value as every command has to show it; worst first."""
+
+
+def write(path: str, week: int, *, sick: bool) -> None:
+    """Write a table of one week; of the sick fleet n25 has no launch times at all."""
+    rng = np.random.default_rng(week)
+    rows = ["node,device,benchmark,metric,unit,better,component,value,time"]
+    for number in range(NODES):
+        node = f"n{number:02d}"
+        for card in range(CARDS):
+            here = sick and (node, card) in (("n03", 2), ("n09", 1), ("n17", 0))
+            rate, time = 100 * np.exp(rng.normal(0, 0.004)), 5 * np.exp(rng.normal(0, 0.004))
+            values = {
+                "gemm,rate,TFLOP/s,higher,compute": 60 if here and node == "n03" else rate,
+                "launch,time,us,lower,launch": 7.5 if here and node == "n09" else time,
+                "gemm,errors,errors,equal,compute": 3 if here and node == "n17" else 0,
+            }
+            for metric, value in values.items():
+                if sick and node == "n25" and "time" in metric:
+                    continue
+                when = f"2026-01-{week:02d}T00:00:00+00:00"
+                rows.append(f"{node},cuda:{card},{metric},{value:.5g},{when}")
+    Path(path).write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+@pytest.fixture
+def said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Let every command speak of the same fleet; what it said, by its name."""
+    monkeypatch.chdir(tmp_path)
+    write("old.csv", 1, sick=False)
+    write("new.csv", 8, sick=True)
+    assert anubis("import", "table", "old.csv", "new.csv").returncode == 0
+    assert anubis("learn", ".anubis/imports/old.csv.npz").returncode == 0
+    assert anubis("push", IMPORT, "--baseline", "baselines", "--history", "fleet").returncode == 0
+    by = (IMPORT, "--baseline", "baselines")
+    commands = {
+        "judge": ("judge", *by, "--json", "judged.json", "--html", "page.html"),
+        "status": ("fleet", "status", "--history", "fleet"),
+        "drain-list": ("fleet", "drain-list", "--history", "fleet"),
+        "node": ("report", *by, "--node", "n03"),
+    }
+    found = {name: anubis(*words).stdout for name, words in commands.items()}
+    page = re.sub(r"(?s)<(style|script).*?</\1>|<[^>]*>", " ", Path("page.html").read_text())
+    return {**found, "page": html.unescape(page)}
+
+
+def line_of(node: str, text: str) -> str:
+    """Return the first line that names a node with its value."""
+    value = re.escape(SICK[node])
+    found = re.search(rf"\b{node}\b[^\n]*?(?<![\d.]){value}(?!\.?\d)[^\n\[]*", text)
+    assert found, (node, text)
+    return found[0]
+
+
+def test_the_worst_node_comes_first_everywhere(said: dict[str, str]) -> None:
+    for name in ("judge", "status", "drain-list", "page"):
+        places = [said[name].index(line_of(node, said[name])) for node in SICK]
+        assert places == sorted(places), name
+    judged = json.loads(Path("judged.json").read_text(encoding="utf-8"))["nodes"]
+    assert [one["node"] for one in judged[: len(SICK)]] == list(SICK)
+
+
+@pytest.mark.parametrize("node", SICK)
+def test_a_value_and_what_is_expected_are_the_same_everywhere(
+    said: dict[str, str], node: str
+) -> None:
+    (row,) = (
+        one
+        for one in json.loads(Path("judged.json").read_text(encoding="utf-8"))["verdicts"]
+        if one["node"] == node and one["verdict"] == "FAIL" and one["scope"] == "unit"
+    )
+    assert f"{row['value']:g}" == SICK[node]
+    shown = [line_of(node, said[name]) for name in ("judge", "status", "drain-list", "page")]
+    expected = {re.sub(r".*(expected|must be) (\d[\d.]*\d|\d).*", r"\2", one) for one in shown}
+    assert len(expected) == 1, shown
+    assert not any("normal" in line for line in shown)
+    if row["metric"] != "errors":
+        loss = f"{100 * row['loss']:.0f} %"
+        assert all(loss in line_of(node, said[name]) for name in ("judge", "page"))
+        assert node != "n03" or loss in said["node"]
+
+
+def test_a_node_is_called_the_same_everywhere(said: dict[str, str]) -> None:
+    undecided = [line for line in said["judge"].splitlines() if "UNDECIDED" in line]
+    assert "n25" in undecided[0]
+    assert re.search(r"n25 +undecided", said["status"])
+    assert "n25" not in said["drain-list"]
+    for name in ("judge", "status", "drain-list"):
+        again = [node for node in SICK if "measure again first" in _near(node, said[name])]
+        assert again == ["n03", "n09"], name
+    counts = re.search(r"(\d+) REJECTED.*?(\d+) UNDECIDED, (\d+) ACCEPTED", said["judge"])
+    stand = re.search(r"(\d+) quarantined, (\d+) undecided, (\d+) fit", said["status"])
+    assert counts is not None
+    assert stand is not None
+    assert counts.groups() == stand.groups() == ("3", "1", "36")
+    assert said["node"].splitlines()[1].startswith("REJECTED: node n03: compute")
+
+
+def _near(node: str, text: str) -> str:
+    """Return the whole line in which a node's value stands."""
+    line = line_of(node, text)
+    return next(one for one in text.splitlines() if line in one)
