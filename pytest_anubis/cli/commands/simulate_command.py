@@ -20,7 +20,11 @@ from pytest_anubis.cli.shared.command_error import CommandError, of_file
 from pytest_anubis.cli.shared.printing import say, terminal_width, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec import CodecError, read_bytes
-from pytest_anubis.report.pages.simulation_report import simulation_lines, simulation_page
+from pytest_anubis.report.pages.simulation_report import (
+    simulation_answer,
+    simulation_lines,
+    simulation_page,
+)
 from pytest_anubis.report.text.numbers import count_text, percent
 
 if TYPE_CHECKING:
@@ -333,13 +337,15 @@ def _lines(
     fitted: list[str],
 ) -> list[str]:
     true = world.rates
+    rows = [asdict(one) for one in found]
     return [
+        simulation_answer(rows),
         _title(options),
         *fitted,
         f"learned from another fleet's 90 days (true in brackets): a defect in {1 / rates.wear:.0f} "
         f"({1 / true.wear:.0f}) h of use, shows after {1 / rates.manifest:.1f} "
         f"({1 / true.manifest:.1f}) h, stays after {percent(rates.stays)} ({percent(true.stays)}) of repairs",
-        *simulation_lines([asdict(one) for one in found], terminal_width()),
+        *simulation_lines(rows, terminal_width()),
         *filter(None, [_interval_words(options.seeds)]),
         PAPER,
     ]

@@ -42,6 +42,29 @@ def simulation_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None
     return [*lines, UNITS + more]
 
 
+def simulation_answer(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Say in one line which policy leaves jobs the most time; an ideal one cannot be had.
+
+    Args:
+        rows: Figures of each policy, see `Figures`.
+    """
+    best = max((one for one in rows if one["policy"] != "ideal"), key=lambda one: one["useful"])
+    others = (
+        f"{one['policy']} {one['useful']:.0f} h"
+        for one in rows
+        if one["policy"] in ("none", "full set") and one is not best
+    )
+    low = best.get("useful_low")
+    alike = [one for one in rows if one is not best and low is not None and one["useful"] >= low]
+    alike = [one for one in alike if one["policy"] != "ideal"]
+    unclear = f"; {count_text(len(alike), 'other')} within its interval" if alike else ""
+    return (
+        f"most useful time: {best['policy']} {best['knob']}".rstrip()
+        + f", {best['useful']:.0f} h a node ({', '.join(others)}), with {percent(best['share'])} of the "
+        f"full set's validation{unclear}"
+    )
+
+
 def _cells(row: Mapping[str, Any]) -> list[str]:
     return [
         row["policy"],
@@ -83,6 +106,7 @@ def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) 
     )
     parts = [
         f"<h1>Policies of validation</h1>{blocks.paragraph(title)}",
+        blocks.paragraph(simulation_answer(rows)),
         frontier_plot(
             list(near.items()),
             x_label="hours of validation per node",

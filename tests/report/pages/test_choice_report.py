@@ -19,6 +19,7 @@ from pytest_anubis.report.pages.choice_report import (
 )
 from pytest_anubis.report.pages.risk_report import NodeOutlook, fleet_line, risk_lines, risk_page
 from pytest_anubis.report.pages.simulation_report import (
+    simulation_answer,
     simulation_lines,
     simulation_page,
     simulation_rows,
@@ -295,6 +296,21 @@ def test_a_single_seed_has_no_interval() -> None:
     )
     assert one[6] == none[6] == "-"
     assert several[6] == "1.00 to 2.00"
+
+
+def test_the_policy_that_leaves_most_time_is_named_and_an_ideal_one_is_not() -> None:
+    rows = [
+        {**figures("none", 0, 400), "useful": 228.0, "useful_low": 228.0},
+        {**figures("full set", 50, 8000), "useful": 437.0, "useful_low": 430.0},
+        {**figures("ideal", 0, 9000), "useful": 500.0, "useful_low": 490.0},
+        {**figures("selector", 5, 6000, "p0=0.02"), "useful": 417.0, "useful_low": 410.0},
+        {**figures("selector", 5, 6000, "p0=0.3"), "useful": 461.0, "useful_low": 415.0},
+    ]
+    answer = simulation_answer(rows)
+    assert answer.startswith("most useful time: selector p0=0.3, 461 h a node")
+    assert "none 228 h, full set 437 h" in answer
+    assert answer.endswith("2 others within its interval")
+    assert "within" not in simulation_answer([{**one, "useful_low": None} for one in rows])
 
 
 @pytest.mark.parametrize("width", [80, 120])
