@@ -250,7 +250,7 @@ def test_a_tool_that_fails_is_shown_where_the_test_asked_for_it(pytester: pytest
     result.stdout.fnmatch_lines(
         [
             "E *ToolFailed: sh ended with status 9: bank 3",
-            "FAIL test_shell: the test itself failed: sh ended with status 9: bank 3",
+            "FAIL test_shell: sh ended with status 9: bank 3",
             "next step for test_it.py::test_shell: run *",
             "FAILED test_it.py::test_shell - sh ended with status 9: bank 3",
         ]

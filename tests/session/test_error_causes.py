@@ -217,13 +217,13 @@ def told(project: pytest.Pytester) -> list[dict[str, Any]]:
             "raise RuntimeError('CUDA error: uncorrectable ECC error encountered')",
             1,
             "FAIL",
-            "the test itself failed: RuntimeError: CUDA error: uncorrectable ECC error encountered",
+            "RuntimeError: CUDA error: uncorrectable ECC error encountered",
         ),
         (
             "pytest.fail('wrong sum: CUDA out of memory')",
             1,
             "FAIL",
-            "the test itself failed: Failed: wrong sum: CUDA out of memory",
+            "Failed: wrong sum: CUDA out of memory",
         ),
     ],
 )

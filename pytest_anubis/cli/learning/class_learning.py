@@ -19,7 +19,6 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
     inventory_from_plain,
     inventory_to_plain,
 )
-from pytest_anubis.validator.deciding.completeness import FAILED_ITSELF
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
@@ -86,7 +85,7 @@ def _failed(runs: RunSet, key: str) -> dict[str, UnlikeNode]:
             device=verdict.device,
             component=verdict.component,
             similarity=0.0,
-            failure=verdict.text.removeprefix(FAILED_ITSELF) or "without a message",
+            failure=verdict.text,
         )
         for (node, _), verdict in failed_checks(mine, runs.unmeasured).items()
     }

@@ -143,8 +143,13 @@ class Judge:
             data["environment"] = mistake_in_code(item, call.excinfo) or environment_of(
                 call.excinfo.value, own_check=own_check
             )
-            if not data["environment"] and _is_ours(call.excinfo):
-                data["action"] = getattr(call.excinfo.value, "next_step", "")
+            if not data["environment"]:
+                if _is_ours(call.excinfo):
+                    data["action"] = getattr(call.excinfo.value, "next_step", "")
+                elif isinstance(call.excinfo.value, AssertionError):
+                    data["action"], data["text"] = mark.action, _check_text(call.excinfo.value)
+                elif own_check:
+                    data["action"] = mark.action
         crash = getattr(report.longrepr, "reprcrash", None)
         if crash is not None and call.excinfo is not None and _is_ours(call.excinfo):
             # pytest's summary is narrow: the cause first, without the module of an error of ours.
@@ -308,6 +313,13 @@ class Judge:
         if Outcome.INCONCLUSIVE in outcomes or outcomes == {Outcome.NOT_TESTED}:
             item.stash[_undecided_key] = text = inconclusive_text(verdicts)
             pytest.skip(text)
+
+
+def _check_text(error: BaseException) -> str:
+    """Return what a failed check of a test says, in one line: its message, then the values compared."""
+    first, *more = str(error).strip().split("\n")
+    compared = next((line.strip() for line in more if line.startswith("assert ")), "")
+    return f"{first} ({compared})" if compared else first
 
 
 def _with_mistake_first(report: pytest.TestReport, mistake: str) -> str:

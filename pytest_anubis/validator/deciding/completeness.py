@@ -17,9 +17,6 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 LEFT_OUT = "a part of it was left out"
 """Begins what is said of a test that ran, and has not looked at everything."""
 
-FAILED_ITSELF = "the test itself failed: "
-"""Begins what is said of a test that failed otherwise than by what it measured."""
-
 HUNG = "hung"
 """Begins what is said of a test that was ended because it did not come to its end."""
 
@@ -79,7 +76,7 @@ def verdicts_of_tests(
                     _verdict(plan, node, Outcome.INCONCLUSIVE, Reason.ENVIRONMENT, text)
                 )
                 continue
-            text = f"{FAILED_ITSELF}{result.text}"
+            text = result.text or "the test failed without a message"
             failed = _verdict(plan, node, Outcome.FAIL, Reason.TEST_FAILED, text)
             verdicts.append(replace(failed, action=result.action))
         elif result.outcome == "crashed":
