@@ -66,6 +66,8 @@ class RunEvidence:
         notes: What is only reported: attempts that failed and were repeated.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
         residual_interval: Its 95 % interval; None if unknown.
+        budget: Seconds of what the Selector chose within a budget, and of the full set; None where nothing
+            was left out for one.
         devices: Devices that tests of every device were to run on.
         caveats: What was switched off, for the headline.
         planned: Benchmark or plain test, and device, of every test that was to run.
@@ -87,6 +89,7 @@ class RunEvidence:
     notes: tuple[str, ...] = ()
     residual_risk: float | None = None
     residual_interval: tuple[float, float] | None = None
+    budget: tuple[float, float] | None = None
     devices: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     planned: frozenset[tuple[str, str]] = frozenset()
@@ -119,6 +122,7 @@ class RunEvidence:
             notes=tuple(dict.fromkeys((*self.notes, *more.notes))),
             residual_risk=risk,
             residual_interval=interval,
+            budget=self.budget or more.budget,
             devices=tuple(dict.fromkeys((*self.devices, *more.devices))),
             caveats=tuple(dict.fromkeys((*self.caveats, *more.caveats))),
             planned=self.planned | more.planned,
@@ -370,6 +374,16 @@ class RunRecord:
         """The Selector's latest choice as plain data; None where it took no part."""
         found = (e.choice for e in reversed(self.events) if isinstance(e, BenchmarksChosen))
         return next(found, None)
+
+    @property
+    def budget(self) -> tuple[float, float] | None:
+        """Seconds of what was chosen within a budget, and of the full set; None where none left anything out."""
+        choice = self.choice or {}
+        spent, full = choice.get("cost"), choice.get("full_cost")
+        if choice.get("mode") != "budget" or not choice.get("pruned"):
+            return None
+        known = isinstance(spent, int | float) and isinstance(full, int | float)
+        return (spent, full) if known else None
 
 
 def died_at(event: WorkerDied) -> str:

@@ -2,7 +2,7 @@
 
 The inputs are read before the benchmarks are known; every process that chooses from the same inputs
 chooses the same. What is not known is said, and leads to more benchmarks, never to fewer: without
-incidents or without defects the full set runs.
+incidents or without defects the full set runs, or what fits into a budget.
 """
 
 from __future__ import annotations
@@ -282,14 +282,14 @@ def choose(inputs: ChoiceInputs, offers: Sequence[Offer], request: ChoiceRequest
         for risk in inputs.risks
     }
     # Without incidents no risk is known, and without defects not what a benchmark is good for: then nothing
-    # may be left out, by a budget neither, since nobody could say at which risk.
+    # is left out but for a budget, which is kept by what benchmarks are assumed to expose.
     blind = bool(inputs.lacking)
     unknown = tuple(replace(risk, probability=_NOMINAL) for risk in inputs.risks)
     plan = make_plan(
         candidates,
         coverage,
         unknown if inputs.risk is None else inputs.risks,
-        mode="all" if blind else request.mode,
+        mode="all" if blind and request.mode != "budget" else request.mode,
         p0=None if blind or inputs.risk is None else request.target,
         budget_seconds=request.budget,
         incident_seconds=request.incident_cost,

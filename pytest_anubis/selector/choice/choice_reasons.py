@@ -103,6 +103,9 @@ def _reason(own: int, gain: int, less: float, cost: float, plan: Plan, budget: f
     share = f"{percent_text(own / WEIGHT)} of defects"
     if gain == 0:
         return f"exposes {share}, all of them exposed by what was chosen as well"
+    if plan.mode == "budget":
+        more = f"would expose {percent_text(gain / WEIGHT)} more of defects in {lasting(cost)}"
+        return f"{more}, but the budget is better spent on what was chosen"
     before, after = (
         percent_text(plan.residual_risk),
         percent_text(max(0.0, plan.residual_risk - less)),
@@ -111,8 +114,6 @@ def _reason(own: int, gain: int, less: float, cost: float, plan: Plan, budget: f
     if before == after:
         lower = f"hardly lower the risk of {before}"
     would = f"would {lower} in {lasting(cost)}"
-    if plan.mode == "budget":
-        return f"{would}, but the budget is better spent on what was chosen"
     if plan.mode == "cost":
         return f"{would}: dearer than the incidents that this would spare"
     return f"{would}; the accepted risk is met without it, for less"

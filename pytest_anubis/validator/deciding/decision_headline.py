@@ -10,7 +10,7 @@ from pytest_anubis.core.asking.next_step import TOLD, next_step
 from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
-from pytest_anubis.core.metric import loss_text, percent_text
+from pytest_anubis.core.metric import loss_text, percent_text, value_text
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     HOST,
@@ -109,6 +109,9 @@ def headline(
     if risk is not None and evidence.residual_interval is not None:
         low, high = map(percent_text, evidence.residual_interval)
         at_risk += f" (95 % within {low} to {high})"
+    if risk is None and evidence.budget is not None:
+        spent, full = (value_text(seconds, "s") for seconds in evidence.budget)
+        at_risk = f" within a budget ({spent} of {full}; the risk is unknown)"
     reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence, never))
     if unneeded:
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"

@@ -187,6 +187,7 @@ def _besides_samples(run: RunRecord, silent: Mapping[str, str], name: str = "") 
     """Return what a run says besides verdicts; `name` is what these call it, empty while it goes on."""
     return RunEvidence(
         blockers=blockers_by_cause(run, silent),
+        budget=run.budget,
         devices=run.devices,
         caveats=run.switched_off,
         notes=run.driver_words,

@@ -76,15 +76,26 @@ def inputs(**changes: Any) -> ChoiceInputs:
 
 
 @pytest.mark.parametrize("lacking", [("incidents",), ("defects",), ("incidents", "defects")])
-@pytest.mark.parametrize("mode", ["risk", "cost", "budget"])
+@pytest.mark.parametrize("mode", ["risk", "cost"])
 def test_what_is_lacking_leads_to_the_full_set(lacking: tuple[str, ...], mode: Any) -> None:
     known = () if "defects" in lacking else inputs().defects
-    request = ChoiceRequest(mode=mode, budget=1.0, explore=0.0)
+    request = ChoiceRequest(mode=mode, explore=0.0)
     found = choose(inputs(lacking=lacking, defects=known), offers(5, 6, 7, 8), request)
     record = to_plain(choice_record(found, request))
-    assert found.plan.chosen == NAMES  # by a budget too: nobody could say at which risk
+    assert found.plan.chosen == NAMES
     assert record["lacking"] == list(lacking)
     assert (record["risk_before"] is None) == ("incidents" in lacking)
+
+
+@pytest.mark.parametrize("lacking", [("incidents",), ("defects",), ("incidents", "defects")])
+def test_a_budget_is_kept_whatever_is_lacking(lacking: tuple[str, ...]) -> None:
+    known = () if "defects" in lacking else inputs().defects
+    request = ChoiceRequest(mode="budget", budget=12.0, explore=0.0)
+    found = choose(inputs(lacking=lacking, defects=known), offers(5, 6, 7, 8), request)
+    assert 0 < found.plan.cost <= 12
+    (line, *_) = choice_lines(to_plain(choice_record(found, request)))
+    assert f"{len(found.plan.chosen)} of 4 benchmarks" in line
+    assert ("risk is unknown" in line) == ("incidents" in lacking)
 
 
 @pytest.mark.parametrize("mode", ["risk", "cost", "budget"])
@@ -178,10 +189,10 @@ def test_an_unknown_risk_is_nowhere_a_figure() -> None:
     request = ChoiceRequest(mode="budget", budget=5.0, explore=0.0)
     found = choose(inputs(lacking=("incidents",)), offers(5, 6, 7, 8), request)
     record = to_plain(choice_record(found, request))
-    assert record["chosen"] == list(NAMES)
+    assert record["chosen"] == ["a"]
     assert {record["residual_risk"], record["full_risk"], record["target"]} == {None}
     assert found.risk_after(NAMES) is None
-    assert record["pruned"] == []
+    assert not [one["reason"] for one in record["pruned"] if "risk" in one["reason"]]
 
 
 def test_costs_are_measured_else_declared_else_like_the_others() -> None:

@@ -131,6 +131,16 @@ def test_what_was_left_out_at_a_risk_that_nobody_knows_blocks() -> None:
     assert "at which risk" in node.headline
 
 
+def test_what_a_budget_left_out_at_an_unknown_risk_is_accepted_as_that() -> None:
+    verdicts = [PASS, verdict(Outcome.NOT_TESTED, Reason.PRUNED, "other")]
+    within = RunEvidence(budget=(20.0, 155.0))
+    found = judge_node(verdicts, baseline=baseline("m", "other"), evidence=within)
+    assert found.decision is Decision.ACCEPTED
+    assert found.residual_risk is None
+    assert "within a budget (20 s of 155 s; the risk is unknown)" in found.headline
+    assert judge_node(verdicts, baseline=baseline("m", "other")).decision is Decision.UNDECIDED
+
+
 @pytest.mark.parametrize("reason", [Reason.NO_CRITERION, Reason.NOT_RUN])
 def test_what_has_no_criterion_is_listed_and_blocks_only_when_all_is_required(
     reason: Reason,
