@@ -377,13 +377,14 @@ class RunRecord:
 
     @property
     def budget(self) -> tuple[float, float] | None:
-        """Seconds of what was chosen within a budget, and of the full set; None where none left anything out."""
+        """Seconds of what was chosen within a budget and of the full set; None where nothing was left out."""
         choice = self.choice or {}
         spent, full = choice.get("cost"), choice.get("full_cost")
         if choice.get("mode") != "budget" or not choice.get("pruned"):
             return None
-        known = isinstance(spent, int | float) and isinstance(full, int | float)
-        return (spent, full) if known else None
+        if isinstance(spent, int | float) and isinstance(full, int | float):
+            return spent, full
+        return None  # a damaged journal
 
 
 def died_at(event: WorkerDied) -> str:

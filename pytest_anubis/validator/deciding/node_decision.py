@@ -120,8 +120,8 @@ def judge_node(
     blocking, noted = [*broken, *blocking], [*noted, *evidence.notes]
     if evidence.missing[0]:
         noted.append(f"{missing_text(*evidence.missing)}, which is allowed")
-    known = evidence.residual_risk is not None or evidence.budget is not None
-    if not known and any(v.reason is Reason.PRUNED for v in verdicts):
+    accounted = evidence.residual_risk is not None or evidence.budget is not None
+    if not accounted and any(v.reason is Reason.PRUNED for v in verdicts):
         blocking.append("benchmarks were left out, and nobody knows at which risk")
     explained = len(blocking)
     ask = partial(unanswered, verdicts, devices=evidence.devices, answers=answers)
