@@ -74,10 +74,10 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--missing",
         type=Path,
-        default=Path("missing.csv"),
+        default=Path(".anubis/missing.csv"),
         metavar="FILE.csv",
         help="list the values that tables lack, where there are any: node, benchmark, metric, device "
-        "(default: missing.csv)",
+        "(default: .anubis/missing.csv)",
     )
     add_verbose(parser, "every node, and all that was found on it")
     add_strictness(parser)

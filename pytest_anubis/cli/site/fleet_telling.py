@@ -7,12 +7,12 @@ import csv
 import io
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
-from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.verdict import Decision, Triage
 from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip_but_end
@@ -21,6 +21,8 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
 LONGEST = 400
 """Characters of a finding or a note without ``-v``."""
+RETESTS = 12
+"""Nodes that a command to measure again names; of more `anubis judge --json` has them all."""
 TESTS = 12
 """Tests that a command to measure again names; of more it takes all."""
 
@@ -43,7 +45,7 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
     if verbosity <= 0:
         said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
-    say(*said, *lines, *missing[1:], *notes)
+    say(*said, *lines, *_retest_lines(rows), *missing[1:], *notes)
 
 
 def _missing_lines(
@@ -78,8 +80,25 @@ def _missing_lines(
         return [
             f"{line}: {place} cannot be written ({error.strerror}); name another --missing FILE"
         ]
-    tests = sorted({re.sub(r"\[.*", "", cell[1]).rpartition("::")[2] for cell in cells})
+    again = _run_on(str(place), (cell[1] for cell in cells))
+    return [f"{line}: {place} lists them", f"measure what is missing: {again}"]
+
+
+def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:
+    """Return the command that measures again what rejects nodes and is not sure yet."""
+    again = {
+        row.verdict.node: row.worst.benchmark
+        for row in rows
+        if row.verdict.triage is Triage.RETEST and row.worst is not None
+    }
+    if not 0 < len(again) <= RETESTS:
+        return []
+    return [f"measure again first: {_run_on(','.join(sorted(again)), again.values())}"]
+
+
+def _run_on(hosts: str, benchmarks: Iterable[str]) -> str:
+    """Return the command that runs benchmarks on hosts."""
+    tests = sorted({re.sub(r"\[.*", "", one).rpartition("::")[2] for one in benchmarks})
     few = len(tests) <= TESTS and all(map(str.isidentifier, tests))
     chosen = shlex.join(["-k", " or ".join(tests)] if few else [])
-    again = f"anubis fleet run --hosts {shlex.quote(str(place))} --chdir DIR -- suites/ {chosen}"
-    return [f"{line}: {place} lists them", f"measure them again: {again.rstrip()}"]
+    return f"anubis fleet run --hosts {shlex.quote(hosts)} --chdir DIR -- suites/ {chosen}".rstrip()

@@ -422,7 +422,7 @@ class _Nodes:
                 verdicts=tuple(v for v in verdicts if v.text),  # what only passed has no words
                 cards=evidence.cards,
                 devices=frozenset(evidence.devices).union(*answers.values()),
-                missing=lack.cells,
+                missing=(*lack.cells, *lack.absent),
                 lacks=bool(lack.line),
             )
             gone = tuple(one.device for one in lost if one.outcome is Outcome.FAIL)

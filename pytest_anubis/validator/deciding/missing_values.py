@@ -63,6 +63,7 @@ class Lacking:
     Attributes:
         gone: The verdicts on devices that are gone.
         cells: The single cells that are missing.
+        absent: The cells of benchmarks without any value, where most of its benchmarks have some.
         whole: How many the baseline expects.
         allowed: Whether they are in the way of nothing.
         answers: Which devices were judged, with those that are spoken for here.
@@ -73,6 +74,7 @@ class Lacking:
 
     gone: tuple[MetricVerdict, ...] = ()
     cells: tuple[Cell, ...] = ()
+    absent: tuple[Cell, ...] = ()
     whole: int = 0
     allowed: bool = True
     answers: Mapping[Metric, frozenset[str]] = field(default_factory=dict)
@@ -158,13 +160,16 @@ def lacking(
         return Lacking(answers=answers, verdicts=verdicts)
     ran = {one.benchmark for one, here in zip(expected, known, strict=True) if here}
     cells: list[Cell] = []
+    absent: list[Cell] = []
     whole = 0
     excused: dict[tuple[str, str], frozenset[str]] = {}
     for one, missing in zip(expected, lost, strict=True):
         dead = frozenset(device for device in one.devices if _of(gone, device))
-        single = missing - dead - other.get(one.name, none) if one.benchmark in ran else none
+        empty_here = missing - dead - other.get(one.name, none)
+        single = empty_here if one.benchmark in ran else none
         whole += len(one.devices) - len(dead)
-        cells += [Cell(*one.name, device) for device in sorted(single)]
+        here = cells if one.benchmark in ran else absent
+        here += [Cell(*one.name, device) for device in sorted(empty_here)]
         if dead | single:
             excused[one.name] = dead | single
     open_ones = {
@@ -173,6 +178,7 @@ def lacking(
     return Lacking(
         gone=tuple(_verdict(node, device, run, expected) for device in sorted(gone)),
         cells=tuple(cells),
+        absent=tuple(absent) if 2 * len(ran) > len({one.benchmark for one in expected}) else (),
         whole=whole,
         allowed=len(cells) <= math.floor(allowed * whole),
         answers={

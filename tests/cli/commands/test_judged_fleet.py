@@ -91,14 +91,14 @@ def test_values_that_are_missing_are_listed_and_allowed_up_to_a_share(here: Path
         }
         assert {found[node] for node in lacking} == {decision}
         assert "6 values are missing on 6 nodes" in done.stdout
-        with Path("missing.csv").open() as file:
+        with Path(".anubis/missing.csv").open() as file:
             cells = list(csv.DictReader(file))
         assert [cell["node"] for cell in cells] == lacking
         assert {tuple(cell.values())[1:] for cell in cells} == {("gemm", "gemm_b", "cuda:3")}
         undecided = [line for line in done.stdout.splitlines() if line.startswith("UNDECIDED")]
         assert len(undecided) == (decision == "UNDECIDED")
-    assert "anubis fleet run --hosts missing.csv" in done.stdout
-    assert [host.name for host in read_hosts("missing.csv")] == lacking
+    assert "anubis fleet run --hosts .anubis/missing.csv" in done.stdout
+    assert [host.name for host in read_hosts(".anubis/missing.csv")] == lacking
     assert anubis("judge", "new.csv", "--missing", "nowhere/here.csv").returncode == 1
     wrong = anubis("judge", "new.csv", "--allow-missing", "2x")
     assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
