@@ -29,6 +29,7 @@ from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
     UNLIKE,
     accepted_unlike,
+    unlike_node,
     unlike_text,
 )
 from pytest_anubis.report.text.node_text import NodeRow
@@ -43,7 +44,7 @@ from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import PASS, REASONS
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.baseline import Baseline
+    from pytest_anubis.core.baseline import Baseline, UnlikeNode
     from pytest_anubis.core.gather import Shelf
 
 _WITHIN = REASONS.index(Reason.WITHIN)
@@ -146,8 +147,9 @@ def _with_unlike(judged: JudgedFleet) -> JudgedFleet:
     for place, (verdict, detail) in enumerate(zip(nodes, details, strict=True)):
         if verdict.decision is not Decision.ACCEPTED:
             continue
-        unlike = unlike_text(verdict.node, judged.baselines.get(detail.hardware_class))
-        if unlike:
+        one = unlike_node(verdict.node, judged.baselines.get(detail.hardware_class))
+        if one is not None and not _recovered(one, detail.hardware_class, judged.columns):
+            unlike = unlike_text(one)
             told[verdict.node] = unlike
             known = f"{UNLIKE}: {unlike}; {ACCEPTED_UNLIKE}"
             nodes[place] = dataclasses.replace(verdict, noted=(*verdict.noted, known))
@@ -160,6 +162,26 @@ def _with_unlike(judged: JudgedFleet) -> JudgedFleet:
         details=tuple(details),
         notes=(*judged.notes, accepted_unlike(told)),
     )
+
+
+def _recovered(one: UnlikeNode, key: str, columns: Sequence[JudgedColumns]) -> bool:
+    """Return whether what a node was worst in when it was learned from has half of that loss at most now."""
+    for judged in columns:
+        population = judged.population
+        if (population.hardware_class, population.benchmark) != (key, one.benchmark):
+            continue
+        if population.metric.name != one.metric:
+            continue
+        mine = [
+            judged.similarity[row]
+            for row, (node, device) in enumerate(
+                zip(population.nodes, population.devices, strict=True)
+            )
+            if node == one.node and device == one.device
+        ]
+        if any(1 - similarity <= (1 - one.similarity) / 2 for similarity in mine):
+            return True
+    return False
 
 
 def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]) -> dict[str, Any]:

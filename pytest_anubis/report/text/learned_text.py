@@ -250,18 +250,10 @@ def population_lines(groups: Sequence[Criterion]) -> list[str]:
     return lines
 
 
-def unlike_text(node: str, baseline: Baseline | None) -> str:
-    """Return what a node was worst in when its baseline was learned, and by how much.
-
-    Args:
-        node: Its name.
-        baseline: That of its class; None where there is none.
-
-    Returns:
-        A few words; empty of a node that was a part of the healthy ones, or was not among them.
-    """
+def unlike_node(node: str, baseline: Baseline | None) -> UnlikeNode | None:
+    """Return what learning found of a node that is no part of the healthy ones; None of every other."""
     check = baseline.self_check if baseline is not None else None
-    return next((_trouble(one) for one in check.unlike if one.node == node), "") if check else ""
+    return next((one for one in check.unlike if one.node == node), None) if check else None
 
 
 def accepted_unlike(told: Mapping[str, str]) -> str:
@@ -281,7 +273,7 @@ def accepted_unlike(told: Mapping[str, str]) -> str:
     return f"{len(told)} {who} {UNLIKE}: {ACCEPTED_UNLIKE} ({named}{more})"
 
 
-def _trouble(one: UnlikeNode) -> str:
+def unlike_text(one: UnlikeNode) -> str:
     """Return what a node is worst in, and by how much."""
     where = f" on {one.device}" if one.device not in HOST else ""
     name = metric_name(one.benchmark.rpartition("/")[2], one.metric)  # a plain check has none
@@ -299,7 +291,7 @@ def unlike_line(one: UnlikeNode) -> str:
     """Name a node that is no part of the healthy ones, what it is worst in, and whether that rejects it."""
     blame = f" [{one.component}]" if one.component else ""
     fine = "" if one.rejected else "; not enough to reject it"
-    return f"{one.node}: {_trouble(one)}{blame}{fine}"
+    return f"{one.node}: {unlike_text(one)}{blame}{fine}"
 
 
 def _unlike(nodes: Sequence[UnlikeNode], verbose: bool, see: Sequence[Sequence[str]]) -> list[str]:

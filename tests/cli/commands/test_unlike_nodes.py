@@ -16,19 +16,21 @@ from tests.cli.command_line import anubis
 from tests.cli.commands.test_judge_command import fleet, write
 
 WORDS = "sick or unlike the others"
-LOSS = "copy rate on cuda:1 10 % slower"
+LOSS = "copy rate on cuda:1 5.0 % slower"
 
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Runs of eight nodes, and their baseline, which names n03 as unlike the others."""
     monkeypatch.chdir(tmp_path)
-    write(tmp_path / "runs.csv", fleet(8, 2))
+    values = fleet(8, 2)
+    values["n03", "cuda:1", "rate"] = [0.965 * v for v in values["n03", "cuda:1", "rate"]]
+    write(tmp_path / "runs.csv", values)
     done = anubis("learn", "runs.csv", "--error-rate", "none", "-o", "base")
     assert done.returncode == 0, done.stderr
     (baseline,) = load_baselines(Path("base")).values()
     unlike = UnlikeNode(
-        node="n03", benchmark="copy", metric="rate", device="cuda:1", similarity=0.9, better="higher",
+        node="n03", benchmark="copy", metric="rate", device="cuda:1", similarity=0.95, better="higher",
         unit="GB/s", rejected=False,
     )  # fmt: skip
     check = SelfCheck(
@@ -80,3 +82,10 @@ def test_the_page_of_the_baseline_names_it(here: Path) -> None:
     page = learn_page(baseline, ())
     assert f"n03: {LOSS}; not enough to reject it" in page
     assert "worst first" not in learn_page(replace(baseline, self_check=None), ())
+
+
+def test_a_node_that_has_recovered_is_no_note(here: Path) -> None:
+    write(here / "runs.csv", fleet(8, 2))
+    done = anubis("judge", "runs.csv", "--baseline", "base")
+    assert done.returncode == 0, done.stderr
+    assert WORDS not in done.stdout

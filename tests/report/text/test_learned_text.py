@@ -19,6 +19,7 @@ from pytest_anubis.report.text.learned_text import (
     accepted_unlike,
     criteria_lines,
     learned_lines,
+    unlike_node,
     unlike_text,
 )
 from tests.report import sample_run
@@ -82,13 +83,16 @@ def test_judging_says_the_same_of_such_a_node_that_it_accepts() -> None:
         unlike=(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False)),
     )
     baseline = Baseline(hardware_class="c", criteria=(), created="2026-01-01", self_check=check)
-    found = {name: told for name in ("n1", "n7") if (told := unlike_text(name, baseline))}
+    one = unlike_node("n7", baseline)
+    assert one is not None
+    found = {"n7": unlike_text(one)}
     line = accepted_unlike(found)
     assert line == (
         f"1 accepted node is sick or unlike the others: {ACCEPTED_UNLIKE} "
         "(n7: t.py::test_gemm rate 10 % slower)"
     )
-    assert accepted_unlike({}) == unlike_text("n1", baseline) == unlike_text("n7", None) == ""
+    assert accepted_unlike({}) == ""
+    assert unlike_node("n1", baseline) is unlike_node("n7", None) is None
 
 
 def test_of_many_sick_nodes_the_worst_are_named_and_all_if_verbose() -> None:
