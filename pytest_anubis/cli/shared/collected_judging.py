@@ -132,6 +132,7 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
             started=_started(runs),
             evidence=_evidence(runs),
             checked=_checked(runs),
+            unread={(run.hardware_class, run.node) for run in runs.runs if run.unread},
             progress=progress.count,
             **strictness,
         )

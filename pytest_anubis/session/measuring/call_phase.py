@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
-from pytest_anubis.core.events import Judged, TestStarted
+from pytest_anubis.core.events import BlockerFound, Judged, TestStarted
 from pytest_anubis.core.measurement import MISTAKE
 from pytest_anubis.core.run import card_texts
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -32,6 +32,7 @@ from pytest_anubis.session.context import RunContext, emit, judge_key
 from pytest_anubis.session.error_causes import environment_of
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.given_values import MetricUsageError
+from pytest_anubis.session.measuring.own_process import IN_CHILD, child_recorded
 from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ class Judge:
 
     def pytest_sessionfinish(self) -> None:
         """Keep the host's best readings: once a worker's session has ended, its process may be killed."""
+        if child_recorded():
+            emit(self._config, BlockerFound(text=IN_CHILD))
         surroundings = surroundings_of(self._config)
         if surroundings is not None:
             surroundings.keep_readings()
@@ -106,7 +109,13 @@ class Judge:
         finally:
             if recorder is not None:
                 recorder.body_ended()
-        recorder = item.stash.get(recorder_key, None)  # a body may ask for the fixture by itself
+            recorder = item.stash.get(
+                recorder_key, None
+            )  # a body may ask for the fixture by itself
+            if recorder is not None:
+                recorder.own_process.end()
+        if child_recorded():
+            raise MetricUsageError(IN_CHILD)
         if recorder is not None and recorder.waiting and not self._fails_anyway(item, recorder):
             recorder.handed_on = True
             return result

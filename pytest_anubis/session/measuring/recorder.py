@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_anubis.core.events import Attempted, Measured
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
@@ -24,6 +25,7 @@ from pytest_anubis.session.measuring.given_values import (
     numbers_of,
     running_clock,
 )
+from pytest_anubis.session.measuring.own_process import OwnProcess
 from pytest_anubis.session.measuring.short_windows import lead_in, plan_of, shortened, window_of
 
 if TYPE_CHECKING:
@@ -82,6 +84,7 @@ class Recorder:
         if surroundings is not None:
             surroundings.serves(test, mark.component, sink, mark.resources)
         self._begin = ambient.begin() if ambient else None
+        self.own_process = OwnProcess()
         self.measurements: list[Measurement] = []
         self.busy = 0.0
         self.conclusions: list[MetricVerdict] = []
@@ -441,16 +444,14 @@ class Recorder:
         )
 
     def _keep(self, measurement: Measurement) -> None:
+        __tracebackhide__ = True
+        self.own_process.check(self._test, measurement.metric.name, self._sink)
         self.measurements.append(measurement)
         if self._context.settings.active:
-            from pytest_anubis.core.events import Measured
-
             self._sink(Measured(measurement=measurement))
 
     def _set_aside(self, measurement: Measurement) -> None:
         """Keep what does not count."""
-        from pytest_anubis.core.events import Attempted
-
         self._sink(Attempted(measurement=measurement))
 
 

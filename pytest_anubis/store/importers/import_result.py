@@ -75,17 +75,20 @@ class WrongLines:
         self.lines: list[WrongLine] = []
         self.count = 0
         self.causes: Counter[str] = Counter()
+        self.nodes: Counter[str] = Counter()
 
-    def add(self, line: int, text: str, cause: str = "") -> None:
+    def add(self, line: int, text: str, cause: str = "", node: str = "") -> None:
         """Take note of one.
 
         Args:
             line: Its number, from 1; 0 where lines do not count.
             text: What is wrong.
             cause: The same without what only this line has; one of few, the first of each is always kept.
+            node: The node that it is about; empty where the line does not say it.
         """
         self.count += 1
         self.causes[cause] += 1
+        self.nodes[node] += 1
         if self.count <= _MANY or (cause and self.causes[cause] == 1):
             self.lines.append(WrongLine(line=line, text=text, first=self.causes[cause] == 1))
 
@@ -287,6 +290,7 @@ def runs_of(
     started: str,
     dates: Mapping[tuple[str, str], tuple[str, str]] | None = None,
     traits: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType({}),
+    unread: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[RunRecord, ...]:
     """Return one run record per run and node that occurs in populations, sorted.
 
@@ -295,6 +299,7 @@ def runs_of(
         started: The date that the file bears, for want of a better one.
         dates: (run, node) -> when it began and ended, of those of which the file tells it.
         traits: (run, node) -> what the file says of the node besides.
+        unread: Node -> how many lines about it could not be read.
     """
     known = dates or {}
     found = {
@@ -313,6 +318,7 @@ def runs_of(
                 started=began,
                 ended=ended,
                 traits=traits.get((run, node), {}),
+                unread=unread.get(node, 0),
             )
         )
     return tuple(records)
@@ -362,7 +368,7 @@ def import_samples(
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path)),
+        runs=runs_of(populations, file_date(path), unread={node: samples.wrong.count}),
         lines=lines,
         values=sum(len(population.values) for population in populations),
         lost_cells=lost_of_populations(populations),

@@ -261,9 +261,10 @@ class LongForm:
             wrong = bad[joined[column]]
             nodes = list(self._names["node"])
             for row in np.flatnonzero(wrong & good).tolist():
-                node = _node_words(nodes[int(joined["node"][row])] or self._defaults["node"])
+                node = str(nodes[int(joined["node"][row])] or self._defaults["node"]).strip()
                 text, cause = complaints[int(joined[column][row])]
-                self._wrong.add(int(joined["line"][row]), f"{node}{text}", cause)
+                line = int(joined["line"][row])
+                self._wrong.add(line, f"{_node_words(node)}{text}", cause, node)
             good[wrong] = False
         return names
 
@@ -287,14 +288,21 @@ class LongForm:
                     said = _no_number(item, self._mark) if name != "time" else _no_moment(item)
                     why = f"{name} {said}"
                     text = f"{where.node(i)}column {name}: {str(item)[:40]!r} {said}"
-                    self._wrong.add(where.lines[i], text, why)
-                good[i] = False
+                    self._wrong.add(where.lines[i], text, why, str(where.nodes[i] or "").strip())
+                # A word in place of a value is a result that cannot be; a number with marks is none.
+                good[i] &= name == "value" and not _marked(item)
         return found, missing
 
 
 def _is_nothing(item: str, column: str) -> bool:
     """Say whether a cell is empty, or holds a word for a value that does not exist."""
     return not item.strip() or (column == "value" and item.strip().lower() in _NO_VALUE)
+
+
+def _marked(item: object) -> bool:
+    """Return whether a cell is a number with a comma or other marks, which is not guessed at."""
+    text = item.strip() if isinstance(item, str) else ""
+    return bool(_COMMA.fullmatch(text) or _THOUSANDS.fullmatch(text))
 
 
 def _no_number(item: object, mark: str = "") -> str:

@@ -130,7 +130,7 @@ def import_superbench(
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path)),
+        runs=runs_of(populations, file_date(path), unread=reader.wrong.nodes),
         lines=reader.lines,
         values=grouped.values,
         wrong=tuple(reader.wrong.lines),
@@ -243,7 +243,7 @@ class _Reader:
                 continue  # its benchmark failed, which is counted
             text = f"node {node[:40]}, column {cut(name, COLUMN)}: "
             text += f"{str(value)[:20]!r} is not a number"
-            self.wrong.add(number, text, "value is not a number")
+            self.wrong.add(number, text, "value is not a number", node)
             self.told.add((*key.columns[:3], node, run))
         if failed:
             self._failed[number, node, run] = failed

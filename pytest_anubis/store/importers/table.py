@@ -111,7 +111,7 @@ def import_table(
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path), dates, traits),
+        runs=runs_of(populations, file_date(path), dates, traits, wrong.nodes),
         file_dated=not dates,
         lines=reader.lines,
         values=grouped.values,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import compress
 from typing import Any, Literal
@@ -128,6 +128,7 @@ def judge_fleet(
     other_machine: bool = False,
     required: Sequence[str] = (),
     allow_missing: float = ALLOWED_MISSING,
+    unread: Collection[tuple[str, str]] = (),
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -151,6 +152,8 @@ def judge_fleet(
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
         required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
         allow_missing: Share of the values of a node that may be missing in tables.
+        unread: Hardware class and node of imports with lines that could not be read: nothing of theirs may
+            be missing.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
@@ -181,7 +184,8 @@ def judge_fleet(
                 progress(min(done, len(populations)), len(populations))
         told: dict[str, Any] = {"other_machine": True} if other_machine else {}
         told |= {"required": tuple(required)} if required else {}
-        nodes += gathered.decide(key, baseline, fail_on, require_all, told, allow_missing)
+        strict = {node for of, node in unread if of == key}
+        nodes += gathered.decide(key, baseline, fail_on, require_all, told, allow_missing, strict)
         findings += class_findings(key, shifts)
         if doubt := doubt_of(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
@@ -390,6 +394,7 @@ class _Nodes:
         require_all: bool,
         told: Mapping[str, Any],
         allow_missing: float,
+        strict: Collection[str],
     ) -> list[tuple[NodeVerdict, NodeDetail]]:
         found = []
         criteria = baseline.criteria if baseline is not None else ()
@@ -399,7 +404,8 @@ class _Nodes:
             evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
             lack = Lacking(answers=answers, verdicts=every)
             if name in seen:
-                lack = lacking(name, every, answers, seen[name], expected, allow_missing)
+                allowed = 0.0 if name in strict else allow_missing
+                lack = lacking(name, every, answers, seen[name], expected, allowed)
             lost = [with_waiver(v, evidence.waivers_for(v.run), fail_on) for v in lack.gone]
             verdicts = [*lost, *lack.verdicts]
             if lack.line:

@@ -151,3 +151,34 @@ def test_a_check_in_a_thread_of_a_workers_first_test_fails_it(
     learn()
     project.makepyfile(test_aa=KINDS["assertion in a thread"][1])
     assert project.runpytest("--anubis").ret == 1
+
+
+RECORDS = """
+import os, threading, time
+import pytest
+@pytest.mark.anubis(component="c", metrics=["good"])
+def test_it(anubis_metric):
+    anubis_metric.record("good", 7, unit="1", better="equal", expect=7)
+    def wrong(): anubis_metric.record("wrong", 5, unit="1", better="equal", expect=7)
+    {}
+def test_later(): time.sleep(.2)
+"""
+
+
+@pytest.mark.parametrize("where", ["", "--anubis-in-process"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "pid = os.fork(); pid or (wrong(), os._exit(0)); os.waitpid(pid, 0)",
+        "threading.Timer(.1, wrong).start()",
+    ],
+    ids=["child", "late thread"],
+)
+def test_a_metric_that_nothing_judges_accepts_nothing(
+    pytester: pytest.Pytester, how: str, where: str
+) -> None:
+    pytester.makeini("[pytest]")
+    pytester.makepyfile(test_it=RECORDS.format(how))
+    result = pytester.runpytest_subprocess("--anubis", *filter(None, [where]))
+    assert result.ret != 0
+    assert "where nothing judges it" in result.stdout.str()
