@@ -53,6 +53,7 @@ class RunStarted:
         unread: Lines of an imported file about the node that could not be read.
         looked_at: What besides tests is looked at: `INVENTORY`, `KERNEL_LOG`, `COUNTERS`, and each part whose
             own counters could be read (``disk nvme0n1``); None in journals of older versions.
+        behind: Seconds by which the machine's clock was behind the baseline; `started` was moved on by them.
         after: Id of the node's run that its store knew as the latest one; empty where there was none.
     """
 
@@ -73,6 +74,7 @@ class RunStarted:
     traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
     unread: Annotated[int, Rare] = 0
     looked_at: Annotated[tuple[str, ...] | None, Rare] = None
+    behind: Annotated[float, Rare] = 0.0
     after: Annotated[str, Rare] = ""
 
 

@@ -194,6 +194,7 @@ class RunRecord:
     traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
     unread: Annotated[int, Rare] = 0
     looked_at: Annotated[tuple[str, ...] | None, Rare] = None
+    behind: Annotated[float, Rare] = 0.0
     after: Annotated[str, Rare] = ""
     cause: str = ""
     planned: tuple[PlannedTest, ...] = ()

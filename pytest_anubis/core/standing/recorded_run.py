@@ -41,6 +41,7 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         benchmarks={one.benchmark for one in record.measurements},
         profile=record.profile,
         after=record.after,
+        undated=record.behind > 0,
     )
 
 

@@ -62,6 +62,7 @@ class JudgedRun:
         by_peers: What of both only the other devices of the node judged.
         by_past: What of both only earlier runs of the node judged.
         after: Id of the node's run before it, whatever the clocks said; empty if unknown.
+        undated: Its clock was behind its baseline: when it took place, nothing tells.
         waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
     """
 
@@ -78,6 +79,7 @@ class JudgedRun:
     by_peers: tuple[Key, ...] = ()
     by_past: tuple[Key, ...] = ()
     after: str = ""
+    undated: bool = False
     waived: tuple[tuple[Key, Waiver], ...] = ()
 
     @property
@@ -154,6 +156,7 @@ def judged_run(
     number: int = 0,
     profile: str = "",
     after: str = "",
+    undated: bool = False,
 ) -> JudgedRun:
     """Return what a run says about its node, out of its verdicts; of one thing the worst verdict counts.
 
@@ -193,6 +196,7 @@ def judged_run(
         by_peers=_weak({**by_waived, **failed}, both, near),
         by_past=_weak({**by_waived, **failed}, both, past),
         after=after,
+        undated=undated,
         waived=tuple(sorted(still.items(), key=lambda one: one[0])),
     )
 
@@ -311,9 +315,15 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
 
     A rejection that is known to have come after another run begins after it here, whatever its clock said.
     What only passed is not moved: the id of a run may be another one's, too, and a doubt clears nothing.
+    A rejection by a clock that is known to have been wrong comes last, or just before what came after it.
     """
     found = sorted(runs, key=lambda one: one.order)
     began = {one.run: one.began for one in found}
+    end = max(began.values(), default=0.0) + _NEXT
+    for one in found:
+        if one.undated and one.found:
+            later = (began[other.run] - _NEXT for other in found if other.after == one.run)
+            began[one.run] = min(later, default=end)
     for _ in found:  # which ends a circle; mostly there is nothing to do
         early = [one for one in found if one.after in began and began[one.run] <= began[one.after]]
         for one in early:
@@ -321,7 +331,8 @@ def in_order(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
         if not early:
             break
     moved = (
-        replace(one, began=began[one.run]) if one.found and one.after else one for one in found
+        replace(one, began=began[one.run]) if one.found and (one.after or one.undated) else one
+        for one in found
     )
     return sorted(moved, key=lambda one: one.order)
 

@@ -178,6 +178,7 @@ class Run:
             tests=context.tests,
             root=context.root,
             looked_at=self.looked_at,
+            behind=round(context.behind, 3),
             after=latest_run(context.settings.store, context.node) if context.judging else "",
         )
 

@@ -197,9 +197,10 @@ class LongForm:
             )
         good = joined["good"]
         if "point" in joined and self._wrong.causes[f"value {_DECIMAL_COMMA}"]:
-            for line in joined["line"][joined["point"] & good].tolist():
+            doubtful = joined["point"] & good & ~np.isnan(joined["value"])
+            for line in joined["line"][doubtful].tolist():
                 self._wrong.add(line, _DOUBTFUL, _DOUBTFUL)
-            good &= ~joined["point"]
+            good &= ~doubtful
         if self._known is not None:
             self._fill(joined, self._known)
         names: dict[str, list[str]] = {}

@@ -377,7 +377,10 @@ def _sentence(base: Subject, said: Said, criterion: Criterion) -> str:
     low, high = sorted((base.value or 0.0, said.expected))
     slip = slip_text(high / low) if low > 0 else ""
     if said.reason is Reason.TOO_GOOD:
+        good = base.value == (low if better == "lower" else high)
         times = f"{value_text(high / low)} times as good" if low > 0 else "better without end"
+        if not good:  # its median is not what is too good
+            return f"{state}, and some of its values are too good: unit? did the work happen?"
         return f"{state}: {times}{slip}, which is too good: unit? did the work happen?"
     decimals = told_apart(said.similarity, said.threshold, better)
     state = _compared(base, said, state, decimals)

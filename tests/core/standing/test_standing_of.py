@@ -433,3 +433,13 @@ def test_what_failed_in_a_run_that_was_broken_off_is_open(
         assert stands.by is not None
         assert (stands.decision, stands.by.run) == (decision, by)
     assert standing_of(runs, in_service=9).decision != "REJECTED" or by == "w"
+
+
+def test_a_rejection_by_a_clock_that_was_behind_is_cleared_by_what_came_after_it_alone() -> None:
+    good = run("good", 5.0, "ACCEPTED", a="PASS")
+    bad = replace(run("bad", 1.0, "REJECTED", a="FAIL"), undated=True)
+    assert standing_of([good, bad]).decision is Decision.REJECTED
+    after = replace(run("after", 6.0, "ACCEPTED", a="PASS"), after="bad")
+    assert standing_of([good, bad, after]).decision is Decision.ACCEPTED
+    dated = replace(bad, undated=False)
+    assert standing_of([good, dated]).decision is Decision.ACCEPTED

@@ -125,8 +125,10 @@ def test_wrong_lines_are_listed_by_number_and_the_good_ones_kept(tmp_path: Path)
     assert [line.line for line in found.wrong] == [3, 4, 5, 6, 7, 12, 13, 15]
     assert found.wrong_count == 8
     (population,) = found.populations
-    assert unit(population, "a", "d") == ([1.0, 1.0, 2.0], "")
+    values, problem = unit(population, "a", "d")
+    assert (len(values), problem) == (4, "invalid")  # a word is no empty cell
     assert unit(population, "b", "d") == ([3.0], "")
+    assert {run.node: run.unread for run in found.runs} == {"a": 5, "b": 0}
 
 
 def test_a_row_that_no_csv_reader_takes_costs_only_itself(tmp_path: Path) -> None:

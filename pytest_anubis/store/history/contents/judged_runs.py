@@ -20,6 +20,7 @@ from pytest_anubis.core.standing.standing_of import (
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents.run_clocks import UNDATED
 from pytest_anubis.store.history.tables import REPLAYED
 
 _KNOWN = [one.value for one in Decision]
@@ -69,6 +70,10 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     orders = schema.run_orders
     query = sa.select(orders.c.run_id, orders.c.after).join(runs, runs.c.id == orders.c.run_id)
     after = {row.run_id: row.after for row in connection.execute(query.where(of_rejected))}
+    clocks = schema.run_clocks
+    undated = set(
+        connection.execute(sa.select(clocks.c.run_id).where(clocks.c.known == UNDATED)).scalars()
+    )
     answered = set(
         connection.execute(sa.select(closed.c.run_id).where(closed.c.state != "open")).scalars()
     )
@@ -79,6 +84,7 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
             benchmarks.get(row.id, ()),
             answered=row.id in answered,
             after=after.get(row.id, ""),
+            undated=row.id in undated,
         )
         found.setdefault(row.node_id, []).append(one)
     states, changed = schema.states, {}
@@ -144,7 +150,13 @@ def outcome_of(outcome: str, reason: str) -> tuple[Outcome, Reason]:
 
 
 def _judged(
-    row: Any, outcomes: Any, benchmarks: Any, *, answered: bool, after: str = ""
+    row: Any,
+    outcomes: Any,
+    benchmarks: Any,
+    *,
+    answered: bool,
+    after: str = "",
+    undated: bool = False,
 ) -> JudgedRun:
     return judged_run(
         outcomes,
@@ -157,4 +169,5 @@ def _judged(
         number=row.id,
         profile=row.profile,
         after=after,
+        undated=undated,
     )

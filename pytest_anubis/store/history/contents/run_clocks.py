@@ -20,6 +20,9 @@ from pytest_anubis.store.history.database import History, HistoryError, moment_o
 AT_LEAST = "at least"
 """How much is known of a clock that showed the future when its run was filed, some time after its end."""
 
+UNDATED = "behind its baseline"
+"""How much is known of a clock that was behind: when its run took place, nothing tells."""
+
 
 @dataclass(frozen=True, slots=True)
 class Clock:
@@ -44,7 +47,8 @@ def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock
         last = moment_of(record.ended or record.started)
     except HistoryError:
         return Clock()
-    # What the run says counts: its beginning was moved on where its clock was behind its baseline.
+    if record.behind:
+        return Clock(known=UNDATED)
     off = last - (time.time() - history.ahead)
     if just_ended and abs(history.ahead) > CLOCKS_DIFFER:
         return Clock(off) if abs(off) > CLOCKS_DIFFER else Clock()
@@ -53,7 +57,7 @@ def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock
 
 def keep_order(connection: sa.Connection, run: int, record: RunRecord, clock: Clock) -> None:
     """Keep what puts a new run in order: how far its clock was off, if it was, and the run before it."""
-    if clock.ahead:
+    if clock.ahead or clock.known == UNDATED:
         row = {"run_id": run, "ahead": clock.ahead, "known": clock.known}
         connection.execute(schema.run_clocks.insert().inline().values(row))
     if record.after:
@@ -63,6 +67,11 @@ def keep_order(connection: sa.Connection, run: int, record: RunRecord, clock: Cl
 
 def clock_line(record: RunRecord, clock: Clock) -> str:
     """Say in one line that a run's clock was off; empty if it was not."""
+    if clock.known == UNDATED:
+        return (
+            f"the clock of {record.node} was {record.behind / 3600:.1f} h behind its baseline in run "
+            f"{record.run}: what it found stays open until a run after it passes; set that machine's clock"
+        )
     if not clock.ahead:
         return ""
     least = f"{AT_LEAST} " if clock.known == AT_LEAST else ""
