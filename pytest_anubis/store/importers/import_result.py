@@ -307,6 +307,8 @@ def runs_of(
         for population in populations
         for run, node in set(zip(population.runs, population.nodes, strict=True))
     }
+    if len({node for _, node, _ in found}) == 1:  # then every line is about it
+        unread = {node: sum(unread.values()) for _, node, _ in found}
     records = []
     for run, node, name in sorted(found):
         began, ended = known.get((run, node), (started, started))
