@@ -46,6 +46,11 @@ SHELVES = {
 }
 """Command -> the shelf of its module below ``cli/commands``, where it has one."""
 
+ELSEWHERE = {
+    **{word: f"fleet {word}" for word in ("drain-list", "plan", "run", "status", "verdict")},
+    **{word: f"history {word}" for word in ("defect", "incident", "nodes", "state")},
+}
+"""What people type for a command and is an action of one."""
 
 _NO_CHOICE = re.compile(
     r"(?P<head>.*invalid choice: '(?P<word>[^']*)') \(choose from (?P<every>[^)]*)\)"
@@ -169,6 +174,7 @@ class _Command(argparse.ArgumentParser):
                 r"[^\s',]+", told["every"]
             )  # quoted or not, by the version of Python
             near = difflib.get_close_matches(told["word"], every, 1)
+            near = [ELSEWHERE[told["word"]]] if told["word"] in ELSEWHERE else near
             if near:
                 message = f"{told['head']}; did you mean {near[0]!r}? (choose from {told['every']})"
         super().error(message)

@@ -281,7 +281,11 @@ class RunReader:
             mine |= units
         if known:
             run, node = min(known)
-            self.refused.append(self._known_already(path, run, node, digest))
+            one = self._known_already(path, run, node, digest)
+            if one.damaged and len(units) > 1:
+                lost = f"{path} with all of its {len(units)} runs: {one.reason}"
+                one = dataclasses.replace(one, reason=lost)
+            self.refused.append(one)
             return
         self.digests.update(((run.run, run.node), digest) for run in columns.runs)
         runs = self.wanted.runs(columns.runs)
@@ -298,7 +302,10 @@ class RunReader:
         if not self.runs and not self.refused:
             if self.wanted != EVERYTHING:
                 raise RunsError("none of these runs is of the nodes, class and time asked for")
-            raise RunsError("no run in any of these; expected journals, imports (.npz) or tables")
+            raise RunsError(
+                "no run in any of these; expected journals, imports (.npz), or tables by their names: "
+                "DIR/*.csv"
+            )
         found = RunSet(
             unmeasured=self._place_silent(),
             populations=self.gather.populations(),

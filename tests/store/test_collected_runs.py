@@ -359,9 +359,9 @@ def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
     stored = read_runs([tmp_path / "runs", tmp_path / "store"])
     for found in (direct, stored):
         (population,) = found.populations
-        assert population.nodes == ("n1", "n9")
-        assert population.values.tolist() == [1.0, 2.0]
-        assert [run.node for run in found.runs] == ["n9", "n1"]
+        assert population.nodes == ("n1", "n8", "n9")
+        assert [problem.kind for problem in population.problems.values()] == ["invalid"]
+        assert [run.node for run in found.runs] == ["n8", "n9", "n1"]
         assert population.given  # nobody looks closer at what was imported
     assert any(
         "line 3: node n8, column value: 'bad' is not a number" in text for text in direct.warnings

@@ -102,10 +102,10 @@ def add(parser: argparse.ArgumentParser) -> None:
         "or a class for which no criterion could be learned; 20 a test failed (the others have their "
         "criteria), others disturbed all that was measured, or a baseline was written, but it does not hold "
         "its stated error rate, values of some nodes are too good or wrong (a unit, work that was not done, "
-        "a count of faults), others disturbed the machine so that a "
-        "metric has no criterion, no metric of a component shows a loss of a half, no run recorded a metric "
-        "that a mark declares, or somebody must decide about a slower group of nodes (anubis baseline "
-        "populations FILE). "
+        "a count of faults), a file could not be read or two runs of one id differ, others disturbed the "
+        "machine so that a metric has no criterion, no metric of a component shows a loss of a half, no run "
+        "recorded a metric that a mark declares, or somebody must decide about a slower group of nodes "
+        "(anubis baseline populations FILE). "
         "What was measured while others disturbed the machine teaches nothing. Stop them, or allow what is "
         "always there: --pytest-args='--anubis-allow-process=NAME'. Of values that are not chosen by clear "
         "moments, as those of disks, --pytest-args='--anubis-quiet-limit=steal=9%' raises limits (see pytest "
@@ -326,7 +326,8 @@ def _learn_from(
         raise CommandError(
             f"{', '.join(without)}: no criterion could be learned; the findings above say why{more}"
         )
-    return NOT_ACCEPTED if doubtful else 0
+    lost = any(one.damaged for one in runs.refused)
+    return NOT_ACCEPTED if doubtful or lost else 0
 
 
 def _learn_class(

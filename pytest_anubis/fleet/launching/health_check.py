@@ -63,7 +63,7 @@ def health_of(
         if standing is not None and standing.running:
             code = "NO-VERDICT" if alive else "CUT-SHORT"
             began = f"run {standing.running} began {_ago(now - standing.since)}"
-        return _open(code, f"{node}: {began}; judge it with pytest --anubis", kept)
+        return _open(code, f"{node}: {began} here; judge it with pytest --anubis", kept)
     if stands.decision is not Decision.REJECTED and len(machines := standing.machines) > 1:
         one, other = (several[-1].judged.run for several in machines[:2])
         why = f"{node} names two machines (runs {one}, {other}): name each by --anubis-node"

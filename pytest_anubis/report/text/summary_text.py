@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from pytest_anubis.core.asking.next_step import next_steps
+from pytest_anubis.core.asking.next_step import next_step, next_steps
 from pytest_anubis.core.asking.open_questions import AskedQuestions, inapplicable, why_inapplicable
 from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.metric import metric_name
@@ -101,7 +101,8 @@ def summary_lines(
         room -= len(own)
         lines += own
         if number == 1:
-            lines += _steps([*failed, *looks], columns, verbose=verbose)
+            odd = [v for v in looks if v.outcome is not Outcome.PASS]
+            lines += _steps([*failed, *odd], columns, verbose=verbose)
     if verbose:
         rows = [verdict for verdict in worst_first if verdict.metric]
         lines += [(row, "") for row in (verdict_table(rows).splitlines() if rows else ())]
@@ -309,6 +310,8 @@ def _steps(bad: Sequence[MetricVerdict], columns: int | None, *, verbose: bool) 
         )
         for step, those in next_steps(bad).items()
     ]
+    if not steps and bad and bad[0].outcome is Outcome.FAIL:  # results of other tools name no step
+        steps = [(f"next step: {plain_line(next_step(bad[0]))}", "bold")]
     return wrapped_lines(steps[: None if verbose else STEPS], columns)
 
 

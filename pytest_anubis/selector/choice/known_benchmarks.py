@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pytest_anubis.core.history import Defect, FleetHistory
+from pytest_anubis.core.metric import whole_of
+from pytest_anubis.core.standing.standing_of import GATE, HARDWARE
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +44,14 @@ def known_benchmarks(fleet: FleetHistory, hardware_class: str) -> KnownBenchmark
     everywhere = frozenset().union(*fleet.measured.values())
     own = fleet.measured.get(hardware_class, frozenset()) if hardware_class else everywhere
     ran = {*fleet.durations, *fleet.experience, *own}
-    names = ran.union(*(one.benchmarks for one in real if of_class(one)))
-    every = names.union(everywhere, *(one.benchmarks for one in real))
+    parts = {*fleet.components.values(), *(one.component for one in real)}
+    no_tests = {
+        GATE[0],
+        HARDWARE,
+        *map(whole_of, parts),
+    }  # what a run finds without a test of its own
+    names = ran.union(*(one.benchmarks for one in real if of_class(one))) - no_tests
+    every = names.union(everywhere, *(one.benchmarks for one in real)) - no_tests
     alone = {
         name: one.component
         for one in fleet.defects

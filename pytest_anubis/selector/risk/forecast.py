@@ -66,10 +66,10 @@ class RiskModel:
         """What it is and rests on, in words."""
         count = max(self.model.events, self.told)
         some = f"{self.model.events} of {count}" if count > self.model.events else str(count)
-        return (
-            f"{self.model.kind} model of {some} incident{'s' if count != 1 else ''} on "
-            f"{self.nodes} node{'s' if self.nodes != 1 else ''}"
-        )
+        on = f"{self.nodes} node{'s' if self.nodes != 1 else ''}"
+        if not self.model.events:  # each node's first one, before which it was not watched
+            return f"{self.model.kind} model of {on}, none of which was watched before its incident"
+        return f"{self.model.kind} model of {some} incident{'s' if count != 1 else ''} on {on}"
 
     @property
     def evidence(self) -> str:

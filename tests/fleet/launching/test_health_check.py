@@ -43,7 +43,7 @@ def ask(standing: NodeStanding | None, max_age: float | None = 86400.0) -> tuple
         (BAD, Decision.REJECTED, "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"),
         (standing("REJECTED", "ANB:X", 0.0), Decision.REJECTED, "ANB:X"),  # time repairs nothing
         (None, Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run"),
-        (NodeStanding(node="n1"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run;"),  # it was refused
+        (NodeStanding(node="n1"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run here;"),  # it was refused
         (NodeStanding(node="n1", running="r0"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: run r0 began"),
         (standing("ACCEPTED", "", NOW - 2e5), Decision.UNDECIDED, "ANB:OLD-VERDICT accepted 2 d ago, the"),
         (standing("ACCEPTED", "", NOW + 7200), Decision.UNDECIDED, "ANB:CLOCK accepted 2 h in the future"),

@@ -55,7 +55,7 @@ def test_half_a_file_is_one_line_everywhere_and_the_others_are_taken(
     half.write_bytes(half.read_bytes()[: half.stat().st_size // 2])
     words = f"{half}: damaged, or no Parquet file"
     for command, code in (
-        (["learn", "out", "-o", "base"], 0),
+        (["learn", "out", "-o", "base"], 20),
         (["judge", "out"], 20),
         (["report", "--fleet", "out", "--html", "site"], 0),
         (["export", "out", "--parquet", "again"], 1),

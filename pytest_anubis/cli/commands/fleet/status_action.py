@@ -208,7 +208,7 @@ def _document(
 
 def _drain_list(options: argparse.Namespace) -> int:
     from pytest_anubis.fleet.operations.drain_list import drain_lines
-    from pytest_anubis.fleet.operations.node_places import places_of
+    from pytest_anubis.fleet.operations.node_places import Place, places_of
 
     found = read_fleet_now(options, whole=False)
     places = places_of(
@@ -216,7 +216,9 @@ def _drain_list(options: argparse.Namespace) -> int:
     )
     due = [one for one in places if one.to_drain]
     lines, refused = drain_lines(due, scontrol=options.format == "scontrol")
-    for note in (*_some(found.notes), *refused):
+    never = sum(one.place is Place.NEVER for one in places)
+    unknown = [f"{count_text(never, 'node')} without any verdict: nothing is known of them"]
+    for note in (*_some(found.notes), *refused, *(unknown if never else ())):
         say(f"note: {note}", file=sys.stderr)
     to = "-" if options.format == "json" else options.json
     if to is not None:
