@@ -147,7 +147,10 @@ def test_recorded_baselines_are_learned_again_to_the_byte(
 
 def test_recorded_inputs_are_imported_again_to_the_number(tmp_path: Path) -> None:
     for file in sorted((RECORDINGS / "inputs").iterdir()):
-        shutil.copy(file, tmp_path / file.name)
+        # A word in place of a value is an invalid value now; it was left out.
+        lines = file.read_bytes().splitlines(keepends=True)
+        kept = [line for line in lines if b",higher,fast," not in line]
+        (tmp_path / file.name).write_bytes(b"".join(kept))
         os.utime(tmp_path / file.name, (NOW, NOW))
     for kind, name, *more in IMPORTS:
         said = ask(["import", kind, Path(name).name, *more, "--lenient"], tmp_path)
@@ -163,6 +166,7 @@ def test_recorded_inputs_are_imported_again_to_the_number(tmp_path: Path) -> Non
                 *recorded["records"],
             ):  # what the head of a journal holds
                 run |= {"format": "anubis-journal", "schema": 1, "baseline": ""}
+                run.pop("unread", None)  # lines that could not be read are counted now
             # Components of known metrics come from a map now, and fio and nccl-tests have groups.
             for name in ("component", "group"):
                 found, recorded = without(found, name), without(recorded, name)
@@ -303,6 +307,8 @@ OTHERWISE = {
     *("cards-slow", "waived"),
     # What passes beside the node's other cards alone counts as NOT_JUDGED.
     "cards-peers",
+    # A failed check is its message, with the values compared and the mark's action.
+    *("assertion", "strict"),
 }
 """Runs made again that tell something else on purpose: what they tell is an expected file."""
 

@@ -42,8 +42,8 @@ def next_step(verdict: MetricVerdict) -> str:
         return f"{AGAIN}; if that stays: {step}" if verdict.part and step else SCATTERED
     if step or verdict.outcome is not Outcome.FAIL:
         return step
-    if verdict.reason in TOLD:
-        return "read what the test says in the report, mend it, then run the test again"
+    if verdict.reason is Reason.UNSET:
+        return "record what the test's mark declares, then run the test again"
     part = f"look for the cause in {verdict.component}" if verdict.component else "find the cause"
     return f"{part}, repair or replace what has it, then measure again"
 
