@@ -537,8 +537,8 @@ def test_a_sure_failure_has_a_next_step_beside_cards_that_are_to_be_measured_aga
     step = "look for the cause in accelerator.memory, repair or replace what has it, then measure again"
     assert f"<b>next step:</b> {step}" in whole
     assert all("<b>next step:</b> measure again<" in box for box in boxes)
-    (box,) = blamed_parts([slow_card("cuda:1", action="", reason=Reason.TEST_FAILED)], CARDS)
-    assert "read what the test says" in box
+    (box,) = blamed_parts([slow_card("cuda:1", action="", reason=Reason.UNSET)], CARDS)
+    assert "record what the test" in box
     (box,) = blamed_parts([slow_card("cuda:1", action="", outcome=Outcome.MARGINAL)], CARDS)
     assert "next step" not in box
 
