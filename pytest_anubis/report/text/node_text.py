@@ -128,8 +128,9 @@ class NodeRow:
         """What else is wrong, counted by kind: ``2 slow, 1 missing``; empty if there is nothing."""
         rejected = self.verdict.decision is Decision.REJECTED
         bad = [v for v in self.told if v.outcome in _BAD]
-        if rejected and self.worst is not None:
-            bad = others_told(self.worst, bad)
+        if rejected and self.worst is not None:  # what rejects, as the headline counts it
+            fails = [v for v in bad if v.outcome is Outcome.FAIL]
+            bad = others_told(self.worst, fails or bad)
         counts = Counter(verdict.trouble for verdict in bad)
         if self.look is not None and self.worst is not None:
             counts[self.worst.trouble] -= 1
