@@ -21,6 +21,8 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
 LONGEST = 400
 """Characters of a finding or a note without ``-v``."""
+SHARING = 3
+"""Rejected nodes from which on they may share a cause."""
 RETESTS = 12
 """Nodes that a command to measure again names; of more `anubis judge --json` has them all."""
 TESTS = 12
@@ -45,7 +47,8 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
     if verbosity <= 0:
         said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
-    say(*said, *lines, *_retest_lines(rows), *missing[1:], *notes)
+    shared = _sharing_lines(options, rows)
+    say(*said, *lines, *_retest_lines(rows), *missing[1:], *shared, *notes)
 
 
 def _missing_lines(
@@ -82,6 +85,14 @@ def _missing_lines(
         ]
     again = _run_on(str(place), (cell[1] for cell in cells))
     return [f"{line}: {place} lists them", f"measure what is missing: {again}"]
+
+
+def _sharing_lines(options: argparse.Namespace, rows: Sequence[NodeRow]) -> list[str]:
+    """Say how to learn what rejected nodes share, where no register of the nodes was given."""
+    rejected = sum(row.verdict.decision is Decision.REJECTED for row in rows)
+    if rejected < SHARING or options.nodes_file is not None or options.history:
+        return []
+    return ["what they share: --nodes-file FILE.csv with the columns node, rack, batch or the like"]
 
 
 def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:

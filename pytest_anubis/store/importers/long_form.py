@@ -114,6 +114,10 @@ class LongForm:
         for name in (*NEEDED, "value"):
             filled = (known is not None and name in _FILLED) or (node and name == "node")
             if name not in self.columns and not filled:
+                if _is_register(self.columns):
+                    raise ImportFileError(
+                        "a table of nodes without results: it goes with 'anubis judge --nodes-file FILE'"
+                    )
                 raise ImportFileError(
                     f"{missing(self.columns, mark, name)}; needed are "
                     f"{', '.join((*NEEDED, 'value'))}: one row a value, not one column a metric "
@@ -321,6 +325,12 @@ def _no_moment(item: object) -> str:
     if said == "is not a number":
         said = "is neither a number of seconds nor ISO 8601, such as 2026-01-31T12:00:00Z"
     return said
+
+
+def _is_register(columns: Sequence[str]) -> bool:
+    """Return whether a table says what nodes are, and nothing of what was measured on them."""
+    results = {"benchmark", "metric", "value"}
+    return "node" in columns and results.isdisjoint(columns) and not set(TRAITS).isdisjoint(columns)
 
 
 def _wide(columns: Sequence[str]) -> str:

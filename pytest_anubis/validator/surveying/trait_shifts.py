@@ -93,7 +93,7 @@ def trait_shifts(
         goodness[np.ix_(members, columns)] = np.nan
         taken |= members
     while len(found) < MOST:
-        most = _most_rejected(bad & ~taken, groups)
+        most = _most_rejected(bad, groups, ~taken)
         if most is None:
             break
         found.append(_shift(table, nodes, groups, most, bad, []))
@@ -186,11 +186,15 @@ def _ratios(goodness: FloatArray, members: BoolArray, columns: BoolArray) -> Flo
     return found
 
 
-def _most_rejected(bad: BoolArray, groups: _Groups) -> int | None:
-    """Return the group with most rejected nodes for its size, by no accident; None where there is none."""
-    whole, every = len(bad), int(bad.sum())
+def _most_rejected(bad: BoolArray, groups: _Groups, left: BoolArray) -> int | None:
+    """Return the group with most rejected nodes for its size, by no accident; None where there is none.
+
+    Only the nodes that are left count, in groups as in the whole: else the others of a known group stand out.
+    """
+    bad = bad & left
+    whole, every = int(left.sum()), int(bad.sum())
     scores = []
-    for group, members in enumerate(groups.members):
+    for group, members in enumerate(groups.members & left):
         size, hit = int(members.sum()), int((bad & members).sum())
         if hit < FEWEST or hit * whole < 2 * every * size:
             continue

@@ -133,3 +133,11 @@ def test_without_dates_or_within_a_day_nothing_is_said_about_time() -> None:
     some, started = over_time(0.04)
     assert metric_drifts(some, {}) == []
     assert metric_drifts(some, dict.fromkeys(started, 3600.0)) == []
+
+
+def test_the_others_of_a_slow_half_are_no_second_cause() -> None:
+    half = range(NODES // 2)
+    traits = {name: {"driver": "580" if i in half else "570"} for i, name in enumerate(NAMES)}
+    rejected = NAMES[::6]  # as many of both
+    found = trait_shifts(table(rate=level(half, 0.97)), traits, rejected=rejected)
+    assert [(one.trait, one.value) for one in found] == [("driver", "580")]
