@@ -100,6 +100,9 @@ def run(options: argparse.Namespace) -> int:
     baselines = _baselines(options)
     strictness = strictness_of(options, baselines)
     runs = split_classes(read_sources(options), options.split)
+    if options.split and {run.hardware_class for run in runs.runs}.isdisjoint(baselines):
+        apart = shlex.join(word for name in options.split for word in ("--split", name))
+        say(f"note: no baseline is split so: learn one with 'anubis learn RUNS {apart}'")
     judged = judge_collected(runs, baselines, **strictness)
     if printed:
         for text in judged_json(judged, lambda done, total: None):
