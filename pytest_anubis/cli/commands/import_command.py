@@ -198,6 +198,13 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
     named = shlex.join(map(str, written if len(written) <= NAMED else [written[0].parent]))
     if written:
         say(f"next: anubis learn {named}, then anubis judge {named}")
+        place = written[0].parent
+        earlier = sum(one.suffix == written[0].suffix for one in place.iterdir()) - len(written)
+        if earlier:
+            say(
+                f"{count_text(earlier, 'earlier import')} there: anubis judge {place} judges each node by "
+                "all of its runs"
+            )
     if done.refused:
         raise CommandError(
             f"{count_text(len(done.refused), 'file')} of {len(sources):,} left out, see above; the others "

@@ -15,6 +15,7 @@ from pytest_anubis.core.standing.standing_of import Holds, in_order, standing_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.store.namesakes import full_names
 
@@ -75,6 +76,11 @@ def fleet_verdict(
     ]
     rows.sort(key=lambda row: row.verdict.severity)
     refused = [one.line for one in runs.refused]
+    own = {(run.run, run.node) for run in runs.journals}
+    if others := sum((run.run, run.node) not in own for run in runs.runs):
+        refused.append(
+            f"{count_text(others, 'imported run')} without a verdict: 'anubis judge' judges them"
+        )
     damaged = sum(one.damaged for one in runs.refused)
     return FleetVerdict(rows=tuple(rows), notes=(*runs.warnings, *refused), damaged=damaged)
 

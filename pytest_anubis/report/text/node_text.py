@@ -209,19 +209,22 @@ def fleet_lines(
     if left:
         nodes = sum(map(len, left))
         lines.append(f"... and {count_text(nodes, 'node')} more (-v shows all)")
-    counts = Counter(row.verdict.decision for row in ordered)
+    worst: dict[str, NodeRow] = {}  # a node may be in several classes
+    for row in ordered:
+        worst.setdefault(row.verdict.node, row)
+    counts = Counter(row.verdict.decision for row in worst.values())
     again = sum(
         row.verdict.decision is Decision.REJECTED and row.verdict.triage is Triage.RETEST
-        for row in ordered
+        for row in worst.values()
     )
     parts = [f"{counts[decision]} {decision.value}" for decision in WORST_FIRST]
-    looked = sum(row.look is not None for row in ordered)
-    waived = sum(row.waived for row in ordered)
+    looked = sum(row.look is not None for row in worst.values())
+    waived = sum(row.waived for row in worst.values())
     also = [f"{looked} of them to be looked at"] if looked else []
     also += [f"{waived} with failures that are waived"] if waived else []
     parts[-1] += f" ({', '.join(also)})" if also else ""
     parts[0] += f" ({again} of them to be measured again first)" if again else ""
-    lines.append(f"{count_text(len(ordered), 'node')}: {', '.join(parts)}")
+    lines.append(f"{count_text(len(worst), 'node')}: {', '.join(parts)}")
     return [*lines, *_way_out(ordered)]
 
 
