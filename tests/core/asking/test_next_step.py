@@ -46,11 +46,11 @@ def test_what_is_no_slower_than_before_needs_no_repair(changes: dict[str, Any], 
     assert next_step(replace(UNUSUAL, **changes)) == step
 
 
-@pytest.mark.parametrize("reason", [Reason.TEST_FAILED, Reason.UNSET])
-def test_what_the_test_itself_says_blames_no_part(reason: Reason) -> None:
-    told = replace(SLOW, reason=reason, component="memory", action="")
-    assert next_step(told).startswith("read what the test says")
-    assert "memory" in next_step(replace(told, reason=Reason.BEYOND))
+def test_a_failed_check_blames_its_part_and_a_metric_that_is_missing_the_test() -> None:
+    told = replace(SLOW, reason=Reason.TEST_FAILED, component="memory", action="")
+    assert "memory" in next_step(told)
+    assert next_step(replace(told, action="swap it")) == "swap it"
+    assert "memory" not in next_step(replace(told, reason=Reason.UNSET))
 
 
 def test_a_step_that_is_sure_of_one_failure_is_told_once() -> None:
