@@ -22,6 +22,7 @@ def interrupted(project: pytest.Pytester, number: signal.Signals) -> str:
     while not (project.path / "asleep").exists():
         assert process.poll() is None
         time.sleep(0.02)
+    time.sleep(0.2)  # the file is there before the line that makes it has ended
     process.send_signal(number)
     said, _ = process.communicate(timeout=60)
     return str(said)
