@@ -62,7 +62,7 @@ class JudgedRun:
         by_peers: What of both only the other devices of the node judged.
         by_past: What of both only earlier runs of the node judged.
         after: Id of the node's run before it, whatever the clocks said; empty if unknown.
-        undated: Its clock was behind its baseline: when it took place, nothing tells.
+        undated: Its clock was behind its baseline: when it took place is unknown.
         waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
     """
 

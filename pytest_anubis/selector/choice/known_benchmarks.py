@@ -45,11 +45,8 @@ def known_benchmarks(fleet: FleetHistory, hardware_class: str) -> KnownBenchmark
     own = fleet.measured.get(hardware_class, frozenset()) if hardware_class else everywhere
     ran = {*fleet.durations, *fleet.experience, *own}
     parts = {*fleet.components.values(), *(one.component for one in real)}
-    no_tests = {
-        GATE[0],
-        HARDWARE,
-        *map(whole_of, parts),
-    }  # what a run finds without a test of its own
+    # What a run finds without a test of its own is no benchmark.
+    no_tests = {GATE[0], HARDWARE, *map(whole_of, parts)}
     names = ran.union(*(one.benchmarks for one in real if of_class(one))) - no_tests
     every = names.union(everywhere, *(one.benchmarks for one in real)) - no_tests
     alone = {

@@ -109,9 +109,8 @@ class Judge:
         finally:
             if recorder is not None:
                 recorder.body_ended()
-            recorder = item.stash.get(
-                recorder_key, None
-            )  # a body may ask for the fixture by itself
+            # A body may ask for the fixture by itself.
+            recorder = item.stash.get(recorder_key, None)
             if recorder is not None:
                 recorder.own_process.end()
         if child_recorded():

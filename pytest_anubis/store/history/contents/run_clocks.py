@@ -21,7 +21,7 @@ AT_LEAST = "at least"
 """How much is known of a clock that showed the future when its run was filed, some time after its end."""
 
 UNDATED = "behind its baseline"
-"""How much is known of a clock that was behind: when its run took place, nothing tells."""
+"""What is known of a clock that was behind: the time of its run is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
