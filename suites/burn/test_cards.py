@@ -57,7 +57,7 @@ AROUND = 2.0
 """Seconds in which factors and the first result are made, and results are looked at in the end, in double
 precision too: less than a second where the card has units for it."""
 
-pytestmark = pytest.mark.anubis(scope="node", deadline="600s")
+pytestmark = pytest.mark.anubis(scope="node", cards=1, deadline="600s")
 
 
 def costs(seconds: Callable[[str, int], float]) -> dict[str, object]:

@@ -95,6 +95,7 @@ def _rate(ranks: RankGroup, carried: float, times: int) -> Callable[[], float]:
 @pytest.mark.anubis(
     component="collective.allreduce",
     cost={"cpu": "0.1s", "accelerator": {1: "0.1s", 2: "20s"}},
+    cards=2,
     deadline="420s",
     metrics=["bus_bandwidth"],
     goal="Ranks of one machine exchange gradients at the rate of its class, by every way through its links",
@@ -140,6 +141,7 @@ def test_all_reduce_by(
 @pytest.mark.anubis(
     component="network.collective",
     cost={"cpu": "0.1s", "accelerator": {1: "0.1s", 2: "9s"}},
+    cards=2,
     deadline="300s",
     metrics=["bus_bandwidth"],
     goal="Network adapters carry the gradients of all cards at once at the rate of their class",

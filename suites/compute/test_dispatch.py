@@ -60,7 +60,8 @@ def test_dispatch(anubis_metric: MetricFixture, anubis_device: DeviceFixture) ->
 @pytest.mark.anubis(
     component="compute.dispatch",
     scope="device",
-    cost={"cpu": "0.1s", "accelerator": "2s"},
+    cost="2s",
+    cards=1,
     timing="host",
     metrics=["round_trip"],
     goal=_GOAL,
@@ -69,8 +70,6 @@ def test_dispatch(anubis_metric: MetricFixture, anubis_device: DeviceFixture) ->
 )
 def test_round_trip(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> None:
     """A launch followed by waiting for it is quick, and none is lost."""
-    if anubis_device.kind == "cpu":
-        pytest.skip("not applicable: a CPU runs every operation before the call returns")
     from suites.compute.kernels import Launch
 
     launch = Launch(anubis_device.torch)
@@ -88,6 +87,7 @@ def test_round_trip(anubis_metric: MetricFixture, anubis_device: DeviceFixture) 
     component="compute.dispatch",
     scope="device",
     cost="12s",
+    cards=1,
     profiles=("standard", "soak"),
     metrics=["graph_time"],
     goal=_GOAL,
@@ -97,9 +97,7 @@ def test_round_trip(anubis_metric: MetricFixture, anubis_device: DeviceFixture) 
 def test_graph(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> None:
     """A graph of launches runs without the host, and none is lost."""
     if anubis_device.kind != "cuda":
-        pytest.skip(
-            "not applicable: no accelerator of NVIDIA's or AMD's, whose launches make a graph"
-        )
+        pytest.skip("not applicable: only launches of NVIDIA's and AMD's accelerators make a graph")
     from suites.compute.kernels import Launch
 
     launch = Launch(anubis_device.torch)
@@ -149,7 +147,8 @@ def require_second_context(slot: str) -> None:
 @pytest.mark.anubis(
     component="compute.start",
     scope="device",
-    cost={"cpu": "0.1s", "accelerator": "8s"},
+    cost="8s",
+    cards=1,
     profiles=("standard", "soak"),
     deadline="600s",
     timing="host",
@@ -162,8 +161,6 @@ def test_cold_start(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
     """A process makes its context, loads a library and multiplies: in time, and right."""
-    if anubis_device.kind == "cpu":
-        pytest.skip("not applicable: a CPU needs no context")
     require_second_context(anubis_device.pci)
     device = str(anubis_device.torch)
     anubis_metric.collect(
@@ -178,7 +175,8 @@ def test_cold_start(
 @pytest.mark.anubis(
     component="compute.start",
     scope="node",
-    cost={"cpu": "0.1s", "accelerator": "8s"},
+    cost="8s",
+    cards=1,
     deadline="600s",
     profiles=("smoke",),
     metrics=["cold_start"],
@@ -190,8 +188,6 @@ def test_first_start(anubis_metric: MetricFixture, anubis_node: NodeFixture) -> 
     """As `test_cold_start`, of one card: starts of eight, one after the other, would fill half of `smoke`."""
     import torch
 
-    if not torch.accelerator.device_count():
-        pytest.skip("not applicable: no accelerator")
     kind = torch.accelerator.current_accelerator()
     assert kind is not None
     if kind.type == "cuda":

@@ -66,7 +66,8 @@ def exact_rate(
 
 @pytest.mark.anubis(
     scope="device",
-    cost={"cpu": "0.1s", "accelerator": "3s"},
+    cost="3s",
+    cards=1,
     question="Do the units for short types deliver their full rate?",
 )
 @pytest.mark.parametrize(
@@ -80,8 +81,6 @@ def test_short_types(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture, dtype: str
 ) -> None:
     """A large square product of 16 or 8 bits delivers its rate, and is right to the last bit."""
-    if anubis_device.kind == "cpu":
-        pytest.skip("not applicable: no accelerator")
     from pytest_anubis.benchmarking.applicability import require, supports
 
     if dtype == "float8":  # the second is that of AMD's MI300
@@ -95,14 +94,13 @@ def test_short_types(
 @pytest.mark.anubis(
     scope="device",
     cost="16s",
+    cards=1,
     profiles=("standard", "soak"),
     question="Do products of the shapes that models have reach the rate of their class?",
 )
 @pytest.mark.parametrize("shape", list(SHAPES))
 def test_shapes(anubis_metric: MetricFixture, anubis_device: DeviceFixture, shape: str) -> None:
     """Many small products at once, one small one, and a few rows by large weights."""
-    if anubis_device.kind == "cpu":
-        pytest.skip("not applicable: no accelerator")
     from pytest_anubis.benchmarking.applicability import supports
 
     dtype = "bfloat16" if supports(anubis_device.torch, "bfloat16") else "float16"

@@ -25,7 +25,8 @@ pytestmark = pytest.mark.anubis(
 
 @pytest.mark.anubis(
     scope="device",
-    cost={"cpu": "0.1s", "accelerator": "5s"},
+    cost="5s",
+    cards=1,
     timing="host",
     metrics=["host_to_device_rate", "device_to_host_rate"],
     question="Does the link between host and device deliver its full rate, both ways?",
@@ -36,8 +37,6 @@ def test_host_device_copy(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
     """Large copies run at the link's rate, and every byte comes back."""
-    if anubis_device.kind == "cpu":
-        pytest.skip("not applicable: no accelerator")
     from suites.link.transfer import Transfer
 
     size = anubis_node.pick(**SIZES)
@@ -53,7 +52,8 @@ def test_host_device_copy(
 
 @pytest.mark.anubis(
     scope="device",
-    cost={"cpu": "0.1s", "accelerator": "2.5s"},
+    cost="2.5s",
+    cards=1,
     timing="host",
     metrics=["both_ways_rate"],
     question="Does the link between host and device deliver its full rate both ways at the same time?",
@@ -64,8 +64,6 @@ def test_both_ways(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
     """Copies there and back at once run at the link's rate, the sum of both, and every byte arrives."""
-    if anubis_device.kind == "cpu":
-        pytest.skip("not applicable: no accelerator")
     if anubis_device.kind not in ("cuda", "xpu"):
         pytest.skip("not applicable: an accelerator with one queue")
     from suites.link.transfer import Transfer
@@ -82,6 +80,7 @@ def test_both_ways(
 @pytest.mark.anubis(
     scope="device",
     cost="30s",
+    cards=1,
     profiles=("standard", "soak"),
     timing="host",
     metrics=["pageable_to_device_rate", "pageable_to_host_rate"],
@@ -94,8 +93,6 @@ def test_pageable_copy(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
     """Copies from and to ordinary memory run at the class's rate, and every byte comes back."""
-    if anubis_device.kind == "cpu":
-        pytest.skip("not applicable: no accelerator")
     from suites.link.transfer import Transfer
 
     size = anubis_node.pick(**SIZES)
@@ -115,6 +112,7 @@ def test_pageable_copy(
 @pytest.mark.anubis(
     scope="node",
     cost={"cpu": "0.1s", "accelerator": {1: "0.1s", 2: "12s", 8: "20s"}},
+    cards=2,
     deadline="420s",
     metrics=["all_to_device_rate", "all_to_host_rate", "all_both_ways_rate"],
     question="Does every card keep the rate of its link while all of them copy at once?",
@@ -132,7 +130,7 @@ def test_copies_of_all_cards(
     kind = "cuda" if torch.cuda.device_count() else "xpu"
     count = getattr(torch, kind).device_count()
     if count < 2:
-        pytest.skip("not applicable: fewer than two accelerators")
+        pytest.skip("not applicable: fewer than two accelerators of one kind")
     from suites.link.all_cards import WAYS, AllCards, Slowest
 
     size, loaded = anubis_node.pick(**SIZES), anubis_node.pick(**LOADED)

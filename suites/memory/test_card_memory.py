@@ -63,6 +63,7 @@ def cache_of(anubis_device: DeviceFixture) -> int:
 @pytest.mark.anubis(
     component="memory.bandwidth",
     cost="12s",
+    cards=1,
     profiles=("standard", "soak"),
     metrics=["write_rate"],
     goal="Memory feeds the arithmetic units at the rate of its class",
@@ -72,8 +73,6 @@ def test_write(
     anubis_metric: MetricFixture, anubis_device: DeviceFixture, anubis_node: NodeFixture
 ) -> None:
     """An array far larger than the caches is written at its rate, and every element is right."""
-    if anubis_device.kind == "cpu":
-        pytest.skip("not applicable: no accelerator")
     from pytest_anubis.benchmarking.sizes import fitting
     from suites.memory.card_rates import Write
 
@@ -86,7 +85,8 @@ def test_write(
 
 @pytest.mark.anubis(
     component="memory.cache",
-    cost={"cpu": "0.1s", "accelerator": "2.5s"},
+    cost="2.5s",
+    cards=1,
     metrics=["cache_rate"],
     goal="The cache that all units of a card share delivers the rate of its class",
     question="How quickly do all units together read what the second-level cache holds?",
@@ -94,8 +94,6 @@ def test_write(
 )
 def test_cache(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> None:
     """An array that fits into the cache is read at its rate, and every sum is right."""
-    if anubis_device.kind == "cpu":
-        pytest.skip("not applicable: no accelerator")
     from suites.memory.card_rates import CacheRead
 
     footprint = cache_of(anubis_device)
@@ -109,7 +107,8 @@ def test_cache(anubis_metric: MetricFixture, anubis_device: DeviceFixture) -> No
 
 @pytest.mark.anubis(
     component="memory.latency",
-    cost={"cpu": "0.1s", "accelerator": "2s"},
+    cost="2s",
+    cards=1,
     metrics=["chase_time"],
     goal="A card gets at its data as quickly as its class does",
     question="How long do a launch and its one load take together, where each needs what the one before "
@@ -147,6 +146,7 @@ def test_chase(
 @pytest.mark.anubis(
     component="memory.latency",
     cost="12s",
+    cards=1,
     profiles=("standard", "soak"),
     metrics=["far_load_time"],
     goal="A card gets at its data as quickly as its class does",
@@ -181,9 +181,7 @@ def test_far_load(
 def chase_through(level: str, device: DeviceFixture, node: NodeFixture) -> CardChase:
     """Return a chase through one line, a quarter of the cache, or far more than the caches."""
     if device.kind != "cuda":
-        pytest.skip(
-            "not applicable: no accelerator of NVIDIA's or AMD's, whose launches make a graph"
-        )
+        pytest.skip("not applicable: only launches of NVIDIA's and AMD's accelerators make a graph")
     from pytest_anubis.benchmarking.sizes import fitting
     from suites.memory.card_rates import CardChase
 

@@ -40,6 +40,7 @@ def _level(level: int, *, cost: str, deadline: str, profiles: list[str]) -> Any:
 @pytest.mark.anubis(
     component="accelerator.diagnostics",
     scope="node",
+    cards=1,
     metrics=["plugins_run"],
     resources=["cpu"],
     goal="NVIDIA's own diagnostics find nothing wrong with a card",

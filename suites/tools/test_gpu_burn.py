@@ -108,6 +108,7 @@ def checked(done: ToolOutput) -> Sequence[Card]:
 @pytest.mark.anubis(
     component="compute.burn",
     scope="node",
+    cards=1,
     cost="62min",
     deadline="90min",
     profiles=["soak"],

@@ -41,6 +41,7 @@ def checked(done: ToolOutput) -> NcclRun:
 @pytest.mark.anubis(
     component="collective.nccl",
     scope="node",
+    cards=2,
     deadline="30min",
     metrics=["busbw_268435456"],
     resources=["cpu", "network"],

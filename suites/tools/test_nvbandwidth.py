@@ -47,6 +47,7 @@ def metrics_of(case: Case) -> list[tuple[str, float, str, Literal["higher", "low
 @pytest.mark.anubis(
     component="memory.transfer",
     scope="node",
+    cards=1,
     cost="90s",
     deadline="80min",  # more than the five runs of `soak` at ONCE, and the help
     profiles=["standard", "soak"],

@@ -110,6 +110,8 @@ def test_wrong_durations(text: str) -> None:
         ("component='cpu', speed=1", "no key 'speed'*valid keys: component"),
         ("'cpu'", "keywords only"),
         ("component='CPU core'", "must look like"),
+        ("component='c', cards=3", "cards must be 0, 1 or 2, found 3"),
+        ("component='c', cards=True", "cards must be 0, 1 or 2, found True"),
         ("component='c', version=0", "version must be a whole number from 1 on, found 0"),
         ("component='c', version='2'", "version must be a whole number from 1 on, found '2'"),
         ("component='c', timing='cpu'", "timing 'cpu' is none of device, host"),

@@ -252,5 +252,3 @@ def test_starts_of_a_card_are_collected(monkeypatch: pytest.MonkeyPatch) -> None
         test_dispatch.test_first_start(first, Node())
     assert started == ["cuda:0"] * 6
     assert first.asked["cold_start"] == taken.asked["cold_start"]
-    with stand_in(rounded=False, cards=0), pytest.raises(pytest.skip.Exception):
-        test_dispatch.test_first_start(Taken(), Node())

@@ -386,13 +386,3 @@ def test_copies_between_host_and_card(
     test(taken, Device("cuda:0"), Node())
     assert list(taken.asked) == metrics
     assert sizes == [(9 << 20) + 5] * locked
-
-
-def test_tests_of_links_apply_to_accelerators_only() -> None:
-    for test in (
-        test_transfer.test_host_device_copy,
-        test_transfer.test_both_ways,
-        test_transfer.test_pageable_copy,
-    ):
-        with pytest.raises(pytest.skip.Exception, match="not applicable: no accelerator"):
-            test(Taken(), Device("cpu"), Node())

@@ -12,14 +12,20 @@ import pytest
 
 from pytest_anubis.core.measurement import ASKING
 from pytest_anubis.hardware.round_plans import PROFILE_FACTOR
-from pytest_anubis.session.collecting.device_parameters import HOST, NODE, device_names, device_of
+from pytest_anubis.session.collecting.device_parameters import (
+    HOST,
+    NODE,
+    device_names,
+    device_of,
+    lacks_pair,
+)
 from pytest_anubis.session.context import context_key
 from pytest_anubis.settings import PROFILES, seconds
 
 MARKER_LINE = (
     "anubis(*, component, scope='node', cost=None, goal='', question='', action='', metrics=(), "
-    "resources=(), host=False, timing='device', deadline=None, profiles=(), version=1): this test is a "
-    "benchmark of `component`; scope is device, pair or node; cost is its expected duration such as "
+    "resources=(), cards=0, host=False, timing='device', deadline=None, profiles=(), version=1): this test "
+    "is a benchmark of `component`; scope is device, pair or node; cost is its expected duration such as "
     "'20s' in the shortest profile that it belongs to, or {'cpu': '3s', 'accelerator': '10s'}, where a "
     "value may be {1: '5s', 8: '20s'}, by how many accelerators there are at least, and each of these "
     "{'smoke': '5s', 'standard': '1min', 'soak': '1h'}; goal, question and action say why it is measured "
@@ -55,6 +61,7 @@ class BenchmarkMark:
     action: str = ""
     metrics: tuple[str, ...] = ()
     resources: tuple[str, ...] = ()
+    cards: int = 0
     host: bool = False
     deadline: float | None = None
     timing: str = "device"
@@ -114,6 +121,11 @@ def is_benchmark(item: pytest.Item) -> bool:
     return any(getattr(mark, key) for key in ASKING)
 
 
+def not_applicable(item: pytest.Item) -> str:
+    """Return why the test does not apply to this node: too few accelerators; empty where it applies."""
+    return _not_applicable(item, benchmark_mark(item).cards)
+
+
 def missing_goals(item: pytest.Item, folders: Sequence[Path]) -> str | None:
     """Return which of goal, question and action a benchmark in one of the folders leaves out."""
     if not any(item.path.is_relative_to(folder) for folder in folders):
@@ -145,6 +157,9 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
     cost = _seconds(item, "cost", declared)
     if not of_profile:
         cost = _in_profile(item, cost, _factors(item, given), _profiles(item, of_cost))
+    cards = _cards(item, given.get("cards", 0))
+    if _not_applicable(item, cards):
+        cost = 0.0
     host = given.get("host", False)
     if not isinstance(host, bool | list | tuple):
         _reject(item, f"host must be True, False or a list of profiles, found {host!r}")
@@ -162,9 +177,23 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
         scope=scope,
         cost=cost,
         deadline=_seconds(item, "deadline", given.get("deadline")),
+        cards=cards,
         metrics=_names(item, "metrics", given.get("metrics", ())),
         resources=_names(item, "resources", given.get("resources", ())),
     )
+
+
+def _not_applicable(item: pytest.Item, cards: int) -> str:
+    found = sum(name != HOST for name in device_names(item.config))
+    if found >= cards and not lacks_pair(item):
+        return ""
+    return f"not applicable: {'no accelerator' if cards == 1 else 'fewer than two accelerators'}"
+
+
+def _cards(item: pytest.Item, value: Any) -> int:
+    if value not in (0, 1, 2) or isinstance(value, bool):
+        _reject(item, f"cards must be 0, 1 or 2, found {value!r}")
+    return int(value)
 
 
 def _cost_here(item: pytest.Item, given: dict[str, Any]) -> tuple[Any, bool]:

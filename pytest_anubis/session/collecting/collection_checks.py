@@ -10,6 +10,7 @@ from pytest_anubis.session.collecting.benchmark_mark import (
     benchmark_mark,
     is_benchmark,
     missing_goals,
+    not_applicable,
 )
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.collecting.neighbour_plugins import refusal
@@ -30,7 +31,8 @@ class CollectionChecks:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Refuse wrong marks, benchmarks that do not say what they are for, and plugins that spoil them.
 
-        What belongs to other profiles only is deselected: a baseline has criteria of its own profile.
+        What belongs to other profiles only is deselected: a baseline has criteria of its own profile. What
+        needs more accelerators than the node has is skipped.
         """
         settings = self._config.stash[context_key].settings
         incomplete: list[str] = []
@@ -39,6 +41,8 @@ class CollectionChecks:
             benchmark_mark(item)
             if settings.active and (why := refusal(item, worker=worker)):
                 raise pytest.UsageError(why)
+            if why := not_applicable(item):
+                item.add_marker(pytest.mark.skip(reason=why))
             missing = missing_goals(item, settings.goals_required)
             if missing:
                 incomplete.append(f"{item.nodeid}: mark anubis lacks {missing}")

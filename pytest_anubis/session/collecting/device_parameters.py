@@ -203,7 +203,7 @@ def pair_named(config: pytest.Config, name: str) -> Pair:
 def pair_names(devices: Sequence[str]) -> tuple[str, ...]:
     """Return all ordered pairs of accelerators of one kind; the node where there is none.
 
-    A test is then collected on every node, and says where it does not apply.
+    A test is then collected on every node, and skipped where it does not apply (`lacks_pair`).
     """
     found = [
         f"{source}{TO}{target}"
@@ -272,6 +272,11 @@ def _also_on_host(metafunc: pytest.Metafunc) -> bool:
 def device_of(item: pytest.Item) -> str:
     """Return the device or pair that the test runs on, ``node`` when it has none of its own."""
     return _parameter(item) or NODE
+
+
+def lacks_pair(item: pytest.Item) -> bool:
+    """Return whether the test is of pairs of accelerators, and the node has none."""
+    return _parameter(item) == NODE
 
 
 def _parameter(item: pytest.Item) -> str:

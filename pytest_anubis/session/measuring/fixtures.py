@@ -14,7 +14,6 @@ import pytest
 from pytest_anubis.fixture_types import DeviceFixture, MetricFixture, NodeFixture, PairFixture
 from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, timeout_mark
 from pytest_anubis.session.collecting.device_parameters import (
-    NODE,
     benchmark_id,
     device_named,
     device_of,
@@ -116,8 +115,6 @@ def anubis_pair(request: pytest.FixtureRequest) -> PairFixture:
             copy = lambda: target.copy_(source)
             anubis_metric.measure("peer_rate", copy, work=1 << 26, unit="GB/s", better="higher")
     """
-    if request.param == NODE:
-        pytest.skip("not applicable: fewer than two accelerators")
     return pair_named(request.config, request.param)
 
 

@@ -12,7 +12,11 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark, takes_metrics
+from pytest_anubis.session.collecting.benchmark_mark import (
+    benchmark_mark,
+    not_applicable,
+    takes_metrics,
+)
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 
 Ask = Callable[[list[dict[str, Any]]], dict[str, Any]]
@@ -111,12 +115,13 @@ def describe(
     Args:
         config: The process's configuration, for the tests that the command line names.
         items: What was collected.
-        benchmarks: The benchmark of each, empty for plain tests: they always run.
+        benchmarks: The benchmark of each, empty for plain tests: they always run. What does not apply to
+            this node is not offered.
     """
     named = _named(config)
     found: dict[str, dict[str, Any]] = {}
     for item, name in zip(items, benchmarks, strict=True):
-        if not name:
+        if not name or not_applicable(item):
             continue
         mark = benchmark_mark(item)
         pinned = bool(named) and any(_is_named(item, path, rest) for path, rest in named)

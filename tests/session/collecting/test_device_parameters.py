@@ -270,6 +270,44 @@ def test_cost_is_that_of_the_kind_of_device(pytester: pytest.Pytester) -> None:
     refused.stderr.fnmatch_lines(["*mark anubis cost: *must name cpu and accelerator*"])
 
 
+CARDS = """
+import pytest
+
+@pytest.mark.anubis(component="c", cards=1, cost="7s")
+def test_of_a_card(anubis_metric, anubis_device):
+    anubis_metric.record("rate", 1.0, unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="c", cards=2, cost="7s")
+def test_of_two(anubis_metric):
+    anubis_metric.record("rate", 1.0, unit="GB/s", better="higher")
+
+@pytest.mark.anubis(component="c", cost="1s")
+def test_of_any(anubis_metric):
+    anubis_metric.record("rate", 1.0, unit="GB/s", better="higher")
+"""
+
+
+def test_what_needs_more_cards_is_skipped_and_costs_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=CARDS)
+    result = pytester.runpytest("-rs", "-p", "no:xdist")
+    result.assert_outcomes(skipped=2, passed=1)
+    result.stdout.fnmatch_lines_random(
+        ["*not applicable: no accelerator", "*not applicable: fewer than two accelerators"]
+    )
+    items, _ = pytester.inline_genitems("--anubis")
+    assert [benchmark_mark(item).cost for item in items] == [0.0, 0.0, 1.0]
+    items, _ = pytester.inline_genitems("--anubis", f"--anubis-inventory={RECORDED}")
+    assert [benchmark_mark(item).cost for item in items] == [7.0] * 9 + [1.0]
+
+
+def test_selector_is_not_offered_what_does_not_apply(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it=CARDS)
+    arguments = ("--anubis", "--anubis-select=budget", "--anubis-budget=1m", "-p", "no:xdist")
+    result = pytester.runpytest(*arguments)
+    result.stdout.fnmatch_lines(["anubis: the full set runs, 1 benchmark, *"])
+    result.assert_outcomes(skipped=3)  # the last is measured, and has no baseline
+
+
 def test_the_benchmark_set_has_one_id_from_wherever_it_is_run(pytester: pytest.Pytester) -> None:
     network = Path(__file__).parents[3] / "suites" / "network"
     items, _ = pytester.inline_genitems("--anubis", f"--rootdir={pytester.path}", str(network))
