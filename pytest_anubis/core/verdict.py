@@ -44,6 +44,8 @@ class Reason(StrEnum):
     OTHER_VERSION = "other-version"  # the benchmark's version differs from the baseline's
     UNSET = "unset"  # declared but never recorded
     NOT_RUN = "not-run"  # a tool or device is missing; the test says which
+    PARTLY_RUN = "partly-run"  # the test ran, and a part of it was skipped
+    UNREACHED = "unreached"  # never began, for what stands in the way by itself
     NOT_REPORTED = "not-reported"  # planned, but crashed, hung or interrupted before it reported
     ENVIRONMENT = "environment"  # a driver, library, container or setting stood in the way
     REPEATED = "repeated"  # an attempt failed, and the test was repeated
@@ -53,6 +55,9 @@ class Reason(StrEnum):
     GONE = "gone"  # a device that the class has gave no value at all
     ANSWERED = "answered"  # a later run of the same passed it, or has the value that was missing
 
+
+SKIPPED = (Reason.NOT_RUN, Reason.PARTLY_RUN)
+"""Reasons of what a test itself left out."""
 
 _BROKEN = (Reason.NOT_REPORTED, Reason.ENVIRONMENT, Reason.INVALID)
 """Reasons why a test without a result says nothing about the node, and has to be looked at first."""

@@ -38,11 +38,13 @@ class Standing(StrEnum):
 _CLOSED = (Standing.ANSWERED, Standing.APART, Standing.NO_PART)
 _OF_REASON = {
     Reason.NOT_REPORTED: Standing.BROKEN,
+    Reason.UNREACHED: Standing.BROKEN,
     Reason.ENVIRONMENT: Standing.BROKEN,
     Reason.DISTURBED: Standing.DISTURBED,
     Reason.NO_BASELINE: Standing.NO_BASELINE,
     Reason.NO_CRITERION: Standing.NO_CRITERION,
     Reason.NOT_RUN: Standing.NOT_RUN,
+    Reason.PARTLY_RUN: Standing.NOT_RUN,
     Reason.PRUNED: Standing.LEFT_OUT,
     Reason.WAIVED: Standing.WAIVED,
     Reason.UNSET: Standing.SILENT,

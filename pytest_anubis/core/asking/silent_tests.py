@@ -6,9 +6,6 @@ from pytest_anubis.core.events import LaneGivenUp
 from pytest_anubis.core.measurement import GATE_STOPPED
 from pytest_anubis.core.run import RunRecord, given_up_text
 
-NEVER_REACHED = "never run: "
-"""Begins what is said of a test that something else kept from running: that is in the way, not the test."""
-
 AFTER_DEATH = "; next: "
 """Stands before what is to be done about a process that died; a headline ends before it."""
 

@@ -22,6 +22,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import (
+    SKIPPED,
     UNCOVERED,
     Decision,
     MetricVerdict,
@@ -317,14 +318,14 @@ def _after_installing(verdicts: Sequence[MetricVerdict], tests: str, profile: st
 
 def _missing(verdicts: Sequence[MetricVerdict]) -> list[str]:
     """Return why tests that are for this machine did not run, each reason once."""
-    found = (v.text for v in verdicts if v.reason is Reason.NOT_RUN and not inapplicable(v.text))
+    found = (v.text for v in verdicts if v.reason in SKIPPED and not inapplicable(v.text))
     return list(dict.fromkeys(filter(None, found)))
 
 
 def _nothing_ran(verdicts: Sequence[MetricVerdict]) -> bool:
     """Tell whether no test measured anything: learning again would measure as little."""
     tests = [v for v in verdicts if "::" in v.benchmark]
-    return bool(tests) and all(v.reason is Reason.NOT_RUN for v in tests)
+    return bool(tests) and all(v.reason in SKIPPED for v in tests)
 
 
 def _open_loss(verdicts: Sequence[MetricVerdict], profile: str, root: str) -> str:
@@ -354,7 +355,7 @@ def _tools_first(verdicts: Sequence[MetricVerdict]) -> str:
     What does not apply to this machine has nothing to say about it.
     """
     told = [v for v in verdicts if v.benchmark and not v.text.startswith(APART)]
-    if not all(v.reason is Reason.NOT_RUN and v.text.startswith(NOT_INSTALLED) for v in told):
+    if not all(v.reason in SKIPPED and v.text.startswith(NOT_INSTALLED) for v in told):
         return ""
     names = (v.text.removeprefix(NOT_INSTALLED).partition(" (")[0] for v in told)
     tools = ", ".join(dict.fromkeys(names))

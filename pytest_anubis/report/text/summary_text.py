@@ -14,6 +14,7 @@ from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.verdict import (
     NOT_JUDGED,
     SEARCHED,
+    SKIPPED,
     UNCOVERED,
     Decision,
     MetricVerdict,
@@ -111,7 +112,7 @@ def summary_lines(
         rest = [unsearched_text(verdicts), head, *(f"  {text}" for text in classes)]
         texts = [*rest, coverage_text(node)]
     else:
-        skipped = [v for v in verdicts if v.reason is Reason.NOT_RUN and not v.metric]
+        skipped = [v for v in verdicts if v.reason in SKIPPED and not v.metric]
         blocking = node.blocking  # stands there with its reason
         reasons = [v.text for v in skipped if without_absent(blocking, [v.benchmark]) == blocking]
         texts = [f"not run here: {untested_text(reasons)}"] if reasons else []

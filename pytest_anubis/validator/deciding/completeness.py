@@ -8,14 +8,11 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from pytest_anubis.core.asking.silent_tests import AFTER_DEATH, NEVER_REACHED
+from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.events import LaneGivenUp, TestRepeated, WorkerDied
 from pytest_anubis.core.measurement import MISTAKE, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, died_at, given_up_text
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-
-LEFT_OUT = "a part of it was left out"
-"""Begins what is said of a test that ran, and has not looked at everything."""
 
 HUNG = "hung"
 """Begins what is said of a test that was ended because it did not come to its end."""
@@ -57,8 +54,9 @@ def verdicts_of_tests(
         spoken_for = (plan.benchmark, plan.device) in judged
         if result is None or result.outcome == "not reported":
             cause = silent.get(plan.test, "")
-            text = f"{NEVER_REACHED}{cause}" if cause else "never reported"
-            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_REPORTED, text))
+            text = f"never run: {cause}" if cause else "never reported"
+            reason = Reason.UNREACHED if cause else Reason.NOT_REPORTED
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, reason, text))
             continue
         if result.misuse:
             text = f"the benchmark is written wrongly: {result.text}"
@@ -83,8 +81,8 @@ def verdicts_of_tests(
             text = _how_it_died(plan.test, result.text)
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
         elif result.outcome == "passed" and result.left_out and not spoken_for:
-            text = f"{LEFT_OUT}: {result.left_out}"
-            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, text))
+            text = f"a part of it was left out: {result.left_out}"
+            verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.PARTLY_RUN, text))
         elif result.outcome == "skipped" and not spoken_for:
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.NOT_RUN, result.text))
         elif result.outcome == "xfailed" and not spoken_for:

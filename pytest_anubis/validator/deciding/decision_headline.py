@@ -15,6 +15,7 @@ from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     HOST,
     NOISY,
+    SKIPPED,
     Decision,
     MetricVerdict,
     Outcome,
@@ -289,7 +290,7 @@ def _required(
     """Return what was required and what did not run, as one phrase; none where all of it was required."""
     if not evidence.required:
         return []
-    others = (v for v in _reasons(verdicts, Reason.NOT_RUN) if v.benchmark not in never)
+    others = (v for v in _reasons(verdicts, *SKIPPED) if v.benchmark not in never)
     missed = [*(name.rpartition("/")[2] for name in never), *_names(others)]
     only = f"required was only {', '.join(evidence.required)}"
     return [f"{only}; {len(missed)} did not run: {', '.join(missed)}" if missed else only]

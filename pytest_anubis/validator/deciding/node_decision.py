@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Literal
 
-from pytest_anubis.core.asking.silent_tests import NEVER_REACHED
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     NOT_JUDGED,
+    SKIPPED,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -233,7 +233,7 @@ def _blockers(
     blocking: list[str] = []
     listed: list[str] = []
     noted: list[str] = []
-    left_out = any(verdict.reason is Reason.NOT_RUN for verdict in verdicts)
+    left_out = any(verdict.reason in SKIPPED for verdict in verdicts)
     wanted = {(c.benchmark, c.metric.name) for c in criteria} if left_out else set()
     wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
     open_ones = [one for one in verdicts if one.outcome in _OPEN and one.scope != "node"]
@@ -243,7 +243,7 @@ def _blockers(
             continue  # a node's values lack what one of its devices lacks, which stands there
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
             hardware.append(_line(verdict))
-        elif verdict.text.startswith(NEVER_REACHED) or told_as_death(verdict, deaths):
+        elif verdict.reason is Reason.UNREACHED or told_as_death(verdict, deaths):
             continue  # the cause is in the way, once for all of them
         elif verdict.broken:
             broken.append(_line(verdict))
@@ -257,7 +257,7 @@ def _blockers(
                 noted.append(_line(verdict))
                 continue
             optional = verdict.reason in (Reason.PRUNED, Reason.NO_CRITERION) or (
-                verdict.reason is Reason.NOT_RUN and not needed
+                verdict.reason in SKIPPED and not needed
             )
             if verdict.benchmark not in ran:
                 covers = required.covers(verdict.benchmark, verdict.metric, verdict.component)

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.metric import wholes_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
-from pytest_anubis.validator.deciding.completeness import LEFT_OUT
 
 ANYTHING = "any"
 """Requires nothing by name: a node is judged on what it ran, of which something must have been judged."""
@@ -145,8 +144,7 @@ def _did_not_run(verdict: MetricVerdict) -> bool:
         return False
     if verdict.metric:  # as imports mark what another node has
         return verdict.reason is Reason.NOT_REPORTED
-    skipped = verdict.reason is Reason.NOT_RUN and not verdict.text.startswith(LEFT_OUT)
-    return skipped or verdict.reason is Reason.PRUNED
+    return verdict.reason in (Reason.NOT_RUN, Reason.PRUNED)
 
 
 def absent_benchmarks(

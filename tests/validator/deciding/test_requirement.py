@@ -201,7 +201,7 @@ def test_a_benchmark_that_every_card_skipped_is_spared_and_named_once() -> None:
     assert (
         silent.decision is Decision.UNDECIDED
     )  # planned on cuda:0, and nothing says what became of it
-    part = replace(skips[0], text="a part of it was left out: no card")
+    part = replace(skips[0], reason=Reason.PARTLY_RUN, text="a part of it was left out")
     assert (
         judge_node(
             [*on_cards(*CARDS), part, *skips[1:]], baseline=OF_CARDS, evidence=evidence
