@@ -7,19 +7,20 @@ import importlib
 import platform
 import shlex
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.commands.storing.import_lines import date_lines, unknown_units
-from pytest_anubis.cli.shared.arguments import add_json, add_store, explain
+from pytest_anubis.cli.shared.arguments import DEFAULT_BASELINE, add_json, add_store, explain
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import since
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.store.baselines.baseline_files import find_baseline
 
 if TYPE_CHECKING:
     from pytest_anubis.store.importers.import_result import Imported, ImportFolder
@@ -197,7 +198,7 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
     written = done.written
     named = shlex.join(map(str, written if len(written) <= NAMED else [written[0].parent]))
     if written:
-        say(f"next: anubis learn {named}, then anubis judge {named}")
+        say(f"next: {_learning(done.classes, named)}anubis judge {named}{_register(options)}")
         place = written[0].parent
         earlier = sum(one.suffix == written[0].suffix for one in place.iterdir()) - len(written)
         if earlier:
@@ -211,6 +212,19 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
             "are imported"
         )
     return 1 if (done.lost or done.unknown_units) and not options.lenient else 0
+
+
+def _learning(classes: Iterable[str], named: str) -> str:
+    """Return the command that learns what was imported; empty where each class has a baseline to judge by."""
+    known = all(find_baseline(DEFAULT_BASELINE, one) for one in classes)
+    return "" if known else f"anubis learn {named}, then "
+
+
+def _register(options: argparse.Namespace) -> str:
+    """Return the option that names a register of the nodes that lies beside what was imported."""
+    beside = sorted({path.parent / "nodes.csv" for path in options.files if path.is_file()})
+    found = next((path for path in beside if path.is_file() and path not in options.files), None)
+    return "" if found is None else f" --nodes-file {shlex.quote(str(found))}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +251,7 @@ class _Done:
     wrong_lines: int = 0
     cells: Counter[str] = field(default_factory=Counter)
     unknown_units: int = 0
+    classes: set[str] = field(default_factory=set)
     unclassified: bool = False
 
 
@@ -316,6 +331,7 @@ def _keep(
         say(f"written: {target}")
     done.written.append(target)
     done.nodes |= nodes
+    done.classes |= {population.hardware_class for population in imported.populations}
     done.values += imported.values
     if any(population.hardware_class == UNCLASSIFIED for population in imported.populations):
         if done.told or not done.unclassified:

@@ -74,10 +74,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--missing",
         type=Path,
-        default=Path(".anubis/missing.csv"),
         metavar="FILE.csv",
         help="list the values that tables lack, where there are any: node, benchmark, metric, device "
-        "(default: .anubis/missing.csv)",
+        "(default: .anubis/missing.csv, or missing-2.csv and so on where that holds another list)",
     )
     add_verbose(parser, "every node, and all that was found on it")
     add_strictness(parser)

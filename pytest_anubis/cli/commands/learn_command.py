@@ -354,8 +354,10 @@ def _learn_class(
     Returns:
         The baseline, and lines that tell where it was written.
     """
-    from pytest_anubis.cli.learning.kept_decisions import with_kept_decisions
+    from pytest_anubis.cli.learning.kept_decisions import check_size, with_kept_decisions
     from pytest_anubis.validator import LearnError
+
+    check_size(key, options.output, {node for one in populations for node in one.nodes})
 
     with Progress("learning") as progress:
         try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip
@@ -21,6 +22,9 @@ from pytest_anubis.validator.limits.second_population import Decision, decided
 
 NAMED = 300
 """Most characters of a list of benchmarks in one line."""
+
+MANY = 10
+"""Nodes of a baseline from which on it is not replaced by one of less than half as many."""
 
 SAME = 0.05
 """Relative difference up to which both groups are those of before: a loss that matters is no smaller."""
@@ -46,6 +50,22 @@ def _in_force(folder: Path, hardware_class: str) -> Baseline | None:
         return None if path is None else load_baseline(path, hardware_class=hardware_class)
     except (OSError, BaselineError):
         return None  # a file that cannot be read decides nothing
+
+
+def check_size(hardware_class: str, folder: Path, nodes: Collection[str]) -> None:
+    """Refuse to learn from a few nodes what is to replace the baseline of many.
+
+    Raises:
+        CommandError: The baseline in force is of more than twice as many nodes.
+    """
+    before = _in_force(folder, hardware_class)
+    count = 0 if before is None else len(before.nodes)
+    if count >= MANY and 2 * len(nodes) < count:
+        raise CommandError(
+            f"{hardware_class}: the baseline in {folder} is of {count} nodes, and these runs are of "
+            f"{len(nodes)}: judge them by it ('anubis judge'), learn from all runs together, or write "
+            "elsewhere (--output DIR)"
+        )
 
 
 def with_kept_decisions(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import itertools
 import re
 import shlex
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,8 @@ from pytest_anubis.report.text.text_table import clip_but_end
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
+MISSING = Path(".anubis/missing.csv")
+"""Lists what tables lack, unless the user names another file or it holds another list."""
 LONGEST = 400
 """Characters of a finding or a note without ``-v``."""
 SHARING = 3
@@ -33,7 +36,7 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     """Say what was found on many nodes.
 
     Args:
-        options: Those of the command: ``verbose``, ``allow_missing``, perhaps ``missing``.
+        options: Those of the command: ``verbose``, ``allow_missing``, perhaps ``missing``, which may be None.
         source: The nodes to show.
     """
     judged, rows = source.judged, source.rows
@@ -71,20 +74,34 @@ def _missing_lines(
         f"{fine} {'is' if fine == 1 else 'are'} accepted all the same "
         f"(--allow-missing {100 * options.allow_missing:g}%)"
     )
-    place: Path | None = getattr(options, "missing", None)
-    if place is None:
+    if "missing" not in options:
         return [f"{line}: 'anubis judge' lists them"]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerows([("node", "benchmark", "metric", "device"), *cells])
+    place = options.missing or _unused(out.getvalue())
     try:
         write_atomically(place, out.getvalue())
     except OSError as error:
         return [
             f"{line}: {place} cannot be written ({error.strerror}); name another --missing FILE"
         ]
-    again = _run_on(str(place), (cell[1] for cell in cells))
-    return [f"{line}: {place} lists them", f"measure what is missing: {again}"]
+    again = _again(str(place), (cell[1] for cell in cells), "the nodes of ")
+    return [f"{line}: {place} lists them", f"measure what is missing{again}"]
+
+
+def _unused(text: str) -> Path:
+    """Return a file for a text that replaces no other one: commands that were shown name it."""
+    others = (MISSING.with_stem(f"{MISSING.stem}-{number}") for number in itertools.count(2))
+    return next(
+        place
+        for place in itertools.chain([MISSING], others)
+        if not place.exists() or _holds(place, text)
+    )
+
+
+def _holds(place: Path, text: str) -> bool:
+    return place.is_file() and place.read_bytes() == text.encode()
 
 
 def _sharing_lines(options: argparse.Namespace, rows: Sequence[NodeRow]) -> list[str]:
@@ -104,12 +121,18 @@ def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:
     }
     if not 0 < len(again) <= RETESTS:
         return []
-    return [f"measure again first: {_run_on(','.join(sorted(again)), again.values())}"]
+    return [f"measure again first{_again(','.join(sorted(again)), again.values())}"]
 
 
-def _run_on(hosts: str, benchmarks: Iterable[str]) -> str:
-    """Return the command that runs benchmarks on hosts."""
+def _again(hosts: str, benchmarks: Iterable[str], which: str = "") -> str:
+    """Return the command that runs benchmarks on hosts; where they are another tool's, what to do instead."""
+    benchmarks = set(benchmarks)
+    if not all("::" in one for one in benchmarks):
+        names = ", ".join(sorted(one.rpartition("::")[2] for one in benchmarks)[:TESTS])
+        names += ", ..." if len(benchmarks) > TESTS else ""
+        return f", with its own tool, then import that and judge again: {names} on {which}{hosts}"
     tests = sorted({re.sub(r"\[.*", "", one).rpartition("::")[2] for one in benchmarks})
     few = len(tests) <= TESTS and all(map(str.isidentifier, tests))
     chosen = shlex.join(["-k", " or ".join(tests)] if few else [])
-    return f"anubis fleet run --hosts {shlex.quote(hosts)} --chdir DIR -- suites/ {chosen}".rstrip()
+    where = shlex.quote(str(Path.cwd()))
+    return f": anubis fleet run --hosts {shlex.quote(hosts)} --chdir {where} -- suites/ {chosen}".rstrip()

@@ -27,15 +27,16 @@ def failing_alike(worst: MetricVerdict, found: Iterable[MetricVerdict]) -> list[
 def others_told(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     """Return those that say something else than the worst does with the devices that fail alike.
 
-    The loss of a node as a whole is that of its devices, where several of them have it.
+    What several runs found of one device is one thing. The loss of a node as a whole is that of its devices,
+    where several of them have it.
 
     Args:
         worst: The verdict that is reported; perhaps one of the others.
         found: All that are bad.
     """
     alike = failing_alike(worst, found)
-    same = {id(worst), *map(id, alike)}
-    left = [verdict for verdict in found if id(verdict) not in same]
+    same = {*map(same_thing, (worst, *alike))}
+    left = list({same_thing(one): one for one in found if same_thing(one) not in same}.values())
     if not alike:
         return left
     return [v for v in left if v.scope != "node" or _sort(v) != _sort(worst)]
@@ -63,6 +64,12 @@ def alike_text(worst: MetricVerdict, found: Iterable[MetricVerdict], devices: It
     if len(failing) <= _NAMED + 1:
         return f"{', '.join(first)} and {last}"
     return f"{', '.join(first[:_NAMED])} and {len(failing) - _NAMED} more"
+
+
+def same_thing(verdict: MetricVerdict) -> tuple[object, ...]:
+    """Return what is wrong with which device, whichever run found it."""
+    what = (verdict.benchmark, verdict.metric, verdict.group, verdict.scope, verdict.device)
+    return *what, verdict.trouble, "" if verdict.metric else verdict.text
 
 
 def _sort(verdict: MetricVerdict) -> tuple[object, ...]:

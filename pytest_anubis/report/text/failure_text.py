@@ -168,25 +168,29 @@ def summary_sentence(verdict: MetricVerdict) -> str:
     return text + compared + (f": {verdict.component}" if verdict.component else "")
 
 
-def worst_text(verdict: MetricVerdict, cards: Mapping[str, str], among: str = "") -> str:
+def worst_text(
+    verdict: MetricVerdict, cards: Mapping[str, str], among: str = "", runs: int = 1
+) -> str:
     """Return a bad verdict in one sentence: metric, device with slot, loss, values, component.
 
     Args:
         verdict: The verdict.
         cards: Device -> slot and serial number of its card in words.
         among: The devices that fail alike, in words, of which this is the worst; empty if there is one.
+        runs: How many of the node's runs found it.
     """
     name = metric_name(verdict.benchmark.rpartition("::")[2], verdict.metric)
     name += " of all devices" if verdict.scope == "node" else ""
     where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
     where = f" on {among}, the worst {where.removeprefix(' on ')}:" if among else where
     blame = f" [{verdict.component}]" if verdict.component else ""
-    run = f"; {verdict.run_words}" if verdict.run_words else ""
+    ending = f"; {verdict.run_words}" if verdict.run_words else ""
+    run = ending + (f" and {runs - 1} more" if ending and runs > 1 else "")
     alike, limit = verdict.similarity, verdict.threshold
     if verdict.reason is Reason.GONE:
         return f"{plain_line(verdict.text)}{blame}"
     if alike is None or limit is None or alike >= limit or verdict.better == "equal":
-        text = plain_line(verdict.text).removesuffix(run).removeprefix(f"{verdict.metric} ")
+        text = plain_line(verdict.text).removesuffix(ending).removeprefix(f"{verdict.metric} ")
         text = text.removeprefix(f"{verdict.metric}: ")
         text = text.removeprefix(f"{verdict.device}: ")
         return f"{name}{where.removesuffix(':')}: {text}{blame}{run}"

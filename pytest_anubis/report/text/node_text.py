@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps
-from pytest_anubis.core.identity.alike_devices import alike_text, others_told
+from pytest_anubis.core.identity.alike_devices import alike_text, others_told, same_thing
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
     Decision,
@@ -148,7 +148,9 @@ class NodeRow:
         if self.verdict.decision is Decision.REJECTED and self.worst is not None:
             bad = [verdict for verdict in self.told if verdict.outcome in _BAD]
             known = {*self.devices, *self.cards, *(verdict.device for verdict in self.told)}
-            return worst_text(self.worst, self.cards, alike_text(self.worst, bad, known))
+            thing = same_thing(self.worst)
+            runs = len({verdict.run for verdict in bad if same_thing(verdict) == thing})
+            return worst_text(self.worst, self.cards, alike_text(self.worst, bad, known), runs)
         if self.look is not None:
             absent = (
                 f"; {count_text(len(self.verdict.absent), 'benchmark')} did not run and need not"
@@ -225,7 +227,7 @@ def fleet_lines(
     parts[-1] += f" ({', '.join(also)})" if also else ""
     parts[0] += f" ({again} of them to be measured again first)" if again else ""
     lines.append(f"{count_text(len(worst), 'node')}: {', '.join(parts)}")
-    return [*lines, *_way_out(ordered)]
+    return [*lines, *_way_out(ordered), *_taken_out(ordered, shared)]
 
 
 def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -> list[str]:
@@ -251,6 +253,20 @@ def _way_out(rows: Sequence[NodeRow]) -> list[str]:
         "say what a node must have run: --require NAME (a component, benchmark or metric; can be given "
         "again; --require any: whatever it ran)"
     ]
+
+
+def _taken_out(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -> list[str]:
+    """Return the nodes that are rejected for sure and for themselves, to be copied; of too many none."""
+    sure = {
+        row.verdict.node: None
+        for row in rows
+        if row.verdict.decision is Decision.REJECTED
+        and row.verdict.triage is not Triage.RETEST
+        and _unit(row) not in shared
+    }
+    if not 1 < len(sure) <= MOST_NAMED:
+        return []
+    return [f"take out of service (-v says what to do with each): {','.join(sure)}"]
 
 
 def _unit(row: NodeRow) -> tuple[str, str]:

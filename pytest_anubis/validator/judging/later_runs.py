@@ -84,10 +84,12 @@ class LaterRuns:
         if not several:
             return judged
         answered = self._answered(judged, several)
+        units = list(zip(population.nodes, population.devices, strict=True))
+        lost = Counter(units[row] for row in np.flatnonzero(missing).tolist())
         named = {
             row: self._words(population.runs[row], population.nodes[row])
             for row in several
-            if bad[row] or row in answered
+            if bad[row] or row in answered or lost[units[row]] == 1  # of several one line is enough
         }
         if not answered:
             return replace(judged, named=named)

@@ -14,6 +14,7 @@ from tests.cli.command_line import anubis
 
 NODES, CARDS = 60, 4
 METRICS = ("gemm_a", "gemm_b", "pcie_in", "pcie_out")
+LISTS = ["missing", "missing-2"]
 BATCH = range(20, 32)
 
 
@@ -97,11 +98,40 @@ def test_values_that_are_missing_are_listed_and_allowed_up_to_a_share(here: Path
         assert {tuple(cell.values())[1:] for cell in cells} == {("gemm", "gemm_b", "cuda:3")}
         undecided = [line for line in done.stdout.splitlines() if line.startswith("UNDECIDED")]
         assert len(undecided) == (decision == "UNDECIDED")
-    assert "anubis fleet run --hosts .anubis/missing.csv" in done.stdout
+    assert "on the nodes of .anubis/missing.csv" in done.stdout
     assert [host.name for host in read_hosts(".anubis/missing.csv")] == lacking
     assert anubis("judge", "new.csv", "--missing", "nowhere/here.csv").returncode == 1
     wrong = anubis("judge", "new.csv", "--allow-missing", "2x")
     assert (wrong.returncode, "Traceback" in wrong.stderr) == (2, False)
+
+
+def test_a_list_of_what_is_missing_replaces_no_other_one(here: Path) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    for _ in range(2):  # the same list is the same file
+        anubis("judge", "new.csv")
+        narrow = anubis("judge", "new.csv", "--nodes", "n09")
+    assert [len(Path(f".anubis/{name}.csv").read_text().splitlines()) for name in LISTS] == [7, 2]
+    assert "on the nodes of .anubis/missing-2.csv" in narrow.stdout
+    assert sorted(path.stem for path in Path(".anubis").glob("missing*")) == LISTS
+
+
+def test_an_import_of_a_known_class_is_judged_and_not_learned_from(here: Path) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    done = anubis("import", "table", "new.csv")
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("next: "))
+    assert line.startswith("next: anubis judge ")
+    assert line.endswith(" --nodes-file nodes.csv")
+
+
+def test_few_nodes_do_not_replace_the_baseline_of_many(here: Path) -> None:
+    (baseline,) = Path("baselines").glob("*.json")
+    before = baseline.read_bytes()
+    rows = Path("old.csv").read_text().splitlines()
+    Path("few.csv").write_text("\n".join([rows[0], *(row for row in rows if row < "n06")]))
+    done = anubis("learn", "few.csv")
+    assert (done.returncode, baseline.read_bytes() == before) == (2, True)
+    assert "is of 60 nodes, and these runs are of 6" in done.stderr
+    assert anubis("learn", "few.csv", "--output", "elsewhere").returncode != 2
 
 
 def test_a_table_without_nodes_is_no_list_of_hosts(here: Path) -> None:

@@ -70,13 +70,26 @@ def test_the_worst_metric_has_device_slot_size_and_component() -> None:
 
 
 def test_what_else_is_wrong_is_counted_by_kind_of_trouble() -> None:
-    borderline = replace(SLOW, retest="borderline")
+    borderline, other = replace(SLOW, retest="borderline"), replace(SLOW, device="cuda:7")
     lines = fleet_lines(
-        [row("n1", Decision.REJECTED, SLOW, SLOW, WRONG, borderline, OPEN, blocking=3)]
+        [row("n1", Decision.REJECTED, SLOW, other, WRONG, borderline, OPEN, blocking=3)]
     )
     assert lines[0].startswith("REJECTED  failed n1: test_copy: the test itself failed")
     assert lines[0].endswith("; also 2 slow, 1 borderline, 1 unclear, 2 missing")
     assert lines[1] == "1 node: 1 REJECTED, 0 UNDECIDED, 0 ACCEPTED"
+
+
+def test_what_several_runs_found_is_one_thing() -> None:
+    runs = [replace(SLOW, run=name, run_words=f"in run {name}") for name in ("w1", "w2", "w3")]
+    lines = fleet_lines([row("n1", Decision.REJECTED, *runs)])
+    assert lines[0].endswith("; in run w1 and 2 more")
+
+
+def test_nodes_to_be_taken_out_are_listed_without_those_to_be_measured_again() -> None:
+    again = replace(SLOW, retest="borderline")
+    rows = [row(name, Decision.REJECTED, SLOW) for name in ("n1", "n2")]
+    lines = fleet_lines([*rows, row("n3", Decision.REJECTED, again)])
+    assert [line for line in lines if line.endswith(": n1,n2")]
 
 
 def test_a_borderline_node_says_that_it_is_measured_again_first() -> None:
