@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,11 +35,18 @@ def writing_atomically(path: Path, *, durable: bool = True) -> Iterator[IO[bytes
 
     Of what is durable the content lies on the disk before the name points to it, so a power cut leaves the
     old file. The new file has an unpredictable name, so no link that lies there already is
-    followed; a link in the place of the file itself is replaced.
+    followed; a link in the place of the file itself is replaced. A device, a pipe or a socket, such as
+    ``/dev/null`` or ``/dev/stdout``, is written to as it is: a file in its place would break the machine.
 
     Raises:
         OSError: The disk refuses; the old file is untouched and nothing is left behind.
     """
+    if _is_special(path):
+        descriptor = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)  # waits for no reader
+        os.set_blocking(descriptor, True)
+        with os.fdopen(descriptor, "wb") as out:
+            yield out
+        return
     path.parent.mkdir(parents=True, exist_ok=True)
     # A long name is cut: what is put around it must not make it longer than file systems take.
     descriptor, name = tempfile.mkstemp(
@@ -58,6 +66,16 @@ def writing_atomically(path: Path, *, durable: bool = True) -> Iterator[IO[bytes
         raise
     if durable:
         _keep_name(path.parent)
+
+
+def _is_special(path: Path) -> bool:
+    try:
+        mode = path.lstat().st_mode
+    except OSError:
+        return False
+    if stat.S_ISLNK(mode):  # as /dev/stdout is, whatever it leads to
+        return path.absolute().parts[:2] in (("/", "dev"), ("/", "proc"))
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def _keep_name(folder: Path) -> None:

@@ -103,21 +103,21 @@ def run(options: argparse.Namespace) -> int:
         apart = shlex.join(word for name in options.split for word in ("--split", name))
         say(f"note: no baseline is split so: learn one with 'anubis learn RUNS {apart}'")
     judged = judge_collected(runs, baselines, **strictness)
-    if printed:
-        for text in judged_json(judged, lambda done, total: None):
-            show_answer(text)
-    elif options.json is not None:
-        with Progress("writing") as progress:
-            try:
-                write_judged(judged, options.json, progress.count)
-            except OSError as error:
-                raise CommandError(
-                    f"{options.json}: cannot be written ({error.strerror})"
-                ) from error
     rows = rows_of(judged)
     unrun = _without_run(options, runs)
     named = [str(place) for place in options.runs]
     source = judged_source(options, runs, judged, rows, places=named, without_run=unrun)
+    if printed:
+        for text in judged_json(judged, lambda done, total: None, source.shifts):
+            show_answer(text)
+    elif options.json is not None:
+        with Progress("writing") as progress:
+            try:
+                write_judged(judged, options.json, progress.count, source.shifts)
+            except OSError as error:
+                raise CommandError(
+                    f"{options.json}: cannot be written ({error.strerror})"
+                ) from error
     tell_fleet(options, source)
     if text := without_run_text(unrun):
         say(text)

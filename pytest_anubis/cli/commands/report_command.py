@@ -88,7 +88,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         "history (its database URL or folder; or --history), judged as 'anubis judge' does; the page to open "
         "is its index.html",
     )
-    add_nodes_file(parser, "several nodes")
+    add_nodes_file(parser)
     add_sources(parser)
     parser.add_argument("--node", metavar="NAME", help="only this node of what was collected")
     parser.add_argument(
@@ -128,8 +128,11 @@ def run(options: argparse.Namespace) -> int:
         record = found
         baseline = _baseline(place, record)
         record = completed(record, baseline)
-    if options.nodes_file is not None:
-        raise CommandError("--nodes-file goes with the page of several nodes, and this is one")
+    from pytest_anubis.cli.site.fleet_source import register_of
+
+    places = [options.history] if options.history else [*options.name, str(options.store)]
+    known = register_of(places, options.nodes_file).get(record.node, {})
+    record = dataclasses.replace(record, traits={**known, **record.traits})
     if options.json is not None:
         write_file(options.json, run_json(record) + "\n")
     if options.html is not None:

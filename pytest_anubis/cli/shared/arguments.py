@@ -171,13 +171,13 @@ def strictness_words(options: argparse.Namespace) -> list[str]:
     return words + (["--allow-missing", f"{share:g}"] if share != ALLOWED_MISSING else [])
 
 
-def add_nodes_file(parser: argparse.ArgumentParser, page: str = "") -> None:
-    """Declare ``--nodes-file``, which says what nodes share; empty `page`: it goes with everything."""
+def add_nodes_file(parser: argparse.ArgumentParser) -> None:
+    """Declare ``--nodes-file``, which says what nodes share."""
     parser.add_argument(
         "--nodes-file",
         type=Path,
         metavar="FILE.csv",
-        help=f"{page and f'with {page}: '}table of the nodes, whose columns (rack, batch, ...) group "
+        help="table of the nodes, whose columns (rack, batch, ...) group "
         "the nodes; default: nodes.csv in the folders that are named, and what 'anubis history nodes "
         "import' put into the history",
     )

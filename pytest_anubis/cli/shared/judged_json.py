@@ -13,6 +13,7 @@ import numpy as np
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.store.atomic import writing_atomically
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
@@ -25,8 +26,13 @@ SORTED = 100_000
 """Most bad verdicts that are sorted: some seconds' work. Where more are bad it is a matter of the class."""
 
 
-def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int], None]) -> None:
-    """Write ``{"schema", "findings": [...], "nodes": [...], "verdicts": [...]}``.
+def write_judged(
+    judged: JudgedFleet,
+    path: Path,
+    progress: Callable[[int, int], None],
+    shifts: Sequence[TraitShift] = (),
+) -> None:
+    """Write ``{"schema", "findings": [...], "shared": [...], "nodes": [...], "verdicts": [...]}``.
 
     Every verdict has node, device, benchmark, metric, scope, value, similarity, limit (the threshold that
     the similarity was held against; the key is older than the word), verdict, reason and the reference that
@@ -34,30 +40,35 @@ def write_judged(judged: JudgedFleet, path: Path, progress: Callable[[int, int],
     empty), the loss relative to what is normal, the certainty that it is beyond the limit, and the sentence
     for people, and one of a run that changed has onset, size and probability of the change; one that a waiver
     covers has the waiver. What does not exist is null. What is bad stands first, the one to act on first
-    before the others, as do the nodes. Findings concern a class as a whole.
+    before the others, as do the nodes. Findings concern a class as a whole;
+    ``shared`` has what separates nodes of a class, such as their batch.
 
     Args:
         judged: What was judged.
         path: The file, replaced when all is written.
         progress: Called with (done, all) populations.
+        shifts: What separates nodes of a class.
 
     Raises:
         OSError: The disk refuses.
     """
     with writing_atomically(path) as out:
-        for text in judged_json(judged, progress):
+        for text in judged_json(judged, progress, shifts):
             out.write(text.encode("ascii"))
 
 
-def judged_json(judged: JudgedFleet, progress: Callable[[int, int], None]) -> Iterator[str]:
+def judged_json(
+    judged: JudgedFleet, progress: Callable[[int, int], None], shifts: Sequence[TraitShift] = ()
+) -> Iterator[str]:
     """Yield the text of the file, in pieces and in ASCII; as `write_judged`."""
     nodes = [
         {**to_plain(verdict, full=True), "verdict": verdict.decision.value}
         for verdict in sorted(judged.nodes, key=lambda verdict: verdict.severity)
     ]
     findings = json.dumps([to_plain(finding, full=True) for finding in judged.findings])
+    shared = json.dumps([to_plain(shift, full=True) for shift in shifts])
     notes = json.dumps([*judged.notes, *judged.asides])
-    yield f'{{"schema": {SCHEMA},\n"findings": {findings},\n"notes": {notes},\n'
+    yield f'{{"schema": {SCHEMA},\n"findings": {findings},\n"shared": {shared},\n"notes": {notes},\n'
     yield f'"nodes": {json.dumps(nodes)},\n"verdicts": [\n'
     separator = ""
     tables = [

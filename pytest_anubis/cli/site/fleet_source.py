@@ -24,8 +24,10 @@ from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_med
 
 REGISTER = "nodes.csv"
 """Name of a table of nodes that is read where it lies beside collected runs."""
-_NO_TRAITS = ("node", "class", "since", "state", "on", "note", "serial")
-"""Columns of a register that are no traits: they are each node's own, or change from day to day."""
+_NO_TRAITS = ("node", "class", "since", "state", "on", "note")
+"""Columns of a register that are no traits: what has a place of its own, or changes from day to day."""
+SERIAL = "serial"
+"""A trait that is shown, and separates no nodes: each has its own."""
 FIRST = ("rack", "batch")
 """Traits that operators look for first: they have the first columns."""
 MOST_VALUES = 400
@@ -47,6 +49,7 @@ class FleetSource:
         without_run: Names of nodes that are registered and have no run; they are in no row.
         tables: The samples of each class as one table; empty where no trait of nodes is known.
         shifts: What separates nodes of a class, slow ones first.
+        registered: Whether a register says anything of its nodes.
     """
 
     runs: RunSet
@@ -57,6 +60,7 @@ class FleetSource:
     without_run: Sequence[str] = ()
     tables: Sequence[UnitMedians] = ()
     shifts: Sequence[TraitShift] = ()
+    registered: bool = False
 
     @property
     def began(self) -> dict[tuple[str, str], float]:
@@ -114,20 +118,13 @@ def judged_source(
     Raises:
         HistoryError: A table or the history cannot be read.
     """
-    history, table = options.history, options.nodes_file
-    named = [history] if history else places
-    tables = registers(named) if table is None else [table]
-    known = stored_register(named)
-    found: Traits = {
-        node: {name: text for name, text in traits.items() if name not in _NO_TRAITS}
-        for node, traits in known.items()
-    }
-    for one in tables:
-        for node, traits in read_register(one).items():
-            found.setdefault(node, {}).update(traits)
+    history = options.history
+    found = register_of([history] if history else places, options.nodes_file)
     names = {row.verdict.node for row in rows}
-    if tables and not known and not names & found.keys():
-        say(f"note: {tables[0]}: none of its nodes is among these; are they called otherwise?")
+    registered = bool(names & found.keys())
+    if options.nodes_file is not None and not registered:
+        table = options.nodes_file
+        say(f"note: {table}: none of its nodes is among these; are they called otherwise?")
     for run in sorted(runs.runs, key=lambda run: run.started):
         of_node = found.setdefault(run.node, {})
         of_node.update({name: text for name, text in facts_of(run).items() if text})
@@ -147,6 +144,7 @@ def judged_source(
         filed=dated,
         without_run=sorted(set(without_run) - names - {run.node for run in runs.runs}),
         tables=medians,
+        registered=registered,
         shifts=_shifts(medians, telling, found, rows, _began(runs)),
     )
 
@@ -198,27 +196,38 @@ def is_history(place: str) -> bool:
     )
 
 
-def registers(places: Sequence[str]) -> list[Path]:
-    """Return the tables of nodes that lie in the folders that were named."""
-    return [path for place in places if (path := Path(place, REGISTER)).is_file()]
+def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
+    """Return what is registered of the nodes of runs.
 
-
-def stored_register(places: Sequence[str]) -> Traits:
-    """Return what the histories among places say of the nodes, or those in folders among them.
+    Args:
+        places: Where the runs lie: a history, or files and folders. Of these the history of their store says
+            what it knows, and a table of nodes that lies in one counts too.
+        table: A table of nodes in place of such tables.
 
     Raises:
-        HistoryError: One cannot be read.
+        HistoryError: A table or a history cannot be read.
     """
     found: Traits = {}
-    places = [name for name in places if "://" in name or Path(name).is_dir()]
-    if not places:  # a history takes a third of a second to load
-        return found
-    from pytest_anubis.store.history.node_records import node_traits
+    for name in filter(
+        may_be_there, dict.fromkeys(one for place in places for one in _homes(place))
+    ):
+        from pytest_anubis.store.history.node_records import (
+            node_traits,  # loads a third of a second
+        )
 
-    for name in filter(may_be_there, places):
         for node, traits in use(name, node_traits).items():
+            own = {name: text for name, text in traits.items() if name not in _NO_TRAITS}
+            found.setdefault(node, {}).update(own)
+    beside = [path for place in places if (path := Path(place, REGISTER)).is_file()]
+    for one in beside if table is None else [table]:
+        for node, traits in read_register(one).items():
             found.setdefault(node, {}).update(traits)
     return found
+
+
+def _homes(place: str) -> list[str]:
+    """Return where the history of runs may be: their store has it, which is two folders up at most."""
+    return [place] if "://" in place else [place, *map(str, Path(place).absolute().parents[:2])]
 
 
 def stored_verdicts(place: str) -> dict[str, tuple[str, float]]:
@@ -233,7 +242,7 @@ def stored_verdicts(place: str) -> dict[str, tuple[str, float]]:
 
 
 def read_register(path: Path) -> Traits:
-    """Return what a table of nodes says of each: every column but its name, class, dates and serial number.
+    """Return what a table of nodes says of each: every column but its name, class and dates.
 
     Raises:
         HistoryError: It cannot be read or has no column ``node``.
@@ -258,7 +267,8 @@ def telling_traits(
     sizes: dict[str, int] = {}
     for row in rows:
         sizes[row.hardware_class] = sizes.get(row.hardware_class, 0) + 1
-        for name, text in traits.get(row.verdict.node, {}).items():
+        own = traits.get(row.verdict.node, {})
+        for name, text in own.items() - {(SERIAL, own.get(SERIAL))}:
             values.setdefault(name, {}).setdefault(row.hardware_class, set()).add(text)
     telling = [
         name

@@ -50,7 +50,7 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
     if verbosity <= 0:
         said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
-    shared = _sharing_lines(options, rows)
+    shared = [] if source.registered else _sharing_lines(rows)
     say(*said, *lines, *_retest_lines(rows), *missing[1:], *shared, *notes)
 
 
@@ -104,10 +104,10 @@ def _holds(place: Path, text: str) -> bool:
     return place.is_file() and place.read_bytes() == text.encode()
 
 
-def _sharing_lines(options: argparse.Namespace, rows: Sequence[NodeRow]) -> list[str]:
+def _sharing_lines(rows: Sequence[NodeRow]) -> list[str]:
     """Say how to learn what rejected nodes share, where no register of the nodes was given."""
     rejected = sum(row.verdict.decision is Decision.REJECTED for row in rows)
-    if rejected < SHARING or options.nodes_file is not None or options.history:
+    if rejected < SHARING:
         return []
     return ["what they share: --nodes-file FILE.csv with the columns node, rack, batch or the like"]
 

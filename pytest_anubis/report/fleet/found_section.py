@@ -36,10 +36,10 @@ def is_one_page(view: FleetView) -> bool:
 
 def found_section(view: FleetView) -> str:
     """Return what was found on the nodes that lead to it; empty where none does."""
-    here = [node.row for node in view.nodes if node.link.startswith("#")]
+    here = [node for node in view.nodes if node.link.startswith("#")]
     if not here:
         return ""
     left = sum(has_findings(node.row) for node in view.nodes) - len(here)
     more = f"<p>and {count_text(left, 'node')} more; --json FILE writes all</p>" if left else ""
-    told = "".join(found_on(row, number) for number, row in enumerate(here))
+    told = "".join(found_on(one.row, number, one.traits) for number, one in enumerate(here))
     return f"<h2 id='found'>What was found</h2>{_MORE}{told}{more}"

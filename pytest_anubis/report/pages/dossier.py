@@ -27,6 +27,7 @@ from pytest_anubis.report.text.headlines import (
     next_of,
     questions_text,
 )
+from pytest_anubis.report.text.node_text import traits_text
 from pytest_anubis.report.text.numbers import bytes_text, duration_text, moment_text, percent
 from pytest_anubis.report.text.summary_text import unsearched_names, unsearched_text
 
@@ -155,6 +156,7 @@ def _facts(record: RunRecord, baseline: Baseline | None) -> str:
         ("hardware", _hardware(record.inventory)),
         ("inventory", inventory_line(record.inventory, record.settings.get("inventory"))),
         ("hardware class", record.hardware_class),
+        ("known of it", traits_text(record.traits)),
         ("held against", baseline_line(baseline) if baseline else record.baseline),
         ("run", record.run),
         ("time", _time(record)),

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import html
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_anubis.core.verdict import Decision, Outcome, Triage
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.learned_text import UNLIKE
-from pytest_anubis.report.text.node_text import WORST_FIRST, NodeRow
+from pytest_anubis.report.text.node_text import WORST_FIRST, NodeRow, traits_text
 from pytest_anubis.report.text.numbers import count_text
 
 ROWS = 2000
@@ -36,7 +36,7 @@ def fleet_page(rows: Iterable[NodeRow], notes: Sequence[str]) -> str:
         for decision in WORST_FIRST
     )
     shown = [row for row in ordered if has_findings(row)]
-    details = "".join(found_on(row, number) for number, row in enumerate(shown[:DETAILS]))
+    details = "".join(found_on(row, number, {}) for number, row in enumerate(shown[:DETAILS]))
     left = len(shown) - DETAILS
     more = f"<p>and {count_text(left, 'node')} more; --json FILE writes all</p>" if left > 0 else ""
     numbers = {id(row): number for number, row in enumerate(shown[:DETAILS])}
@@ -81,7 +81,7 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
     return (blocks.table(head, rows, kind="brief stack") if rows else "") + more + accepted
 
 
-def found_on(row: NodeRow, number: int) -> str:
+def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> str:
     """Return what was found on a node, to be unfolded; it is ``#n`` and its number in the order."""
     bad = [verdict for verdict in row.told if verdict.outcome in _BAD]
     verdict = row.verdict
@@ -89,7 +89,10 @@ def found_on(row: NodeRow, number: int) -> str:
     head = f"{blocks.badge(verdict.decision.value)} <h3>{html.escape(verdict.node)}</h3>"
     inner = (
         blocks.paragraph(after_name(verdict), "why")
-        + blocks.paragraph(f"hardware class {row.hardware_class}", "faint")
+        + blocks.paragraph(
+            ", ".join(filter(None, (f"hardware class {row.hardware_class}", traits_text(traits)))),
+            "faint",
+        )
         + "".join(blocks.blamed_parts(bad, row.cards))
         + blocks.lines_block("in the way of acceptance", verdict.blocking, open_=not rejected)
         + blocks.lines_block("not judged, does not block", verdict.listed)

@@ -161,6 +161,11 @@ class NodeRow:
         return plain_line(after_name(self.verdict))
 
 
+def traits_text(traits: Mapping[str, str]) -> str:
+    """Return what is registered of a node in one line: ``batch C, rack r03, serial S7000``."""
+    return plain_line(", ".join(f"{name} {text}" for name, text in sorted(traits.items())))
+
+
 def fleet_lines(
     rows: Iterable[NodeRow],
     shifts: Sequence[TraitShift] = (),
