@@ -15,7 +15,7 @@ from pytest_anubis.store.atomic import write_atomically
 def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    with pytest.raises(OSError) as nobody_reads:
+    with pytest.raises(OSError, match="No such device") as nobody_reads:
         write_atomically(pipe, "text")
     assert nobody_reads.value.errno == errno.ENXIO
     reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
@@ -25,7 +25,7 @@ def test_a_pipe_is_written_to_and_stays_a_pipe(tmp_path: Path) -> None:
 
 
 def test_a_full_device_says_so_and_is_not_replaced() -> None:
-    with pytest.raises(OSError) as full:
+    with pytest.raises(OSError, match="No space") as full:
         write_atomically(Path("/dev/full"), "text")
     assert full.value.errno == errno.ENOSPC
     assert stat.S_ISCHR(Path("/dev/full").stat().st_mode)

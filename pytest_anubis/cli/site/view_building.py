@@ -13,6 +13,7 @@ import numpy.typing as npt
 from pytest_anubis.cli.shared.stored.registered_nodes import without_run_text
 from pytest_anubis.cli.site.fleet_source import (
     FIRST,
+    SERIAL,
     FleetSource,
     class_tables,
     telling_traits,
@@ -32,6 +33,7 @@ from pytest_anubis.report.fleet.fleet_view import (
     cell_kind,
 )
 from pytest_anubis.report.pages.metric_sections import short
+from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
@@ -154,7 +156,9 @@ def fleet_view(source: FleetSource) -> FleetView:
             FleetNode(
                 row=row,
                 traits={
-                    n: t for n, t in source.traits.get(row.verdict.node, {}).items() if n in traits
+                    n: t
+                    for n, t in source.traits.get(row.verdict.node, {}).items()
+                    if n in (*traits, SERIAL)
                 },
                 filed=_filed(source, row),
             )
@@ -169,6 +173,10 @@ def fleet_view(source: FleetSource) -> FleetView:
         findings=tuple(finding.text for finding in source.judged.findings),
         notes=(*source.judged.notes, *source.judged.asides),
         unjudged=tuple(filter(None, (source.without_baseline, source.filed_text))),
+        held_against=tuple(
+            f"{key}: held against {baseline_line(source.judged.baselines[key])}"
+            for key in sorted({row.hardware_class for row in rows} & source.judged.baselines.keys())
+        ),
         without_run=without_run_text(source.without_run),
         times=tuple(_times(source.runs.journals)),
         runs=len(source.runs.runs),

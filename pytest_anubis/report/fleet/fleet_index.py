@@ -78,11 +78,12 @@ def fleet_index(view: FleetView) -> str:
         f"<li><a href='#{key}'>{name}</a></li>" for key, name in _SECTIONS if sections[key]
     )
     unjudged = "".join(f"<p><b>{html.escape(line)}</b></p>" for line in view.unjudged)
+    against = "".join(blocks.paragraph(line, "faint") for line in view.held_against)
     told = blocks.lines_block("findings about whole classes", view.findings, open_=True)
     body = (
         "<a class='skip' href='#map'>to the heat map</a>"
         f"<header class='banner'><h1>{count_text(len(view.nodes), 'node')}</h1><p>{decisions}</p>"
-        f"{blocks.paragraph(_span(view), 'faint')}{blocks.paragraph(view.without_run)}{unjudged}</header>"
+        f"{blocks.paragraph(_span(view), 'faint')}{against}{blocks.paragraph(view.without_run)}{unjudged}</header>"
         f"{glance(view)}{told}<nav aria-label='sections'><ul>{items}</ul></nav>{''.join(sections.values())}"
         f"{blocks.lines_block('notes', view.notes)}{data_block(view)}<script>{SCRIPT}</script>"
     )

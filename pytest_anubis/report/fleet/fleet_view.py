@@ -178,6 +178,7 @@ class FleetView:
         notes: What else is to be known, one sentence each.
         unjudged: That nodes were held against no baseline and what to do about it, and what is filed of
             them; one sentence each.
+        held_against: The baselines that judged them, one sentence each.
         without_run: How many registered nodes have no run yet, in one sentence; empty where all have one.
         times: What the benchmarks cost, the dearest first; empty where no run says so.
         runs: How many runs it rests on.
@@ -195,6 +196,7 @@ class FleetView:
     findings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     unjudged: tuple[str, ...] = ()
+    held_against: tuple[str, ...] = ()
     without_run: str = ""
     times: tuple[BenchmarkTime, ...] = ()
     runs: int = 0

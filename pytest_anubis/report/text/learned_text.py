@@ -298,7 +298,9 @@ def _unlike(nodes: Sequence[UnlikeNode], verbose: bool, see: Sequence[Sequence[s
     """Name the nodes that are no part of the healthy ones, worst first, and what to type to see them."""
     if not nodes:
         return []
-    lines = [f"these nodes are {UNLIKE}, worst first:"]
+    lines = [
+        f"these nodes are {UNLIKE} in one of their runs or more, worst first ('anubis judge' decides):"
+    ]
     lines += [f"  {unlike_line(one)}" for one in (nodes if verbose else nodes[:SICK])]
     if len(nodes) > SICK and not verbose:
         lines.append(f"  ... and {len(nodes) - SICK} more (-v names all)")

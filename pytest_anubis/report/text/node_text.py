@@ -194,6 +194,7 @@ def fleet_lines(
     causes += [*besides, *_by_component(ordered, shared)]
     groups = _groups(ordered, shared, verbosity)
     shown = groups[: None if verbosity > 0 else SHOWN]
+    classes = Counter(row.verdict.node for row in ordered)
     column = max((len(group[0].trouble) for group in shown), default=0)
     gone = sum(bool(group[0].verdict.gone) for group in shown)
     for place, group in enumerate([*shown, []]):
@@ -202,7 +203,8 @@ def fleet_lines(
         if not group:
             break
         why = shared.get(_unit(group[0]))
-        text = _row(group, column, None if why is None else shifts[why])
+        names = [_name(row, classes) for row in group]
+        text = _row(group, names, column, None if why is None else shifts[why])
         wrapped = wrap(text, width, indent="    ")
         most = LINES if verbosity <= 0 else len(wrapped)
         lines += (
@@ -244,8 +246,9 @@ def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
     found: dict[str, list[str]] = {}
     for verdict in rejected:
         found.setdefault(next(iter(verdict.components), "other"), []).append(verdict.node)
-    parts = (f"{component}: {', '.join(nodes)}" for component, nodes in found.items())
-    return [f"{len(rejected)} REJECTED by component: {'; '.join(parts)}"]
+    parts = (f"{part}: {', '.join(dict.fromkeys(nodes))}" for part, nodes in found.items())
+    count = len({verdict.node for verdict in rejected})
+    return [f"{count} REJECTED by component: {'; '.join(parts)}"]
 
 
 def _way_out(rows: Sequence[NodeRow]) -> list[str]:
@@ -336,18 +339,27 @@ def _groups(
     return list(groups.values())
 
 
-def _row(group: Sequence[NodeRow], column: int, why: TraitShift | None = None) -> str:
+def _name(row: NodeRow, classes: Mapping[str, int]) -> str:
+    """Return a node's name; of one that is in several classes with the class."""
+    name = row.verdict.node
+    return f"{name} as {row.hardware_class}" if classes[name] > 1 else name
+
+
+def _row(
+    group: Sequence[NodeRow], called: Sequence[str], column: int, why: TraitShift | None = None
+) -> str:
     """Return the line of a group; the kinds of trouble take a column of this width, none if it is 0.
 
     Args:
         group: Its nodes.
+        called: Their names.
         column: That width.
         why: The shared cause that explains all that is bad on them; None where there is none.
     """
     first = group[0]
-    names = first.verdict.node
+    names = called[0]
     if len(group) > 1:
-        shown = ", ".join(row.verdict.node for row in group[:NAMED])
+        shown = ", ".join(called[:NAMED])
         more = f", and {len(group) - NAMED} more" if len(group) > NAMED else ""
         names = f"{len(group)} nodes ({shown}{more})"
     kind = f"{first.trouble:{column}} " if column else ""
