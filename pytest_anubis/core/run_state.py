@@ -252,11 +252,19 @@ class RunState:
             results=self._all_results(),
             measurements=tuple(self._measurements),
             verdicts=(*self._verdicts, *self._wrong.values()),
-            node_verdict=self.node_verdict,
+            node_verdict=self._decided(),
             events=(*self._events, *self._unsaid_repeats()),
             warnings=tuple(self.warnings),
             **more,
         )
+
+    def _decided(self) -> NodeVerdict | None:
+        """Return the decision; an acceptance does not hold where a part of the journal is lost."""
+        decided = self.node_verdict
+        lost = next((one.text for one in self._events if isinstance(one, DamageFound)), "")
+        if not lost or decided is None or decided.decision is not Decision.ACCEPTED:
+            return decided
+        return undecided_by(decided, lost)
 
     def _unsaid_repeats(self) -> list[TestRepeated]:
         """Return the attempts that failed and of whose repetition no event tells: their end was lost."""

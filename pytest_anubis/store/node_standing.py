@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pytest_anubis.codec import from_plain, read_json, to_plain
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.identity.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of
@@ -333,6 +334,20 @@ def _of_journals(store: Path, node: str) -> NodeStanding:
             began = moment(record.started) or 0.0
             runs.append(_kept(record, began, moment(record.ended) or began, ""))
     return NodeStanding(node=node, runs=_relevant(runs))
+
+
+def dated_run(record: RunRecord, now: float) -> JudgedRun:
+    """Return what a run says about its node, by its own clock; where that is ahead, it passed nothing.
+
+    When such a run took place is unknown: what it found stands, and it clears nothing.
+
+    Args:
+        record: The run.
+        now: The present, seconds since 1970.
+    """
+    began = moment(record.started) or 0.0
+    judged = judged_of(record, began=began, ended=moment(record.ended))
+    return replace(judged, passed=()) if began - now > CLOCKS_DIFFER else judged
 
 
 def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun:

@@ -321,6 +321,11 @@ def _keep(
     try:
         name = ".".join(filter(None, (source.node, source.run, path.name))) if source.node else ""
         target = folder.save(imported, name)
+        if folder.lost:
+            lost = f"{count_text(len(folder.lost), 'node')} more: {', '.join(folder.lost[:NAMED])}"
+            say(
+                f"{path}: replaces an earlier import of this file, which had {lost}; these are gone"
+            )
     except DoubleImportError as error:
         say(str(error))
         done.again += 1

@@ -94,19 +94,22 @@ def told_runs(runs: RunSet) -> RunSet:
 
 def _from_the_future(runs: RunSet, now: float) -> str:
     """Say in one line which runs begin in the future by this clock; empty if none does."""
-    ahead: list[tuple[float, str, str]] = []
-    for one in runs.runs:
-        if (began := moment(one.started)) is not None:
-            ahead.append((began - now, one.run, one.node))
-    early = sorted((found for found in ahead if found[0] > CLOCKS_DIFFER), reverse=True)
+    early = _ahead(runs, now)
     if not early:
         return ""
-    off, run, node = early[0]
+    off, (run, node) = max((off, unit) for unit, off in early.items())
     what = f"{len(early)} runs begin" if len(early) > 1 else "1 run begins"
     return (
-        f"{what} in the future, {run} of {node} {off / 3600:.1f} h: clocks differ, so which run of a node is "
-        "its latest may be wrong; set the clocks"
+        f"{what} in the future, {run} of {node} {off / 3600:.1f} h: the clocks differ, so what passed there "
+        "clears nothing; set the clocks"
     )
+
+
+def _ahead(runs: RunSet, now: float) -> dict[tuple[str, str], float]:
+    """Return (run, node) -> by how many seconds it began after the present, as its clock had it."""
+    began = {(one.run, one.node): moment(one.started) for one in runs.runs}
+    off = {unit: when - now for unit, when in began.items() if when is not None}
+    return {unit: seconds for unit, seconds in off.items() if seconds > CLOCKS_DIFFER}
 
 
 def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: Any) -> JudgedFleet:
@@ -130,6 +133,7 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
             runs.populations,
             baselines,
             started=_started(runs),
+            ahead=_ahead(runs, time.time()),
             evidence=_evidence(runs),
             checked=_checked(runs),
             unread={(run.hardware_class, run.node) for run in runs.runs if run.unread},

@@ -10,7 +10,7 @@ from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
-from pytest_anubis.core.standing.recorded_run import judged_of, said_of_node
+from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.standing.standing_of import Holds, in_order, standing_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.core.waivers.waiving import holds_on
@@ -18,6 +18,7 @@ from pytest_anubis.report.text.node_text import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.store.namesakes import full_names
+from pytest_anubis.store.node_standing import dated_run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +116,7 @@ def _row(run: RunRecord, now: float) -> NodeRow:
 def _standing_run(runs: Sequence[RunRecord], holds: Holds) -> RunRecord:
     """Return the run that rejects a node, or its latest one, with the decision that holds today."""
     runs = [run for run in runs if said_of_node(run) or not run.replayed] or runs
-    ordered = in_order(judged_of(run, began=moment(run.started) or 0.0) for run in runs)
+    ordered = in_order(dated_run(run, time.time()) for run in runs)
     stands = standing_of(ordered, holds)
     by = stands.by if stands.by and stands.failures else ordered[-1]
     found = next(run for run in runs if run.run == by.run)

@@ -83,7 +83,8 @@ def fleet_index(view: FleetView) -> str:
     body = (
         "<a class='skip' href='#map'>to the heat map</a>"
         f"<header class='banner'><h1>{count_text(len(view.nodes), 'node')}</h1><p>{decisions}</p>"
-        f"{blocks.paragraph(_span(view), 'faint')}{against}{blocks.paragraph(view.without_run)}{unjudged}</header>"
+        f"{blocks.paragraph(_span(view), 'faint')}{against}"
+        f"{blocks.paragraph(view.without_run)}{unjudged}</header>"
         f"{glance(view)}{told}<nav aria-label='sections'><ul>{items}</ul></nav>{''.join(sections.values())}"
         f"{blocks.lines_block('notes', view.notes)}{data_block(view)}<script>{SCRIPT}</script>"
     )

@@ -16,7 +16,6 @@ from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.metric import value_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
-from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import Standing, in_order, standing_of
 from pytest_anubis.core.verdict import (
     Decision,
@@ -34,6 +33,7 @@ from pytest_anubis.store.history.contents.run_clocks import AT_LEAST
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.fleet_history import run_counts
 from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.node_standing import dated_run
 
 MOST_JOURNALS = 200
 """Rejected nodes whose journals are read for the very words of their run: some ten milliseconds each. Beyond,
@@ -193,11 +193,10 @@ def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:
 
 
 def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
+    now = time.time()
     began = {one: moment(run.started) or 0.0 for one, run in runs.items()}
-    ordered = in_order(
-        judged_of(run, began=began[one], ended=moment(run.ended)) for one, run in runs.items()
-    )
-    standing, latest = standing_of(ordered, holds_on(day_of(time.time()))), runs[ordered[-1].run]
+    ordered = in_order(dated_run(run, now) for run in runs.values())
+    standing, latest = standing_of(ordered, holds_on(day_of(now))), runs[ordered[-1].run]
     by = standing.by.run if standing.by else ""
     unfinished = not latest.ended and latest.node_verdict is None
     return NodeLast(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +25,9 @@ from pytest_anubis.store.importers.lost_cells import LostCells, lost_of_populati
 from pytest_anubis.store.samples.columnar_files import (
     SUFFIX,
     Columns,
+    ColumnsError,
     Origin,
+    load_columns,
     origin_of,
     save_columns,
 )
@@ -217,11 +221,16 @@ class OfNode(TypedDict):
 
 
 class ImportFolder:
-    """The imports of a store; what is there already is looked at once, however many are added."""
+    """The imports of a store; what is there already is looked at once, however many are added.
+
+    Attributes:
+        lost: Nodes that the import had which the latest one has replaced, and that it has not.
+    """
 
     def __init__(self, store: Path) -> None:
         self._folder = store / IMPORTS_FOLDER
-        self._by_path: dict[str, Path] = {}
+        self.lost: tuple[str, ...] = ()
+        self._by_path: dict[str, list[Path]] = {}
         self._by_digest: dict[str, tuple[Path, Origin]] = {}
         for file in sorted(self._folder.glob(f"*{SUFFIX}")):
             known = origin_of(file)
@@ -231,7 +240,8 @@ class ImportFolder:
     def save(self, imported: Imported, name: str = "") -> Path:
         """Keep an import as ``imports/<file name>.npz``.
 
-        The same file again replaces it; another file of this name gets a name with a piece of its digest.
+        The same file again replaces it, unless it is of other nodes now, as one that is written anew for each
+        node; another file of this name, and that, get a name with a piece of its digest.
 
         Args:
             imported: The import.
@@ -245,7 +255,8 @@ class ImportFolder:
         path = self._folder / f"{name or 'import'}{SUFFIX}"
         origin = _origin(imported)
         if origin is not None:
-            path = self._place(path, origin)
+            nodes = {node for population in imported.populations for node in population.nodes}
+            path = self._place(path, origin, nodes)
         written = save_columns(
             Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
         )
@@ -254,7 +265,7 @@ class ImportFolder:
             self._note(path, origin)
         return written
 
-    def _place(self, path: Path, origin: Origin) -> Path:
+    def _place(self, path: Path, origin: Origin, nodes: AbstractSet[str]) -> Path:
         """Return where an import is to stand, if `path` is its name and others are there already."""
         twin, known = self._by_digest.get(origin.digest, (None, None))
         if known is not None and known.path != origin.path:
@@ -262,13 +273,22 @@ class ImportFolder:
                 f"{origin.path}: left out, its content stands in {twin} already (from {known.path}) and "
                 "would count twice; remove that file first to import this one"
             )
-        mine = self._by_path.get(origin.path)
-        if mine is None and path in self._by_path.values():
+        self.lost = ()
+        for mine in self._by_path.get(origin.path, ()):
+            try:
+                before = {node for one in load_columns(mine).populations for node in one.nodes}
+            except ColumnsError:  # damaged: the file again mends it
+                return mine
+            if before & nodes:
+                self.lost = tuple(sorted(before - nodes))
+                return mine
+        if path in itertools.chain(*self._by_path.values()):
             return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
-        return mine or path
+        return path
 
     def _note(self, file: Path, origin: Origin) -> None:
-        self._by_path[origin.path] = file
+        files = self._by_path.setdefault(origin.path, [])
+        files += [file] if file not in files else []
         self._by_digest[origin.digest] = (file, origin)
 
 

@@ -122,6 +122,7 @@ def judge_fleet(
     fail_on: Literal["fail", "marginal"] = "fail",
     require_all: bool = False,
     started: Mapping[tuple[str, str], str] | None = None,
+    ahead: Collection[tuple[str, str]] = (),
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
     checked: Mapping[str, Sequence[JudgedRun]] | None = None,
     waivers: Sequence[Waiver] | None = None,
@@ -144,6 +145,7 @@ def judge_fleet(
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What has no criterion blocks acceptance.
         started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
+        ahead: (run, node) of runs that a clock ahead of the present has dated: these answer nothing.
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
         checked: Node -> what each of its runs says of what has no value, such as a test's own check: a later
@@ -159,7 +161,8 @@ def judge_fleet(
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
-    done, columns, later = 0, [], LaterRuns(started=started or {}, checked=checked or {})
+    done, columns = 0, []
+    later = LaterRuns(started=started or {}, checked=checked or {}, ahead=frozenset(ahead))
     nodes: list[tuple[NodeVerdict, NodeDetail]] = []
     findings: list[Finding] = []
     notes: list[str] = []

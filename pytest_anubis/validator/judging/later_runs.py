@@ -42,6 +42,8 @@ class LaterRuns:
     Attributes:
         started: (run, node) -> when the run began, ISO 8601 in UTC; empty if unknown.
         checked: Node -> what each of its runs says of what has no value, such as a test's own check.
+        ahead: (run, node) of runs that a clock ahead of the present has dated: their time is unknown,
+            so what they passed answers nothing.
         counts: Node -> how many runs of it there are; found from `started`.
         order: (run, node) -> its place in time; those without a time stand first, all in one place, unless
             they are known to come after another.
@@ -49,6 +51,7 @@ class LaterRuns:
 
     started: Mapping[tuple[str, str], str]
     checked: Mapping[str, Sequence[JudgedRun]] = field(default_factory=dict)
+    ahead: Collection[tuple[str, str]] = ()
     counts: Mapping[str, int] = field(init=False)
     order: Mapping[tuple[str, str], int] = field(init=False)
 
@@ -114,7 +117,11 @@ class LaterRuns:
                     began=self.order.get((run.run, node), 0),
                     decision=Decision.REJECTED if bad else run.decision or Decision.UNDECIDED,
                     failed=tuple(sorted(bad)),
-                    passed=tuple(key for key in run.passed if key not in bad),
+                    passed=tuple(
+                        key
+                        for key in run.passed
+                        if key not in bad and (run.run, node) not in self.ahead
+                    ),
                     waived=tuple(one for one in run.waived if one[0] not in bad),
                 )
                 for run in checked
@@ -156,7 +163,12 @@ class LaterRuns:
         for mine in rows.values():
             for bad, good in _LEVELS:
                 failed = [row for row in mine if row in wanted and outcome[row] in bad]
-                passed = [row for row in mine if outcome[row] in good]
+                passed = [
+                    row
+                    for row in mine
+                    if outcome[row] in good
+                    and (population.runs[row], population.nodes[row]) not in self.ahead
+                ]
                 if failed and passed and self._settled(population, failed, passed):
                     last = max(passed, key=lambda row: self._place(population, row))
                     words = self._words(population.runs[last], population.nodes[last])
