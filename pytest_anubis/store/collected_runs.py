@@ -176,6 +176,8 @@ class RunReader:
                 table = exported or read(path, progress=progress)
                 self.warnings += [f"{path} {line}" for line in (*table.wrong, *table.notes)]
                 columns = Columns(populations=table.populations, runs=table.runs)
+                if not columns.runs:
+                    raise ImportFileError(f"{path}: no line of it could be read")
                 self.columns(path, columns, EXPORTED if exported else self._digest)
             else:
                 self.journal(path, read_journal(path), self._digest)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.tool_outputs.plain_lines import tool_lines
+from pytest_anubis.tool_outputs.plain_lines import failure_said, tool_lines
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
 
 TOOL = "nccl-tests"
@@ -132,10 +132,12 @@ class NcclRun:
 
     @property
     def group(self) -> str:
-        """What makes runs comparable: how many ranks on how many hosts, and options."""
+        """What makes runs comparable: ranks, hosts, options, whether results were checked."""
         ranks = f"{len(self.ranks)} ranks" if self.ranks else ""
         hosts = f"{len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
-        return ", ".join(filter(None, (ranks, hosts, self.options)))
+        unchecked = any(half.errors is None for row in self.rows for half in row.halves)
+        checks = "results not checked" if unchecked else ""
+        return ", ".join(filter(None, (ranks, hosts, self.options, checks)))
 
     def wrong(self) -> dict[str, float]:
         """Return how many elements are wrong, by metric; only those of which some are."""
@@ -172,6 +174,9 @@ class NcclLog:
                     self._other(line)
             except UnreadableOutput as error:
                 self.wrong[place] = error.what
+        for place, line in enumerate(text.splitlines(), start=1):
+            if failure_said(line):
+                self.wrong.setdefault(place, f"the log says that it failed: {shown(line)}")
         if self._failure:  # no run began
             self.runs.append(NcclRun(collective=self._named, failure=self._failure))
 

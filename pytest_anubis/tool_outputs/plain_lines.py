@@ -24,6 +24,13 @@ _MARGIN = re.compile(
     r"(?P<label>\[[^\[\]\s]{0,200}\d,\d{1,7}\](?:(?=<std)|: ?)|\[pod/[^\[\]\s]{1,300}\] ?)|"
     r"<std(?:out|err|diag)>:? ?"
 )
+_FAILURE = re.compile(
+    r"^(?:\S+: )?(?:srun|slurmstepd): error: |\bmpi(?:run|exec)\b.{0,80}\b(?:noticed|aborted|abnormally)\b|"
+    r"\b(?:Segmentation fault|Bus error|core dumped|DUE TO TIME LIMIT)\b|"
+    r"\bNCCL WARN\b.{0,80}\b(?:[Ff]ailure|[Ee]rror)\b|\bNVRM: Xid\b|"
+    r"\bexited (?:on signal|with (?:exit )?(?:code|status)) [1-9]"
+)
+"""What launchers, shells, the driver and libraries write where a program came to no good end."""
 _MARGINS = 6
 """Stamps, labels and streams before one line, at most."""
 _LABELS = 8
@@ -32,6 +39,11 @@ _LABEL = re.compile(r"[^\"{}#]{0,80}\w[^\"{}#]{0,80}")
 _WORD = re.compile(r"\w")
 _OBJECT = re.compile(r"\{(?=\s*(?:[\"}]|\Z))")
 _BEGINS = re.compile(r"\{\s*(?:\"|$)")
+
+
+def failure_said(line: str) -> bool:
+    """Return whether a line says that a program failed or was ended, whoever wrote it."""
+    return _FAILURE.search(line[:400]) is not None
 
 
 class Line(NamedTuple):

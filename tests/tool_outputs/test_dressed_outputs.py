@@ -18,6 +18,7 @@ from pytest_anubis.tool_outputs.hpl import read_hpl
 from pytest_anubis.tool_outputs.nccl_tests import NcclLog, read_nccl_tests
 from pytest_anubis.tool_outputs.nvbandwidth import read_nvbandwidth
 from pytest_anubis.tool_outputs.perftest import read_perftest
+from pytest_anubis.tool_outputs.plain_lines import failure_said
 from pytest_anubis.tool_outputs.stream_benchmark import read_stream
 from pytest_anubis.tool_outputs.stress_ng import read_stress_ng
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
@@ -323,3 +324,31 @@ def test_the_oldest_and_the_newest_nccl_tests_say_the_same(tmp_path: Path, text:
     assert (found.values, found.wrong_count) == (2, 0)
     cells, _ = told(path, text.replace(": 0 OK", ": 3 FAILED"))
     assert {cell[3] for cell in cells} == {"failed"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "srun: error: n1: task 3: Segmentation fault (core dumped)",
+        "srun: error: n1: tasks 0-7: Exited with exit code 3",
+        "mpirun noticed that process rank 3 with PID 1 on node n1 exited on signal 9 (Killed).",
+        "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-11-01T00:00:00 DUE TO TIME LIMIT ***",
+        "n1:1:2 [0] NCCL WARN Cuda failure 'an illegal memory access was encountered'",
+        "[ 123.4] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+        "bash: line 1: 7 Bus error (core dumped) ./all_reduce_perf",
+    ],
+)
+def test_what_others_say_of_a_failure_is_seen(line: str) -> None:
+    assert failure_said(line)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "n1:1:2 [0] NCCL WARN NET/IB : No device found.",
+        "# Out of bounds values : 0 OK",
+        "error_count 0",
+    ],
+)
+def test_what_is_no_failure_is_none(line: str) -> None:
+    assert not failure_said(line)

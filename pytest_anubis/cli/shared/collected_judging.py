@@ -100,7 +100,7 @@ def _from_the_future(runs: RunSet, now: float) -> str:
     off, (run, node) = max((off, unit) for unit, off in early.items())
     what = f"{len(early)} runs begin" if len(early) > 1 else "1 run begins"
     return (
-        f"{what} in the future, {run} of {node} {off / 3600:.1f} h: the clocks differ, so what passed there "
+        f"{what} in the future, {run} of {node} {off / 3600:.1f} h: clocks differ, so what passed there "
         "clears nothing; set the clocks"
     )
 
@@ -136,7 +136,7 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
             ahead=_ahead(runs, time.time()),
             evidence=_evidence(runs),
             checked=_checked(runs),
-            unread={(run.hardware_class, run.node) for run in runs.runs if run.unread},
+            unread={(run.run, run.node): run.unread for run in runs.runs if run.unread},
             progress=progress.count,
             **strictness,
         )
@@ -358,8 +358,11 @@ def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
         found[key] = found[key].with_more(said) if key in found else said
     # An import of the same node stands on its own, whatever became of the node's runs.
     journals = {(run.run, run.node) for run in runs.journals}
+    measured = {node for population in runs.populations for node in population.nodes}
     for run in runs.runs:
         key = (run.hardware_class, run.node)
+        if run.unread and run.node not in measured:  # else nobody would hear of it
+            found.setdefault(key, RunEvidence())
         if (run.run, run.node) not in journals and key in found:
             found[key] = dataclasses.replace(found[key], broken_off="")
     return found

@@ -24,7 +24,7 @@ from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.shared_causes import cause_lines
 from pytest_anubis.report.text.summary_text import without_folders
-from pytest_anubis.report.text.text_table import plain_line, wrap
+from pytest_anubis.report.text.text_table import clip, plain_line, wrap
 
 SHOWN = 18
 """Nodes shown without ``-v``: with what they share and what is missing fewer than thirty lines."""
@@ -36,6 +36,8 @@ LOOKED = 3
 """Accepted nodes with something to be looked at that have a line of their own."""
 OVERVIEW, MOST_NAMED = 6, 40
 """Between so many rejected nodes with a line of their own, one line more has all of them by component."""
+CLASS_SHOWN = 40
+"""Characters of a class beside a node's name."""
 LOOK = "look at"
 WAIVED = "waived"
 LINES = 3
@@ -194,7 +196,9 @@ def fleet_lines(
     causes += [*besides, *_by_component(ordered, shared)]
     groups = _groups(ordered, shared, verbosity)
     shown = groups[: None if verbosity > 0 else SHOWN]
-    classes = Counter(row.verdict.node for row in ordered)
+    classes: dict[str, list[str]] = {}
+    for row in ordered:
+        classes.setdefault(row.verdict.node, []).append(row.hardware_class)
     column = max((len(group[0].trouble) for group in shown), default=0)
     gone = sum(bool(group[0].verdict.gone) for group in shown)
     for place, group in enumerate([*shown, []]):
@@ -339,10 +343,12 @@ def _groups(
     return list(groups.values())
 
 
-def _name(row: NodeRow, classes: Mapping[str, int]) -> str:
-    """Return a node's name; of one that is in several classes with the class."""
-    name = row.verdict.node
-    return f"{name} as {row.hardware_class}" if classes[name] > 1 else name
+def _name(row: NodeRow, classes: Mapping[str, Sequence[str]]) -> str:
+    """Return a node's name; of one that is in several classes with what its class has and another has not."""
+    name, key = row.verdict.node, row.hardware_class
+    others = [set(one.split("_")) for one in classes[name] if one != key]
+    own = [part for part in key.split("_") if any(part not in other for other in others)]
+    return f"{name} ({clip('_'.join(own) or key, CLASS_SHOWN)})" if others else name
 
 
 def _row(

@@ -92,7 +92,7 @@ class WrongLines:
         """
         self.count += 1
         self.causes[cause] += 1
-        self.nodes[node] += 1
+        self.nodes[node if node.isprintable() else ""] += 1  # else it is no name
         if self.count <= _MANY or (cause and self.causes[cause] == 1):
             self.lines.append(WrongLine(line=line, text=text, first=self.causes[cause] == 1))
 
@@ -293,11 +293,15 @@ class ImportFolder:
 
 
 def _origin(imported: Imported) -> Origin | None:
-    """Return which file it is, with the node that it does not name: two nodes may print the same."""
+    """Return which file it is, with the node and run that it does not name: two may print the same."""
     path = imported.source
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256")
+        if named := {run.run for run in imported.runs} - {
+            run_name(path)
+        }:  # the same again, of another run
+            found.update("\0".join(("", *sorted(named))).encode("utf-8", "replace"))
         if imported.node:
             found.update(b"\0" + imported.node.encode("utf-8", "replace"))
         return Origin(digest=found.hexdigest(), path=str(path.resolve()))
@@ -311,8 +315,9 @@ def runs_of(
     dates: Mapping[tuple[str, str], tuple[str, str]] | None = None,
     traits: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType({}),
     unread: Mapping[str, int] = MappingProxyType({}),
+    run: str = "",
 ) -> tuple[RunRecord, ...]:
-    """Return one run record per run and node that occurs in populations, sorted.
+    """Return one run record per run and node that occurs in populations or in lines that are unread, sorted.
 
     Args:
         populations: What was imported.
@@ -320,6 +325,7 @@ def runs_of(
         dates: (run, node) -> when it began and ended, of those of which the file tells it.
         traits: (run, node) -> what the file says of the node besides.
         unread: Node -> how many lines about it could not be read.
+        run: Run of the nodes of which no line could be read.
     """
     known = dates or {}
     found = {
@@ -327,8 +333,12 @@ def runs_of(
         for population in populations
         for run, node in set(zip(population.runs, population.nodes, strict=True))
     }
-    if len({node for _, node, _ in found}) == 1:  # then every line is about it
-        unread = {node: sum(unread.values()) for _, node, _ in found}
+    read = {node for _, node, _ in found}
+    classes = {name for _, _, name in found}
+    if len(read | unread.keys() - {""}) == 1 == len(read):  # then every line is about it
+        unread = dict.fromkeys(read, sum(unread.values()))
+    for node in unread.keys() - read - {""}:
+        found.add((run, node, min(classes) if len(classes) == 1 else UNCLASSIFIED))
     records = []
     for run, node, name in sorted(found):
         began, ended = known.get((run, node), (started, started))

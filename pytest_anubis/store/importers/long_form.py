@@ -31,6 +31,17 @@ TRAITS = ("driver", "firmware", "bios", "kernel", "batch", "rack", "serial")
 """Columns with properties of a node at the time of its run; they group the nodes."""
 NUMBERS = ("value", "time", "return_code")
 
+_FAILED = frozenset(
+    ("fail", "failed", "failure", "error", "timeout", "killed", "crashed", "aborted", "ko", "nok")
+)
+STATES = {
+    **dict.fromkeys(("status", "outcome", "verdict", "result"), _FAILED),
+    **dict.fromkeys(("passed", "success", "ok"), _FAILED | {"false", "no", "0"}),
+    "failed": _FAILED | {"true", "yes", "1"},
+}
+"""Columns that say whether a test failed -> the words that mean it; any other word means nothing."""
+_CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode"))
+
 NAMES_MAY_BE = 1000
 """Characters: SuperBench puts all arguments of a function into a metric's name, some three hundred."""
 
@@ -107,7 +118,7 @@ class LongForm:
         mark: str = "",
     ) -> None:
         self._mark = mark
-        self.columns = [str(name).strip().lower() for name in columns]
+        self.columns = [_column(str(name)) for name in columns]
         self._wrong = wrong
         self._defaults = OPTIONAL | {"class": hardware_class, "run": run, "node": node}
         self._known = known
@@ -123,7 +134,8 @@ class LongForm:
                     f"{', '.join((*NEEDED, 'value'))}: one row a value, not one column a metric "
                     f"({_wide(self.columns)})"
                 )
-        for name in (*TEXTS, *NUMBERS):
+        self._states = [name for name in STATES if name in self.columns]
+        for name in (*TEXTS, *NUMBERS, *self._states):
             if self.columns.count(name) > 1:
                 raise ImportFileError(f"column {name!r} stands twice; keep one")
         self._traits = [name for name in TRAITS if name in self.columns]
@@ -135,7 +147,7 @@ class LongForm:
     @property
     def unused(self) -> list[str]:
         """Columns that nothing is done with."""
-        return [name for name in self.columns if name not in (*TEXTS, *NUMBERS, *TRAITS)]
+        return [name for name in self.columns if name not in (*TEXTS, *NUMBERS, *TRAITS, *STATES)]
 
     def add(self, lines: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
         """Take one chunk.
@@ -175,6 +187,9 @@ class LongForm:
                 np.isfinite(found) & ((found == 0) | (np.abs(found) >= 1)), found, -1.0
             )
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
+        for name in self._states:
+            failed = (str(cell or "").strip().lower() in STATES[name] for cell in by_name[name])
+            chunk["return_code"][np.fromiter(failed, dtype=bool, count=count)] = -1
         if self._mark not in ("", ","):
             points = ("." in cell for cell in by_name["value"])
             chunk["point"] = np.fromiter(points, dtype=bool, count=count)
@@ -289,6 +304,8 @@ class LongForm:
             try:
                 found[i] = _moment(item) if name == "time" else float(item)
             except (TypeError, ValueError, OverflowError):
+                if name == "return_code":
+                    continue  # a word there is no success
                 if good[i]:  # a row is one wrong line, whatever else is wrong with it
                     said = _no_number(item, self._mark) if name != "time" else _no_moment(item)
                     why = f"{name} {said}"
@@ -369,6 +386,12 @@ def _node_words(node: Any) -> str:
     """Return a node's name as words of a complaint; empty where it has none that can be shown."""
     name = str(node or "").strip()[:40]
     return f"node {name}, " if name.isprintable() and name else ""
+
+
+def _column(name: str) -> str:
+    """Return the name of a column as it is looked for."""
+    name = name.strip().lower()
+    return "return_code" if re.sub(r"[ _.-]", "", name) in _CODES else name
 
 
 def _complaint(column: str, name: str) -> tuple[str, str] | None:

@@ -130,7 +130,7 @@ def import_superbench(
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path), unread=reader.wrong.nodes),
+        runs=runs_of(populations, file_date(path), unread=reader.wrong.nodes, run=run),
         lines=reader.lines,
         values=grouped.values,
         wrong=tuple(reader.wrong.lines),

@@ -111,7 +111,7 @@ def import_table(
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path), dates, traits, wrong.nodes),
+        runs=runs_of(populations, file_date(path), dates, traits, wrong.nodes, run),
         file_dated=not dates,
         lines=reader.lines,
         values=grouped.values,
@@ -223,6 +223,8 @@ class _Csv:
                 lines = _first_lines(rows, before + 1)
             if set(map(len, rows)) != {width}:
                 lines, rows = self._of_width(width, lines, rows)
+            if any(row[0].strip() in self.columns for row in rows):
+                lines, rows = self._without_heads(lines, rows)
             self.lines += len(rows)
             if rows:
                 yield lines, list(zip(*rows, strict=True))
@@ -252,6 +254,25 @@ class _Csv:
                     line, f"{len(row)} columns, the head has {width}", "another number of columns"
                 )
         return [line for line, _ in good], [row for _, row in good]
+
+    def _without_heads(
+        self, lines: Sequence[int], rows: list[list[str]]
+    ) -> tuple[list[int], list[list[str]]]:
+        """Leave out the head where it stands again, as in tables that were put together.
+
+        Raises:
+            ImportFileError: There is a head with the columns in another order: what follows means otherwise.
+        """
+        kept = []
+        for line, row in zip(lines, rows, strict=True):
+            names = [name.strip() for name in row]
+            if sorted(names) != sorted(self.columns):
+                kept.append((line, row))
+            elif names != list(self.columns):
+                raise ImportFileError(
+                    f"line {line}: another head, with the columns in another order; split the table there"
+                )
+        return [line for line, _ in kept], [row for _, row in kept]
 
     def close(self) -> None:
         """Close the file."""

@@ -129,7 +129,7 @@ def judge_fleet(
     other_machine: bool = False,
     required: Sequence[str] = (),
     allow_missing: float = ALLOWED_MISSING,
-    unread: Collection[tuple[str, str]] = (),
+    unread: Mapping[tuple[str, str], int] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> JudgedFleet:
     """Judge all units and all nodes of collected runs.
@@ -154,8 +154,8 @@ def judge_fleet(
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
         required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
         allow_missing: Share of the values of a node that may be missing in tables.
-        unread: Hardware class and node of imports with lines that could not be read: nothing of theirs may
-            be missing.
+        unread: (run, node) -> lines about the node that could not be read: it is not accepted before a later
+            run has as many metrics of it.
         progress: Called with (done, all) after every population.
     """
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
@@ -187,8 +187,9 @@ def judge_fleet(
                 progress(min(done, len(populations)), len(populations))
         told: dict[str, Any] = {"other_machine": True} if other_machine else {}
         told |= {"required": tuple(required)} if required else {}
-        strict = {node for of, node in unread if of == key}
-        nodes += gathered.decide(key, baseline, fail_on, require_all, told, allow_missing, strict)
+        nodes += gathered.decide(
+            key, baseline, fail_on, require_all, told, allow_missing, unread or {}
+        )
         findings += class_findings(key, shifts)
         if doubt := doubt_of(baseline):
             notes.append(f"hardware class {key}: the baseline's {doubt}")
@@ -389,6 +390,31 @@ class _Nodes:
                 found.setdefault(unit[1], []).append(one)
         return found
 
+    def _unread(self, node: str, unread: Mapping[tuple[str, str], int]) -> str:
+        """Return what is in the way of a node's acceptance for lines that could not be read, if anything."""
+        order = self._later.order
+
+        def read_again(unit: tuple[str, str]) -> bool:
+            return any(
+                order.get(other, 0) > order.get(unit, 0) and metrics >= self._metrics[unit]
+                for other, metrics in self._metrics.items()
+                if other[1] == node and other not in unread
+            )
+
+        left = {
+            unit: lines
+            for unit, lines in unread.items()
+            if unit[1] == node and not read_again(unit)
+        }
+        if not left:
+            return ""
+        lines = sum(left.values())
+        return (
+            f"{lines} wrong line{'s' if lines > 1 else ''} about it "
+            f"({', '.join(sorted(run for run, _ in left))}), which 'anubis import' names: mend and import "
+            "them again, or measure again"
+        )
+
     def decide(
         self,
         key: str,
@@ -397,7 +423,7 @@ class _Nodes:
         require_all: bool,
         told: Mapping[str, Any],
         allow_missing: float,
-        strict: Collection[str],
+        unread: Mapping[tuple[str, str], int],
     ) -> list[tuple[NodeVerdict, NodeDetail]]:
         found = []
         criteria = baseline.criteria if baseline is not None else ()
@@ -407,10 +433,11 @@ class _Nodes:
             evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
             lack = Lacking(answers=answers, verdicts=every)
             if name in seen:
-                allowed = 0.0 if name in strict else allow_missing
-                lack = lacking(name, every, answers, seen[name], expected, allowed)
+                lack = lacking(name, every, answers, seen[name], expected, allow_missing)
             lost = [with_waiver(v, evidence.waivers_for(v.run), fail_on) for v in lack.gone]
             verdicts = [*lost, *lack.verdicts]
+            if blocker := self._unread(name, unread):
+                evidence = replace(evidence, blockers=(*evidence.blockers, blocker))
             if lack.line:
                 evidence = replace(evidence, blockers=(*evidence.blockers, lack.line))
             elif lack.cells:

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.command_line import anubis
 
 PARTS, RATES = 4, 25
+HEAD = "node,benchmark,metric,unit,better,value"
+DATED = f"{HEAD},time"
 
 
 def rows(node: str, seed: int, cell: str = "", metric: str = "") -> list[str]:
@@ -29,7 +31,7 @@ def rows(node: str, seed: int, cell: str = "", metric: str = "") -> list[str]:
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     good = [row for number in range(20) for row in rows(f"g{number:02d}", number)]
-    Path("good.csv").write_text("\n".join(["node,benchmark,metric,unit,better,value", *good]))
+    Path("good.csv").write_text("\n".join([HEAD, *good]))
     assert anubis("learn", "good.csv").returncode == 0
     return tmp_path
 
@@ -43,7 +45,85 @@ def test_a_cell_that_is_no_number_is_not_missing(
     here: Path, metric: str, cell: str, code: int
 ) -> None:
     bad = rows("b00", 77, f'"{cell}"' if "," in cell else cell, metric)
-    Path("bad.csv").write_text("\n".join(["node,benchmark,metric,unit,better,value", *bad]))
+    Path("bad.csv").write_text("\n".join([HEAD, *bad]))
     assert anubis("import", "table", "bad.csv").returncode == (1 if code else 0)
     done = anubis("judge", ".anubis/imports/bad.csv.npz")
     assert done.returncode == code, done.stdout
+
+
+def written(name: str, lines: list[str], head: str = HEAD) -> str:
+    Path(name).write_text("\n".join([head, *lines]) + "\n")
+    return name
+
+
+def test_a_second_value_in_place_of_one_that_was_lost_accepts_no_node(here: Path) -> None:
+    lost, again = rows("b00", 77, '"1,200.5"', "rate7"), rows("b00", 78)
+    done = anubis("judge", written("both.csv", lost + again))
+    assert done.returncode == 20, done.stdout
+
+
+def test_a_later_run_that_lost_nothing_answers_one_that_did(here: Path) -> None:
+    first = written(
+        "a.csv", [f"{row},2026-11-01" for row in rows("b00", 77, "1,5", "rate7")], DATED
+    )
+    part = written("b.csv", [f"{row},2026-11-02" for row in rows("b00", 78)[:5]], DATED)
+    whole = written("c.csv", [f"{row},2026-11-03" for row in rows("b00", 79)], DATED)
+    assert anubis("judge", first, part).returncode == 20
+    assert anubis("judge", first, part, whole).returncode == 0
+    assert anubis("judge", whole).returncode == 0
+
+
+def test_a_node_of_which_nothing_could_be_read_is_undecided(here: Path) -> None:
+    bad = [
+        row.replace("GB/s,higher", "GB/s,HIGHER").replace("equal", "EQUAL")
+        for row in rows("b01", 5)
+    ]
+    for tables in ((written("a.csv", rows("b00", 4)), written("b.csv", bad)), ("both.csv",)):
+        written("both.csv", rows("b00", 4) + bad)
+        done = anubis("judge", *tables)
+        assert done.returncode == 20
+        assert "2 nodes: 0 REJECTED, 1 UNDECIDED, 1 ACCEPTED" in done.stdout
+    assert anubis("judge", "a.csv", written("empty.csv", [])).returncode == 20
+
+
+def test_a_head_that_stands_again_is_no_node(here: Path) -> None:
+    again = [*rows("b00", 4), HEAD, *rows("b01", 5)]
+    assert anubis("judge", written("both.csv", again)).returncode == 0
+    other = [*rows("b00", 4), ",".join(reversed(HEAD.split(","))), *rows("b01", 5)]
+    assert anubis("judge", written("other.csv", other)).returncode == 20
+
+
+@pytest.mark.parametrize(
+    ("column", "bad", "good"),
+    [
+        *(("returncode", code, "0") for code in ("9", "SIGKILL", "0x8b")),
+        ("Exit Code", "1", ""),
+        ("status", "FAIL", "PASS"),
+        ("passed", "false", "true"),
+        ("failed", "True", "False"),
+    ],
+)
+def test_a_column_that_says_of_a_failure_is_read(
+    here: Path, column: str, bad: str, good: str
+) -> None:
+    for word, code in ((good, 0), (bad, 1)):
+        told = [
+            f"{row},{word if number == 30 else good}" for number, row in enumerate(rows("b00", 4))
+        ]
+        assert anubis("judge", written("t.csv", told, f"{HEAD},{column}")).returncode == code
+
+
+def test_imports_of_one_path_replace_no_other_node(here: Path) -> None:
+    for node, seed, rate in (("b00", 4, "50"), ("b01", 5, "")):
+        written("t.csv", rows(node, seed, rate, "rate7" if rate else ""))
+        assert anubis("import", "table", "t.csv").returncode == 0
+    done = anubis("judge", ".anubis/imports")
+    assert done.returncode == 1
+    assert "2 nodes: 1 REJECTED" in done.stdout
+    assert anubis("import", "table", "t.csv", "--run", "second").returncode == 0
+
+
+def test_what_a_run_of_the_future_passed_clears_nothing(here: Path) -> None:
+    bad = written("bad.csv", [f"{row},2026-11-02" for row in rows("b00", 4, "50", "rate7")], DATED)
+    good = written("good2.csv", [f"{row},2060-11-03" for row in rows("b00", 5)], DATED)
+    assert anubis("judge", bad, good).returncode == 1

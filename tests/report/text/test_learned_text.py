@@ -63,7 +63,8 @@ def test_the_table_fits_the_terminal_and_keeps_what_is_found(width: int) -> None
 def test_sick_nodes_are_named_with_metric_device_loss_and_what_to_type() -> None:
     lines = told(sick("n5"), sick("n7", device="node", similarity=0.9, rejected=False))
     assert lines[-6:] == [
-        "these nodes are sick or unlike the others, worst first:",
+        "these nodes are sick or unlike the others in one of their runs or more, worst first ('anubis judge' "
+        "decides):",
         "  n5: t.py::test_gemm rate on 2 15 % slower [gpu]",
         "  n7: t.py::test_gemm rate 10 % slower [gpu]; not enough to reject it",
         f"not enough to reject it: {ACCEPTED_UNLIKE}",
