@@ -252,7 +252,8 @@ def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
         found.setdefault(next(iter(verdict.components), "other"), []).append(verdict.node)
     parts = (f"{part}: {', '.join(dict.fromkeys(nodes))}" for part, nodes in found.items())
     count = len({verdict.node for verdict in rejected})
-    return [f"{count} REJECTED by component: {'; '.join(parts)}"]
+    own = " for faults of their own" if shared else ""
+    return [f"{count} REJECTED{own}, by component: {'; '.join(parts)}"]
 
 
 def _way_out(rows: Sequence[NodeRow]) -> list[str]:
@@ -383,13 +384,19 @@ def _row(
         return f"{head}: with failures that are waived, too; -v says which"
     if len(group) > 1 and first.verdict.decision is Decision.ACCEPTED:
         absent = f": {_absence(group)}, which was not required" if first.verdict.absent else ""
-        return head + absent
+        return head + (absent or _promise(group))
     if len(group) > 1 and first.only_absent:
         return f"{head}: {_absence(group)}; nothing that ran has failed"
     rest = f"; also {first.rest}" if first.rest else ""
     retest = first.verdict.decision is Decision.REJECTED and first.verdict.triage is Triage.RETEST
     again = "; measure again first" if retest else ""
     return f"{head}: {first.cause}{only}{rest}{again}"
+
+
+def _promise(group: Sequence[NodeRow]) -> str:
+    """Return what most nodes of a group were accepted for."""
+    (text, count), *_ = Counter(after_name(row.verdict) for row in group).most_common(1)
+    return f": {'' if count == len(group) else 'mostly '}{plain_line(text)}"
 
 
 def _absence(group: Sequence[NodeRow]) -> str:
