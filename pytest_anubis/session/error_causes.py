@@ -177,6 +177,17 @@ CAUSES = (
         "a library is missing",
         "install it",
     ),
+    # Not what the kernel shows of the hardware: a device file that is gone may be a device that is.
+    _cause(
+        r"^FileNotFoundError(?!.*'/(dev|sys|proc)/)",
+        "a program or file is missing",
+        "install it, or put it where the test looks for it",
+    ),
+    _cause(
+        r"^ConnectionRefusedError|errno 111\b",
+        "a service does not listen",
+        "start it, and test again",
+    ),
 )  # fmt: skip
 
 

@@ -116,6 +116,8 @@ ENVIRONMENT: list[tuple[BaseException, str]] = [
     (ModuleNotFoundError("No module named 'flash_attn'"), "library is missing"),
     (ImportError("libcudnn.so.9: cannot open shared object file: No such file"), "library is missing"),
     (OSError(98, "Address already in use"), "port is taken"),
+    (FileNotFoundError(2, "No such file or directory", "my_tool"), "program or file is missing"),
+    (ConnectionRefusedError(111, "Connection refused"), "does not listen"),
 ]  # fmt: skip
 
 NO_HANDLE = RuntimeError(
@@ -137,6 +139,8 @@ HARDWARE: list[BaseException] = [
     AssertionError("assert 0.25 < 0.1"),
     RuntimeError("sent 65536 bytes, 65000 arrived"),
     OSError(5, "Input/output error"),
+    FileNotFoundError(2, "No such file or directory", "/dev/nvidia3"),
+    TimeoutError("rank 3 did not answer"),
     OSError(30, "Read-only file system"),
     ValueError("NaN in the gradient"),
     RuntimeError("CUDA error: unknown error"),

@@ -86,10 +86,10 @@ class ExitGuard:
         if decided and status not in _STATUSES:  # as syrupy's, which adds pytest's 1 to our 20
             status = decided
         if status == 0 and not config.stash.get(vouched_key, False):
+            status = decided or Decision.UNDECIDED.exit_code
             sys.stderr.write(
-                "anubis: nothing was judged and accepted, so the exit status is 20 (undecided)\n"
+                f"anubis: nothing was judged and accepted, so the exit status is {status}\n"
             )
-            status = Decision.UNDECIDED.exit_code
         if self._channel is not None and status is not None:
             os.write(self._channel, b"%d\n" % int(status))
         return status
