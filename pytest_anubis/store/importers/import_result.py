@@ -221,11 +221,7 @@ class OfNode(TypedDict):
 
 
 class ImportFolder:
-    """The imports of a store; what is there already is looked at once, however many are added.
-
-    Attributes:
-        lost: Nodes that the import had which the latest one has replaced, and that it has not.
-    """
+    """The imports of a store, looked at once; `lost`: nodes that only what was replaced last had."""
 
     def __init__(self, store: Path) -> None:
         self._folder = store / IMPORTS_FOLDER
@@ -240,8 +236,8 @@ class ImportFolder:
     def save(self, imported: Imported, name: str = "") -> Path:
         """Keep an import as ``imports/<file name>.npz``.
 
-        The same file again replaces it, unless it is of other nodes now, as one that is written anew for each
-        node; another file of this name, and that, get a name with a piece of its digest.
+        The same file again replaces it; where it is of other nodes now, it gets a name with a piece of its
+        digest, as another file of this name does.
 
         Args:
             imported: The import.
