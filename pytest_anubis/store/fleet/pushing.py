@@ -106,8 +106,8 @@ def push(
     Raises:
         RunsError: A path does not exist.
     """
-    files = list(files_of(paths))
-    pushed, until = Pushed(), time.monotonic() + patience
+    files, left = files_of(paths)
+    pushed, until = Pushed(failed=[one.line for one in left]), time.monotonic() + patience
     if not files:
         pushed.notes.append(
             "no journal and no import is in these; of what was exported, push the journals or imports that "
