@@ -70,16 +70,18 @@ def read_runs(
         RunsError: A path does not exist, or there is no run in any of them.
     """
     reader = RunReader(learning, wanted, shelf)
-    for i, path in enumerate(_longest_first(files_of(paths, exports=True))):
+    files, left = files_of(paths, exports=True)
+    for i, path in enumerate(_longest_first(files)):
         if progress is not None:
             progress(f"{i + 1}: {path}")
         reader.file(path, progress)
+    for one in left:
+        reader.damaged(one.path, one.line)
     return reader.result()
 
 
-def _longest_first(files: Iterable[Path]) -> list[Path]:
+def _longest_first(found: Sequence[Path]) -> list[Path]:
     """Return files in their order, but a copy of a journal that was cut short after the one that goes on."""
-    found = list(files)
     groups: dict[str, list[Path]] = {}
     for path in found:
         groups.setdefault(path.parent.name if path.name == JOURNAL_NAME else str(path), []).append(

@@ -28,7 +28,7 @@ from pytest_anubis.core.standing.standing_of import (
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.atomic import write_atomically
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_file import is_written, journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import Machine, full_names, machine_of
 
@@ -166,6 +166,28 @@ def latest_run(store: Path, node: str) -> str:
     except StandingError:
         known = None
     return known.runs[-1].judged.run if known and known.runs else ""
+
+
+def killed_here(store: Path, node: str = "") -> Iterator[NodeStanding]:
+    """Yield what is known of nodes whose run was killed on this machine: no process holds its journal.
+
+    Of a run that another machine began nothing is known here, nor of one from before a reboot.
+
+    Args:
+        store: Folder of the store.
+        node: Only this node; empty: all.
+    """
+    boot = boot_id()
+    paths = (store / FOLDER).glob("*.json")
+    for path in [standing_file(store, name_in(store, node))] if node else sorted(paths):
+        with contextlib.suppress(OSError, ValueError):
+            plain = read_json(path, largest=_MOST)
+            if not isinstance(plain, Mapping) or not plain.get("running"):
+                continue
+            known = read_standing(store, str(plain.get("node")))
+            here = known is not None and known.boot == boot != ""
+            if known is not None and here and not is_written(journal_path(store, known.running)):
+                yield known
 
 
 def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool = False) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_anubis.codec.regular_files import open_regular
@@ -12,14 +14,37 @@ from pytest_anubis.store.samples.columnar_files import SUFFIX
 
 PARQUET = (".parquet", ".pq")
 TABLES = (".csv", ".tsv", *PARQUET)
+_PACKED = (".zip", ".7z", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_NO_RESULTS = re.compile(r"nodes\.csv|missing.*\.csv|.*-[0-9a-f]{8}\.parquet")
+"""Tables that belong beside runs: the register, lists of missing values, and what was exported."""
 
 
 class RunsError(ValueError):
     """There is nothing to read; the message is one line for people."""
 
 
-def files_of(paths: Iterable[Path], *, exports: bool = False) -> Iterator[Path]:
-    """Yield the files of runs that paths name: themselves, and what is below folders; each once.
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """What lies in a folder that was named, looks like results, and is not read with the folder.
+
+    Attributes:
+        path: Where it is.
+        why: Why it is not read, and what to do, for people.
+        table: It is a table: those are named by themselves.
+    """
+
+    path: Path
+    why: str
+    table: bool = False
+
+    @property
+    def line(self) -> str:
+        """Where and why, as one line."""
+        return f"{self.path}: {self.why}"
+
+
+def files_of(paths: Iterable[Path], *, exports: bool = False) -> tuple[list[Path], list[LeftOut]]:
+    """Return the files of runs that paths name, themselves and below folders, and what was left out there.
 
     Args:
         paths: Files and folders.
@@ -28,10 +53,11 @@ def files_of(paths: Iterable[Path], *, exports: bool = False) -> Iterator[Path]:
     Raises:
         RunsError: A path does not exist.
     """
-    seen: set[Path] = set()
+    files: dict[Path, Path] = {}  # by the real path, so each once
+    left: list[LeftOut] = []
     for path in paths:
         if path.is_dir():
-            found = sorted(_below(path))
+            found = sorted(_below(path, left))
             if exports and not found:  # beside runs, a table may be made of them
                 found = sorted(one for one in path.iterdir() if one.suffix in PARQUET)
         elif path.exists():
@@ -39,29 +65,64 @@ def files_of(paths: Iterable[Path], *, exports: bool = False) -> Iterator[Path]:
         else:
             raise RunsError(f"{path}: no such file or folder")
         for file in found:
-            real = file.resolve()
-            if real not in seen:
-                seen.add(real)
-                yield file
+            files.setdefault(file.resolve(), file)
+    by_path = {one.path: one for one in left if files or not one.table}
+    kept = (one for _, one in sorted(by_path.items()) if one.path.resolve() not in files)
+    return list(files.values()), list(kept)
 
 
-def _below(folder: Path) -> Iterator[Path]:
-    """Return the runs below a folder, linked ones too, and what was a run's but cannot be read as one."""
+def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
+    """Return the runs below a folder, linked ones too, and what was a run's but cannot be read as one.
+
+    Args:
+        folder: The folder.
+        left: Gets what is left out.
+    """
+
+    def unreadable(error: OSError) -> None:
+        why = f"cannot be read ({error.strerror}); make it readable, or name the other folders"
+        left.append(LeftOut(Path(error.filename), why))
+
     seen = set()
-    for name, folders, files in os.walk(folder, followlinks=True):
+    for name, folders, files in os.walk(folder, followlinks=True, onerror=unreadable):
         place = Path(name)
         real = place.resolve()
         if real in seen or "pyvenv.cfg" in files:  # a circle of links; libraries' own data
             folders.clear()
             continue
         seen.add(real)
-        yield from (place / file for file in files if file.endswith(SUFFIX))
-        if JOURNAL_NAME in files:
-            yield place / JOURNAL_NAME
-        elif place.parent.name == "runs" or any(
-            file.casefold().startswith(JOURNAL_NAME) for file in files
-        ):
+        lost = JOURNAL_NAME not in files and (
+            place.parent.name == "runs" or any(_is_near(file) for file in files)
+        )
+        if lost:
             yield place  # of a run, but its journal is gone, packed or renamed
+        for file in files:
+            path = place / file
+            if file == JOURNAL_NAME or file.endswith(SUFFIX):
+                yield path
+            elif not (lost and _is_near(file)) and (one := _left_out(path)) is not None:
+                left.append(one)
+
+
+def _is_near(name: str) -> bool:
+    """Return whether a name is that of a journal, but for its letters or what follows."""
+    return name.casefold().startswith(JOURNAL_NAME)
+
+
+def _left_out(path: Path) -> LeftOut | None:
+    """Return what is said of a file that is not read with its folder; None if it is like no results."""
+    name = path.name.casefold()
+    if path.is_symlink() and not path.exists():
+        return LeftOut(path, "links to what is not there; bring that here, or remove the link")
+    if name.endswith(".jsonl"):
+        why = f"not read, since it is not called {JOURNAL_NAME}; name it beside the folder, or move it"
+        return LeftOut(path, why)
+    if name.endswith(_PACKED):
+        return LeftOut(path, "not read, since it is an archive; unpack it, or move it")
+    if name.endswith(TABLES) and not _NO_RESULTS.fullmatch(name):
+        why = "a table is not read with a folder of runs; name it beside the folder, or move it"
+        return LeftOut(path, why, table=True)
+    return None
 
 
 def is_superbench(path: Path) -> bool:

@@ -31,6 +31,7 @@ from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
+from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.importers.import_result import DoubleImportError, ImportFolder
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal.journal_file import Journal
@@ -269,6 +270,53 @@ def test_a_runs_folder_without_its_journal_is_not_passed_over(tmp_path: Path, na
     assert refused.reason.endswith(
         "r2: no journal.jsonl; unpack it or put it back, or remove the folder"
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("bad.jsonl", True),
+        ("runs/bad.jsonl", True),
+        ("n8.csv", True),
+        ("deeper/n8.PARQUET", True),
+        ("runs.tar.gz", True),
+        ("runs.zip", True),
+        ("nodes.csv", False),
+        ("missing-2.csv", False),
+        ("rate-0123abcd.parquet", False),
+        ("history.sqlite", False),
+        ("best-probe.json", False),
+        ("notes.txt", False),
+    ],
+)
+def test_what_looks_like_results_beside_runs_is_named(
+    tmp_path: Path, name: str, said: bool
+) -> None:
+    write_run(tmp_path, "r1")
+    other = tmp_path / name
+    other.parent.mkdir(exist_ok=True)
+    other.write_text("")
+    refused = read_runs([tmp_path]).refused
+    assert [(one.path, one.damaged) for one in refused] == [(str(other), True)] * said
+    failed = push([tmp_path], tmp_path / "fleet").failed
+    assert [line.split(":")[0] for line in failed] == [str(other)] * said
+    assert not said or refused[0].reason not in {
+        one.reason for one in read_runs([tmp_path, other]).refused
+    }  # named by itself it is read
+
+
+def test_a_link_that_leads_nowhere_is_named_and_tables_alone_are_no_runs(tmp_path: Path) -> None:
+    write_run(tmp_path / "runs-of-n1", "r1")
+    tables = tmp_path / "tables"
+    tables.mkdir()
+    (tables / "n8.csv").write_text("")
+    with pytest.raises(RunsError):
+        read_runs([tables])
+    assert not push([tables], tmp_path / "fleet").failed
+    link = tmp_path / "runs-of-n1/2026-bad"
+    link.symlink_to("/nowhere/runs/2026-bad")
+    refused = read_runs([tmp_path / "runs-of-n1", tables]).refused
+    assert [one.path for one in refused] == [str(link), str(tables / "n8.csv")]
 
 
 def test_an_exact_result_is_never_left_out_as_disturbed(tmp_path: Path) -> None:

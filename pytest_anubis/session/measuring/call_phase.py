@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import unittest
 from bdb import BdbQuit
 from collections.abc import Generator, Mapping, Sequence
@@ -32,7 +33,11 @@ from pytest_anubis.session.context import RunContext, emit, judge_key
 from pytest_anubis.session.error_causes import environment_of
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.given_values import MetricUsageError
-from pytest_anubis.session.measuring.own_process import IN_CHILD, child_recorded
+from pytest_anubis.session.measuring.own_process import (
+    end_forked,
+    left_threads,
+    mistake_of_child,
+)
 from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
 
 if TYPE_CHECKING:
@@ -76,12 +81,14 @@ class Judge:
     def __init__(self, config: pytest.Config, context: RunContext) -> None:
         self._config = config
         self._context = context
+        self._process = os.getpid()  # the one that began the test
         config.stash[judge_key] = lambda one: replace(self._judge_one(one), test=one.test)
 
+    @pytest.hookimpl(tryfirst=True)  # before the run's own end is recorded
     def pytest_sessionfinish(self) -> None:
-        """Keep the host's best readings: once a worker's session has ended, its process may be killed."""
-        if child_recorded():
-            emit(self._config, BlockerFound(text=IN_CHILD))
+        """Tell what tests left behind and keep the best readings: after this a process may be killed."""
+        for mistake in filter(None, (*left_threads(), mistake_of_child())):
+            emit(self._config, BlockerFound(text=mistake))
         surroundings = surroundings_of(self._config)
         if surroundings is not None:
             surroundings.keep_readings()
@@ -89,6 +96,7 @@ class Judge:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
         """Begin an attempt afresh: the stash of an item survives reruns."""
+        self._process = os.getpid()
         _forget(item, recorder_key)
         stale = item.stash.get(_properties_key, ())
         item.user_properties[:] = [one for one in item.user_properties if one not in stale]
@@ -106,15 +114,19 @@ class Judge:
             recorder.body_begins()
         try:
             result = yield
+            end_forked(self._process, None)
+        except BaseException as error:
+            end_forked(self._process, error)
+            raise
         finally:
             if recorder is not None:
                 recorder.body_ended()
             # A body may ask for the fixture by itself.
             recorder = item.stash.get(recorder_key, None)
             if recorder is not None:
-                recorder.own_process.end()
-        if child_recorded():
-            raise MetricUsageError(IN_CHILD)
+                recorder.own_process.end(item.nodeid)
+        if mistake := mistake_of_child():
+            raise MetricUsageError(mistake)
         if recorder is not None and recorder.waiting and not self._fails_anyway(item, recorder):
             recorder.handed_on = True
             return result
@@ -138,6 +150,7 @@ class Judge:
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Attach what the report itself cannot say; measurements and verdicts are events and travel once."""
+        end_forked(self._process, call.excinfo and call.excinfo.value)  # forked by a fixture
         report = yield
         mark = benchmark_mark(item)
         data: dict[str, Any] = {

@@ -40,9 +40,10 @@ from pytest_anubis.session.running.exit_guard import decided_key, vouched_key
 from pytest_anubis.session.running.resume import Earlier, unjudged
 from pytest_anubis.session.selecting.run_choice import Selection
 from pytest_anubis.settings import without_password
+from pytest_anubis.store.history.waiting_runs import keep
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import Journal
-from pytest_anubis.store.node_standing import keep_begun, keep_ended, latest_run
+from pytest_anubis.store.node_standing import keep_begun, keep_ended, killed_here, latest_run
 
 if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
@@ -114,6 +115,7 @@ class Run:
         else:
             self.sink(self._started())
         if context.judging:
+            self._let_killed_runs_wait()
             resumed = earlier is not None
             began = moment(self.state.record().started) if resumed else time.time()
             self._note(
@@ -141,6 +143,14 @@ class Run:
             self.sink(WaiversRead(waivers=waivers))
         for note in context.hidden:
             self.sink(BlockerFound(text=f"{note} and not tested", found_anew=True))
+
+    def _let_killed_runs_wait(self) -> None:
+        """Let the history have what an earlier run found before it was killed: this run files it, too."""
+        settings = self.context.settings
+        for one in killed_here(settings.store, self.context.node):
+            if one.running != self.context.run_id:
+                place = settings.history_place
+                self._note(keep(settings.store, one.running, place, why="the run was killed"))
 
     def _go_on(self, earlier: Earlier) -> None:
         """Go on with the earlier part: what its verdicts rested on may be another baseline today."""

@@ -33,7 +33,7 @@ from pytest_anubis.store.history.contents.run_clocks import AT_LEAST
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.fleet_history import run_counts
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.node_standing import dated_run
+from pytest_anubis.store.node_standing import dated_run, killed_here
 
 MOST_JOURNALS = 200
 """Rejected nodes whose journals are read for the very words of their run: some ten milliseconds each. Beyond,
@@ -103,7 +103,7 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
 
     Args:
         history: The history.
-        place: Its folder or URL; journals that lie in the folder are read there.
+        place: Its folder or URL; journals that lie in the folder are read there, and what was killed.
 
     Raises:
         HistoryError: The database refuses.
@@ -131,6 +131,10 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
             open_yet = row.ended is None and not row.decision  # imports do not say when they ended
             if open_yet and (last is None or row.started >= last.started):
                 known[row.name] = replace(known[row.name], open=row.run, open_since=row.started)
+    for killed in killed_here(place) if isinstance(place, Path) else ():
+        one = known.get(killed.node)
+        if one is not None and (one.last is None or killed.since >= one.last.started):
+            known[killed.node] = replace(one, open=killed.running, open_since=killed.since)
     return tuple(_in_full(history, place, tuple(known.values())))
 
 

@@ -29,6 +29,7 @@ from pytest_anubis.store.history.waiting_runs import forget, waits_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
+from pytest_anubis.store.node_standing import killed_here
 from pytest_anubis.store.run_files import TABLES, RunsError, files_of, is_superbench
 from pytest_anubis.store.samples.columnar_files import SUFFIX
 
@@ -42,8 +43,8 @@ _BYTES_AT_ONCE = 8 << 20
 _SLOW_LINE = 1 << 20
 """Bytes a second, at least: what is sent may take so much longer than one question to a history."""
 _YOUNG = 10.0
-"""Seconds in which a journal without an end has changed and so is still written; its lock is left alone then,
-since whoever looks at it holds it for a moment."""
+"""Seconds in which a journal without an end has changed and so is still written, unless its process is known
+to be gone (`killed_here`); its lock is left alone then, since whoever looks at it holds it for a moment."""
 _LONGEST_PAUSE = 30.0
 """Seconds between two tries while a history is away; a fleet's nodes come at random moments within."""
 
@@ -105,8 +106,8 @@ def push(
     Raises:
         RunsError: A path does not exist.
     """
-    files = list(files_of(paths))
-    pushed, until = Pushed(), time.monotonic() + patience
+    files, left = files_of(paths)
+    pushed, until = Pushed(failed=[one.line for one in left]), time.monotonic() + patience
     if not files:
         pushed.notes.append(
             "no journal and no import is in these; of what was exported, push the journals or imports that "
@@ -215,7 +216,10 @@ def _is_running(path: Path) -> bool:
             last = file.read().rstrip().rpartition(b"\n")[2]
         if last.startswith(b'{"event":"%s"' % RunFinished.kind.encode()):
             return False
-        return time.time() - path.stat().st_mtime < _YOUNG or is_written(path)
+        if time.time() - path.stat().st_mtime < _YOUNG:
+            killed = killed_here(path.parent.parent.parent)
+            return all(path.parent.name != one.running for one in killed)
+        return is_written(path)
     except OSError:
         return False  # whoever reads it says why
 

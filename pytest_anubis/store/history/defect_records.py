@@ -73,30 +73,32 @@ def add_defect(
 
 def close_defect(
     history: History, number: int, state: str, *, note: str = "", now: float | None = None
-) -> None:
+) -> Defect:
     """Say what became of a defect, all its sightings: ``confirmed``, ``false alarm``, or ``open`` again.
+
+    What was closed already keeps the day of that: what was found since is another defect.
+
+    Returns:
+        The defect as it is now; its number is another one if it is a sighting of an earlier defect.
 
     Raises:
         HistoryError: There is no such defect, or the state is none of the three.
     """
     _check_state(state)
-    changes: dict[str, Any] = {
-        "state": state,
-        "closed": None if state == "open" else past(None, now),
-    }
+    table = schema.defects
+    closed = sa.func.coalesce(table.c.closed, past(None, now))
+    changes: dict[str, Any] = {"state": state, "closed": None if state == "open" else closed}
     if note:
         changes["note"] = note
-    table = schema.defects
     with history.writing() as connection:
         node = connection.execute(sa.select(table.c.node_id).where(table.c.id == number)).scalar()
-        numbers = next(
-            (told for one, told in _sighted(connection, node) if number in (one.number, *told)), ()
-        )
+        numbers = next((rows for _, rows in _sighted(connection, node) if number in rows), ())
         if not numbers:
             raise HistoryError(
                 f"there is no defect {number}; 'anubis history defect list' lists them"
             )
         connection.execute(table.update().where(table.c.id.in_(numbers)).values(changes))
+        return next(one for one, rows in _sighted(connection, node) if number in rows)
 
 
 def defects(

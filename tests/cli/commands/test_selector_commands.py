@@ -245,6 +245,11 @@ def test_defects_are_recorded_listed_and_closed(
     (line,) = [line for line in said(capsys).splitlines() if line.startswith(f"{number:>6}")]
     assert "false alarm" in line
     assert "a.py::test_a" in line
+    assert main([*found, "--component", "storage.disk", "--on", "2026-01-02"]) == 0
+    sighting = said(capsys).split()[1]
+    for one in (number, sighting):
+        assert main(["history", "defect", "close", one, "--as", "open", "--json", "-"]) == 0
+        assert json.loads(said(capsys)) == {"number": int(number), "state": "open"}
 
 
 def test_incidents_are_listed_and_taken_out(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -171,8 +171,9 @@ def test_later(): time.sleep(.2)
     [
         "pid = os.fork(); pid or (wrong(), os._exit(0)); os.waitpid(pid, 0)",
         "threading.Timer(.1, wrong).start()",
+        "threading.Timer(4, wrong).start()",
     ],
-    ids=["child", "late thread"],
+    ids=["child", "late thread", "thread after the session"],
 )
 def test_a_metric_that_nothing_judges_accepts_nothing(
     pytester: pytest.Pytester, how: str, where: str
@@ -182,3 +183,55 @@ def test_a_metric_that_nothing_judges_accepts_nothing(
     result = pytester.runpytest_subprocess("--anubis", *filter(None, [where]))
     assert result.ret != 0
     assert "where nothing judges it" in result.stdout.str()
+
+
+FORKS = """
+import os, sys
+import pytest
+@pytest.fixture
+def fixture():
+    if {fixture}:
+        pid = os.fork()
+        if pid == 0: {child}
+        os.waitpid(pid, 0)
+@pytest.mark.anubis(component="c", metrics=["good"])
+def test_it(anubis_metric, fixture):
+    anubis_metric.record("good", 7, unit="1", better="equal", expect=7)
+    if not {fixture}:
+        pid = os.fork()
+        if pid == 0: {child}
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == {code}
+def test_later(): pass
+"""
+
+
+@pytest.mark.parametrize("where", ["", "--anubis-in-process"])
+@pytest.mark.parametrize(
+    ("fixture", "child"),
+    [
+        (False, "raise RuntimeError('child')"),
+        (False, "pytest.exit('child')"),
+        (False, "return"),
+        (True, "assert 1 == 2"),
+    ],
+    ids=["raises", "exits pytest", "returns", "in a fixture"],
+)
+def test_a_forked_child_that_goes_on_as_the_test_ends_at_once_and_accepts_nothing(
+    pytester: pytest.Pytester, where: str, fixture: bool, child: str
+) -> None:
+    pytester.makeini("[pytest]")
+    pytester.makepyfile(test_it=FORKS.format(fixture=fixture, child=child, code=1))
+    result = pytester.runpytest_subprocess("--anubis", *filter(None, [where]), timeout=60)
+    assert result.ret == 4
+    result.assert_outcomes(passed=1, failed=1)
+    assert "a child process that a test forked" in result.stdout.str()
+
+
+@pytest.mark.parametrize("code", [0, 3])
+def test_a_forked_child_that_exits_keeps_its_status(pytester: pytest.Pytester, code: int) -> None:
+    pytester.makeini("[pytest]")
+    child = f"sys.exit({code})"
+    pytester.makepyfile(test_it=FORKS.format(fixture=False, child=child, code=code))
+    result = pytester.runpytest_subprocess("--anubis", timeout=60)
+    result.assert_outcomes(passed=1, skipped=1)  # no criterion
+    assert "a child process that a test forked" not in result.stdout.str()

@@ -15,8 +15,10 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.store import node_standing
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.store.fleet import pushing
+from pytest_anubis.store.fleet.last_runs import last_of_history
 from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.fleet.stored_runs import read_stored, read_stored_run, stored_runs
 from pytest_anubis.store.history import run_filing
@@ -26,6 +28,7 @@ from pytest_anubis.store.history.run_filing import file_finished
 from pytest_anubis.store.history.waiting_runs import waiting
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.node_standing import keep_begun
 from pytest_anubis.store.run_filter import RunFilter
 from tests.postgres import new_database
 
@@ -194,6 +197,34 @@ def test_what_cannot_be_filed_is_one_line_and_stops_nothing(tmp_path: Path) -> N
     assert len(pushed.failed) == 3
     assert all(line.isprintable() and str(tmp_path) in line for line in pushed.failed)
     assert any("two hosts of one name" in line for line in pushed.failed)
+
+
+@pytest.mark.parametrize("here", [True, False])
+def test_a_run_that_was_killed_a_moment_ago_on_this_machine_is_filed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, here: bool
+) -> None:
+    store, place = tmp_path / "node", tmp_path / "fleet"
+    record_run_in(store, journal(store, "r1"))
+    monkeypatch.setattr(node_standing, "boot_id", lambda: "this" if here else "another")
+    keep_begun(store, "n1", "r2", began=time.time())
+    monkeypatch.setattr(node_standing, "boot_id", lambda: "this")
+    with Journal.create(store, "r2") as running:
+        running.write(RunStarted(run="r2", node="n1"))
+        assert Path(push([store], place).running[0]).parent.name == "r2"
+        assert not opens(store)
+    assert opens(store) == (["r2"] if here else [])
+    assert len(push([store], place).running) == (0 if here else 1)
+    assert sorted(known(place)) == (["r1", "r2"] if here else ["r1"])
+
+
+def record_run_in(store: Path, path: Path) -> None:
+    with History(store) as history:
+        run_filing.record_run(history, read_journal(path))
+
+
+def opens(store: Path) -> list[str]:
+    with History(store) as history:
+        return [one.open for one in last_of_history(history, store) if one.open]
 
 
 def test_an_import_becomes_a_run_of_each_node(place: Path | str, tmp_path: Path) -> None:

@@ -273,6 +273,29 @@ def test_a_fault_that_rejects_again_while_its_defect_is_open_is_one_defect(
     assert len(defects(history, node="n1", state="open")) == 2
 
 
+def test_closing_a_closed_defect_again_changes_its_state_alone(history: History) -> None:
+    record_run(history, record("r1", bad=True, day=1))
+    first = close_defect(history, 1, "false alarm", now=moment_of("2026-01-02"))
+    record_run(history, record("r3", bad=True, day=3))
+    for _ in range(2):
+        again = close_defect(history, first.number, "confirmed", now=moment_of("2026-01-04"))
+        assert (again.state, again.closed, again.runs) == ("confirmed", first.closed, ("r1",))
+        assert [one.runs for one in defects(history, state="open")] == [("r3",)]
+    for _ in range(2):
+        later = close_defect(history, 2, "confirmed", now=moment_of("2026-01-05"))
+        assert (later.number, later.runs) == (2, ("r3",))
+        assert [one.number for one in defects(history, state="confirmed")] == [1, 2]
+
+
+def test_a_sighting_closes_the_defect_that_it_belongs_to(history: History) -> None:
+    for day in (1, 2):
+        record_run(history, record(f"r{day}", bad=True, day=day))
+    for _ in range(2):
+        found = close_defect(history, 2, "confirmed")
+        assert (found.number, found.runs) == (1, ("r1", "r2"))
+    assert not defects(history, state="open")
+
+
 def test_what_was_said_of_each_row_of_an_older_history_stands(history: History) -> None:
     for day in (1, 2, 3, 4):
         record_run(history, record(f"r{day}", bad=True, day=day))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_anubis.cli.shared.arguments import add_action, add_json, add_noun
 from pytest_anubis.cli.shared.history_access import (
@@ -16,9 +16,6 @@ from pytest_anubis.cli.shared.history_access import (
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.report.text.text_table import clip, table
 from pytest_anubis.store.node_standing import keep_answered
-
-if TYPE_CHECKING:
-    from pytest_anubis.store.history.database import History
 
 STATES = {"confirmed": "confirmed", "false-alarm": "false alarm", "open": "open"}
 
@@ -107,17 +104,15 @@ def _found(options: argparse.Namespace) -> None:
 
 
 def _close(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.defect_records import close_defect, defects
+    from pytest_anubis.store.history.defect_records import close_defect
 
     state = STATES[options.state]
-
-    def close(history: History) -> tuple[str, tuple[str, ...]]:
-        close_defect(history, options.number, state, note=options.note)
-        found = next(one for one in defects(history) if one.number == options.number)
-        return found.node, found.runs
-
-    node, runs = use(options.history, close)
-    line = f"defect {options.number}: {state}"
-    if state != "open" and (problem := keep_answered(options.history, node, runs)):
+    defect = use(
+        options.history,
+        lambda history: close_defect(history, options.number, state, note=options.note),
+    )
+    same = "" if defect.number == options.number else f" ({options.number} is a sighting of it)"
+    line = f"defect {defect.number}{same}: {state}"
+    if state != "open" and (problem := keep_answered(options.history, defect.node, defect.runs)):
         line += f"; {problem}"
-    answer(options.json, {"number": options.number, "state": state}, line)
+    answer(options.json, {"number": defect.number, "state": state}, line)
