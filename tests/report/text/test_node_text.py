@@ -109,7 +109,9 @@ def test_nodes_that_lack_the_same_are_one_line_and_so_are_many_accepted_ones() -
         "UNDECIDED missing 228 nodes (u000, u001, u002, u003, u004, u005, and 222 more): "
         "NOT_TESTED t0: fio not found; also 1 missing"
     )
-    assert third == "ACCEPTED          9 nodes (a0, a1, a2, a3, a4, a5, and 3 more): 4 metrics judged"
+    assert (
+        third == "ACCEPTED          9 nodes (a0, a1, a2, a3, a4, a5, and 3 more): 4 metrics judged"
+    )
     assert count == "238 nodes: 1 REJECTED, 228 UNDECIDED, 9 ACCEPTED"
 
 
