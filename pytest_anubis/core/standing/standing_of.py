@@ -41,7 +41,8 @@ Holds = Callable[[Waiver], bool]
 """Says whether a waiver that covered a failure in its run holds today."""
 
 XFAIL = Waiver(owner="", reason="the test's xfail mark", expires="")
-"""The waiver that an xfail mark, or an old row of a history, is taken for: no owner, no last day."""
+"""The waiver that an xfail mark, or an old row of a history, is taken for: no owner, no last day; it covers
+what its own run found only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,6 +62,7 @@ class JudgedRun:
         profile: Its profile; empty if unknown.
         by_peers: What of both only the other devices of the node judged.
         by_past: What of both only earlier runs of the node judged.
+        marginal: What of both was MARGINAL, not FAIL or PASS.
         after: Id of the node's run before it, whatever the clocks said; empty if unknown.
         undated: Its clock was behind its baseline: when it took place is unknown.
         waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
@@ -78,6 +80,7 @@ class JudgedRun:
     profile: str = ""
     by_peers: tuple[Key, ...] = ()
     by_past: tuple[Key, ...] = ()
+    marginal: tuple[Key, ...] = ()
     after: str = ""
     undated: bool = False
     waived: tuple[tuple[Key, Waiver], ...] = ()
@@ -195,6 +198,7 @@ def judged_run(
         profile=profile,
         by_peers=_weak({**by_waived, **failed}, both, near),
         by_past=_weak({**by_waived, **failed}, both, past),
+        marginal=tuple(sorted(marginal.keys() & {*failed, *both} - fail.keys())),
         after=after,
         undated=undated,
         waived=tuple(sorted(still.items(), key=lambda one: one[0])),
@@ -284,24 +288,30 @@ def _findings(
 def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:
     """Return whether a finding may take the place of an earlier one: of no stronger one.
 
-    A waived one takes that of waived ones only, and one that rejected nothing that of its like only.
+    A waived one takes that of waived ones only, and one that rejected nothing that of its like only. A FAIL
+    does not take that of a MARGINAL, which falls by a PASS only.
     """
     if key in run.failed:
-        return run.rejected or by.seen_only(key)
+        milder = key in by.marginal and key not in run.marginal
+        return not milder and (run.rejected or by.seen_only(key))
+    earlier, own = by.waiver(key), run.waiver(key)
     weaker = by.decision == Decision.ACCEPTED != run.decision
-    return by.waiver(key) is not None and not weaker
+    marked = own is None or not own.owner  # by an xfail mark, which renews no waiver
+    return earlier is not None and not weaker and not (marked and earlier.owner)
 
 
 def _uncovered(key: Key, several: Sequence[JudgedRun], holds: Holds) -> tuple[JudgedRun, ...]:
     """Return the runs whose finding counts: no waiver holds that covered it in this run, or in a later one.
 
-    What rejected the node is covered by a waiver only where a run as strict accepted the node with it.
+    What rejected the node is covered by a waiver only where a run as strict accepted the node with it. An
+    xfail mark covers what its own run found only: it is no decision about what was found before.
     """
     waivers = {run.run: run.waiver(key) for run in several}
     holding = [run for run in several if (one := waivers[run.run]) is not None and holds(one)]
 
     def covers(run: JudgedRun, by: JudgedRun) -> bool:
-        if run is by or run.began <= by.began:
+        own = waivers[run.run]
+        if run is by or run.began <= by.began or own is None or not own.owner:
             return run is by
         accepted = run.decision == Decision.ACCEPTED
         strict = accepted and _as_strict(run, frozenset(run.passed), key, by)
@@ -347,8 +357,10 @@ def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) ->
     """Return whether a later run takes away what an earlier one had found.
 
     What the hardware reported cannot pass: it falls when a later run as strict accepts the node, and the
-    hardware reported nothing of the kind.
+    hardware reported nothing of the kind. What was rejected for a MARGINAL falls by a PASS only.
     """
+    if key in by.marginal and key in run.marginal:
+        return False
     if key in run.found or run.began <= by.began or not _as_strict(run, passed, key, by):
         return False
     if key in passed or (key[0] == GATE[0] and GATE in passed):
@@ -380,14 +392,16 @@ def _as_long(one: str, other: str) -> bool:
 def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
     """Return as little as the standing follows from, also beside a run that comes in late, in order.
 
-    Kept are failures that no run passed, waived ones too, the latest pass of each key at each strictness, and
-    the latest acceptances.
+    Kept are failures that no run passed, waived ones too, the latest pass of each key at each strictness, a
+    MARGINAL one apart, and the latest acceptances.
     """
     ordered = in_order(one for one in runs if one.decision)
     stands = _findings(ordered)[0]
     met, accepted, kept = set[object](), list[set[object]](), list[JudgedRun]()
     for run in reversed(ordered):
-        ways = {key: (key, run.profile, run.strength(key)) for key in run.passed}
+        ways = {
+            key: (key, run.profile, run.strength(key), key in run.marginal) for key in run.passed
+        }
         fresh = {key for key, way in ways.items() if way not in met}
         failed = tuple(key for key in run.failed if run in stands.get(key, ()))
         waived = tuple(one for one in run.waived if run in stands.get(one[0], ()))
@@ -399,15 +413,19 @@ def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
         if fresh or failed or waived or new or not kept:
             passed = tuple(key for key in run.passed if key in fresh or key in run.looked)
             weak = {*passed, *failed, *(key for key, _ in waived)}
-            peers, past = ([k for k in keys if k in weak] for keys in (run.by_peers, run.by_past))
+            peers, past, marginal = (
+                tuple(key for key in keys if key in weak)
+                for keys in (run.by_peers, run.by_past, run.marginal)
+            )
             kept.append(
                 replace(
                     run,
                     passed=passed,
                     failed=failed,
                     waived=waived,
-                    by_peers=tuple(peers),
-                    by_past=tuple(past),
+                    by_peers=peers,
+                    by_past=past,
+                    marginal=marginal,
                 )
             )
         met.update(ways.values())

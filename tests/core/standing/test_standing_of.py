@@ -18,6 +18,7 @@ from pytest_anubis.core.standing.standing_of import (
     GONE,
     JudgedRun,
     Key,
+    XFAIL,
     Standing,
     judged_run,
     relevant_runs,
@@ -213,7 +214,9 @@ def waived(
         ([waived("w", 2), run("else", 3, "ACCEPTED", a="PASS")], "ACCEPTED", "REJECTED"),
         ([waived("w", 2), run("mended", 3, "ACCEPTED", b="PASS")], "ACCEPTED", "ACCEPTED"),
         ([waived("w", 2), run("again", 3, "REJECTED", b="FAIL")], "REJECTED", "REJECTED"),
-        ([BAD, waived("w", 2, by=None)], "ACCEPTED", "ACCEPTED"),
+        ([waived("w", 2, by=None)], "ACCEPTED", "ACCEPTED"),
+        ([waived("w", 2), waived("x", 3, by=None)], "ACCEPTED", "REJECTED"),
+        ([waived("x", 2, by=None), waived("v", 3, by=RENEWED)], "ACCEPTED", "ACCEPTED"),
         ([waived("w", 2), waived("v", 3, by=RENEWED, profile="smoke")], "ACCEPTED", "ACCEPTED"),
         ([waived("v", 2, by=RENEWED), waived("w", 3)], "ACCEPTED", "REJECTED"),
         ([waived("w", 2, "UNDECIDED")], "UNDECIDED", "REJECTED"),
@@ -231,6 +234,38 @@ def test_what_was_waived_is_open_from_the_day_on_which_no_waiver_covers_it(
         assert standing_of(needed, day=TODAY).decision == later
         returned = standing_of(kept, day=TODAY, in_service=9).decision
         assert (returned == "ACCEPTED") is (later == "ACCEPTED")  # it answers for no waiver
+
+
+def test_an_xfail_mark_covers_nothing_of_an_earlier_run() -> None:
+    runs = [BAD, waived("mark", 2, by=None)]
+    for kept in (runs, relevant_runs(runs), [*relevant_runs(runs[:1]), runs[1]]):
+        assert standing_of(kept).decision is Decision.REJECTED
+    assert (
+        standing_of([*runs, run("mended", 3, "ACCEPTED", b="PASS")]).decision is Decision.ACCEPTED
+    )
+
+
+@pytest.mark.parametrize(
+    ("runs", "decision"),
+    [
+        ([run("strict", 1, "REJECTED", b="MARGINAL"), run("w", 2, "ACCEPTED", b="MARGINAL")], "REJECTED"),
+        ([run("strict", 1, "REJECTED", b="MARGINAL"), run("w", 2, "ACCEPTED", b="PASS")], "ACCEPTED"),
+        ([run("bad", 1, "REJECTED", b="FAIL"), run("w", 2, "ACCEPTED", b="MARGINAL")], "ACCEPTED"),
+        (
+            [
+                run("strict", 1, "REJECTED", b="MARGINAL"),
+                run("bad", 2, "REJECTED", b="FAIL"),
+                run("w", 3, "ACCEPTED", b="MARGINAL"),
+            ],
+            "REJECTED",
+        ),
+    ],
+)  # fmt: skip
+def test_what_was_rejected_for_a_marginal_falls_by_a_pass_only(
+    runs: list[JudgedRun], decision: str
+) -> None:
+    for kept in (runs, relevant_runs(runs), [*relevant_runs(runs[:-1]), runs[-1]]):
+        assert standing_of(kept).decision == decision
 
 
 def test_a_waiver_that_was_withdrawn_covers_nothing() -> None:
@@ -311,7 +346,9 @@ def test_a_missing_card_falls_when_the_inventory_was_compared_again() -> None:
 OUTCOMES = st.dictionaries(
     st.sampled_from(PARTS), st.sampled_from(["PASS", "FAIL", "INCONCLUSIVE", "MARGINAL"])
 )
-WAIVED = st.dictionaries(st.sampled_from(PARTS), st.sampled_from([ENDED, RENEWED]), max_size=2)
+WAIVED = st.dictionaries(
+    st.sampled_from(PARTS), st.sampled_from([ENDED, RENEWED, XFAIL]), max_size=2
+)
 
 
 @st.composite
@@ -321,7 +358,8 @@ def histories(draw: st.DrawFn) -> list[JudgedRun]:
         draw(st.lists(st.tuples(st.integers(0, 6), OUTCOMES), max_size=8))
     ):
         others = draw(st.sampled_from(["ACCEPTED", "UNDECIDED", ""]))
-        decision = "REJECTED" if "FAIL" in outcomes.values() else others
+        rejecting = draw(st.sampled_from([("FAIL",), ("FAIL", "MARGINAL")]))
+        decision = "REJECTED" if {*rejecting} & {*outcomes.values()} else others
         beside, profile = draw(st.sampled_from(STRENGTHS)), draw(st.sampled_from(LENGTHS))
         one = run(f"r{number}", began, decision, beside, profile, **outcomes)
         kept = (
@@ -343,11 +381,12 @@ def rejected(runs: list[JudgedRun]) -> bool:
             one.began > bad.began and one.decision and key(part) in one.passed
             for one in runs
             if as_strict(one, bad, part)
+            and not (key(part) in bad.marginal and key(part) in one.marginal)
         )
 
     def covered(bad: JudgedRun, part: str) -> bool:
         own = bad.waiver(key(part))
-        return own == RENEWED or any(
+        return own in (RENEWED, XFAIL) or any(
             one.began > bad.began and one.waiver(key(part)) == RENEWED and not passed(one, part)
             for one in runs
             if one.decision and (own or (one.decision == "ACCEPTED" and as_strict(one, bad, part)))

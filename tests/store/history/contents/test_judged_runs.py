@@ -32,7 +32,7 @@ DAY = 86400.0
 WAIVERS = {
     name: Waiver(owner="j.doe", reason="ordered", expires=day, metric="rate")
     for name, day in (("ended", "2020-01-01"), ("holds", "2999-01-01"))
-}
+} | {"mark": None}
 RATE = Metric(name="rate", unit="GB/s", better="higher")
 
 
@@ -75,13 +75,14 @@ def drawn(seed: int, node: str) -> list[RunRecord]:
     for number in range(draw.randint(1, 6)):
         outcomes = {
             part: draw.choice(
-                ["PASS", "PASS", "FAIL", "INCONCLUSIVE", "MARGINAL", "ended", "holds"]
+                ["PASS", "PASS", "FAIL", "INCONCLUSIVE", "MARGINAL", "ended", "holds", "mark"]
             )
             for part in draw.sample(["a", "b", "c", "cx", "cy"], draw.randint(0, 3))
         }
         other = draw.choice(["ACCEPTED", "UNDECIDED", "UNDECIDED", ""])
         rejects = draw.choice(["UNDECIDED", "", *["REJECTED"] * 6])  # broken off, killed
-        decision = rejects if "FAIL" in outcomes.values() else other
+        strict = draw.random() < 0.5 and "MARGINAL" in outcomes.values()
+        decision = rejects if strict or "FAIL" in outcomes.values() else other
         one = record(node, number, draw.randint(0, 4), decision, **outcomes)
         recorded = {"inventory": "node.json"} if draw.random() < 0.2 else {}
         found.append(replace(one, settings=recorded))
