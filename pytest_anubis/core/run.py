@@ -71,7 +71,7 @@ class RunEvidence:
         devices: Devices that tests of every device were to run on.
         caveats: What was switched off, for the headline.
         planned: Benchmark or plain test, and device, of every test that was to run.
-        broken_off: Why nothing can be decided: none of the runs came to its end. Empty if one did.
+        broken_off: Run that did not come to its end -> what happened to it; nothing of it rejects.
         cards: Device -> slot and serial number of its card, as far as they are known.
         waivers: The failures that somebody answers for, as its runs had them, or for all of them.
         waivers_of: Run -> those that it had itself, where several runs were collected; empty: `waivers` are
@@ -93,7 +93,7 @@ class RunEvidence:
     devices: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     planned: frozenset[tuple[str, str]] = frozenset()
-    broken_off: str = ""
+    broken_off: Mapping[str, str] = field(default_factory=dict)
     cards: Mapping[str, str] = field(default_factory=dict)
     waivers: tuple[Waiver, ...] = ()
     waivers_of: Mapping[str, tuple[Waiver, ...]] = field(default_factory=dict)
@@ -126,7 +126,7 @@ class RunEvidence:
             devices=tuple(dict.fromkeys((*self.devices, *more.devices))),
             caveats=tuple(dict.fromkeys((*self.caveats, *more.caveats))),
             planned=self.planned | more.planned,
-            broken_off=self.broken_off and more.broken_off,
+            broken_off={**self.broken_off, **more.broken_off},
             cards={**self.cards, **more.cards},
             waivers=tuple(dict.fromkeys((*self.waivers, *more.waivers))),
             waivers_of={**self.waivers_of, **more.waivers_of},

@@ -52,6 +52,7 @@ class Reason(StrEnum):
     HARDWARE = "hardware"  # the hardware itself reported it: a counter, an event of the driver
     WAIVED = "waived"  # failed as the test's own xfail mark expects, or somebody answers for it
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
+    BROKEN_OFF = "broken-off"  # failed in a run that was broken off, and was not judged again since
     GONE = "gone"  # a device that the class has gave no value at all
     ANSWERED = "answered"  # a later run of the same passed it, or has the value that was missing
 

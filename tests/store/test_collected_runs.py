@@ -228,9 +228,9 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
     assert said.blockers == (
         "run r1: lane cuda:1, while no test was running: signal 9",
         "run r1: cuda:2 is hidden",
-        "run r1: it never finished",
     )
-    assert evidence(found, "r2").blockers == ("run r2: it was broken off (exit status 2)",)
+    assert said.broken_off == {"r1": "never finished"}
+    assert evidence(found, "r2").broken_off == {"r2": "was broken off (exit status 2)"}
     assert [(refused.damaged, refused.run) for refused in found.refused] == [(True, "")]
 
 

@@ -356,13 +356,8 @@ def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
         key = (run.hardware_class, run.node)
         said = evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
         found[key] = found[key].with_more(said) if key in found else said
-    # An import of the same node stands on its own, whatever became of the node's runs.
-    journals = {(run.run, run.node) for run in runs.journals}
     measured = {node for population in runs.populations for node in population.nodes}
     for run in runs.runs:
-        key = (run.hardware_class, run.node)
         if run.unread and run.node not in measured:  # else nobody would hear of it
-            found.setdefault(key, RunEvidence())
-        if (run.run, run.node) not in journals and key in found:
-            found[key] = dataclasses.replace(found[key], broken_off="")
+            found.setdefault((run.hardware_class, run.node), RunEvidence())
     return found

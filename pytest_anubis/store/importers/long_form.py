@@ -45,6 +45,8 @@ _CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode"))
 NAMES_MAY_BE = 1000
 """Characters: SuperBench puts all arguments of a function into a metric's name, some three hundred."""
 
+_DEVICE = re.compile(r"(?<![^>])([A-Za-z]+):([0-9]{1,9})(?![^>])")
+"""A kind of device and its number, alone or in a pair."""
 _COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
 _THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f\u2019]\d{3})+([.,]\d+)?")
 _DECIMAL_COMMA = "has a decimal comma; write a point"
@@ -269,6 +271,8 @@ class LongForm:
         complaints: dict[int, tuple[str, str]] = {}
         for code, raw in enumerate(self._names[column]):
             name = "" if raw is None else str(raw).strip()
+            if column == "device":
+                name = device_name(name)
             if not name and column in self._defaults:
                 name = self._defaults[column]
             complaint = _complaint(column, name)
@@ -293,7 +297,8 @@ class LongForm:
     ) -> tuple[FloatArray, Any]:
         missing = np.zeros(len(column), dtype=bool)
         try:
-            return np.array(list(map(float, column)), dtype=np.float64), missing
+            if _all_plain(column):
+                return np.array(list(map(float, column)), dtype=np.float64), missing
         except (TypeError, ValueError, OverflowError):
             pass  # the slow way finds which
         found = np.full(len(column), math.nan)
@@ -302,7 +307,7 @@ class LongForm:
                 missing[i] = True
                 continue
             try:
-                found[i] = _moment(item) if name == "time" else float(item)
+                found[i] = _moment(item) if name == "time" else _number(item)
             except (TypeError, ValueError, OverflowError):
                 if name == "return_code":
                     continue  # a word there is no success
@@ -314,6 +319,30 @@ class LongForm:
                 # A word in place of a value is a result that cannot be; a number with marks is none.
                 good[i] &= name == "value" and not _marked(item)
         return found, missing
+
+
+def _all_plain(column: Sequence[Any]) -> bool:
+    """Return whether no text of a column needs `_number`; of numbers none does."""
+    if not isinstance(column[0], str):
+        return True
+    text = "".join(column)
+    return text.isascii() and "_" not in text
+
+
+def _number(item: Any) -> float:
+    """Return a number in plain digits; Python itself also takes ``1_000``, and the digits of any script.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if isinstance(item, str) and ("_" in item or not item.strip().isascii()):
+        raise ValueError(item)
+    return float(item)
+
+
+def device_name(name: str) -> str:
+    """Return a device's label in one form: ``CUDA:02`` is ``cuda:2``; others stay as they are."""
+    return _DEVICE.sub(lambda found: f"{found[1].lower()}:{int(found[2])}", name)
 
 
 def _is_nothing(item: str, column: str) -> bool:
@@ -421,7 +450,7 @@ def _moment(item: Any) -> float:
     """Return seconds since 1970 of a number, a date and time, or ISO 8601 text; without zone: UTC."""
     if isinstance(item, str):
         try:
-            return float(item)
+            return _number(item)
         except ValueError:
             item = datetime.fromisoformat(item.strip())
     if isinstance(item, date) and not isinstance(item, datetime):

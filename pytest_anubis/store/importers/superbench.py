@@ -52,6 +52,8 @@ DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
 
 _KEY = re.compile(r"(?P<benchmark>.+?)/(?:(?P<run>\d+)/)?(?P<metric>[^/]+?)(?::(?P<rank>\d+))?")
 
+_WHOLE = re.compile("-?[0-9]{1,9}")
+
 _COLUMNS = (
     "benchmark", "metric", "device", "unit", "better", "component", "time", "node", "run", "value",
     "return_code",
@@ -215,10 +217,12 @@ class _Reader:
         for name, value in data.items():
             key = keys.get(name) or self._key(name)
             if key.problem == _RETURN_CODE:
+                if isinstance(value, str) and _WHOLE.fullmatch(value.strip()):
+                    value = int(value)
                 whole = type(value) in (int, float) and abs(value) < 2**31
                 if (
                     not whole or value != 0
-                ):  # null and text say of no benchmark that it came to its end
+                ):  # null and words say of no benchmark that it came to its end
                     failed[key.columns[0], key.columns[2]] = (int(value) if whole else 0) or -1
             elif (
                 value is None and not key.problem

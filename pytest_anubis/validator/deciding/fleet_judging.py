@@ -32,7 +32,7 @@ from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.missing_values import (
     Cell,
     Lacking,
-    SeenRun,
+    SeenValues,
     expected_of,
     lacking,
 )
@@ -40,6 +40,7 @@ from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
+    as_broken_off,
     confirm,
     judge_columns,
     judge_populations,
@@ -53,14 +54,12 @@ from pytest_anubis.validator.judging.population_shift import NAMED, class_findin
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     MARGINAL,
-    NOT_TESTED,
     OUTCOMES,
     PASS,
     REASONS,
 )
 
 _TOLD = [REASONS.index(reason) for reason in (Reason.UNDETECTABLE, Reason.ANSWERED)]
-_NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
 _Units = tuple[Sequence[str], Sequence[str], Sequence[int]]
 """Nodes and devices of a population, and which of its rows are meant."""
 
@@ -301,34 +300,53 @@ class _Nodes:
         self._answers: defaultdict[str, dict[Metric, frozenset[str]]] = defaultdict(dict)
         self._verdicts: defaultdict[str, list[MetricVerdict]] = defaultdict(list)
         self._counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        self._bad = (Outcome.FAIL,) if fail_on == "fail" else (Outcome.FAIL, Outcome.MARGINAL)
         for name, one in evidence.items():
             verdicts = [
-                with_waiver(v, one.waivers_for(v.run), fail_on)
+                self._of_run(with_waiver(v, one.waivers_for(v.run), fail_on), name)
                 for v in later.without_sample(name, one.verdicts)
             ]
             self._verdicts[name] = verdicts
             self._counts[name] = Counter(verdict.counted_as for verdict in verdicts)
         self._last: tuple[_Units, Mapping[str, frozenset[str]]] = (((), (), ()), {})
-        self._seen: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # by run and node
-        self._metrics: Counter[tuple[str, str]] = Counter()
-        self._units: tuple[Sequence[str], Sequence[str], Sequence[str]] = ((), (), ())
-        self._pairs: set[tuple[str, str]] = set()
+        self._seen = SeenValues()
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
-        """Return verdicts as they count next to the waivers of their runs, and in the noise of these."""
-        bad = [FAIL] if self._fail_on == "fail" else [FAIL, MARGINAL]
+        """Return verdicts as they count next to the waivers of their runs, and in the noise of these.
+
+        What failed in a run that was broken off rejects nothing, unless all runs of the node were.
+        """
+        bad = [OUTCOMES.index(outcome) for outcome in self._bad]
         waived = {}
         for row in np.flatnonzero(np.isin(judged.outcome, bad)).tolist():
             known = self._known(judged.population.nodes[row])
             run = judged.population.runs[row]
             waivers = known.waivers_for(run)
-            if waivers or run in known.noisy:
+            if waivers or run in known.noisy or run in known.broken_off:
                 full = judged.of_run(row, baseline)
                 told = with_waiver(full, waivers, self._fail_on)
                 told = in_noise(told) if run in known.noisy else told
+                told = self._of_run(told, judged.population.nodes[row])
                 if told is not full:
                     waived[row] = told
         return judged.with_verdicts(waived, waived=waived) if waived else judged
+
+    def _of_run(self, verdict: MetricVerdict, node: str) -> MetricVerdict:
+        """Return a verdict as it counts where its run was broken off and the node has others."""
+        broken = self._known(node).broken_off
+        bad = verdict.run in broken and verdict.outcome in self._bad
+        return as_broken_off(verdict) if bad and not self._all_broken_off(node) else verdict
+
+    def _all_broken_off(self, node: str) -> bool:
+        """Return whether no run of a node came to its end."""
+        broken = self._known(node).broken_off
+        return len(self._later.runs.get(node, broken)) <= len(broken)
+
+    def _broken_off(self, node: str) -> tuple[str, list[str]]:
+        """Return why nothing can be decided, if so, and what else of its broken-off runs is in the way."""
+        broken = self._known(node).broken_off
+        ends = [f"run {run}: it {broken[run]}" for run in self._later.unfollowed(node, broken)]
+        return (ends.pop(), ends) if ends and self._all_broken_off(node) else ("", ends)
 
     def _known(self, node: str) -> RunEvidence:
         """Return what is known of a node besides its samples; of an imported one nothing but waivers."""
@@ -343,7 +361,7 @@ class _Nodes:
             self._note_answers(
                 population, np.flatnonzero(np.isin(outcomes, (PASS, MARGINAL, FAIL))).tolist()
             )
-            self._note_seen(judged)
+            self._seen.note(judged)
         good = _passed(judged, baseline)
         passed = Counter(compress(population.nodes, (outcomes == PASS).tolist()))
         for name, count in passed.items():
@@ -368,53 +386,6 @@ class _Nodes:
             told = self._answers[node]
             told[metric] = told[metric] | devices if metric in told else devices
 
-    def _note_seen(self, judged: JudgedColumns) -> None:
-        """Note of which devices any value was there, run by run."""
-        population = judged.population
-        units = (population.nodes, population.runs, population.devices)
-        lost = (judged.outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
-        if lost.any():
-            units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)  # type: ignore[assignment]
-        if units != self._units:
-            self._units, self._pairs = units, set(zip(units[1], units[0], strict=True))
-            for node, run, device in set(zip(*units, strict=True)):
-                self._seen[run, node].add(device)
-        self._metrics.update(self._pairs)
-
-    def _runs_seen(self) -> dict[str, list[SeenRun]]:
-        """Return of each node that only tables tell of what its runs have values of, in order."""
-        found: dict[str, list[SeenRun]] = {}
-        for unit in sorted(self._seen, key=lambda unit: (self._later.order.get(unit, 0), unit)):
-            if unit[1] not in self._evidence:
-                one = SeenRun(unit[0], frozenset(self._seen[unit]), self._metrics[unit])
-                found.setdefault(unit[1], []).append(one)
-        return found
-
-    def _unread(self, node: str, unread: Mapping[tuple[str, str], int]) -> str:
-        """Return what is in the way of a node's acceptance for lines that could not be read, if anything."""
-        order = self._later.order
-
-        def read_again(unit: tuple[str, str]) -> bool:
-            return any(
-                order.get(other, 0) > order.get(unit, 0) and metrics >= self._metrics[unit]
-                for other, metrics in self._metrics.items()
-                if other[1] == node and other not in unread
-            )
-
-        left = {
-            unit: lines
-            for unit, lines in unread.items()
-            if unit[1] == node and not read_again(unit)
-        }
-        if not left:
-            return ""
-        lines = sum(left.values())
-        return (
-            f"{lines} wrong line{'s' if lines > 1 else ''} about it "
-            f"({', '.join(sorted(run for run, _ in left))}), which 'anubis import' names: mend and import "
-            "them again, or measure again"
-        )
-
     def decide(
         self,
         key: str,
@@ -428,19 +399,19 @@ class _Nodes:
         found = []
         criteria = baseline.criteria if baseline is not None else ()
         expected = expected_of(criteria)
-        seen = self._runs_seen() if expected else {}
+        seen = self._seen.by_node(self._later.order, self._evidence) if expected else {}
         for name, every in self._verdicts.items():
             evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
             lack = Lacking(answers=answers, verdicts=every)
             if name in seen:
                 lack = lacking(name, every, answers, seen[name], expected, allow_missing)
+            broken_off, ends = self._broken_off(name)
+            lines = self._seen.unread(name, unread, self._later.order)
+            blockers = (*evidence.blockers, *ends, *lines, *lack.lines)
+            evidence = replace(evidence, blockers=blockers)
             lost = [with_waiver(v, evidence.waivers_for(v.run), fail_on) for v in lack.gone]
             verdicts = [*lost, *lack.verdicts]
-            if blocker := self._unread(name, unread):
-                evidence = replace(evidence, blockers=(*evidence.blockers, blocker))
-            if lack.line:
-                evidence = replace(evidence, blockers=(*evidence.blockers, lack.line))
-            elif lack.cells:
+            if lack.cells and lack.allowed:
                 evidence = replace(evidence, missing=(len(lack.cells), lack.whole))
             verdict = judge_node(
                 verdicts,
@@ -451,7 +422,7 @@ class _Nodes:
                 answers=lack.answers,
                 fail_on=fail_on,
                 require_all=require_all,
-                broken_off=evidence.broken_off,
+                broken_off=broken_off,
             )
             detail = NodeDetail(
                 hardware_class=key,
@@ -459,7 +430,7 @@ class _Nodes:
                 cards=evidence.cards,
                 devices=frozenset(evidence.devices).union(*answers.values()),
                 missing=(*lack.cells, *lack.absent),
-                lacks=bool(lack.line),
+                lacks=not lack.allowed,
             )
             gone = tuple(one.device for one in lost if one.outcome is Outcome.FAIL)
             counts = counts_of(self._counts[name] + Counter(one.counted_as for one in lost))

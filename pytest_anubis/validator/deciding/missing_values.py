@@ -9,10 +9,10 @@ benchmark has other values of the node.
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import compress, takewhile
 from typing import NamedTuple
 
 from pytest_anubis.core.baseline import Criterion
@@ -20,7 +20,10 @@ from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.standing.standing_of import GATE, GONE
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.ledger import Metric
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import NOT_TESTED, REASONS
 
+_NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
 NAMED = 3
 """Cells named in a line."""
 
@@ -39,6 +42,66 @@ class SeenRun(NamedTuple):
     run: str
     devices: frozenset[str]
     metrics: int
+
+
+class SeenValues:
+    """Knows of which devices there was any value, run by run."""
+
+    def __init__(self) -> None:
+        self._devices: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # by run and node
+        self._metrics: Counter[tuple[str, str]] = Counter()
+        self._units: tuple[Sequence[str], ...] = ((), (), ())
+        self._pairs: set[tuple[str, str]] = set()
+
+    def note(self, judged: JudgedColumns) -> None:
+        """Take the units of one metric."""
+        population = judged.population
+        units: tuple[Sequence[str], ...] = (population.nodes, population.runs, population.devices)
+        lost = (judged.outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
+        if lost.any():
+            units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)
+        if units != self._units:
+            self._units, self._pairs = units, set(zip(units[1], units[0], strict=True))
+            for node, run, device in set(zip(*units, strict=True)):
+                self._devices[run, node].add(device)
+        self._metrics.update(self._pairs)
+
+    def by_node(
+        self, order: Mapping[tuple[str, str], int], besides: Collection[str]
+    ) -> dict[str, list[SeenRun]]:
+        """Return what the runs of each node have values of, in order, except of the nodes `besides`."""
+        found: dict[str, list[SeenRun]] = {}
+        for unit in sorted(self._devices, key=lambda unit: (order.get(unit, 0), unit)):
+            if unit[1] not in besides:
+                one = SeenRun(unit[0], frozenset(self._devices[unit]), self._metrics[unit])
+                found.setdefault(unit[1], []).append(one)
+        return found
+
+    def unread(
+        self, node: str, unread: Mapping[tuple[str, str], int], order: Mapping[tuple[str, str], int]
+    ) -> tuple[str, ...]:
+        """Return what is in the way of a node's acceptance for lines that could not be read, if anything."""
+
+        def read_again(unit: tuple[str, str]) -> bool:
+            return any(
+                order.get(other, 0) > order.get(unit, 0) and metrics >= self._metrics[unit]
+                for other, metrics in self._metrics.items()
+                if other[1] == node and other not in unread
+            )
+
+        left = {
+            unit: lines
+            for unit, lines in unread.items()
+            if unit[1] == node and not read_again(unit)
+        }
+        if not left:
+            return ()
+        lines = sum(left.values())
+        return (
+            f"{lines} wrong line{'s' if lines > 1 else ''} about it "
+            f"({', '.join(sorted(run for run, _ in left))}), which 'anubis import' names: mend and import "
+            "them again, or measure again",
+        )
 
 
 class Expected(NamedTuple):
@@ -62,6 +125,7 @@ class Lacking:
 
     Attributes:
         gone: The verdicts on devices that are gone.
+        unseen: What is in the way where the latest runs lack half of the devices or more; else empty.
         cells: The single cells that are missing.
         absent: The cells of benchmarks without any value, where most of its benchmarks have some.
         whole: How many the baseline expects.
@@ -73,6 +137,7 @@ class Lacking:
     """
 
     gone: tuple[MetricVerdict, ...] = ()
+    unseen: str = ""
     cells: tuple[Cell, ...] = ()
     absent: tuple[Cell, ...] = ()
     whole: int = 0
@@ -92,12 +157,14 @@ class Lacking:
         ]
 
     @property
-    def line(self) -> str:
-        """The blocker, if too many values are missing; else empty."""
-        if self.allowed or not self.cells:
-            return ""
-        named = first_of([metric_name(*cell) for cell in self.cells], NAMED)
-        return f"{Outcome.NOT_TESTED} {missing_text(len(self.cells), self.whole)}: {named}"
+    def lines(self) -> tuple[str, ...]:
+        """What is in the way, a line for devices, and one for values if too many are missing."""
+        found = [self.unseen] if self.unseen else []
+        if self.cells and not self.allowed:
+            named = first_of([metric_name(*cell) for cell in self.cells], NAMED)
+            text = missing_text(len(self.cells), self.whole)
+            found.append(f"{Outcome.NOT_TESTED} {text}: {named}")
+        return tuple(found)
 
 
 def missing_text(missing: int, whole: int) -> str:
@@ -145,6 +212,7 @@ def lacking(
         allowed: Share of its values that may be missing.
     """
     gone, run = _gone(seen, expected)
+    unseen = "" if gone else _unseen(seen, expected)
     other: dict[tuple[str, str], set[str]] = {}  # devices of which something else is said
     empty: dict[tuple[str, str], set[str]] = {}
     for verdict in verdicts:
@@ -157,7 +225,7 @@ def lacking(
     ]
     lost = [one.devices - here for one, here in zip(expected, known, strict=True)]
     if not gone and not any(lost):
-        return Lacking(answers=answers, verdicts=verdicts)
+        return Lacking(unseen=unseen, answers=answers, verdicts=verdicts)
     ran = {one.benchmark for one, here in zip(expected, known, strict=True) if here}
     cells: list[Cell] = []
     absent: list[Cell] = []
@@ -177,6 +245,7 @@ def lacking(
     }
     return Lacking(
         gone=tuple(_verdict(node, device, run, expected) for device in sorted(gone)),
+        unseen=unseen,
         cells=tuple(cells),
         absent=tuple(absent) if 2 * len(ran) > len({one.benchmark for one in expected}) else (),
         whole=whole,
@@ -199,10 +268,7 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
     That is the latest run with most metrics of the class on most devices of the kind: a run that measures
     some cards or metrics again loses nothing.
     """
-    kinds: dict[str, set[str]] = {}
-    for device in frozenset[str]().union(*(one.devices for one in expected)):
-        if device not in HOST and ">" not in device:
-            kinds.setdefault(device.partition(":")[0].rstrip("0123456789"), set()).add(device)
+    kinds = _kinds(expected)
     every, later = frozenset[str]().union(*kinds.values()), frozenset[str]()
     for one in reversed(seen):
         later |= one.devices
@@ -211,6 +277,39 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
         if lost or later >= every:
             return lost, one.run
     return frozenset(), ""
+
+
+def _kinds(expected: Sequence[Expected]) -> dict[str, set[str]]:
+    """Return kind of device -> the devices of the class."""
+    kinds: dict[str, set[str]] = {}
+    for device in frozenset[str]().union(*(one.devices for one in expected)):
+        if device not in HOST and ">" not in device:
+            kinds.setdefault(device.partition(":")[0].rstrip("0123456789"), set()).add(device)
+    return kinds
+
+
+def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> str:
+    """Return what is in the way where the latest runs lack half of the devices or more; else empty.
+
+    That is where a run before them measured the same devices and these besides. They may be gone, or only
+    left out. A run with few of the metrics repeats some, and one of other devices is a part of the same.
+    """
+    kinds = _kinds(expected).values()
+    later, after, latest = frozenset[str](), frozenset[str](), ""
+    for one in reversed(seen):
+        whole = 2 * one.metrics > len(expected)
+        if whole and latest and one.devices >= after:
+            few = [kind for kind in kinds if 2 * len(kind & later) <= len(kind)]
+            if lost := (one.devices - later) & frozenset[str]().union(*few):
+                named = first_of(sorted(lost), NAMED)
+                return (
+                    f"{Outcome.NOT_TESTED} {len(lost)} devices have no value in run {latest}, which run "
+                    f"{one.run} had values of: {named}; measure all devices again"
+                )
+        later |= one.devices
+        if whole:
+            after, latest = after | one.devices, latest or one.run
+    return ""
 
 
 def _of(gone: Collection[str], device: str) -> bool:

@@ -116,7 +116,7 @@ def judge_node(
         ran,
         evidence.deaths,
     )
-    broken = [*(line for line in evidence.blockers if line != broken_off), *broken]
+    broken = [*evidence.blockers, *broken]
     blocking, noted = [*broken, *blocking], [*noted, *evidence.notes]
     if evidence.missing[0]:
         noted.append(f"{missing_text(*evidence.missing)}, which is allowed")

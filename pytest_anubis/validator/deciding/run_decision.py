@@ -15,7 +15,14 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run import RunEvidence, RunRecord
-from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.validator.deciding.completeness import (
     blockers_by_cause,
@@ -169,16 +176,17 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
     kept = kept_silent(run)
     verdicts += verdicts_of_tests(silent, results, (), node=run.node, silent=kept)
     verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
-    end = f"run {run.run}: it {run.broken_off}" if run.broken_off else ""
+    rejected = run.node_verdict and run.node_verdict.decision is Decision.REJECTED
+    ends = {} if rejected or not run.broken_off else {run.run: run.broken_off}
     found = _besides_samples(run, kept, run.run)
     return replace(
         found,
         verdicts=tuple(replace(verdict, run=run.run) for verdict in verdicts),
         # A node may have several runs: the line says which one is to be repeated or left out.
-        blockers=(*(f"run {run.run}: {line}" for line in found.blockers), *filter(None, (end,))),
+        blockers=tuple(f"run {run.run}: {line}" for line in found.blockers),
         residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
         residual_interval=run.node_verdict.residual_interval if run.node_verdict else None,
-        broken_off=end,
+        broken_off=ends,
         waivers_of={run.run: run.waivers},
     )
 

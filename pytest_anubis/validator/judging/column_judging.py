@@ -173,6 +173,18 @@ def as_answered(verdict: MetricVerdict, words: str) -> MetricVerdict:
     )
 
 
+def as_broken_off(verdict: MetricVerdict) -> MetricVerdict:
+    """Return a failure of a run that was broken off: it rejects nothing, but has to be judged again."""
+    return replace(
+        verdict,
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.BROKEN_OFF,
+        text=f"{verdict.text}; that run was broken off: measure again",
+        retest="",
+        certainty=None,
+    )
+
+
 def confirm(columns: JudgedColumns) -> JudgedColumns:
     """Return columns that know which units fail with one value in more than one run.
 

@@ -44,7 +44,7 @@ class LaterRuns:
         checked: Node -> what each of its runs says of what has no value, such as a test's own check.
         ahead: (run, node) of runs that a clock ahead of the present has dated: their time is unknown,
             so what they passed answers nothing.
-        counts: Node -> how many runs of it there are; found from `started`.
+        runs: Node -> its runs; found from `started`.
         order: (run, node) -> its place in time; those without a time stand first, all in one place, unless
             they are known to come after another.
     """
@@ -52,7 +52,7 @@ class LaterRuns:
     started: Mapping[tuple[str, str], str]
     checked: Mapping[str, Sequence[JudgedRun]] = field(default_factory=dict)
     ahead: Collection[tuple[str, str]] = ()
-    counts: Mapping[str, int] = field(init=False)
+    runs: Mapping[str, Sequence[str]] = field(init=False)
     order: Mapping[tuple[str, str], int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -71,8 +71,21 @@ class LaterRuns:
             order |= {(one.run, node): order[one.after, node] + 1 for node, one in late}
             if not late:
                 break
-        object.__setattr__(self, "counts", Counter(node for _, node in self.started))
+        of_node: dict[str, list[str]] = {}
+        for run, node in self.started:
+            of_node.setdefault(node, []).append(run)
+        object.__setattr__(self, "runs", of_node)
         object.__setattr__(self, "order", order)
+
+    def unfollowed(self, node: str, broken: Collection[str]) -> list[str]:
+        """Return which of a node's runs that were broken off no later run follows that came to its end."""
+        places = {
+            run: self.order[run, node]
+            for run in self.runs.get(node, ())
+            if run not in broken and (run, node) not in self.ahead
+        }
+        latest = max(places.values(), default=-1)
+        return [run for run in broken if self.order.get((run, node), 0) >= latest]
 
     def columns(self, judged: JudgedColumns) -> JudgedColumns:
         """Return verdicts of which the bad ones name their run on nodes with several, or are answered."""
@@ -82,7 +95,7 @@ class LaterRuns:
         several = [
             row
             for row in np.flatnonzero(bad | missing).tolist()
-            if self.counts.get(population.nodes[row], 0) > 1
+            if len(self.runs.get(population.nodes[row], ())) > 1
         ]
         if not several:
             return judged
@@ -102,13 +115,16 @@ class LaterRuns:
     def without_sample(
         self, node: str, verdicts: Sequence[MetricVerdict]
     ) -> Sequence[MetricVerdict]:
-        """Return a node's verdicts that have no sample: the bad ones name their run, or are answered."""
-        if self.counts.get(node, 0) < 2:
+        """Return a node's verdicts that have no sample: the bad ones name their run, or are answered.
+
+        What never reported is answered as well, by a later run in which it passed.
+        """
+        if len(self.runs.get(node, ())) < 2:
             return verdicts
         checked = self.checked.get(node, ())
         failed: dict[str, set[Key]] = {}
         for one in verdicts:
-            if one.outcome is Outcome.FAIL:
+            if one.outcome is Outcome.FAIL or _never_reported(one):
                 failed.setdefault(one.run, set()).add(key_of(one))
         standing = standing_of(
             (
@@ -140,10 +156,11 @@ class LaterRuns:
     def _settled_one(
         self, verdict: MetricVerdict, known: Collection[str], stands: Collection[Key]
     ) -> MetricVerdict:
-        if verdict.outcome not in (Outcome.FAIL, Outcome.MARGINAL) or not verdict.run:
+        bad = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL)
+        if not verdict.run or not (bad or _never_reported(verdict)):
             return verdict
         named = with_run_named(verdict, self._words(verdict.run, verdict.node))
-        fails = verdict.outcome is Outcome.FAIL and verdict.run in known
+        fails = verdict.outcome is not Outcome.MARGINAL and verdict.run in known
         return (
             as_answered(named, "a later run passed it")
             if fails and key_of(verdict) not in stands
@@ -200,6 +217,10 @@ class LaterRuns:
     def _words(self, run: str, node: str) -> str:
         began = self.started.get((run, node), "")
         return f"in run {run}" + (f" of {_moment(began)}" if began else "")
+
+
+def _never_reported(verdict: MetricVerdict) -> bool:
+    return verdict.outcome is Outcome.NOT_TESTED and verdict.reason is Reason.NOT_REPORTED
 
 
 def _no_waiver(_: Waiver) -> bool:

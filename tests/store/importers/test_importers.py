@@ -519,6 +519,29 @@ def test_fio_output(tmp_path: Path) -> None:
             import_fio(table(tmp_path, content, "bad.json"), node="n")
 
 
+def test_numbers_are_plain_digits_only(tmp_path: Path) -> None:
+    texts = ("5", " 6.5 ", "7e1", "5_00", "3_000", "\u0661\u0662", "\uff15")
+    lines = "".join(f"n{i},,b,m,s,lower,{text}\n" for i, text in enumerate(texts))
+    (found,) = import_table(table(tmp_path, f"{HEAD}\n{lines}")).populations
+    read = [unit(found, f"n{i}") for i in range(len(texts))]
+    assert read == [([5.0], ""), ([6.5], ""), ([70.0], ""), *[([], "invalid")] * 4]
+
+
+def test_a_device_has_one_name_however_it_is_written(tmp_path: Path) -> None:
+    names = ("cuda:2", "CUDA:2", "cuda:02", "Cuda:0>cuda:02", "mlx5_0:01", "0000:3B:00")
+    lines = "".join(f"n,{name},b,m,s,lower,1\n" for name in names)
+    (found,) = import_table(table(tmp_path, f"{HEAD}\n{lines}")).populations
+    assert found.devices == ("0000:3B:00", "cuda:0>cuda:2", "cuda:2", "mlx5_0:01")
+    assert unit(found, "n", "cuda:2") == ([1.0] * 3, "")
+
+
+def test_a_return_code_of_zero_in_words_is_success(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    path.write_text(json.dumps({"node": "n", "b/return_code": "0", "b/x_bw": 10.0}) + "\n")
+    (bandwidth,) = import_superbench(path).populations
+    assert unit(bandwidth, "n") == ([10.0], "")
+
+
 @pytest.mark.parametrize("code", [None, "137", 0.5, float("nan"), 1e300])
 def test_a_return_code_that_is_none_is_no_success(tmp_path: Path, code: object) -> None:
     lines = [{"node": f"n{i}", "b/return_code": 0, "b/x_bw": 10.0} for i in range(3)]

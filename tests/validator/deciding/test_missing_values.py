@@ -23,13 +23,18 @@ Cell = tuple[str, str, str]
 
 
 def fleet(
-    missing: Collection[Cell] = (), *, run: str = "r0", nodes: int = NODES
+    missing: Collection[Cell] = (),
+    *,
+    run: str = "r0",
+    nodes: int = NODES,
+    left_out: Collection[Cell] = (),
 ) -> list[Population]:
-    """Return one value a metric and card; those named by node, metric and card are missing."""
+    """Return one value a metric and card; those named by node, metric and card are missing, or no rows."""
     rng = np.random.default_rng(0)
     found = []
     for name, component in METRICS.items():
         units = [(f"n{n:02d}", f"cuda:{c}") for n in range(nodes) for c in range(CARDS)]
+        units = [unit for unit in units if (unit[0], name, unit[1]) not in left_out]
         lost = {row for row, (node, card) in enumerate(units) if (node, name, card) in missing}
         values = 100 * np.exp(rng.normal(0, 0.003, len(units)))
         found.append(
@@ -88,6 +93,46 @@ def test_a_card_that_a_later_run_has_is_not_gone() -> None:
         runs = [*fleet(first), *(replace(one, runs=("r1",) * len(one)) for one in fleet(then))]
         found = judge_fleet(runs, {"": learned}, started=started)
         assert node(found).gone == lost
+
+
+ALL, HALF = range(CARDS), range(CARDS // 2)
+
+
+@pytest.mark.parametrize(
+    ("measured", "decision"),
+    [
+        ((ALL, ALL), Decision.ACCEPTED),
+        ((ALL, range(CARDS - 1)), Decision.REJECTED),
+        ((ALL, HALF), Decision.UNDECIDED),
+        ((ALL, range(2)), Decision.UNDECIDED),
+        ((ALL, HALF, range(CARDS // 2, CARDS)), Decision.ACCEPTED),
+        ((HALF, range(CARDS // 2, CARDS)), Decision.ACCEPTED),
+        ((HALF, ALL), Decision.ACCEPTED),
+    ],
+)
+def test_half_of_the_cards_without_a_value_in_the_latest_run_are_no_acceptance(
+    measured: tuple[range, ...], decision: Decision
+) -> None:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    runs = [f"r{number}" for number in range(len(measured))]
+    started = {(run, "n03"): f"2026-01-0{1 + number}" for number, run in enumerate(runs)}
+    several = [
+        population
+        for run, cards in zip(runs, measured, strict=True)
+        for population in fleet(run=run, left_out=gone(*set(ALL).difference(cards)))
+    ]
+    verdict = node(judge_fleet(several, {"": learned}, started=started))
+    assert verdict.decision is decision
+    assert len(verdict.blocking) == (decision is Decision.UNDECIDED)
+
+
+def test_one_metric_that_is_measured_again_on_some_cards_loses_none() -> None:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
+    cells = {("n03", name, f"cuda:{card}") for name in METRICS for card in ALL}
+    again = fleet(run="r1", left_out=cells - {("n03", "gemm_a", f"cuda:{card}") for card in (1, 2)})
+    found = judge_fleet([*fleet(), *again], {"": learned}, started=started)
+    assert node(found).decision is Decision.ACCEPTED
 
 
 @pytest.mark.parametrize(
