@@ -156,16 +156,15 @@ class LaterRuns:
     def _settled_one(
         self, verdict: MetricVerdict, known: Collection[str], stands: Collection[Key]
     ) -> MetricVerdict:
+        missing = _never_reported(verdict)
         bad = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL)
-        if not verdict.run or not (bad or _never_reported(verdict)):
+        if not verdict.run or not (bad or missing):
             return verdict
         named = with_run_named(verdict, self._words(verdict.run, verdict.node))
         fails = verdict.outcome is not Outcome.MARGINAL and verdict.run in known
-        return (
-            as_answered(named, "a later run passed it")
-            if fails and key_of(verdict) not in stands
-            else named
-        )
+        if fails and key_of(verdict) not in stands:
+            return as_answered(named, "a later run passed it")
+        return verdict if missing else named  # of several runs that lack it one line is enough
 
     def _answered(self, judged: JudgedColumns, several: Iterable[int]) -> dict[int, str]:
         """Return row -> what answers it, in words, of the rows that a later run of the unit answers."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -123,5 +125,64 @@ def test_a_clock_that_went_back_makes_no_earlier_run_the_answer() -> None:
     known = [JudgedRun(run=run, began=0.0, after="r1" if run == "r2" else "") for run in STARTED]
     for checked, decision in (({}, Decision.ACCEPTED), ({node: known}, Decision.REJECTED)):
         judged = judge_fleet([population], {"": learned}, started=started, checked=checked)
+        (verdict,) = [one for one in judged.nodes if one.node == node]
+        assert verdict.decision is decision
+
+
+@pytest.mark.parametrize(
+    ("last", "broken", "decision"),
+    [
+        ((0.8, 1.0, 1.0), {"r0"}, Decision.ACCEPTED),
+        ((1.0, 1.0, 1.0), {"r0"}, Decision.ACCEPTED),
+        ((1.0, 1.0, 0.8), {"r2"}, Decision.UNDECIDED),
+        ((1.0, 1.0, 1.0), {"r2"}, Decision.UNDECIDED),
+        ((1.0, 0.8, None), {"r1"}, Decision.UNDECIDED),
+        ((0.8, 0.8, None), {"r1"}, Decision.REJECTED),
+        ((1.0, 0.8, 0.8), {"r1"}, Decision.REJECTED),
+        ((0.8, 1.0, None), {"r1"}, Decision.ACCEPTED),
+        ((0.8, 0.8, 0.8), {"r0", "r1", "r2"}, Decision.UNDECIDED),
+    ],
+)
+def test_what_failed_in_a_broken_off_run_rejects_nothing_and_is_to_be_judged_again(
+    last: tuple[float | None, ...], broken: set[str], decision: Decision
+) -> None:
+    """None is a run without that metric; the last node alone has journals."""
+    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
+    node, kept = f"n{NODES - 1}", [r for r, factor in enumerate(last) if factor is not None]
+    population = table(*(factor for factor in last if factor is not None))
+    population = replace(population, runs=tuple(f"r{kept[int(r[1])]}" for r in population.runs))
+    started = {(run, node): began for run, began in STARTED.items()}
+    evidence = {("", node): RunEvidence(broken_off=dict.fromkeys(broken, "never finished"))}
+    judged = judge_fleet([population], {"": learned}, started=started, evidence=evidence)
+    (verdict,) = [one for one in judged.nodes if one.node == node]
+    assert verdict.decision is decision
+
+
+def test_a_test_that_a_broken_off_run_did_not_reach_is_answered_by_a_later_run() -> None:
+    learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
+    node = f"n{NODES - 1}"
+    silent = MetricVerdict(
+        outcome=Outcome.NOT_TESTED,
+        reason=Reason.NOT_REPORTED,
+        text="never reported",
+        benchmark="check",
+        metric="",
+        node=node,
+        run="r1",
+    )
+    said = RunEvidence(verdicts=(silent,), broken_off={"r1": "never finished"})
+    started = {(run, node): began for run, began in STARTED.items()}
+    for passed, decision in (("r2", Decision.ACCEPTED), ("r0", Decision.UNDECIDED)):
+        checked = [
+            JudgedRun(run=run, began=0.0, passed=(("check", "", "", ""),) if run == passed else ())
+            for run in STARTED
+        ]
+        judged = judge_fleet(
+            [table(1, 1, 1)],
+            {"": learned},
+            started=started,
+            evidence={("", node): said},
+            checked={node: checked},
+        )
         (verdict,) = [one for one in judged.nodes if one.node == node]
         assert verdict.decision is decision
