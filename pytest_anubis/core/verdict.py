@@ -322,6 +322,7 @@ HOST = ("", "cpu", "node")
 LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)  # of what was not judged at all
 _OF_REASON = {
     Reason.DISTURBED: Triage.RETEST,
+    Reason.BROKEN_OFF: Triage.RETEST,
     Reason.TOO_FEW: Triage.RETEST,
     Reason.CLASS_SHIFT: Triage.INVESTIGATE,
     Reason.INVALID: Triage.INVESTIGATE,

@@ -303,8 +303,8 @@ def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> str:
             if lost := (one.devices - later) & frozenset[str]().union(*few):
                 named = first_of(sorted(lost), NAMED)
                 return (
-                    f"{Outcome.NOT_TESTED} {len(lost)} devices have no value in run {latest}, which run "
-                    f"{one.run} had values of: {named}; measure all devices again"
+                    f"{Outcome.NOT_TESTED} {len(lost)} devices have no value in run {latest}, and run "
+                    f"{one.run} before it had: {named}; measure all devices again"
                 )
         later |= one.devices
         if whole:

@@ -16,9 +16,9 @@ from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
+    XFAIL,
     JudgedRun,
     Key,
-    XFAIL,
     Standing,
     judged_run,
     relevant_runs,

@@ -524,7 +524,8 @@ def test_numbers_are_plain_digits_only(tmp_path: Path) -> None:
     lines = "".join(f"n{i},,b,m,s,lower,{text}\n" for i, text in enumerate(texts))
     (found,) = import_table(table(tmp_path, f"{HEAD}\n{lines}")).populations
     read = [unit(found, f"n{i}") for i in range(len(texts))]
-    assert read == [([5.0], ""), ([6.5], ""), ([70.0], ""), *[([], "invalid")] * 4]
+    assert read[:3] == [([5.0], ""), ([6.5], ""), ([70.0], "")]
+    assert [problem for _, problem in read[3:]] == ["invalid"] * 4
 
 
 def test_a_device_has_one_name_however_it_is_written(tmp_path: Path) -> None:
