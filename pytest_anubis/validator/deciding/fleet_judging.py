@@ -32,11 +32,11 @@ from pytest_anubis.validator.deciding.ledger import Metric
 from pytest_anubis.validator.deciding.missing_values import (
     Cell,
     Lacking,
-    SeenValues,
     expected_of,
     lacking,
 )
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
+from pytest_anubis.validator.deciding.seen_values import SeenValues
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
