@@ -252,8 +252,8 @@ def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
         found.setdefault(next(iter(verdict.components), "other"), []).append(verdict.node)
     parts = (f"{part}: {', '.join(dict.fromkeys(nodes))}" for part, nodes in found.items())
     count = len({verdict.node for verdict in rejected})
-    own = " for faults of their own" if shared else ""
-    return [f"{count} REJECTED{own}, by component: {'; '.join(parts)}"]
+    words = " for faults of their own" if shared else ""
+    return [f"{count} REJECTED{words}, by component: {'; '.join(parts)}"]
 
 
 def _way_out(rows: Sequence[NodeRow]) -> list[str]:
