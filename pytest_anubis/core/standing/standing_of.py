@@ -129,6 +129,7 @@ class Standing:
         by: That run; of several that reject the latest. It may have accepted the node: see `lapsed`.
         answered: `by` rejected the node, and somebody has answered for it since: it is to be judged anew.
         failures: Failures that still hold -> the runs that found them, none as strict as one before it.
+        since: When the first run that found any of it began, seconds since 1970; None where nothing fails.
         confirmed: What of it more than one run found, so that it has been measured again already.
         needed: Ids of the runs from which the same follows.
     """
@@ -137,6 +138,7 @@ class Standing:
     by: JudgedRun | None = None
     answered: bool = False
     failures: Mapping[Key, tuple[JudgedRun, ...]] = field(default_factory=dict)
+    since: float | None = None
     confirmed: frozenset[Key] = frozenset()
     needed: frozenset[str] = frozenset()
 
@@ -232,7 +234,7 @@ def standing_of(
     ordered = in_order(one for one in runs if one.decision)
     if not ordered:
         return Standing()
-    found, confirmed, settled = _findings(ordered, in_service)
+    found, confirmed, settled, first = _findings(ordered, in_service)
     standing = {key: _uncovered(key, several, holds) for key, several in found.items()}
     standing = {key: several for key, several in standing.items() if several}
     open_yet = [(not by.seen_only(key), by) for key, many in standing.items() for by in many]
@@ -247,6 +249,7 @@ def standing_of(
         by=by,
         answered=answered,
         failures=standing,
+        since=min((first[key] for key in standing), default=None),
         confirmed=frozenset(confirmed & standing.keys()),
         needed=frozenset(needed),
     )
@@ -254,13 +257,15 @@ def standing_of(
 
 def _findings(
     ordered: Iterable[JudgedRun], in_service: float | None = None
-) -> tuple[dict[Key, tuple[JudgedRun, ...]], set[Key], dict[str, set[str]]]:
+) -> tuple[dict[Key, tuple[JudgedRun, ...]], set[Key], dict[str, set[str]], dict[Key, float]]:
     """Return what no later run passed, as if no waiver held, with what follows from the order.
 
     Returns:
-        Finding -> the runs that found it, none as strict as one before it; what more than one run found; and
-        id of a run -> ids of those that settled some of it.
+        Finding -> the runs that found it, none as strict as one before it; what more than one run found; id
+        of a run -> ids of those that settled some of it; and finding -> when the first of the runs that found
+        it began, since it was last passed.
     """
+    first: dict[Key, float] = {}
     standing: dict[Key, tuple[JudgedRun, ...]] = {}
     confirmed: set[Key] = set()
     settled: dict[str, set[str]] = {}  # a run that rejects -> those that settled some of it
@@ -280,9 +285,11 @@ def _findings(
                 if not (_replaces(run, key, by) and _as_strict(run, passed, key, by))
             )
             standing[key] = (*before, run)
+            first.setdefault(key, run.began)
         standing = {key: several for key, several in standing.items() if several}
         confirmed &= standing.keys()
-    return standing, confirmed, settled
+        first = {key: began for key, began in first.items() if key in standing}
+    return standing, confirmed, settled, first
 
 
 def _replaces(run: JudgedRun, key: Key, by: JudgedRun) -> bool:

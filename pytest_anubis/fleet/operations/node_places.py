@@ -162,7 +162,11 @@ def _standing(
     answered = one.standing.answered
     if last is not None and rejected and not answered:
         again = ", measure again first" if _verdict(one).triage is Triage.RETEST else ""
-        return Place.QUARANTINED, f"rejected{again}: {reason_of(last)}", last.at
+        return (
+            Place.QUARANTINED,
+            f"rejected{again}: {reason_of(last)}",
+            one.standing.since or last.at,
+        )
     if one.open:
         before = f"; before that {last.verdict.decision.value.lower()}" if last else ""
         return Place.CUT_SHORT, f"run {one.open} has not ended{before}", one.open_since

@@ -482,3 +482,15 @@ def test_a_rejection_by_a_clock_that_was_behind_is_cleared_by_what_came_after_it
     assert standing_of([good, bad, after]).decision is Decision.ACCEPTED
     dated = replace(bad, undated=False)
     assert standing_of([good, dated]).decision is Decision.ACCEPTED
+
+
+def test_since_is_when_the_failure_was_first_found_after_it_last_passed() -> None:
+    runs = [
+        run("r0", 0, "REJECTED", a="FAIL"),
+        run("r1", 1, "ACCEPTED", a="PASS"),
+        run("r2", 2, "REJECTED", a="FAIL"),
+        run("r3", 3, "REJECTED", a="FAIL", b="FAIL"),
+    ]
+    assert standing_of(runs).since == 2
+    assert standing_of([*runs, run("r4", 4, "REJECTED", a="PASS", b="FAIL")]).since == 3
+    assert standing_of(runs[:2]).since is None
