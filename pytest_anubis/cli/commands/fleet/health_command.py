@@ -12,6 +12,7 @@ from typing import Any
 
 from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import answer, say
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.verdict import Decision
@@ -128,11 +129,33 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         standing = read_standing(options.store, node)
     except StandingError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
+    if standing is None and (filed := _filed(str(options.store), node)) is not None:
+        return filed
     running = standing.running if standing else ""
     alive = not running or is_written(journal_path(options.store, running))
     return health_of(
         standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive, holds=holds
     )
+
+
+def _filed(store: str, node: str) -> Health | None:
+    """Return what the store's history says of a node that has no run here, as of one that was imported.
+
+    What rejects it there rejects it here; an acceptance was no measurement of this machine.
+    """
+    if not may_be_there(store):  # else a third of a second is lost
+        return None
+    from pytest_anubis.fleet.operations.node_places import reason_of
+    from pytest_anubis.store.fleet.last_runs import last_of_history
+
+    known = use(store, lambda history: last_of_history(history, store))
+    last = next((one.last for one in known if one.node.name == node), None)
+    if last is None:
+        return None
+    if last.verdict.decision is Decision.REJECTED:
+        return Health(Decision.REJECTED, reason_of(last))
+    said = f"{node}: no run here; {last.verdict.decision} in the history ('anubis fleet status')"
+    return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
 
 
 def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> None:
