@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.tool_outputs.plain_lines import failure_said, tool_lines
+from pytest_anubis.tool_outputs.plain_lines import tool_lines
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
 
 TOOL = "nccl-tests"
@@ -174,9 +174,6 @@ class NcclLog:
                     self._other(line)
             except UnreadableOutput as error:
                 self.wrong[place] = error.what
-        for place, line in enumerate(text.splitlines(), start=1):
-            if failure_said(line):
-                self.wrong.setdefault(place, f"the log says that it failed: {shown(line)}")
         if self._failure:  # no run began
             self.runs.append(NcclRun(collective=self._named, failure=self._failure))
 
@@ -212,7 +209,7 @@ class NcclLog:
             run.collective = run.collective or found[1]
         elif found := _BANDWIDTH.fullmatch(line):
             run.slow = found[1]
-        elif END in line or "Bitwise mismatches" in line:
+        elif ":" in line and (END in line or "Bitwise mismatches" in line):  # else it was cut off
             run.ended = run.ended or END in line
             if "OK" not in line.split():
                 run.failure = f"the program reports wrong results: {line[1:].strip()[:100]}"

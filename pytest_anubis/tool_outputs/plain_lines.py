@@ -25,9 +25,16 @@ _MARGIN = re.compile(
     r"<std(?:out|err|diag)>:? ?"
 )
 _FAILURE = re.compile(
-    r"^(?:\S+: )?(?:srun|slurmstepd): error: |\bmpi(?:run|exec)\b.{0,80}\b(?:noticed|aborted|abnormally)\b|"
+    r"^(?:\S+: )?(?:srun|slurmstepd): error: (?!couldn't chdir)|"
+    r"\b(?:mpi|prte?)(?:run|exec)?\b.{0,80}\b(?:noticed|aborted|abnormally|non-zero status)\b|"
+    r"^(?:\S+: )?Killed$|\bcommand terminated with exit code\b|\btimeout: sending signal\b|"
+    r"\bexit (?:code|status)[:= ]{1,2}[1-9]|^make: \*\*\*|\bterminating on signal\b|"
+    r"\bterminate called\b|^Traceback \(most recent|COMMAND_EXIT_CODE=\"?[1-9]|"
+    r"(?i:(?<!\b0 )(?<!\bno )uncorrectable ecc error|fallen off the bus|gpu is lost)|"
+    r"(?i:\[hardware error\]|aer: uncorrected)|"
+    r"\bio_u error\b|\bverify: bad\b|: verify failed\b|\bgot signal=|\berr= ?[1-9]|\bhasn't exited in\b|"
     r"\b(?:Segmentation fault|Bus error|core dumped|DUE TO TIME LIMIT)\b|"
-    r"\bNCCL WARN\b.{0,80}\b(?:[Ff]ailure|[Ee]rror)\b|\bNVRM: Xid\b|"
+    r"\bNCCL WARN\b.{0,80}\b(?:[Ff]ailure|[Ee]rror|completion with)\b|\bNVRM: Xid\b|"
     r"\bexited (?:on signal|with (?:exit )?(?:code|status)) [1-9]"
 )
 """What launchers, shells, the driver and libraries write where a program came to no good end."""
@@ -42,8 +49,8 @@ _BEGINS = re.compile(r"\{\s*(?:\"|$)")
 
 
 def failure_said(line: str) -> bool:
-    """Return whether a line says that a program failed or was ended, whoever wrote it."""
-    return _FAILURE.search(line[:400]) is not None
+    """Return whether a line that is no JSON says that a program failed or was ended, whoever wrote it."""
+    return not line.startswith((" ", "\t", '"', "{", "}")) and bool(_FAILURE.search(line[:400]))
 
 
 class Line(NamedTuple):

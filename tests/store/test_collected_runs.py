@@ -32,7 +32,8 @@ from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.store.fleet.pushing import push
-from pytest_anubis.store.importers.import_result import DoubleImportError, ImportFolder
+from pytest_anubis.store.importers.import_folder import ImportFolder
+from pytest_anubis.store.importers.import_result import DoubleImportError
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.samples.columnar_files import (

@@ -336,6 +336,11 @@ def test_the_oldest_and_the_newest_nccl_tests_say_the_same(tmp_path: Path, text:
         "n1:1:2 [0] NCCL WARN Cuda failure 'an illegal memory access was encountered'",
         "[ 123.4] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
         "bash: line 1: 7 Bus error (core dumped) ./all_reduce_perf",
+        "Killed",
+        "command terminated with exit code 137",
+        "CUDA error: uncorrectable ECC error encountered",
+        "fio: io_u error on file /dev/nvme0n1: Input/output error: read offset=0",
+        "mce: [Hardware Error]: Machine check events logged",
     ],
 )
 def test_what_others_say_of_a_failure_is_seen(line: str) -> None:
@@ -347,6 +352,9 @@ def test_what_others_say_of_a_failure_is_seen(line: str) -> None:
     [
         "n1:1:2 [0] NCCL WARN NET/IB : No device found.",
         "# Out of bounds values : 0 OK",
+        "slurmstepd: error: couldn't chdir to `/home/u': No such file or directory: going to /tmp instead",
+        "0 uncorrectable ECC errors",
+        '  "warning": "GPU 3: uncorrectable ECC error"',
         "error_count 0",
     ],
 )

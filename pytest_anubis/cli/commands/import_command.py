@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import platform
 import shlex
@@ -23,7 +24,8 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.baselines.baseline_files import find_baseline
 
 if TYPE_CHECKING:
-    from pytest_anubis.store.importers.import_result import Imported, ImportFolder
+    from pytest_anubis.store.importers.import_folder import ImportFolder
+    from pytest_anubis.store.importers.import_result import Imported
 
 KINDS = {
     "table": "CSV or Parquet, one row a value: node, device, benchmark, metric, unit, better, value",
@@ -158,7 +160,8 @@ def _document(done: _Done) -> dict[str, Any]:
 
 
 def _import_all(options: argparse.Namespace, done: _Done) -> int:
-    from pytest_anubis.store.importers.import_result import ImportFileError, ImportFolder
+    from pytest_anubis.store.importers.import_folder import ImportFolder
+    from pytest_anubis.store.importers.import_result import ImportFileError
 
     sources = list(_sources(options))
     folder = ImportFolder(options.store)
@@ -178,6 +181,7 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
             _keep(_import(options, source), source, options, folder, done)
         except (CommandError, ImportFileError) as error:
             done.refused.append(str(error))
+            _note_refused(source, options, folder)
             if len(sources) == 1:
                 raise
             if len(done.refused) <= SHOWN:
@@ -212,6 +216,22 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
             "are imported"
         )
     return 1 if (done.lost or done.unknown_units) and not options.lenient else 0
+
+
+def _note_refused(source: _Source, options: argparse.Namespace, folder: ImportFolder) -> None:
+    """Keep that a node has a file of which nothing could be read: what it passed before is not all."""
+    from pytest_anubis.store.importers.import_result import refused_file
+
+    node = source.node or getattr(options, "node", "") or ""
+    if not node or options.kind not in OF_ONE_NODE or not source.path.is_file():
+        return
+    name = (
+        ".".join(filter(None, (source.node, source.run, source.path.name))) if source.node else ""
+    )
+    run, key = source.run or options.run, options.hardware_class
+    with contextlib.suppress(OSError, ValueError):
+        kept = folder.save(refused_file(source.path, node=node, run=run, hardware_class=key), name)
+        say(f"kept, so that {node} is not accepted without it: {kept}")
 
 
 def _learning(classes: Iterable[str], named: str) -> str:

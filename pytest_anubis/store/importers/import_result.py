@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,15 +18,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.store.importers.lost_cells import LostCells, lost_of_populations
-from pytest_anubis.store.samples.columnar_files import (
-    SUFFIX,
-    Columns,
-    ColumnsError,
-    Origin,
-    load_columns,
-    origin_of,
-    save_columns,
-)
+from pytest_anubis.tool_outputs.plain_lines import failure_said
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
 T = TypeVar("T")
@@ -220,91 +208,6 @@ class OfNode(TypedDict):
     run: NotRequired[str]
 
 
-class ImportFolder:
-    """The imports of a store, looked at once; `lost`: nodes that only what was replaced last had."""
-
-    def __init__(self, store: Path) -> None:
-        self._folder = store / IMPORTS_FOLDER
-        self.lost: tuple[str, ...] = ()
-        self._by_path: dict[str, list[Path]] = {}
-        self._by_digest: dict[str, tuple[Path, Origin]] = {}
-        for file in sorted(self._folder.glob(f"*{SUFFIX}")):
-            known = origin_of(file)
-            if known is not None:
-                self._note(file, known)
-
-    def save(self, imported: Imported, name: str = "") -> Path:
-        """Keep an import as ``imports/<file name>.npz``.
-
-        The same file again replaces it; where it is of other nodes now, it gets a name with a piece of its
-        digest, as another file of this name does.
-
-        Args:
-            imported: The import.
-            name: In the place of the file's name.
-
-        Raises:
-            DoubleImportError: The same content is there from another file: its nodes would count twice.
-            ColumnsError: The disk refuses.
-        """
-        name = re.sub(r"[^A-Za-z0-9._-]+", "-", name or imported.source.name).strip(".-")
-        path = self._folder / f"{name or 'import'}{SUFFIX}"
-        origin = _origin(imported)
-        if origin is not None:
-            nodes = {node for population in imported.populations for node in population.nodes}
-            path = self._place(path, origin, nodes)
-        written = save_columns(
-            Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
-        )
-        if origin is not None:
-            self._by_digest = {d: kept for d, kept in self._by_digest.items() if kept[0] != path}
-            self._note(path, origin)
-        return written
-
-    def _place(self, path: Path, origin: Origin, nodes: AbstractSet[str]) -> Path:
-        """Return where an import is to stand, if `path` is its name and others are there already."""
-        twin, known = self._by_digest.get(origin.digest, (None, None))
-        if known is not None and known.path != origin.path:
-            raise DoubleImportError(
-                f"{origin.path}: left out, its content stands in {twin} already (from {known.path}) and "
-                "would count twice; remove that file first to import this one"
-            )
-        self.lost = ()
-        for mine in self._by_path.get(origin.path, ()):
-            try:
-                before = {node for one in load_columns(mine).populations for node in one.nodes}
-            except ColumnsError:  # damaged: the file again mends it
-                return mine
-            if before & nodes:
-                self.lost = tuple(sorted(before - nodes))
-                return mine
-        if path in itertools.chain(*self._by_path.values()):
-            return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
-        return path
-
-    def _note(self, file: Path, origin: Origin) -> None:
-        files = self._by_path.setdefault(origin.path, [])
-        files += [file] if file not in files else []
-        self._by_digest[origin.digest] = (file, origin)
-
-
-def _origin(imported: Imported) -> Origin | None:
-    """Return which file it is, with the node and run that it does not name: two may print the same."""
-    path = imported.source
-    try:
-        with path.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256")
-        if named := {run.run for run in imported.runs} - {
-            run_name(path)
-        }:  # the same again, of another run
-            found.update("\0".join(("", *sorted(named))).encode("utf-8", "replace"))
-        if imported.node:
-            found.update(b"\0" + imported.node.encode("utf-8", "replace"))
-        return Origin(digest=found.hexdigest(), path=str(path.resolve()))
-    except OSError:
-        return None
-
-
 def runs_of(
     populations: tuple[Population, ...],
     started: str,
@@ -364,6 +267,14 @@ def read_output(path: Path, reader: Callable[[str], T], fix: str = "") -> T:
         raise ImportFileError(f"{path}: {error}{f'; {fix}' if fix else ''}") from None
 
 
+def refused_file(path: Path, *, node: str, run: str = "", hardware_class: str = "") -> Imported:
+    """Return an import of a node's file of which nothing could be read: it says that there was one."""
+    name, key = run or run_name(path), hardware_class or UNCLASSIFIED
+    date = file_date(path)
+    record = RunRecord(run=name, node=node, hardware_class=key, started=date, ended=date, unread=1)
+    return Imported(source=path, populations=(), runs=(record,), lines=0, values=0, node=node)
+
+
 def import_samples(
     path: Path, samples: Samples, component: str, lines: int, **of_node: Unpack[OfNode]
 ) -> Imported:
@@ -379,6 +290,14 @@ def import_samples(
     gather = Gather()
     node = of_node["node"]
     samples.finish()
+    said = (
+        () if samples.problems else read_text(path).splitlines()
+    )  # then it is known to have failed
+    for number, text in enumerate(said, start=1):
+        if failure_said(text):
+            samples.wrong.add(
+                number, f"the output says that something failed: {text.strip()[:100]}"
+            )
     for unit, values in samples.values.items():
         gather.add(
             hardware_class=of_node.get("hardware_class", UNCLASSIFIED),

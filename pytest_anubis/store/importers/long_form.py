@@ -21,6 +21,7 @@ from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
+from pytest_anubis.store.importers.outcome_columns import FINE, STATES, failed_rows
 from pytest_anubis.tool_outputs.table_heads import missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
@@ -31,15 +32,6 @@ TRAITS = ("driver", "firmware", "bios", "kernel", "batch", "rack", "serial")
 """Columns with properties of a node at the time of its run; they group the nodes."""
 NUMBERS = ("value", "time", "return_code")
 
-_FAILED = frozenset(
-    ("fail", "failed", "failure", "error", "timeout", "killed", "crashed", "aborted", "ko", "nok")
-)
-STATES = {
-    **dict.fromkeys(("status", "outcome", "verdict", "result"), _FAILED),
-    **dict.fromkeys(("passed", "success", "ok"), _FAILED | {"false", "no", "0"}),
-    "failed": _FAILED | {"true", "yes", "1"},
-}
-"""Columns that say whether a test failed -> the words that mean it; any other word means nothing."""
 _CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode"))
 
 NAMES_MAY_BE = 1000
@@ -190,8 +182,12 @@ class LongForm:
             )
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
         for name in self._states:
-            failed = (str(cell or "").strip().lower() in STATES[name] for cell in by_name[name])
-            chunk["return_code"][np.fromiter(failed, dtype=bool, count=count)] = -1
+            failed, unknown = failed_rows(name, by_name[name])
+            chunk["return_code"][failed] = -1
+            for row in unknown:
+                node, said = str(nodes[row] or "").strip(), str(by_name[name][row])[:40]
+                text = f"{where.node(row)}column {name}: {said!r} is neither PASS nor FAIL"
+                self._wrong.add(lines[row], text, f"{name} is unknown", node)
         if self._mark not in ("", ","):
             points = ("." in cell for cell in by_name["value"])
             chunk["point"] = np.fromiter(points, dtype=bool, count=count)
@@ -309,8 +305,9 @@ class LongForm:
             try:
                 found[i] = _moment(item) if name == "time" else _number(item)
             except (TypeError, ValueError, OverflowError):
-                if name == "return_code":
-                    continue  # a word there is no success
+                if name == "return_code":  # any other word is no success
+                    missing[i] = str(item).strip().lower() in (*FINE, "0x0", "0:0")
+                    continue
                 if good[i]:  # a row is one wrong line, whatever else is wrong with it
                     said = _no_number(item, self._mark) if name != "time" else _no_moment(item)
                     why = f"{name} {said}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -163,6 +163,7 @@ class _Csv:
         self.lines = 0
         self.notes: list[str] = []
         self._wrong = wrong
+        self._nodes: set[str] = set()
         try:
             # Bytes that are no UTF-8 stay visible and are refused where they stand.
             self._file = open_text(path, errors="surrogateescape", newline="")
@@ -223,7 +224,7 @@ class _Csv:
                 lines = _first_lines(rows, before + 1)
             if set(map(len, rows)) != {width}:
                 lines, rows = self._of_width(width, lines, rows)
-            if any(row[0].strip() in self.columns for row in rows):
+            if any(row[0].strip() in self.columns or not row[0].strip("-=+: ") for row in rows):
                 lines, rows = self._without_heads(lines, rows)
             self.lines += len(rows)
             if rows:
@@ -247,12 +248,20 @@ class _Csv:
         self, width: int, lines: Sequence[int], rows: list[list[str]]
     ) -> tuple[list[int], list[list[str]]]:
         good = [(line, row) for line, row in zip(lines, rows, strict=True) if len(row) == width]
+        names = [name.strip().lower() for name in self.columns]
+        place = names.index("node") if "node" in names else width
+        self._nodes.update(row[place].strip() for _, row in good if place < width)
         for line, row in zip(lines, rows, strict=True):
-            if row and len(row) != width:  # an empty line is no row at all
-                self.lines += 1
-                self._wrong.add(
-                    line, f"{len(row)} columns, the head has {width}", "another number of columns"
-                )
+            if len(row) == width or _is_remark(row, self._nodes):
+                continue
+            node = row[place].strip() if place < len(row) else ""
+            self.lines += 1
+            self._wrong.add(
+                line,
+                f"{len(row)} columns, the head has {width}",
+                "another number of columns",
+                node if node in self._nodes else "",
+            )
         return [line for line, _ in good], [row for _, row in good]
 
     def _without_heads(
@@ -266,6 +275,8 @@ class _Csv:
         kept = []
         for line, row in zip(lines, rows, strict=True):
             names = [name.strip() for name in row]
+            if not any(name.strip("-=+: ") for name in names):
+                continue  # a rule below the head
             if sorted(names) != sorted(self.columns):
                 kept.append((line, row))
             elif names != list(self.columns):
@@ -277,6 +288,13 @@ class _Csv:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _is_remark(row: Sequence[str], nodes: Collection[str]) -> bool:
+    """Return whether a line is no row: empty, a rule, or one text such as ``(16 rows)`` or ``# by hand``."""
+    texts = [text for cell in row if (text := cell.strip("-=+:\\| \t"))]
+    alone = len(texts) < 2 and not set(texts) & set(nodes)
+    return alone or row[0].lstrip().startswith("#")
 
 
 def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:

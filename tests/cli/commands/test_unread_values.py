@@ -127,3 +127,51 @@ def test_what_a_run_of_the_future_passed_clears_nothing(here: Path) -> None:
     bad = written("bad.csv", [f"{row},2026-11-02" for row in rows("b00", 4, "50", "rate7")], DATED)
     good = written("good2.csv", [f"{row},2060-11-03" for row in rows("b00", 5)], DATED)
     assert anubis("judge", bad, good).returncode == 1
+
+
+@pytest.mark.parametrize("change", ["1,5", "50,a remark", None])
+def test_a_line_with_another_number_of_columns_is_charged_to_its_node(
+    here: Path, change: str | None
+) -> None:
+    bad = rows("b00", 4)
+    bad[30] = bad[30].rpartition(",")[0] + (f",{change}" if change else "")
+    done = anubis("judge", written("t.csv", bad + rows("b01", 5)))
+    assert done.returncode == 20
+    assert "2 nodes: 0 REJECTED, 1 UNDECIDED, 1 ACCEPTED" in done.stdout
+
+
+@pytest.mark.parametrize("line", ["(16 rows)", "# by hand", "--,--,--,--,--,--", ""])
+def test_a_remark_in_a_table_is_no_result(here: Path, line: str) -> None:
+    assert anubis("judge", written("t.csv", [line, *rows("b00", 4), line])).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("column", "word", "code"),
+    [
+        ("status", "OUT_OF_MEMORY", 20),
+        ("failed", "3", 20),
+        ("passed", "8/8", 0),
+        ("result", "71.2", 0),
+        ("rc", "N/A", 0),
+        ("rc", "SIGKILL", 1),
+    ],
+)
+def test_a_word_of_a_column_of_outcomes_that_is_not_known_accepts_nothing(
+    here: Path, column: str, word: str, code: int
+) -> None:
+    told = [f"{row},{word if number == 30 else ''}" for number, row in enumerate(rows("b00", 4))]
+    assert anubis("judge", written("t.csv", told, f"{HEAD},{column}")).returncode == code
+
+
+def test_a_file_that_is_refused_as_a_whole_leaves_its_node_undecided(here: Path) -> None:
+    log = Path(__file__).parents[2] / "store" / "importers" / "data" / "nccl_allreduce.log"
+    text = log.read_text()
+    for node in ("a", "b", "c", "d"):
+        Path("all.log").write_text(text)
+        assert anubis("import", "nccl", "all.log", "--node", node, "--class", "k").returncode == 0
+    assert anubis("learn", ".anubis/imports").returncode in (0, 20)
+    assert anubis("judge", ".anubis/imports").returncode == 0
+    Path("all.log").write_text(text[: text.index("busbw")])  # it hung at once
+    assert anubis("import", "nccl", "all.log", "--node", "b", "--class", "k").returncode == 2
+    done = anubis("judge", ".anubis/imports")
+    assert (done.returncode, "4 nodes: 0 REJECTED, 1 UNDECIDED" in done.stdout) == (20, True)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.sample import Population
 from pytest_anubis.store.importers.fio import import_fio
-from pytest_anubis.store.importers.import_result import ImportFileError, ImportFolder
+from pytest_anubis.store.importers.import_folder import ImportFolder
+from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.metric_map import read_metric_map
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.store.importers.superbench import import_superbench
@@ -128,7 +129,7 @@ def test_wrong_lines_are_listed_by_number_and_the_good_ones_kept(tmp_path: Path)
     values, problem = unit(population, "a", "d")
     assert (len(values), problem) == (4, "invalid")  # a word is no empty cell
     assert unit(population, "b", "d") == ([3.0], "")
-    assert {run.node: run.unread for run in found.runs} == {"a": 3, "b": 0}
+    assert {run.node: run.unread for run in found.runs} == {"a": 5, "b": 0}
 
 
 def test_a_row_that_no_csv_reader_takes_costs_only_itself(tmp_path: Path) -> None:

@@ -1,0 +1,110 @@
+"""The folder of a store that holds its imports: which file replaces which, and what would count twice."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+
+from pytest_anubis.store.importers.import_result import (
+    IMPORTS_FOLDER,
+    DoubleImportError,
+    Imported,
+    run_name,
+)
+from pytest_anubis.store.samples.columnar_files import (
+    SUFFIX,
+    Columns,
+    ColumnsError,
+    Origin,
+    load_columns,
+    origin_of,
+    save_columns,
+)
+
+
+class ImportFolder:
+    """The imports of a store, looked at once; `lost`: nodes that only what was replaced last had."""
+
+    def __init__(self, store: Path) -> None:
+        self._folder = store / IMPORTS_FOLDER
+        self.lost: tuple[str, ...] = ()
+        self._by_path: dict[str, list[Path]] = {}
+        self._by_digest: dict[str, tuple[Path, Origin]] = {}
+        for file in sorted(self._folder.glob(f"*{SUFFIX}")):
+            known = origin_of(file)
+            if known is not None:
+                self._note(file, known)
+
+    def save(self, imported: Imported, name: str = "") -> Path:
+        """Keep an import as ``imports/<file name>.npz``.
+
+        The same file again replaces it; where it is of other nodes now, it gets a name with a piece of its
+        digest, as another file of this name does.
+
+        Args:
+            imported: The import.
+            name: In the place of the file's name.
+
+        Raises:
+            DoubleImportError: The same content is there from another file: its nodes would count twice.
+            ColumnsError: The disk refuses.
+        """
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", name or imported.source.name).strip(".-")
+        path = self._folder / f"{name or 'import'}{SUFFIX}"
+        origin = _origin(imported)
+        if origin is not None:
+            nodes = {run.node for run in imported.runs}
+            path = self._place(path, origin, nodes)
+        written = save_columns(
+            Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
+        )
+        if origin is not None:
+            self._by_digest = {d: kept for d, kept in self._by_digest.items() if kept[0] != path}
+            self._note(path, origin)
+        return written
+
+    def _place(self, path: Path, origin: Origin, nodes: AbstractSet[str]) -> Path:
+        """Return where an import is to stand, if `path` is its name and others are there already."""
+        twin, known = self._by_digest.get(origin.digest, (None, None))
+        if known is not None and known.path != origin.path:
+            raise DoubleImportError(
+                f"{origin.path}: left out, its content stands in {twin} already (from {known.path}) and "
+                "would count twice; remove that file first to import this one"
+            )
+        self.lost = ()
+        for mine in self._by_path.get(origin.path, ()):
+            try:
+                before = {run.node for run in load_columns(mine).runs}
+            except ColumnsError:  # damaged: the file again mends it
+                return mine
+            if before & nodes:
+                self.lost = tuple(sorted(before - nodes))
+                return mine
+        if path in itertools.chain(*self._by_path.values()):
+            return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
+        return path
+
+    def _note(self, file: Path, origin: Origin) -> None:
+        files = self._by_path.setdefault(origin.path, [])
+        files += [file] if file not in files else []
+        self._by_digest[origin.digest] = (file, origin)
+
+
+def _origin(imported: Imported) -> Origin | None:
+    """Return which file it is, with the node and run that it does not name: two may print the same."""
+    path = imported.source
+    try:
+        with path.open("rb") as file:
+            found = hashlib.file_digest(file, "sha256")
+        if named := {run.run for run in imported.runs} - {
+            run_name(path)
+        }:  # the same again, of another run
+            found.update("\0".join(("", *sorted(named))).encode("utf-8", "replace"))
+        if imported.node:
+            found.update(b"\0" + imported.node.encode("utf-8", "replace"))
+        return Origin(digest=found.hexdigest(), path=str(path.resolve()))
+    except OSError:
+        return None
