@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,7 +21,7 @@ from pytest_anubis.core.standing.standing_of import (
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.contents.run_clocks import UNDATED
+from pytest_anubis.store.history.contents.run_clocks import AT_LEAST, UNDATED
 from pytest_anubis.store.history.tables import REPLAYED
 
 _KNOWN = [one.value for one in Decision]
@@ -71,9 +72,7 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     query = sa.select(orders.c.run_id, orders.c.after).join(runs, runs.c.id == orders.c.run_id)
     after = {row.run_id: row.after for row in connection.execute(query.where(of_rejected))}
     clocks = schema.run_clocks
-    undated = set(
-        connection.execute(sa.select(clocks.c.run_id).where(clocks.c.known == UNDATED)).scalars()
-    )
+    known = {row.run_id: row.known for row in connection.execute(sa.select(clocks))}
     answered = set(
         connection.execute(sa.select(closed.c.run_id).where(closed.c.state != "open")).scalars()
     )
@@ -84,8 +83,10 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
             benchmarks.get(row.id, ()),
             answered=row.id in answered,
             after=after.get(row.id, ""),
-            undated=row.id in undated,
+            undated=known.get(row.id) == UNDATED,
         )
+        if known.get(row.id) == AT_LEAST:  # when it took place is unknown, so it clears nothing
+            one = replace(one, passed=())
         found.setdefault(row.node_id, []).append(one)
     states, changed = schema.states, {}
     columns = (states.c.node_id, states.c.state, states.c.at)
