@@ -49,7 +49,7 @@ _BEGINS = re.compile(r"\{\s*(?:\"|$)")
 
 
 def failure_said(line: str) -> bool:
-    """Return whether a line that is no JSON says that a program failed or was ended, whoever wrote it."""
+    """Return whether a line that is no JSON says that a program failed or was ended."""
     return not line.startswith((" ", "\t", '"', "{", "}")) and bool(_FAILURE.search(line[:400]))
 
 

@@ -241,9 +241,9 @@ def _learning(classes: Iterable[str], named: str) -> str:
 
 
 def _register(options: argparse.Namespace) -> str:
-    """Return the option that names a register of the nodes that lies beside what was imported."""
-    beside = sorted({path.parent / "nodes.csv" for path in options.files if path.is_file()})
-    found = next((path for path in beside if path.is_file() and path not in options.files), None)
+    """Return the option that names a register of the nodes in the folder of what was imported."""
+    tables = sorted({path.parent / "nodes.csv" for path in options.files if path.is_file()})
+    found = next((path for path in tables if path.is_file() and path not in options.files), None)
     return "" if found is None else f" --nodes-file {shlex.quote(str(found))}"
 
 

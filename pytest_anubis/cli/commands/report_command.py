@@ -128,11 +128,12 @@ def run(options: argparse.Namespace) -> int:
         record = found
         baseline = _baseline(place, record)
         record = completed(record, baseline)
-    from pytest_anubis.cli.site.fleet_source import register_of
+    if not isinstance(found, RunRecord) or options.nodes_file is not None:
+        from pytest_anubis.cli.site.fleet_source import register_of
 
-    places = [options.history] if options.history else [*options.name, str(options.store)]
-    known = register_of(places, options.nodes_file).get(record.node, {})
-    record = dataclasses.replace(record, traits={**known, **record.traits})
+        places = [options.history] if options.history else options.name
+        known = register_of(places, options.nodes_file).get(record.node, {})
+        record = dataclasses.replace(record, traits={**known, **record.traits})
     if options.json is not None:
         write_file(options.json, run_json(record) + "\n")
     if options.html is not None:

@@ -358,6 +358,6 @@ def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
         found[key] = found[key].with_more(said) if key in found else said
     measured = {node for population in runs.populations for node in population.nodes}
     for run in runs.runs:
-        if run.unread and run.node not in measured:  # else nobody would hear of it
+        if run.unread and run.node not in measured:  # else no verdict would name it
             found.setdefault((run.hardware_class, run.node), RunEvidence())
     return found

@@ -205,17 +205,12 @@ def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
         table: A table of nodes in place of such tables.
 
     Raises:
-        HistoryError: A table or a history cannot be read.
+        HistoryError: A table, or a history that was named, cannot be read; another one is noted.
     """
     found: Traits = {}
-    for name in filter(
-        may_be_there, dict.fromkeys(one for place in places for one in _homes(place))
-    ):
-        from pytest_anubis.store.history.node_records import (
-            node_traits,  # loads a third of a second
-        )
-
-        for node, traits in use(name, node_traits).items():
+    homes = dict.fromkeys(one for place in places for one in _homes(place))
+    for name in filter(may_be_there, homes):
+        for node, traits in _stored_traits(name, named=name in places).items():
             own = {name: text for name, text in traits.items() if name not in _NO_TRAITS}
             found.setdefault(node, {}).update(own)
     beside = [path for place in places if (path := Path(place, REGISTER)).is_file()]
@@ -223,6 +218,20 @@ def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
         for node, traits in read_register(one).items():
             found.setdefault(node, {}).update(traits)
     return found
+
+
+def _stored_traits(name: str, *, named: bool) -> Traits:
+    """Return what a history says of its nodes; of one that was not named, nothing where it cannot be read."""
+    from pytest_anubis.store.history.database import HistoryError  # loads a third of a second
+    from pytest_anubis.store.history.node_records import node_traits
+
+    try:
+        return use(name, node_traits)
+    except HistoryError as error:
+        if named:
+            raise
+        say(f"note: what is registered of the nodes is not known: {error}")
+        return {}
 
 
 def _homes(place: str) -> list[str]:

@@ -37,7 +37,7 @@ LOOKED = 3
 OVERVIEW, MOST_NAMED = 6, 40
 """Between so many rejected nodes with a line of their own, one line more has all of them by component."""
 CLASS_SHOWN = 40
-"""Characters of a class beside a node's name."""
+"""Characters of a class after a node's name."""
 LOOK = "look at"
 WAIVED = "waived"
 LINES = 3

@@ -42,7 +42,7 @@ _ALL = re.compile(r"(\d+)/\1")
 
 
 def failed_rows(name: str, column: Sequence[Any]) -> tuple[list[int], list[int]]:
-    """Return the rows of which a column says that the test failed, and those with a word nobody knows.
+    """Return the rows of which a column says that the test failed, and those with an unknown word.
 
     Args:
         name: One of `STATES`.

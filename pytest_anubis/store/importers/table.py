@@ -267,7 +267,7 @@ class _Csv:
     def _without_heads(
         self, lines: Sequence[int], rows: list[list[str]]
     ) -> tuple[list[int], list[list[str]]]:
-        """Leave out the head where it stands again, as in tables that were put together.
+        """Leave out repeated heads, as in tables that were concatenated.
 
         Raises:
             ImportFileError: There is a head with the columns in another order: what follows means otherwise.

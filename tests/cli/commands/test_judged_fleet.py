@@ -172,3 +172,14 @@ def test_health_says_what_the_history_says_of_imported_nodes(here: Path) -> None
     rejected = anubis("health", "--node", "n40")
     assert (rejected.returncode, "gemm" in rejected.stdout.lower()) == (1, True)
     assert [anubis("health", "--node", node).returncode for node in ("n00", "unknown")] == [20, 20]
+
+
+def test_a_history_that_cannot_be_read_stops_no_judging(here: Path) -> None:
+    write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
+    assert anubis("import", "table", "new.csv").returncode == 0
+    Path(".anubis/history.sqlite").write_text("no database")
+    done = anubis("judge", ".anubis/imports")
+    assert (done.returncode, "REJECTED" in done.stdout) == (1, True)
+    assert "registered of the nodes is not known" in done.stdout
+    health = anubis("health", "--node", "n40")
+    assert (health.returncode, "UNREADABLE" in health.stdout) == (20, True)

@@ -317,3 +317,17 @@ def test_the_benchmark_set_has_one_id_from_wherever_it_is_run(pytester: pytest.P
     assert portable_id("a/test_b.py::test_c[x::y]", "a.test_b") == "a/test_b.py::test_c[x::y]"
     # A file that is named as a module has no file in its id.
     assert portable_id("::test_c[x::y]", "suites.a.test_b") == "suites/a/test_b.py::test_c[x::y]"
+
+
+def test_tests_that_ask_for_no_cards_read_no_inventory(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Collecting other people's tests must not wait for drivers."""
+
+    def refuse() -> None:
+        raise AssertionError("the inventory was read")
+
+    monkeypatch.setattr("pytest_anubis.hardware.inventory.inventory_reading.read_inventory", refuse)
+    pytester.makepyfile("def test_plain(): pass\ndef test_other(anubis_metric): pass")
+    _, record = pytester.inline_genitems()
+    assert record.ret == 0

@@ -147,8 +147,12 @@ def _filed(store: str, node: str) -> Health | None:
         return None
     from pytest_anubis.fleet.operations.node_places import reason_of
     from pytest_anubis.store.fleet.last_runs import last_of_history
+    from pytest_anubis.store.history.database import HistoryError
 
-    known = use(store, lambda history: last_of_history(history, store))
+    try:
+        known = use(store, lambda history: last_of_history(history, store))
+    except HistoryError as error:
+        return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
     last = next((one.last for one in known if one.node.name == node), None)
     if last is None:
         return None
