@@ -50,8 +50,7 @@ def parse_json(text: bytes | str, *, strict: bool = True, largest: int = LARGEST
 
     Args:
         text: One JSON value; bytes are UTF-8.
-        strict: Refuse NaN, the infinities, and names that stand twice in one object, which other tools
-            write.
+        strict: Refuse NaN and the infinities, which other tools write.
         largest: Bytes (or characters) beyond which it is refused, unless the environment says otherwise.
 
     Raises:
@@ -64,14 +63,16 @@ def parse_json(text: bytes | str, *, strict: bool = True, largest: int = LARGEST
         text = text.decode("utf-8") if isinstance(text, bytes) else text
     except UnicodeDecodeError as error:
         raise CodecError(f"byte {error.start} is not UTF-8") from None
-    data, end = _decoded(_STRICT if strict else _LENIENT, text, _blanks(text, 0))
+    data, end = _decoded(_STRICT if strict else _UNIQUE, text, _blanks(text, 0))
     if (rest := _blanks(text, end)) < len(text):
         raise _no_json("Extra data", text, rest)
     return data
 
 
 def leading_json(text: str, at: int) -> tuple[Any, int]:
-    """Return the JSON value that begins at a place of a text, and where it ends; as `parse_json`, not strict.
+    """Return the JSON value that begins at a place of a text, and where it ends.
+
+    Reads as `parse_json` does, not strict; where an object has a name twice, the last value counts.
 
     Raises:
         CodecError: As of `parse_json`.
@@ -149,4 +150,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 _STRICT = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=_unique)
+_UNIQUE = json.JSONDecoder(object_pairs_hook=_unique)
 _LENIENT = json.JSONDecoder()

@@ -28,12 +28,16 @@ FINE = frozenset(
 )
 """Words that say of no test that it failed."""
 _YES, _NO = frozenset(("true", "yes", "y", "t", "1")), frozenset(("false", "no", "n", "f", "0"))
+_ERRORS = ("error", "errors", "error_message", "exception")
 STATES = {
     **dict.fromkeys(
-        ("status", "test_status", "outcome", "verdict", "result"), (_FAILED, FINE | {"0"})
+        ("status", "test_status", "state", "outcome", "verdict", "result"), (_FAILED, FINE | {"0"})
     ),
     **dict.fromkeys(("pass", "passed", "success", "ok"), (_FAILED | _NO, FINE | _YES)),
-    **dict.fromkeys(("fail", "failed"), (_FAILED | _YES, FINE | _NO)),
+    **dict.fromkeys(
+        ("fail", "failed", "error", "errors", "error_message", "exception"),
+        (_FAILED | _YES, FINE | _NO),
+    ),
 }
 """Such columns -> the words that mean that the test failed, and those that mean that it did not."""
 _RESULTS = ("result", "outcome", "verdict")
@@ -61,6 +65,9 @@ def _says_nothing(word: str, name: str) -> bool:
     if _ALL.fullmatch(word):  # 8/8
         return name not in ("fail", "failed")
     try:
-        return name in _RESULTS and math.isfinite(float(word))
+        number = float(word)
     except ValueError:
         return False
+    if name in _ERRORS:  # 0.02 is the error of a measurement
+        return number == 0 or not number.is_integer()
+    return name in _RESULTS and math.isfinite(number)

@@ -47,12 +47,14 @@ DIRECTIONS: tuple[tuple[str, str, Direction], ...] = (
     (r"^(allreduce|allgather|alltoall|broadcast|reduce|reducescatter|sendrecv).*_time", "us", "lower"),
     (r"cost|^(allreduce|allgather|nosharding)$", "ms", "lower"),
     (r"(_|^)time(_|$)|_s$|_ms$|duration", "ms", "lower"),
-    (r"error|fail|mismatch|corrupt", "count", "equal"),
+    (r"error|fail|mismatch|corrupt|uncorrected_ecc", "count", "equal"),
 )  # fmt: skip
 
 _KEY = re.compile(r"(?P<benchmark>.+?)/(?:(?P<run>\d+)/)?(?P<metric>[^/]+?)(?::(?P<rank>\d+))?")
 
 _WHOLE = re.compile("-?[0-9]{1,9}")
+_NODE = re.compile(r'"node"\s*:\s*"([^"\\]{1,200})"')
+"""The node's name in a line that is not JSON, such as one that was cut off."""
 
 _COLUMNS = (
     "benchmark", "metric", "device", "unit", "better", "component", "time", "node", "run", "value",
@@ -97,8 +99,8 @@ def import_superbench(
 
     A benchmark with a return code other than 0 gives every metric that other nodes have of it the
     problem ``failed``, and where none has any, the metric ``return_code``; a metric that most nodes have
-    and one node lacks is ``missing``. Metrics whose direction is unknown, and the monitor's, are listed
-    and left out.
+    and one node lacks is ``missing``. Metrics whose direction is unknown, and the monitor's but for its
+    uncorrected memory errors, are listed and left out.
 
     Args:
         path: The ``.jsonl`` file.
@@ -188,7 +190,8 @@ class _Reader:
         try:
             data: Any = parse_json(line, strict=False)
         except CodecError as error:
-            self.wrong.add(number, error.problem, "not JSON")
+            named = _NODE.search(line)
+            self.wrong.add(number, error.problem, "not JSON", named[1] if named else self._node)
             return
         node = data.pop("node", None) if isinstance(data, dict) else None
         if node is None and isinstance(data, dict) and any("/" in name for name in data):
@@ -302,7 +305,7 @@ class _Reader:
             problem = "" if told else _UNKNOWN
             if match["metric"] == RETURN_CODE:
                 problem = _RETURN_CODE
-            elif name.startswith("monitor/"):
+            elif name.startswith("monitor/") and "uncorrected_ecc" not in name:
                 problem = _MONITOR
             number = int((match["run"] or "0")[:9])
             place = (match["benchmark"], match["metric"], device)

@@ -217,7 +217,7 @@ def _judge_class(
         lonely = list(populations)
     else:
         settled = []
-        for judged in judge_populations(populations, baseline):
+        for judged in judge_populations(populations, baseline, started):
             if judged.criterion is None and len(judged.population):
                 lonely.append(judged.population)
             else:

@@ -93,6 +93,8 @@ def _pooled(
         # Without a device the pooled values are of another kind; that device blocks by itself.
         if len(mine) < 2 or planned != {m.device for m in mine}:
             continue
+        if planned < set(run.devices):  # a choice of the node's devices is not the node
+            continue
         for population in _populations(run, mine):
             judged = judge_columns(population, criterion, baseline=baseline)
             for verdict in judged.verdicts(baseline):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,7 @@ from pytest_anubis.validator.judging.verdict_table import (
     problem_verdict,
     thresholds_of,
 )
-from pytest_anubis.validator.similarity.pooling import pooled
+from pytest_anubis.validator.similarity.pooling import pooled, with_earlier_devices
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
 from pytest_anubis.validator.similarity.usable_rows import BoolArray, Rows, rows_of
 
@@ -302,13 +303,16 @@ def _problems(
 
 
 def judge_populations(
-    populations: Sequence[Population], baseline: Baseline
+    populations: Sequence[Population],
+    baseline: Baseline,
+    started: Mapping[tuple[str, str], str] = MappingProxyType({}),
 ) -> Iterator[JudgedColumns]:
     """Judge many populations of one baseline's class in columns: units first, then pooled nodes.
 
     Args:
         populations: Of any metrics; one of another hardware class is judged against nothing.
         baseline: All criteria of the class; looked up once, not once per population.
+        started: (run, node) -> when the run began, of nodes with several.
 
     Yields:
         For every population its units' verdicts, then the nodes' where there is such a criterion.
@@ -322,4 +326,5 @@ def judge_populations(
         yield judge_columns(population, known.get((*key, "unit")), baseline=baseline)
         whole = known.get((*key, "node"))
         if whole is not None:
-            yield judge_columns(population, whole, baseline=baseline)
+            every = with_earlier_devices(population, started)
+            yield judge_columns(every, whole, baseline=baseline)

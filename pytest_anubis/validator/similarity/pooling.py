@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -54,6 +55,51 @@ def pooled(population: Population, shelf: Shelf | None = None) -> Population:
         looks=_looks(population, owner, len(nodes)),
         given=population.given,
     )
+
+
+def with_earlier_devices(
+    population: Population, started: Mapping[tuple[str, str], str]
+) -> Population:
+    """Return the population in which a run of some of a node's devices has the others from runs before it.
+
+    What some devices show says nothing about the node as a whole: alone it would answer a verdict on all of
+    them. A run that stays without some of the devices is left out, unless every run of the node does.
+
+    Args:
+        population: One row per device.
+        started: (run, node) -> when the run began; what has no time comes before nothing.
+    """
+    nodes = _by_node(tuple(population.nodes), tuple(population.runs))[0]
+    if len(set(nodes)) == len(nodes):  # one run each
+        return population
+    runs: dict[str, dict[str, dict[str, int]]] = {}  # node -> run -> device -> row
+    units = zip(population.nodes, population.runs, population.devices, strict=True)
+    for row, (node, run, device) in enumerate(units):
+        runs.setdefault(node, {}).setdefault(run, {})[device] = row
+    added: list[tuple[int, str]] = []  # row, and the run that it is added to
+    left_out: set[int] = set()
+    for node, of_run in runs.items():
+        every = set[str]().union(*of_run.values())
+        if all(len(rows) >= len(every) for rows in of_run.values()):
+            continue
+        known: dict[str, int] = {}
+        partial = []
+        for run in sorted(of_run, key=lambda run: (started.get((run, node), ""), run)):
+            earlier = {d: row for d, row in known.items() if d not in of_run[run]}
+            if len(of_run[run]) + len(earlier) == len(every):
+                added += ((row, run) for row in earlier.values())
+            else:
+                partial.append(run)
+            if started.get((run, node)):
+                known |= of_run[run]
+        if len(partial) < len(of_run):
+            left_out.update(row for run in partial for row in of_run[run].values())
+    if not added and not left_out:
+        return population
+    rows = [row for row in range(len(population)) if row not in left_out]
+    found = population.only([*rows, *(row for row, _ in added)])
+    names = (*(population.runs[row] for row in rows), *(run for _, run in added))
+    return replace(found, runs=names)
 
 
 def _in_order(population: Population, order: IntArray, shelf: Shelf | None) -> Iterator[FloatArray]:

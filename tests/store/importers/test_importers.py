@@ -553,3 +553,51 @@ def test_a_return_code_that_is_none_is_no_success(tmp_path: Path, code: object) 
     (bandwidth,) = import_superbench(path).populations
     assert unit(bandwidth, "bad") == ([], "failed")
     assert unit(bandwidth, "n1") == ([10.0], "")
+
+
+def test_a_superbench_line_that_is_no_object_of_unique_keys_is_charged_to_its_node(
+    tmp_path: Path,
+) -> None:
+    lines = [json.dumps({"node": f"n{n}", "b/x_bw:0": 10.0, "b/x_bw:1": 10.0}) for n in range(4)]
+    lines[1] = lines[1][:30]  # cut off
+    lines[2] = lines[2][:-1] + ', "b/x_bw:0": 5.0}'
+    path = tmp_path / "s.jsonl"
+    path.write_text("\n".join(lines) + "\n")
+    found = import_superbench(path)
+    assert found.wrong_count == 2
+    assert {run.node: run.unread for run in found.runs if run.unread} == {"n1": 1, "n2": 1}
+
+
+def test_uncorrected_memory_errors_of_the_superbench_monitor_are_counted(tmp_path: Path) -> None:
+    path = tmp_path / "s.jsonl"
+    keys = ("monitor/gpu_uncorrected_ecc:0", "monitor/gpu_corrected_ecc:0", "monitor/gpu_power:0")
+    path.write_text(
+        "\n".join(json.dumps({"node": f"n{n}", **dict.fromkeys(keys, n)}) for n in range(3))
+    )
+    (errors,) = import_superbench(path).populations
+    assert (errors.metric.name, errors.metric.better) == ("gpu_uncorrected_ecc", "equal")
+    assert errors.values.tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("column", "cell", "problem", "unread"),
+    [
+        ("state", "ok", "", 0),
+        ("state", "FAILED", "failed", 0),
+        ("state", "hm", "", 1),
+        ("error", "", "", 0),
+        ("error", "0", "", 0),
+        ("error", "0.02", "", 0),
+        ("error", "true", "failed", 0),
+        ("error", "CUDA error 719", "", 1),
+        ("error_message", "none", "", 0),
+    ],
+)
+def test_a_column_that_tells_of_failures_is_read(
+    column: str, cell: str, problem: str, unread: int, tmp_path: Path
+) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEAD},{column}\na,node,b,m,GB/s,higher,1,{cell}\n")
+    found = import_table(path)
+    assert unit(found.populations[0], "a")[1] == problem
+    assert [run.unread for run in found.runs] == [unread]

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Reason
 from pytest_anubis.validator import learn_baseline
-from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fleet
+from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, NodeDetail, judge_fleet
 
 NODES, CARDS = 12, 8
 METRICS = {name: name.partition("_")[0] for name in ("gemm_a", "gemm_b", "hbm_a", "hbm_b")}
@@ -60,6 +61,10 @@ def judged(missing: Collection[Cell], allowed: float = 0.05, **more: RunEvidence
 
 def node(found: JudgedFleet, name: str = "n03") -> NodeVerdict:
     return next(verdict for verdict in found.nodes if verdict.node == name)
+
+
+def detail(found: JudgedFleet, name: str = "n03") -> NodeDetail:
+    return next(d for v, d in zip(found.nodes, found.details, strict=True) if v.node == name)
 
 
 def gone(*cards: int) -> set[Cell]:
@@ -133,6 +138,56 @@ def test_one_metric_that_is_measured_again_on_some_cards_loses_none() -> None:
     again = fleet(run="r1", left_out=cells - {("n03", "gemm_a", f"cuda:{card}") for card in (1, 2)})
     found = judge_fleet([*fleet(), *again], {"": learned}, started=started)
     assert node(found).decision is Decision.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    ("again", "decision"),
+    [((5,), Decision.ACCEPTED), ((2,), Decision.REJECTED), ((2, 5), Decision.UNDECIDED)],
+)
+def test_a_retest_of_the_failed_card_alone_clears_it(
+    again: tuple[int, ...], decision: Decision
+) -> None:
+    """Cards that had not failed say nothing of the one that had; beside them the others are missing."""
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
+    first = [slowed(one, "n03", "cuda:5") for one in fleet()]
+    late = fleet(run="r1", left_out=gone(*set(ALL).difference(again)))
+    retest = [
+        one.only([row for row, name in enumerate(one.nodes) if name == "n03"]) for one in late
+    ]
+    assert node(judge_fleet(first, {"": learned}, started=started)).decision is Decision.REJECTED
+    found = judge_fleet(gathered(first, retest), {"": learned}, started=started)
+    assert node(found).decision is decision
+
+
+def test_a_retest_of_two_cards_answers_no_loss_of_all_cards() -> None:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
+    first = fleet()
+    for card in ALL:
+        first = [slowed(one, "n03", f"cuda:{card}") for one in first]
+    two_cards = fleet(run="r1", left_out=gone(*set(ALL).difference({4, 5})))
+    for retest, answers in ((two_cards, False), (fleet(run="r1"), True)):
+        mine = [one.only([r for r, n in enumerate(one.nodes) if n == "n03"]) for one in retest]
+        found = judge_fleet(gathered(first, mine), {"": learned}, started=started)
+        whole = [v for v in detail(found).verdicts if v.scope == "node"]
+        assert whole
+        assert all((v.reason is Reason.ANSWERED) == answers for v in whole)
+
+
+def gathered(*several: Sequence[Population]) -> tuple[Population, ...]:
+    gather = Gather()
+    for population in (one for populations in several for one in populations):
+        gather.add_population(population)
+    return gather.populations()
+
+
+def slowed(population: Population, name: str, card: str) -> Population:
+    values = population.values.copy()
+    for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
+        if unit == (name, card):
+            values[population.offsets[row] : population.offsets[row + 1]] *= 0.8
+    return replace(population, values=values)
 
 
 @pytest.mark.parametrize(
