@@ -119,7 +119,7 @@ _BARE = frozenset({"count", "counts", "1", "%", "percent", "ratio", "share", "nu
 _FAULT = re.compile(
     r"(?i)(?<![a-z])(?:\w*errors?|err|faults?|fail(?:ed|s|ures?)?|mismatch(?:es)?|wrong|corrupt\w*|warnings?|"
     r"violations?|flips?|retransmits?|retries|replays|drop(?:s|ped)?|lost|losses|defects?|not_?passed|"
-    r"return_?codes?|exit_?codes?)(?![a-z])"
+    r"return_?codes?|exit_?codes?|\w*uncorrect\w*)(?![a-z])"
 )
 _SLIPS = (8, 60, 1000, 1024, 3600, 8000, 10**6, 2**20, 8 * 10**6, 10**9, 2**30)
 """What units of one quantity differ by: bits and bytes, seconds and minutes, kilo, mega, giga, kibi."""

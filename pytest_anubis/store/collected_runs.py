@@ -17,6 +17,7 @@ from pytest_anubis.core.run import EVIDENCE, RunRecord
 from pytest_anubis.core.sample import Problem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.core.waivers.waiving import WaiversRead
+from pytest_anubis.store.imported_cells import ImportedCells
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import exported_samples, import_table
@@ -151,6 +152,7 @@ class RunReader:
     )  # of the files that runs are from
     _digest: str = ""  # of the file that is being read
     _exported: dict[Key, set[tuple[str, str]]] = field(default_factory=dict)
+    _cells: ImportedCells = field(default_factory=ImportedCells)
 
     def __post_init__(self) -> None:
         self.gather = Gather(self.shelf)
@@ -274,28 +276,45 @@ class RunReader:
         ]
 
     def columns(self, path: Path, columns: Columns, digest: str) -> None:
-        """Take imported samples; as `journal`. A run that was exported has a file for each metric."""
+        """Take imported samples; as `journal`. A run that was exported has a file for each metric.
+
+        Several tables may hold parts of one run. Where two hold the same value of a node, nobody can tell
+        which counts: what this file has of that node is left out, and its run counts as not read whole.
+        """
         units = {(run.run, run.node) for run in columns.runs}
-        known = {unit for unit in units if self.digests.get(unit, EXPORTED) != EXPORTED}
-        if digest != EXPORTED:
-            known = units & self.digests.keys()
-        else:
+        known = units & self.digests.keys()
+        twice: Mapping[tuple[str, str], int] = {}
+        if digest == EXPORTED:
             mine = self._exported.setdefault(key_of(columns.populations[0]), set())
-            known |= units & mine
+            known = {unit for unit in known if self.digests[unit] != EXPORTED} | units & mine
             mine |= units
-        if known:
-            run, node = min(known)
-            one = self._known_already(path, run, node, digest)
-            if one.damaged and len(units) > 1:
-                lost = f"{path} with all of its {len(units)} runs: {one.reason}"
-                one = dataclasses.replace(one, reason=lost)
-            self.refused.append(one)
-            return
+            if known:
+                self.refused.append(self._known_already(path, *min(known), digest))
+                return
+        elif known:
+            if digest in self.digests.values():
+                self.refused.append(self._known_already(path, *min(known), digest))
+                return
+            twice = self._cells.held_twice(columns.populations, known)
+        if twice:
+            one = self._known_already(path, *min(twice), digest)
+            more = f" (and {len(twice) - 1} more nodes)" if len(twice) > 1 else ""
+            self.refused.append(dataclasses.replace(one, reason=f"{path}{more}: {one.reason}"))
+        self._cells.note(columns.populations)
         self.digests.update(((run.run, run.node), digest) for run in columns.runs)
-        runs = self.wanted.runs(columns.runs)
-        self.runs.update(((run.run, run.node, run.hardware_class), run) for run in runs)
+        for run in self.wanted.runs(columns.runs):
+            key = (run.run, run.node, run.hardware_class)
+            lost = twice.get(key[:2], 0) + run.unread
+            if (first := self.runs.get(key)) is not None:
+                lost, run = lost + first.unread, first
+            self.runs[key] = dataclasses.replace(run, unread=lost) if lost else run
         for population in self.wanted.populations(columns.populations, columns.runs):
-            self.gather.add_population(dataclasses.replace(population, given=True))
+            names = enumerate(zip(population.runs, population.nodes, strict=True))
+            own = [row for row, unit in names if unit not in twice]
+            if len(own) < len(population):
+                population = population.only(own)
+            if own:
+                self.gather.add_population(dataclasses.replace(population, given=True))
 
     def result(self) -> RunSet:
         """Return all that was taken.

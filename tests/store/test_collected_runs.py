@@ -541,3 +541,31 @@ def test_columns_with_references_that_lead_nowhere_are_refused(tmp_path: Path) -
         np.savez(path, allow_pickle=True, **(arrays | {name: value}))
         with pytest.raises(ColumnsError, match=str(path)):
             load_columns(path)
+
+
+def _table(path: Path, *rows: str) -> Path:
+    head = "run,node,device,benchmark,metric,unit,better,value\n"
+    path.write_text(head + "".join(f"day,{row}\n" for row in rows))
+    return path
+
+
+def test_two_tables_hold_parts_of_one_run(tmp_path: Path) -> None:
+    first = _table(tmp_path / "a.csv", "n1,cpu,b,rate,GB/s,higher,2", "n2,cpu,b,rate,GB/s,higher,3")
+    other = _table(tmp_path / "b.csv", "n1,cpu,b,time,ms,lower,4", "n1,gpu,b,rate,GB/s,higher,5")
+    found = read_runs([first, other])
+    assert not found.refused
+    rates = {"n1 cpu": 2, "n1 gpu": 5, "n2 cpu": 3}
+    (rate, _) = found.populations
+    units = zip(rate.nodes, rate.devices, strict=True)
+    assert dict(zip(map(" ".join, units), rate.values.tolist(), strict=True)) == rates
+    assert [(run.node, run.unread) for run in found.runs] == [("n1", 0), ("n2", 0)]
+
+
+def test_a_value_in_two_tables_of_one_run_leaves_the_node_not_read_whole(tmp_path: Path) -> None:
+    first = _table(tmp_path / "a.csv", "n1,cpu,b,rate,GB/s,higher,2")
+    other = _table(tmp_path / "b.csv", "n1,cpu,b,rate,GB/s,higher,9", "n2,cpu,b,rate,GB/s,higher,3")
+    found = read_runs([first, other])
+    (rate,) = found.populations
+    assert rate.values.tolist() == [2, 3]
+    assert [(run.node, run.unread) for run in found.runs] == [("n1", 1), ("n2", 0)]
+    assert [(one.run, one.node, one.damaged) for one in found.refused] == [("day", "n1", True)]

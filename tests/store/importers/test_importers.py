@@ -575,7 +575,7 @@ def test_uncorrected_memory_errors_of_the_superbench_monitor_are_counted(tmp_pat
         "\n".join(json.dumps({"node": f"n{n}", **dict.fromkeys(keys, n)}) for n in range(3))
     )
     (errors,) = import_superbench(path).populations
-    assert (errors.metric.name, errors.metric.better) == ("gpu_uncorrected_ecc", "equal")
+    assert (errors.metric.name, errors.metric.right) == ("gpu_uncorrected_ecc", 0)
     assert errors.values.tolist() == [0, 1, 2]
 
 

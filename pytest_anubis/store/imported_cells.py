@@ -1,0 +1,56 @@
+"""Which values of which nodes imports held, so that two files with the same value of one run are noticed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+
+from pytest_anubis.core.gather import Key, key_of
+from pytest_anubis.core.sample import Population
+
+Run = tuple[str, str]
+"""Run and node."""
+
+
+class ImportedCells:
+    """Remembers the names of what was imported, without values."""
+
+    def __init__(self) -> None:
+        self._names: list[tuple[Key, Sequence[str], Sequence[str], Sequence[str]]] = []
+
+    def note(self, populations: Iterable[Population]) -> None:
+        """Remember what a file held."""
+        self._names += [(key_of(one), one.runs, one.nodes, one.devices) for one in populations]
+
+    def held_twice(
+        self, populations: Iterable[Population], known: Collection[Run]
+    ) -> Mapping[Run, int]:
+        """Return how many values of each of some runs a file holds that an earlier one held, without zeros.
+
+        Args:
+            populations: What the file holds.
+            known: Runs that were read before. One that no import had is of a journal: it is held twice whole.
+        """
+        held = set[tuple[Key, Run, str]]()
+        imported = set[Run]()
+        for names in self._names:
+            held.update(_cells(*names, known))
+            imported.update(run for run in zip(names[1], names[2], strict=True) if run in known)
+        found = Counter[Run]()
+        for one in populations:
+            for cell in _cells(key_of(one), one.runs, one.nodes, one.devices, known):
+                if cell in held or cell[1] not in imported:
+                    found[cell[1]] += 1
+        return found
+
+
+def _cells(
+    key: Key,
+    runs: Sequence[str],
+    nodes: Sequence[str],
+    devices: Sequence[str],
+    known: Collection[Run],
+) -> Iterator[tuple[Key, Run, str]]:
+    for run, device in zip(zip(runs, nodes, strict=True), devices, strict=True):
+        if run in known:
+            yield key, run, device
