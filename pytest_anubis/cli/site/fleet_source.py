@@ -134,8 +134,7 @@ def judged_source(
         for node, (decision, began) in (stored_verdicts(history) if history else {}).items()
         if node in alone and decision in tuple(Decision)
     }
-    telling = telling_traits(found, rows)
-    medians = class_tables(runs, rows) if telling else []
+    medians, shifts = survey(runs, rows, found)
     return FleetSource(
         runs=runs,
         judged=judged,
@@ -145,8 +144,17 @@ def judged_source(
         without_run=sorted(set(without_run) - names - {run.node for run in runs.runs}),
         tables=medians,
         registered=registered,
-        shifts=_shifts(medians, telling, found, rows, _began(runs)),
+        shifts=shifts,
     )
+
+
+def survey(
+    runs: RunSet, rows: Sequence[NodeRow], traits: Traits
+) -> tuple[list[UnitMedians], list[TraitShift]]:
+    """Return the samples of each class as one table, and what separates its nodes, slow ones first."""
+    telling = telling_traits(traits, rows)
+    medians = class_tables(runs, rows) if telling else []
+    return medians, _shifts(medians, telling, traits, rows, _began(runs))
 
 
 def class_tables(runs: RunSet, rows: Sequence[NodeRow]) -> list[UnitMedians]:

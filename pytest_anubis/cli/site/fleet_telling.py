@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.core.verdict import Decision, Triage
-from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
+from pytest_anubis.report.text.node_text import NodeRow, explained_by, fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip_but_end
 from pytest_anubis.store.atomic import write_atomically
@@ -26,8 +26,8 @@ LONGEST = 400
 """Characters of a finding or a note without ``-v``."""
 SHARING = 3
 """Rejected nodes from which on they may share a cause."""
-RETESTS = 12
-"""Nodes that a command to measure again names; of more `anubis judge --json` has them all."""
+RETESTS = 40
+"""Nodes that a command to measure again names."""
 TESTS = 12
 """Tests that a command to measure again names; of more it takes all."""
 
@@ -50,8 +50,10 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
     if verbosity <= 0:
         said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
-    shared = [] if source.registered else _sharing_lines(rows)
-    say(*said, *lines, *_retest_lines(rows), *missing[1:], *shared, *notes)
+    shared = [] if source.registered or source.shifts else _sharing_lines(rows)
+    alone = explained_by(rows, source.shifts)
+    retests = [row for row in rows if (row.verdict.node, row.hardware_class) not in alone]
+    say(*said, *lines, *_retest_lines(retests), *missing[1:], *shared, *notes)
 
 
 def _missing_lines(
@@ -119,8 +121,10 @@ def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:
         for row in rows
         if row.verdict.triage is Triage.RETEST and row.worst is not None
     }
-    if not 0 < len(again) <= RETESTS:
+    if not again:
         return []
+    if len(again) > RETESTS:
+        return [f"measure again first: {len(again)} nodes, which --json names as 'retest'"]
     return [f"measure again first{_again(','.join(sorted(again)), again.values())}"]
 
 

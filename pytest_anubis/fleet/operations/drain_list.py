@@ -12,9 +12,9 @@ from pytest_anubis.fleet.operations.node_places import NodePlace
 def drain_lines(places: Iterable[NodePlace], *, scontrol: bool) -> tuple[list[str], list[str]]:
     """Return a line for each node that is rejected and still in service, and what was left out.
 
-    Those that are to be measured again first come last, as remarks behind ``#``: nothing drains them. So do
-    those whose name no scheduler takes: ``n[1-9]`` would be nine others, and ``n1~6bfd`` is a second machine
-    that calls itself n1.
+    Those that are to be measured again first, or are rejected only as all nodes of a batch or driver are,
+    come last, as remarks behind ``#``: nothing drains them. So do those whose name no scheduler takes:
+    ``n[1-9]`` would be nine others, and ``n1~6bfd`` is a second machine that calls itself n1.
 
     Args:
         places: The nodes.
@@ -35,5 +35,10 @@ def drain_lines(places: Iterable[NodePlace], *, scontrol: bool) -> tuple[list[st
         words = [f"NodeName={one.node}", "State=DRAIN", f"Reason={one.reason}"]
         command = shlex.join(["scontrol", "update", *words])
         line = command if scontrol else f"{one.node} {one.reason}"
-        again.append(f"# measure again first: {line}") if one.retest else lines.append(line)
+        if one.retest:
+            again.append(f"# measure again first: {line}")
+        elif one.group:
+            again.append(f"# a shared cause, find that first: {line}")
+        else:
+            lines.append(line)
     return [*lines, *again], refused

@@ -16,6 +16,10 @@ from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 
 _IN_SERVICE = "in service"
 _OUT = ("drained", "repair")
+_FIRST = {
+    Triage.RETEST: ", measure again first",
+    Triage.INVESTIGATE: ", as all nodes that share a trait with it",
+}
 _NOTHING = (0, 0, True, 1.0, "")  # severity of a node without a rejection
 
 
@@ -48,6 +52,7 @@ class NodePlace:
         device: The device that the worst finding is about, with its slot where a journal tells it.
         risk: Probability of an incident within the horizon that its last verdict leaves; None: unknown.
         retest: Whether what rejects it is to be measured again before anything is done.
+        group: Whether it is rejected only for what all nodes have that share a trait with it.
         severity: Sorts nodes in one place as their verdicts are sorted everywhere.
     """
 
@@ -64,6 +69,7 @@ class NodePlace:
     device: str = ""
     risk: float | None = None
     retest: bool = False
+    group: bool = False
     severity: tuple[int, int, bool, float, str] = _NOTHING
 
     @property
@@ -136,6 +142,7 @@ def _place(
         device=place_text(worst.device, last.cards) if worst and last and worst.device else "",
         risk=risk,
         retest=rejected and _verdict(one).triage is Triage.RETEST,
+        group=rejected and _verdict(one).triage is Triage.INVESTIGATE,
         severity=_verdict(one).severity if rejected else _NOTHING,
     )
 
@@ -161,7 +168,7 @@ def _standing(
         return Place.QUARANTINED, f"{node.state}: {why}", node.changed
     answered = one.standing.answered
     if last is not None and rejected and not answered:
-        again = ", measure again first" if _verdict(one).triage is Triage.RETEST else ""
+        again = _FIRST.get(_verdict(one).triage, "")
         return (
             Place.QUARANTINED,
             f"rejected{again}: {reason_of(last)}",

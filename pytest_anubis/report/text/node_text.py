@@ -40,6 +40,8 @@ CLASS_SHOWN = 40
 """Characters of a class after a node's name."""
 LOOK = "look at"
 WAIVED = "waived"
+THROUGHOUT = 3
+"""Components in which a node is worse from which on one cause is likelier than several."""
 LINES = 3
 """Lines of one node without ``-v``: a long trace is in its dossier."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -152,7 +154,8 @@ class NodeRow:
             known = {*self.devices, *self.cards, *(verdict.device for verdict in self.told)}
             thing = same_thing(self.worst)
             runs = len({verdict.run for verdict in bad if same_thing(verdict) == thing})
-            return worst_text(self.worst, self.cards, alike_text(self.worst, bad, known), runs)
+            text = worst_text(self.worst, self.cards, alike_text(self.worst, bad, known), runs)
+            return f"{self._throughout(bad)}{text}"
         if self.look is not None:
             absent = (
                 f"; {count_text(len(self.verdict.absent), 'benchmark')} did not run and need not"
@@ -161,6 +164,17 @@ class NodeRow:
         if self.verdict.decision is Decision.UNDECIDED and self.verdict.blocking:
             return without_folders(plain_line(self.verdict.blocking[0]))
         return plain_line(after_name(self.verdict))
+
+    def _throughout(self, bad: Sequence[MetricVerdict]) -> str:
+        """Return that a node is worse nearly everywhere, which no single component explains; else empty."""
+        components = {one.component for one in bad if one.metric and one.loss is not None}
+        metrics = {(one.benchmark, one.metric) for one in bad if one.metric}
+        if len(components) < THROUGHOUT or len(metrics) < 2 * THROUGHOUT:
+            return ""
+        return (
+            f"worse in {len(metrics)} metrics of {len(components)} components, so look first at what these "
+            "share (power, cooling, clocks); the worst: "
+        )
 
 
 def traits_text(traits: Mapping[str, str]) -> str:
@@ -191,7 +205,7 @@ def fleet_lines(
     """
     ordered = sorted(rows, key=lambda row: row.verdict.severity)
     lines: list[str] = []
-    shared = _shared(ordered, shifts)
+    shared = explained_by(ordered, shifts)
     causes = cause_lines(shifts, _rejected_for(ordered, shared), verbose=verbosity > 0)
     causes += [*besides, *_by_component(ordered, shared)]
     groups = _groups(ordered, shared, verbosity)
@@ -238,7 +252,12 @@ def fleet_lines(
     parts[-1] += f" ({', '.join(also)})" if also else ""
     parts[0] += f" ({again} of them to be measured again first)" if again else ""
     lines.append(f"{count_text(len(worst), 'node')}: {', '.join(parts)}")
-    return [*lines, *_way_out(ordered), *_taken_out(ordered, shared)]
+    return [
+        *lines,
+        *_way_out(ordered),
+        *_taken_out(ordered, shared),
+        *_as_a_group(ordered, shared, shifts),
+    ]
 
 
 def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -> list[str]:
@@ -282,11 +301,28 @@ def _taken_out(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -
     return [f"take out of service (-v says what to do with each): {','.join(sure)}"]
 
 
+def _as_a_group(
+    rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int], shifts: Sequence[TraitShift]
+) -> list[str]:
+    """Return which groups of nodes are to be decided about as a whole; empty where there is none."""
+    found = [
+        f"{shifts[place].trait} {shifts[place].value} ({count_text(count, 'node')})"
+        for place, count in _rejected_for(rows, shared).items()
+    ]
+    return (
+        [f"rejected for nothing but a shared cause, find that first: {', '.join(found)}"]
+        if found
+        else []
+    )
+
+
 def _unit(row: NodeRow) -> tuple[str, str]:
     return row.verdict.node, row.hardware_class
 
 
-def _shared(rows: Sequence[NodeRow], shifts: Sequence[TraitShift]) -> dict[tuple[str, str], int]:
+def explained_by(
+    rows: Sequence[NodeRow], shifts: Sequence[TraitShift]
+) -> dict[tuple[str, str], int]:
     """Return node and class -> place of the shared cause that explains all that is bad on it."""
     members = [
         {(node, shift.hardware_class) for node in shift.nodes} if shift.worse else set()

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import sqlalchemy as sa
 
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import RunFinished
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.store.collected_runs import RunSet, read_runs
 from pytest_anubis.store.fleet.import_contents import import_contents
 from pytest_anubis.store.history import tables as schema
@@ -49,7 +50,20 @@ _LONGEST_PAUSE = 30.0
 """Seconds between two tries while a history is away; a fleet's nodes come at random moments within."""
 
 T = TypeVar("T")
-Judge = Callable[[RunSet], Iterable[RunRecord]]
+Run = tuple[str, str, str]
+"""Id of a run, its node and hardware class."""
+
+
+class Judge(Protocol):
+    """Gives imported runs their verdicts."""
+
+    def __call__(self, runs: RunSet) -> Iterable[RunRecord]:
+        """Return each run of an import, judged by itself."""
+        ...
+
+    def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
+        """Return of each node that is accepted by all of its runs that verdict, under its latest run."""
+        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -129,7 +143,7 @@ def push(
         for start in range(0, len(files), _AT_ONCE):
             part = files[start : start + _AT_ONCE]
             parcels: list[_Parcel] = []
-            for parcel in _parcels(part, place, pushed, known, judge):
+            for parcel in _parcels(part, place, pushed, known, judge, files):
                 parcels.append(parcel)
                 full = sum(one.content.packed for one in parcels) > _BYTES_AT_ONCE
                 if full or len(parcels) == _AT_ONCE:
@@ -165,12 +179,13 @@ def _parcels(
     pushed: Pushed,
     known: Callable[[list[str]], set[str]],
     judge: Judge | None,
+    every: Sequence[Path],
 ) -> Iterator[_Parcel]:
-    """Yield what is to be sent of some files; what need not or cannot is noted."""
+    """Yield what is to be sent of some files out of all; what need not or cannot is noted."""
     journals: list[tuple[Path, str]] = []
     for path in files:
-        if path.suffix == SUFFIX or path.suffix.lower() in TABLES or is_superbench(path):
-            yield from _of_import(path, pushed, judge)
+        if _is_import(path):
+            yield from _of_import(path, pushed, judge, every)
         elif path.is_dir():
             pushed.failed.append(f"{path}: no {JOURNAL_NAME}; unpack it, or remove the folder")
         elif _is_running(path):
@@ -194,7 +209,18 @@ def _parcels(
             pushed.failed.append(f"{path}: cannot be read ({error.strerror})")
 
 
-def _of_import(path: Path, pushed: Pushed, judge: Judge | None) -> Iterator[_Parcel]:
+def _is_import(path: Path) -> bool:
+    return path.suffix == SUFFIX or path.suffix.lower() in TABLES or is_superbench(path)
+
+
+def _of_import(
+    path: Path, pushed: Pushed, judge: Judge | None, every: Sequence[Path]
+) -> Iterator[_Parcel]:
+    """Yield the runs of an import.
+
+    A run that measures some of a node's values again is undecided by itself. Where all runs of the node that
+    are pushed together accept it, so does this one.
+    """
     try:
         runs = read_runs([path])
     except RunsError as error:
@@ -203,6 +229,17 @@ def _of_import(path: Path, pushed: Pushed, judge: Judge | None) -> Iterator[_Par
     pushed.failed += [refused.reason for refused in runs.refused]
     pushed.notes += runs.warnings
     judged = {(one.run, one.node, one.hardware_class): one for one in judge(runs)} if judge else {}
+    undecided = [
+        key
+        for key, one in judged.items()
+        if one.node_verdict is not None and one.node_verdict.decision is Decision.UNDECIDED
+    ]
+    imports = [one for one in every if _is_import(one)]
+    if judge is not None and undecided and len(imports) > 1:
+        together = judge.together(imports)
+        for key in undecided:
+            if key in together:
+                judged[key] = replace(judged[key], node_verdict=together[key])
     for record, content in import_contents(runs):
         key = (record.run, record.node, record.hardware_class)
         yield _Parcel(judged.get(key, record), content, path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import random
 import time
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from pytest_anubis.store import node_standing
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.store.fleet import pushing
 from pytest_anubis.store.fleet.last_runs import last_of_history
-from pytest_anubis.store.fleet.pushing import push
+from pytest_anubis.store.fleet.pushing import Run, push
 from pytest_anubis.store.fleet.stored_runs import read_stored, read_stored_run, stored_runs
 from pytest_anubis.store.history import run_filing
 from pytest_anubis.store.history.contents.content_rows import read_content
@@ -247,17 +249,54 @@ def test_an_import_becomes_a_run_of_each_node(place: Path | str, tmp_path: Path)
     assert "another import" in line
 
 
+class Judged:
+    """Gives every run the decision that it was made with; all runs of a node together are accepted."""
+
+    def __init__(self, decision: Decision = Decision.UNDECIDED) -> None:
+        self.decision = decision
+        self.asked: list[Path] = []
+
+    def __call__(self, runs: RunSet) -> list[RunRecord]:
+        return [
+            replace(
+                r,
+                profile="judged",
+                node_verdict=NodeVerdict(node=r.node, decision=self.decision, headline="alone"),
+            )
+            for r in runs.runs
+        ]
+
+    def together(self, imports: Sequence[Path]) -> dict[Run, NodeVerdict]:
+        self.asked += imports
+        whole = NodeVerdict(node="n1", decision=Decision.ACCEPTED, headline="together")
+        return {("again", "n1", "unclassified"): whole}
+
+
+@pytest.mark.parametrize(
+    ("alone", "wanted"),
+    [(Decision.UNDECIDED, Decision.ACCEPTED), (Decision.REJECTED, Decision.REJECTED)],
+)
+def test_a_run_that_completes_earlier_ones_is_filed_with_what_all_of_them_say(
+    alone: Decision, wanted: Decision, tmp_path: Path
+) -> None:
+    for name in ("first", "again"):
+        (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
+    judge, files = Judged(alone), [tmp_path / "first.csv", tmp_path / "again.csv"]
+    push(files, tmp_path / "fleet", judge=judge)
+    with History(tmp_path / "fleet") as history:
+        found = {run.run: run.decision for run in history.node_history("n1")}
+    assert found == {"first": alone.value, "again": wanted.value}
+    assert bool(judge.asked) == (alone is Decision.UNDECIDED)
+    alone_filed = Judged(alone)
+    push(files[1:], tmp_path / "other", judge=alone_filed)
+    assert not alone_filed.asked
+
+
 def test_an_import_is_filed_with_the_verdicts_that_it_is_given(tmp_path: Path) -> None:
     table = tmp_path / "t.csv"
     table.write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
 
-    def judge(runs: RunSet) -> list[RunRecord]:
-        return [
-            RunRecord(run=r.run, node=r.node, hardware_class=r.hardware_class, profile="judged")
-            for r in runs.runs
-        ]
-
-    push([table], tmp_path / "fleet", judge=judge)
+    push([table], tmp_path / "fleet", judge=Judged())
     with History(tmp_path / "fleet") as history:
         assert [run.profile for run in history.node_history("n1")] == ["judged"]
 

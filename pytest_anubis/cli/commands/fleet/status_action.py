@@ -197,6 +197,7 @@ def _document(
                 "component": one.component,
                 "device": one.device,
                 "retest": one.retest,
+                "group": one.group,
                 "residual_risk": one.risk,
             }
             for one in places
@@ -222,10 +223,10 @@ def _drain_list(options: argparse.Namespace) -> int:
         say(f"note: {note}", file=sys.stderr)
     to = "-" if options.format == "json" else options.json
     if to is not None:
-        names = ("node", "reason", "since", "retest")
+        names = ("node", "reason", "since", "retest", "group")
         plain = [{name: getattr(one, name) for name in names} for one in due]
         write_json(to, {"schema": 1, "nodes": plain}, aside=True)
-    code = 1 if any(not one.retest for one in due) else 0
+    code = 1 if any(not (one.retest or one.group) for one in due) else 0
     if to == "-":
         return code
     if options.format == "scontrol":

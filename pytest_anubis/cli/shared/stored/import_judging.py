@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import baseline_place
 from pytest_anubis.cli.shared.command_error import of_file
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.store.collected_runs import RunSet
-    from pytest_anubis.store.fleet.pushing import Judge
+    from pytest_anubis.store.fleet.pushing import Judge, Run
 
 
 def baselines_in_force(options: argparse.Namespace) -> dict[str, Baseline]:
@@ -38,22 +40,63 @@ def import_judge(options: argparse.Namespace) -> Judge | None:
         CommandError: The baselines that were named cannot be read.
     """
     baselines = baselines_in_force(options)
-    return (lambda runs: _judged(runs, baselines)) if baselines else None
+    return _ImportJudge(baselines) if baselines else None
 
 
-def _judged(runs: RunSet, baselines: dict[str, Any]) -> Iterator[RunRecord]:
-    """Yield every run of an import with its verdicts; each run of a node is judged by itself."""
-    from pytest_anubis.cli.shared.collected_judging import NodeRuns, judge_collected, rows_of
+class _ImportJudge:
+    def __init__(self, baselines: dict[str, Baseline]) -> None:
+        self._baselines = baselines
+        self._together: dict[Run, NodeVerdict] | None = None
 
-    for name in dict.fromkeys(run.run for run in runs.runs):
-        rows = [
-            (one, [row for row, run in enumerate(one.runs) if run == name])
-            for one in runs.populations
-        ]
-        own = replace(
-            runs,
-            runs=tuple(run for run in runs.runs if run.run == name),
-            populations=tuple(one.only(mine) for one, mine in rows if mine),
-        )
-        judged = judge_collected(own, baselines)
-        yield from map(NodeRuns(own, judged).run_of, rows_of(judged))
+    def __call__(self, runs: RunSet) -> Iterator[RunRecord]:
+        """Yield every run of an import with its verdicts; each run of a node is judged by itself.
+
+        What is bad only as on all nodes that share a trait is to be looked into before a node is drained.
+        """
+        from pytest_anubis.cli.shared.class_split import facts_of
+        from pytest_anubis.cli.shared.collected_judging import NodeRuns, judge_collected, rows_of
+        from pytest_anubis.cli.site.fleet_source import survey
+        from pytest_anubis.report.text.node_text import explained_by
+
+        for name in dict.fromkeys(run.run for run in runs.runs):
+            rows = [
+                (one, [row for row, run in enumerate(one.runs) if run == name])
+                for one in runs.populations
+            ]
+            own = replace(
+                runs,
+                runs=tuple(run for run in runs.runs if run.run == name),
+                populations=tuple(one.only(mine) for one, mine in rows if mine),
+            )
+            judged = judge_collected(own, self._baselines)
+            found = rows_of(judged)
+            traits = {run.node: facts_of(run) for run in own.runs}
+            alike = explained_by(found, survey(own, found, traits)[1])
+            of_node = NodeRuns(own, judged)
+            for row in found:
+                record = of_node.run_of(row)
+                verdict = record.node_verdict
+                if verdict is not None and (verdict.node, row.hardware_class) in alike:
+                    verdict = replace(verdict, triage=Triage.INVESTIGATE)
+                yield replace(record, node_verdict=verdict)
+
+    def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
+        """Return of each node that is accepted by all of its runs that verdict, under its latest run."""
+        if self._together is None:
+            from pytest_anubis.cli.shared.collected_judging import judge_collected
+            from pytest_anubis.store.collected_runs import read_runs
+
+            runs = read_runs(imports)
+            latest: dict[tuple[str, str], RunRecord] = {}
+            for run in runs.runs:
+                unit = run.node, run.hardware_class
+                if unit not in latest or run.started > latest[unit].started:
+                    latest[unit] = run
+            judged = judge_collected(runs, self._baselines)
+            self._together = {
+                (latest[unit].run, *unit): verdict
+                for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+                if verdict.decision is Decision.ACCEPTED
+                and (unit := (verdict.node, detail.hardware_class)) in latest
+            }
+        return self._together
