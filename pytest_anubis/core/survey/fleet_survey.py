@@ -69,13 +69,17 @@ class TraitShift:
     def explains(self, told: Iterable[MetricVerdict]) -> bool:
         """Return whether all that is bad on one of its nodes is what the trait costs all of them.
 
-        A loss is explained if it is within its limit once what the trait's nodes typically lose is taken out.
+        A loss is explained if it is within its limit once what the trait's nodes typically lose is taken out;
+        the worst one must be in what they lose.
 
         Args:
             told: What is known of the node.
         """
         bad = [one for one in told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
-        return bool(bad) and all(
+        worst = min(bad, key=lambda one: one.severity, default=None)
+        if worst is None or self._typical(worst) >= 1:
+            return False
+        return all(
             one.similarity is not None
             and one.threshold is not None
             and one.similarity / self._typical(one) >= one.threshold

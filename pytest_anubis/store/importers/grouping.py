@@ -33,6 +33,7 @@ any measurement), or of a clock that was never set."""
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 """Seconds since 1970. What lies behind is in milliseconds or finer: those of any day since 1975."""
 
+HALF_EMPTY = Problem(kind="missing", text="at least half of its values are empty")
 EMPTY = Problem(kind="missing", text="named in the results, but without a value")
 
 
@@ -66,9 +67,10 @@ def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = 
     """Group rows into populations, sorted by hardware class, benchmark, metric and group.
 
     The values of one unit stand in the order of their times, or of their lines where there are none. A
-    failed return code gives the unit the problem ``failed``, never a value. A unit or direction that is
-    not that of most rows of its metric gives the problem ``invalid``. A device that most nodes of the
-    class report and one node does not gets a row with the problem ``missing``.
+    failed return code gives the unit the problem ``failed``, never a value. One of which at least half of
+    the values are empty has the problem ``missing``. A unit or direction that is not that of most rows of
+    its metric gives the problem ``invalid``. A device that most nodes of the class report and one node does
+    not gets a row with the problem ``missing``.
 
     Args:
         rows: All good rows of a file.
@@ -115,6 +117,9 @@ def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = 
     for row in np.flatnonzero(failed).tolist():
         code = int(rows.return_codes[order[row]])
         marked[int(where[row])] = Problem(kind="failed", text=f"return code {code}")
+    empty = np.add.reduceat(rows.missing[order].astype(np.int64), starts)
+    for row in np.flatnonzero((count > 0) & (empty >= count)).tolist():
+        marked.setdefault(row, HALF_EMPTY)
     component = codes["component"][order][starts]
     populations = _cut(
         names, key_parts, units, rows.values[order][keep], marked, chosen, sizes, component

@@ -23,6 +23,7 @@ from pytest_anubis.validator.judging.column_judging import (
 )
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
+    INCONCLUSIVE,
     MARGINAL,
     NOT_TESTED,
     PASS,
@@ -31,7 +32,11 @@ from pytest_anubis.validator.judging.verdict_table import (
 
 _MINUTE = len("2026-11-23T21:27")
 _NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
-_LEVELS = (((FAIL, NOT_TESTED), (PASS, MARGINAL)), ((MARGINAL,), (PASS,)))
+_LEVELS = (
+    ((FAIL,), (PASS, MARGINAL)),
+    ((INCONCLUSIVE, NOT_TESTED), (PASS, MARGINAL)),
+    ((MARGINAL,), (PASS,)),
+)
 """Outcomes that a later run can answer, and those by which it does."""
 
 
@@ -91,7 +96,7 @@ class LaterRuns:
         """Return verdicts of which the bad ones name their run on nodes with several, or are answered."""
         population, outcome = judged.population, judged.outcome
         missing = (outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
-        bad = np.isin(outcome, (FAIL, MARGINAL))
+        bad = np.isin(outcome, (FAIL, MARGINAL, INCONCLUSIVE))
         several = [
             row
             for row in np.flatnonzero(bad | missing).tolist()

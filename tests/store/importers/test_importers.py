@@ -601,3 +601,14 @@ def test_a_column_that_tells_of_failures_is_read(
     found = import_table(path)
     assert unit(found.populations[0], "a")[1] == problem
     assert [run.unread for run in found.runs] == [unread]
+
+
+@pytest.mark.parametrize(("empty", "problem"), [(0, ""), (1, ""), (2, "missing"), (3, "missing")])
+def test_a_unit_with_half_of_its_values_empty_is_missing(
+    empty: int, problem: str, tmp_path: Path
+) -> None:
+    values = ["1", "1"] + [""] * empty
+    path = tmp_path / "t.csv"
+    path.write_text(f"{HEAD}\n" + "".join(f"a,node,b,m,GB/s,higher,{value}\n" for value in values))
+    (found,) = import_table(path).populations
+    assert unit(found, "a")[1] == problem

@@ -15,7 +15,7 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Out
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 
-NODES = 30
+NODES, NAN = 30, float("nan")
 STARTED = {f"r{r}": f"2026-01-0{r + 1}T00:00:00+00:00" for r in range(3)}
 
 
@@ -28,6 +28,8 @@ def table(*last: float | None, nodes: int = NODES) -> Population:
         for factor, value in zip(last, samples[-1], strict=True)
     ]
     missing = Problem(kind="missing", text="no value was recorded")
+    invalid = Problem(kind="invalid", text="not a number")
+    of_last = {r: missing if f is None else invalid for r, f in enumerate(last) if not f or f != f}
     return population_of(
         [sample for node in samples for sample in node],
         metric=Metric(name="copy", unit="GB/s", better="higher"),
@@ -35,7 +37,7 @@ def table(*last: float | None, nodes: int = NODES) -> Population:
         nodes=[f"n{n}" for n in range(nodes) for _ in last],
         devices=["node"] * nodes * len(last),
         runs=[f"r{r}" for _ in range(nodes) for r in range(len(last))],
-        problems={(nodes - 1) * len(last) + r: missing for r, f in enumerate(last) if f is None},
+        problems={(nodes - 1) * len(last) + r: problem for r, problem in of_last.items()},
     )
 
 
@@ -63,6 +65,11 @@ def decided(*last: float | None, dated: bool = True) -> tuple[NodeVerdict, list[
         ((None, 1.0, 1.0), Decision.ACCEPTED),
         ((1.0, 1.0, None), Decision.UNDECIDED),
         ((0.8, None, None), Decision.REJECTED),
+        ((NAN, 1.0, 1.0), Decision.ACCEPTED),
+        ((1.0, NAN, 1.0), Decision.ACCEPTED),
+        ((1.0, 1.0, NAN), Decision.UNDECIDED),
+        ((0.8, 1.0, NAN), Decision.UNDECIDED),
+        ((0.8, 1.0, None), Decision.UNDECIDED),
     ],
 )
 def test_what_a_later_run_passed_is_answered_and_nothing_else(
