@@ -20,7 +20,7 @@ from pytest_anubis.cli.shared.arguments import (
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
 from pytest_anubis.cli.shared.printing import answer
-from pytest_anubis.cli.shared.stored.import_judging import import_judge
+from pytest_anubis.cli.site.import_judging import import_judge
 from pytest_anubis.core.history import RunSummary
 from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.report.text.numbers import count_text, duration_text, similarity_text

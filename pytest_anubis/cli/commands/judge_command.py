@@ -22,7 +22,6 @@ from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show_answer, write_file
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.cli.shared.stored.import_judging import baselines_in_force
 from pytest_anubis.cli.shared.stored.registered_nodes import (
     registered_without_run,
     without_run_text,
@@ -33,8 +32,9 @@ from pytest_anubis.cli.shared.stored.stored_sources import (
     source_words,
     wanted_of,
 )
+from pytest_anubis.cli.site.import_judging import baselines_in_force
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:

@@ -25,7 +25,6 @@ from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import edge, say, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
-from pytest_anubis.cli.shared.stored.import_judging import baselines_in_force
 from pytest_anubis.cli.shared.stored.registered_nodes import (
     registered_without_run,
     without_run_text,
@@ -36,6 +35,7 @@ from pytest_anubis.cli.shared.stored.stored_sources import (
     read_history_run,
     wanted_of,
 )
+from pytest_anubis.cli.site.import_judging import baselines_in_force
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound

@@ -32,7 +32,7 @@ from pytest_anubis.report.text.learned_text import (
     unlike_node,
     unlike_text,
 )
-from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import duration_text
 from pytest_anubis.store.collected_runs import EVERYTHING, RunSet, read_runs
 from pytest_anubis.store.run_filter import RunFilter

@@ -15,7 +15,8 @@ from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.plots.fleet_plots import day_text
-from pytest_anubis.report.text.node_text import WORST_FIRST, NodeRow
+from pytest_anubis.report.text.node_row import NodeRow
+from pytest_anubis.report.text.node_text import WORST_FIRST
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet

@@ -14,7 +14,8 @@ from pathlib import Path
 from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.core.verdict import Decision, Triage
-from pytest_anubis.report.text.node_text import NodeRow, explained_by, fleet_lines
+from pytest_anubis.report.text.node_row import NodeRow, explained_by
+from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip_but_end
 from pytest_anubis.store.atomic import write_atomically
@@ -50,9 +51,10 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
     if verbosity <= 0:
         said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
-    shared = [] if source.registered or source.shifts else _sharing_lines(rows)
+    known = any(source.traits.get(row.verdict.node) for row in rows)
+    shared = [] if known else _sharing_lines(rows)
     alone = explained_by(rows, source.shifts)
-    retests = [row for row in rows if (row.verdict.node, row.hardware_class) not in alone]
+    retests = [row for row in rows if row.unit not in alone]
     say(*said, *lines, *_retest_lines(retests), *missing[1:], *shared, *notes)
 
 
@@ -60,7 +62,7 @@ def _missing_lines(
     options: argparse.Namespace, judged: JudgedFleet, rows: Sequence[NodeRow]
 ) -> list[str]:
     """Say how many values tables lack, list them in a file, and say how they are measured again."""
-    shown = {(row.verdict.node, row.hardware_class) for row in rows if row.missing}
+    shown = {row.unit for row in rows if row.missing}
     cells = [
         (verdict.node, *cell)
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
@@ -138,5 +140,7 @@ def _again(hosts: str, benchmarks: Iterable[str], which: str = "") -> str:
     tests = sorted({re.sub(r"\[.*", "", one).rpartition("::")[2] for one in benchmarks})
     few = len(tests) <= TESTS and all(map(str.isidentifier, tests))
     chosen = shlex.join(["-k", " or ".join(tests)] if few else [])
+    files = sorted({one.partition("::")[0] for one in benchmarks})
+    typed = "suites/" if all(one.startswith("suites/") for one in files) else shlex.join(files)
     where = shlex.quote(str(Path.cwd()))
-    return f": anubis fleet run --hosts {shlex.quote(hosts)} --chdir {where} -- suites/ {chosen}".rstrip()
+    return f": anubis fleet run --hosts {shlex.quote(hosts)} --chdir {where} -- {typed} {chosen}".rstrip()

@@ -34,7 +34,7 @@ from pytest_anubis.report.fleet.fleet_view import (
 )
 from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.text.headlines import baseline_line
-from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
 from pytest_anubis.validator.surveying.metric_drift import metric_drifts

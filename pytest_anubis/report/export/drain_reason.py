@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pytest_anubis.core.metric import value_text
-from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdict, Outcome
+from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.report.text.numbers import count_text
 
 LEADER = "ANB:"
 """How every reason begins: what another tool wrote is never touched, and ours is known again."""
@@ -41,6 +42,10 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
     if worst is None:
         first = verdict.hindrances[0] if verdict.hindrances else verdict.headline
         return line(f"{LEADER}{verdict.decision.value}", first, run=run)
+    if worst.reason is Reason.DISTURBED:
+        disturbed = sum(one.reason is Reason.DISTURBED for one in told)
+        words = f"{count_text(disturbed, 'measurement')} under other load, measure again:"
+        return line(f"{LEADER}DISTURBED", words, worst.metric, run=run)
     code = reason_code(worst.metric or worst.benchmark.rpartition("::")[2].removeprefix("test_"))
     place = ALL_DEVICES if worst.scope == "node" else worst.device
     if worst.value is None or worst.limit is None or worst.outcome is Outcome.INCONCLUSIVE:

@@ -9,7 +9,7 @@ from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Metric, loss_size, loss_text
 from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
 from pytest_anubis.core.verdict import Decision, Outcome, Reason
-from pytest_anubis.report.text.node_text import NodeRow
+from pytest_anubis.report.text.node_row import NodeRow
 
 LEVELS = (0.01, 0.03, 0.06, 0.12, 0.25)
 """Losses at which the shade of a cell changes: from a fifth of the loss that matters by default (5 %) up,

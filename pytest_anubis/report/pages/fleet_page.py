@@ -15,7 +15,8 @@ from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.learned_text import UNLIKE
-from pytest_anubis.report.text.node_text import WORST_FIRST, NodeRow, traits_text
+from pytest_anubis.report.text.node_row import NodeRow
+from pytest_anubis.report.text.node_text import WORST_FIRST, traits_text
 from pytest_anubis.report.text.numbers import count_text
 
 ROWS = 2000

@@ -236,7 +236,9 @@ def next_line(
     tests = _with_absent(typed or _places(verdicts, root), node, root)
     if node.decision is not Decision.UNDECIDED or not tests:
         return ""
-    if step := _after_mending(node, verdicts, profile, root) or _open_loss(verdicts, profile, root):
+    if step := _after_mending(node, verdicts, profile, root) or _open_loss(
+        verdicts, profile, tests
+    ):
         return step
     known = set(map(_kind, node.blocking))
     first = next((kind for kind in (_NO_BASELINE, UNCOVERED, _AGAIN) if kind in known), "")
@@ -328,16 +330,13 @@ def _nothing_ran(verdicts: Sequence[MetricVerdict]) -> bool:
     return bool(tests) and all(v.reason in SKIPPED for v in tests)
 
 
-def _open_loss(verdicts: Sequence[MetricVerdict], profile: str, root: str) -> str:
+def _open_loss(verdicts: Sequence[MetricVerdict], profile: str, tests: str) -> str:
     """Return what to type where a loss would reject or be unusual had nothing cut its measurement short."""
     lost = [v for v in verdicts if v.reason is Reason.DISTURBED and v.reference is Reference.FLEET]
-    spent = [v for v in lost if LOOKS_SPENT in v.disturbance]
-    names = dict.fromkeys(v.benchmark.partition("::")[0] for v in spent or lost)
-    files = [_as_typed(name, root) for name in names if name][:PLACES]
-    if not files:
+    if not lost:
         return ""
-    when = "" if spent else " (when the machine is quiet)"
-    return f"next: pytest --anubis {shlex.join(files)}{_profiled(profile)}{when}"
+    when = "" if any(LOOKS_SPENT in v.disturbance for v in lost) else " (when the machine is quiet)"
+    return f"next: pytest --anubis {tests}{_profiled(profile)}{when}"
 
 
 def _kind(line: str) -> str:

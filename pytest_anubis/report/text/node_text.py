@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps
-from pytest_anubis.core.identity.alike_devices import alike_text, others_told, same_thing
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
     Decision,
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-    Reason,
     Triage,
     Trouble,
-    without_absent,
 )
 from pytest_anubis.report.text.failure_text import worst_text
 from pytest_anubis.report.text.headlines import after_name
+from pytest_anubis.report.text.node_row import BAD, LOOK, NodeRow, explained_by
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.shared_causes import cause_lines
 from pytest_anubis.report.text.summary_text import without_folders
@@ -38,143 +32,10 @@ OVERVIEW, MOST_NAMED = 6, 40
 """Between so many rejected nodes with a line of their own, one line more has all of them by component."""
 CLASS_SHOWN = 40
 """Characters of a class after a node's name."""
-LOOK = "look at"
 WAIVED = "waived"
-THROUGHOUT = 3
-"""Components in which a node is worse from which on one cause is likelier than several."""
 LINES = 3
 """Lines of one node without ``-v``: a long trace is in its dossier."""
-_BAD = (Outcome.FAIL, Outcome.MARGINAL)
 WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeRow:
-    """One node with what its verdict rests on.
-
-    Attributes:
-        verdict: The decision.
-        told: Its verdicts that are not simply a PASS, in any order.
-        cards: Device -> slot and serial number of its card in words, as far as they are known.
-        hardware_class: That of the node.
-        unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
-            healthy nodes; empty of any other.
-        devices: Its devices, as far as they are known; those of `told` and `cards` need not be among them.
-        missing: How many single values it lacks.
-        lacks: Whether they are in the way of its acceptance.
-    """
-
-    verdict: NodeVerdict
-    told: Sequence[MetricVerdict] = ()
-    cards: Mapping[str, str] = field(default_factory=dict)
-    hardware_class: str = ""
-    unlike: str = ""
-    devices: frozenset[str] = frozenset()
-    missing: int = 0
-    lacks: bool = False
-
-    @property
-    def worst(self) -> MetricVerdict | None:
-        """The verdict to act on first; None where nothing was found bad, nor left open."""
-        open_one = self.verdict.decision is Decision.UNDECIDED
-        sought = (*_BAD, Outcome.INCONCLUSIVE) if open_one else _BAD
-        found = [verdict for verdict in self.told if verdict.outcome in sought]
-        return min(found, key=lambda verdict: verdict.severity, default=None)
-
-    @property
-    def only_absent(self) -> bool:
-        """Whether it is undecided for nothing but benchmarks that never ran on it."""
-        verdict = self.verdict
-        if verdict.decision is not Decision.UNDECIDED or not verdict.blocking:
-            return False
-        if len(verdict.absent) == 1:  # no line counts it, only those about its metrics stand there
-            return not without_absent(verdict.blocking, verdict.absent)
-        return len(verdict.hindrances) == 1 < len(verdict.blocking)
-
-    @property
-    def only_missing(self) -> bool:
-        """Whether it is undecided for nothing but single values that are missing."""
-        undecided = self.verdict.decision is Decision.UNDECIDED
-        return undecided and self.lacks and len(self.verdict.blocking) == 1
-
-    @property
-    def look(self) -> MetricVerdict | None:
-        """Of an accepted node, what is to be looked at first; None where there is nothing."""
-        found = [verdict for verdict in self.told if verdict.worth_a_look]
-        if self.verdict.decision is not Decision.ACCEPTED:
-            return None
-        return min(found, key=lambda v: (*v.severity[:3], v.similarity or 0.0), default=None)
-
-    @property
-    def waived(self) -> bool:
-        """Whether it is accepted beside failures that a waiver or an xfail mark covers."""
-        accepted = self.verdict.decision is Decision.ACCEPTED
-        return accepted and any(verdict.reason is Reason.WAIVED for verdict in self.told)
-
-    @property
-    def trouble(self) -> str:
-        """Kind of the worst trouble, or what an undecided node lacks."""
-        if self.verdict.decision is Decision.REJECTED and self.worst is not None:
-            return self.worst.trouble.value
-        if self.look is not None:
-            return LOOK
-        return self._lacks.value if self.verdict.decision is Decision.UNDECIDED else ""
-
-    @property
-    def _lacks(self) -> Trouble:
-        """Kind of an undecided node's first blocker, which its sentence tells."""
-        first = self.verdict.blocking[0] if self.verdict.blocking else ""
-        unclear = first.startswith(Outcome.INCONCLUSIVE.value)
-        return Trouble.UNCLEAR if unclear else Trouble.MISSING
-
-    @property
-    def rest(self) -> str:
-        """What else is wrong, counted by kind: ``2 slow, 1 missing``; empty if there is nothing."""
-        rejected = self.verdict.decision is Decision.REJECTED
-        bad = [v for v in self.told if v.outcome in _BAD]
-        if rejected and self.worst is not None:  # what rejects, as the headline counts it
-            fails = [v for v in bad if v.outcome is Outcome.FAIL]
-            bad = others_told(self.worst, fails or bad)
-        counts = Counter(verdict.trouble for verdict in bad)
-        if self.look is not None and self.worst is not None:
-            counts[self.worst.trouble] -= 1
-        open_ones = sum(verdict.outcome is Outcome.INCONCLUSIVE for verdict in self.told)
-        counts[Trouble.UNCLEAR] = open_ones
-        # What was never asked has no verdict, only a line.
-        counts[Trouble.MISSING] = max(0, len(self.verdict.hindrances) - open_ones)
-        if self.verdict.decision is Decision.UNDECIDED:
-            counts[self._lacks] = max(0, counts[self._lacks] - 1)
-        return ", ".join(kind.counted(counts[kind]) for kind in Trouble if counts[kind] > 0)
-
-    @property
-    def cause(self) -> str:
-        """Why it is not accepted, in one sentence that begins with the part; of an accepted one its basis."""
-        if self.verdict.decision is Decision.REJECTED and self.worst is not None:
-            bad = [verdict for verdict in self.told if verdict.outcome in _BAD]
-            known = {*self.devices, *self.cards, *(verdict.device for verdict in self.told)}
-            thing = same_thing(self.worst)
-            runs = len({verdict.run for verdict in bad if same_thing(verdict) == thing})
-            text = worst_text(self.worst, self.cards, alike_text(self.worst, bad, known), runs)
-            return f"{self._throughout(bad)}{text}"
-        if self.look is not None:
-            absent = (
-                f"; {count_text(len(self.verdict.absent), 'benchmark')} did not run and need not"
-            )
-            return worst_text(self.look, self.cards) + (absent if self.verdict.absent else "")
-        if self.verdict.decision is Decision.UNDECIDED and self.verdict.blocking:
-            return without_folders(plain_line(self.verdict.blocking[0]))
-        return plain_line(after_name(self.verdict))
-
-    def _throughout(self, bad: Sequence[MetricVerdict]) -> str:
-        """Return that a node is worse nearly everywhere, which no single component explains; else empty."""
-        components = {one.component for one in bad if one.metric and one.loss is not None}
-        metrics = {(one.benchmark, one.metric) for one in bad if one.metric}
-        if len(components) < THROUGHOUT or len(metrics) < 2 * THROUGHOUT:
-            return ""
-        return (
-            f"worse in {len(metrics)} metrics of {len(components)} components, so look first at what these "
-            "share (power, cooling, clocks); the worst: "
-        )
 
 
 def traits_text(traits: Mapping[str, str]) -> str:
@@ -220,7 +81,7 @@ def fleet_lines(
             lines += [part for text in causes for part in wrap(text, width, indent="    ")]
         if not group:
             break
-        why = shared.get(_unit(group[0]))
+        why = shared.get(group[0].unit)
         names = [_name(row, classes) for row in group]
         text = _row(group, names, column, None if why is None else shifts[why])
         wrapped = wrap(text, width, indent="    ")
@@ -262,7 +123,7 @@ def fleet_lines(
 
 def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -> list[str]:
     """Return one line of the rejected nodes by component, where they have many lines of their own."""
-    own = (row for row in rows if _unit(row) not in shared)
+    own = (row for row in rows if row.unit not in shared)
     rejected = [row.verdict for row in own if row.verdict.decision is Decision.REJECTED]
     if not OVERVIEW < len(rejected) <= MOST_NAMED:
         return []
@@ -294,7 +155,7 @@ def _taken_out(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -
         for row in rows
         if row.verdict.decision is Decision.REJECTED
         and row.verdict.triage is not Triage.RETEST
-        and _unit(row) not in shared
+        and row.unit not in shared
     }
     if not 1 < len(sure) <= MOST_NAMED:
         return []
@@ -316,33 +177,11 @@ def _as_a_group(
     )
 
 
-def _unit(row: NodeRow) -> tuple[str, str]:
-    return row.verdict.node, row.hardware_class
-
-
-def explained_by(
-    rows: Sequence[NodeRow], shifts: Sequence[TraitShift]
-) -> dict[tuple[str, str], int]:
-    """Return node and class -> place of the shared cause that explains all that is bad on it."""
-    members = [
-        {(node, shift.hardware_class) for node in shift.nodes} if shift.worse else set()
-        for shift in shifts
-    ]
-    found = {}
-    for row in rows:
-        bad = row.verdict.decision is Decision.REJECTED or row.look is not None
-        for place, shift in enumerate(shifts if bad else ()):
-            if _unit(row) in members[place] and shift.explains(row.told):
-                found[_unit(row)] = place
-                break
-    return found
-
-
 def _rejected_for(
     rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
 ) -> Mapping[int, int]:
     rejected = (row for row in rows if row.verdict.decision is Decision.REJECTED)
-    return Counter(shared[_unit(row)] for row in rejected if _unit(row) in shared)
+    return Counter(shared[row.unit] for row in rejected if row.unit in shared)
 
 
 def _groups(
@@ -359,7 +198,7 @@ def _groups(
     looks = waived = 0
     for number, row in enumerate(ordered):
         key: tuple[object, ...] = (number,)
-        why = shared.get(_unit(row))
+        why = shared.get(row.unit)
         if why is not None:
             key = (row.verdict.decision, "shared", why)
         elif row.only_absent:
@@ -447,7 +286,7 @@ def _absence(group: Sequence[NodeRow]) -> str:
 
 def _details(row: NodeRow) -> list[str]:
     """Return everything that was found about a node, one line each."""
-    found = sorted((v for v in row.told if v.outcome in _BAD), key=lambda v: v.severity)
+    found = sorted((v for v in row.told if v.outcome in BAD), key=lambda v: v.severity)
     column = max((len(v.trouble.value) for v in found), default=0)
     lines = [
         f"  {v.outcome.value:8} {v.trouble.value:{column}} {worst_text(v, row.cards)}"

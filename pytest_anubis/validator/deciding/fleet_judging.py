@@ -38,6 +38,7 @@ from pytest_anubis.validator.deciding.missing_values import (
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.deciding.seen_values import SeenValues
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
+from pytest_anubis.validator.judging.class_offset import offset_note
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
     as_broken_off,
@@ -160,7 +161,7 @@ def judge_fleet(
     by_class: dict[str, list[Population]] = {key: [] for key, _ in evidence or {}}
     for population in populations:
         by_class.setdefault(population.hardware_class, []).append(population)
-    done, columns = 0, []
+    done, columns = 0, list[JudgedColumns]()
     later = LaterRuns(started=started or {}, checked=checked or {}, ahead=frozenset(ahead))
     nodes: list[tuple[NodeVerdict, NodeDetail]] = []
     findings: list[Finding] = []
@@ -172,6 +173,7 @@ def judge_fleet(
         gathered = _Nodes(known, waivers, fail_on, later)
         shifts: list[Finding] = []
         searched: dict[tuple[str, str], bool] = {}
+        before = len(columns)
         for one in _judge_class(by_class[key], baseline, started or {}):
             judged = gathered.waived(later.columns(confirm(one)), baseline)
             columns.append(judged)
@@ -194,6 +196,8 @@ def judge_fleet(
             notes.append(f"hardware class {key}: the baseline's {doubt}")
         if open_ones := groups_of(baseline):
             notes.append(f"hardware class {key}: {open_ones}: anubis baseline populations FILE")
+        if offset := offset_note(key, columns[before:]):
+            notes.append(offset)
         asides += _too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
     return JudgedFleet(

@@ -182,10 +182,10 @@ def test_what_broke_comes_before_what_is_to_be_learned() -> None:
 @pytest.mark.parametrize(
     ("disturbance", "said"),
     [
-        ((LOOKS_SPENT,), "next: pytest --anubis mine/test_slow.py"),
+        ((LOOKS_SPENT,), "next: pytest --anubis mine/"),
         (
             ("others used 40 % of it",),
-            "next: pytest --anubis mine/test_slow.py (when the machine is quiet)",
+            "next: pytest --anubis mine/ (when the machine is quiet)",
         ),
     ],
 )

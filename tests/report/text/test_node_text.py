@@ -14,7 +14,8 @@ from pytest_anubis.core.verdict import (
     Triage,
 )
 from pytest_anubis.report.text.failure_text import worst_text
-from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
+from pytest_anubis.report.text.node_row import NodeRow
+from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.text_table import width_of, wrap
 
 CARDS = {"cuda:3": "slot 0000:5d:00.0, serial number 1654"}

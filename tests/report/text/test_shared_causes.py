@@ -16,7 +16,8 @@ from pytest_anubis.core.verdict import (
     Reason,
     Triage,
 )
-from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
+from pytest_anubis.report.text.node_row import NodeRow
+from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.shared_causes import SHOWN, cause_lines, cause_text
 
 RATE = Metric(name="copy", unit="GB/s", better="higher")

@@ -17,7 +17,8 @@ from pytest_anubis.core.verdict import (
     Reason,
     Reference,
 )
-from pytest_anubis.report.text.node_text import NodeRow, fleet_lines
+from pytest_anubis.report.text.node_row import NodeRow
+from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.validator import judge_node
 
 PARTS = {"gemm": "gpu.compute", "hbm": "gpu.memory", "ib": "network.ib", "fio": "disk"}

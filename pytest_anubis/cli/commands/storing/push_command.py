@@ -13,7 +13,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.cli.shared.stored.import_judging import import_judge
+from pytest_anubis.cli.site.import_judging import import_judge
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.report.text.numbers import count_text
 

@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.arguments import baseline_place
+from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.command_error import of_file
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
+from pytest_anubis.report.text.node_row import explained_by
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
@@ -53,10 +55,8 @@ class _ImportJudge:
 
         What is bad only as on all nodes that share a trait is to be looked into before a node is drained.
         """
-        from pytest_anubis.cli.shared.class_split import facts_of
         from pytest_anubis.cli.shared.collected_judging import NodeRuns, judge_collected, rows_of
         from pytest_anubis.cli.site.fleet_source import survey
-        from pytest_anubis.report.text.node_text import explained_by
 
         for name in dict.fromkeys(run.run for run in runs.runs):
             rows = [
@@ -76,7 +76,7 @@ class _ImportJudge:
             for row in found:
                 record = of_node.run_of(row)
                 verdict = record.node_verdict
-                if verdict is not None and (verdict.node, row.hardware_class) in alike:
+                if verdict is not None and row.unit in alike:
                     verdict = replace(verdict, triage=Triage.INVESTIGATE)
                 yield replace(record, node_verdict=verdict)
 

@@ -1,0 +1,81 @@
+"""What all nodes of a class lose together, though each of them is within its limit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_anubis.core.metric import loss_text, metric_name
+from pytest_anubis.core.sample import FloatArray
+from pytest_anubis.validator.judging.column_judging import JudgedColumns
+from pytest_anubis.validator.judging.verdict_table import INCONCLUSIVE, NOT_TESTED
+from pytest_anubis.validator.similarity.usable_rows import name_codes
+
+FEWEST = 10
+"""Nodes that are compared, on either side."""
+LEAST = 0.01
+"""Loss from which on it is worth a word."""
+CERTAIN = 5.0
+"""Standard errors by which the loss must differ from none: of hundreds of metrics chance names none."""
+NAMED = 5
+"""Metrics that are named."""
+_MAD, _MEDIAN = 1.4826, 1.2533
+"""Standard deviation over median absolute deviation, and standard error of a median over that of a mean."""
+
+
+def offset_note(hardware_class: str, columns: Iterable[JudgedColumns]) -> str:
+    """Return in one line which metrics the nodes of a class lose in the middle; empty where there are none.
+
+    A limit is for single nodes. The middle of many nodes is known far better, so a driver that costs each of
+    them 2 % shows there and nowhere else. It decides nothing.
+
+    Args:
+        hardware_class: Key of the class.
+        columns: Verdicts on its metrics.
+    """
+    found = sorted(_offsets(columns), reverse=True)
+    if not found:
+        return ""
+    named = [f"{name} {loss} ({nodes} nodes)" for _, name, loss, nodes in found[:NAMED]]
+    more = f", and {len(found) - NAMED} more" if len(found) > NAMED else ""
+    return (
+        f"hardware class {hardware_class or '(unnamed)'}: in the middle of all nodes worse than where its "
+        f"baseline was learned: {', '.join(named)}{more}; compare driver, firmware and settings of both"
+    )
+
+
+def _offsets(columns: Iterable[JudgedColumns]) -> Iterator[tuple[float, str, str, int]]:
+    for judged in columns:
+        criterion, metric = judged.criterion, judged.population.metric
+        if (
+            criterion is None
+            or criterion.scope != "unit"
+            or metric.better == "equal"
+            or judged.shift
+        ):
+            continue
+        if criterion.nodes < FEWEST or criterion.second is not None or not criterion.medians:
+            continue
+        expected = float(np.median(criterion.medians))
+        usable = ~np.isin(judged.outcome, (NOT_TESTED, INCONCLUSIVE)) & (judged.value > 0)
+        if expected <= 0 or not usable.any():
+            continue
+        lost = np.log(judged.value[usable] / expected) * (1 if metric.better == "lower" else -1)
+        _, codes = name_codes(judged.population.nodes)
+        of_nodes = _medians(lost, np.asarray(codes)[usable])
+        middle = float(np.median(of_nodes))
+        spread = _MAD * float(np.median(np.abs(of_nodes - middle)))
+        error = _MEDIAN * spread * float(np.sqrt(1 / len(of_nodes) + 1 / criterion.nodes))
+        if len(of_nodes) >= FEWEST and middle > max(LEAST, CERTAIN * error):
+            name = metric_name(judged.population.benchmark.rpartition("/")[2], metric.name)
+            loss = loss_text(float(np.exp(-middle)), metric.better, metric.unit)
+            yield middle, name, loss, len(of_nodes)
+
+
+def _medians(values: FloatArray, groups: npt.NDArray[np.intp]) -> FloatArray:
+    """Return the lower median of each group's values."""
+    order = np.lexsort((values, groups))
+    _, starts, counts = np.unique(groups[order], return_index=True, return_counts=True)
+    return np.asarray(values[order][starts + (counts - 1) // 2])
