@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pytest_anubis import __version__
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.sample import FloatArray, Population
@@ -32,15 +33,16 @@ def write_judged(
     progress: Callable[[int, int], None],
     shifts: Sequence[TraitShift] = (),
 ) -> None:
-    """Write ``{"schema", "findings": [...], "shared": [...], "nodes": [...], "verdicts": [...]}``.
+    """Write an object with schema, version, baselines, findings, shared, notes, nodes and verdicts.
 
-    Every verdict has node, device, benchmark, metric, scope, value, similarity, limit (the threshold that
-    the similarity was held against; the key is older than the word), verdict, reason and the reference that
-    decided (fleet, peers, self, none); one that is not PASS also has triage (reject, retest, investigate or
-    empty), the loss relative to what is normal, the certainty that it is beyond the limit, and the sentence
-    for people, and one of a run that changed has onset, size and probability of the change; one that a waiver
-    covers has the waiver. What does not exist is null. What is bad stands first, the one to act on first
-    before the others, as do the nodes. Findings concern a class as a whole;
+    ``version`` is that of this program, and ``baselines`` has the digest of each class's baseline. Every
+    verdict has node, device, benchmark, metric, scope, unit, component, value, similarity, limit (the
+    threshold that the similarity was held against; the key is older than the word), verdict, reason and the
+    reference that decided (fleet, peers, self, none); one that is not PASS also has triage (reject, retest,
+    investigate or empty), the expected value, the loss relative to it, the certainty that it is beyond the
+    limit, and the sentence for people, and one of a run that changed has onset, size and probability of the
+    change; one that a waiver covers has the waiver. What does not exist is null. What is bad stands first,
+    the one to act on first before the others, as do the nodes. Findings concern a class as a whole;
     ``shared`` has what separates nodes of a class, such as their batch.
 
     Args:
@@ -68,7 +70,11 @@ def judged_json(
     findings = json.dumps([to_plain(finding, full=True) for finding in judged.findings])
     shared = json.dumps([to_plain(shift, full=True) for shift in shifts])
     notes = json.dumps([*judged.notes, *judged.asides])
-    yield f'{{"schema": {SCHEMA},\n"findings": {findings},\n"shared": {shared},\n"notes": {notes},\n'
+    digests = json.dumps(
+        {key: baseline.digest for key, baseline in sorted(judged.baselines.items())}
+    )
+    yield f'{{"schema": {SCHEMA},\n"version": "{__version__}",\n"baselines": {digests},\n'
+    yield f'"findings": {findings},\n"shared": {shared},\n"notes": {notes},\n'
     yield f'"nodes": {json.dumps(nodes)},\n"verdicts": [\n'
     separator = ""
     tables = [
@@ -116,7 +122,8 @@ class _Table:
         scope = columns.criterion.scope if columns.criterion else "unit"
         self._fixed = (
             f'"benchmark": {_quoted(population.benchmark)}, '
-            f'"metric": {_quoted(population.metric.name)}, "scope": "{scope}"'
+            f'"metric": {_quoted(population.metric.name)}, "scope": "{scope}", '
+            f'"unit": {_quoted(population.metric.unit)}, "component": {_quoted(population.component)}'
         )
         if population.group:
             self._fixed += f', "group": {_quoted(population.group)}'
@@ -177,7 +184,9 @@ class _Table:
             full = self.verdict(row)
             loss, certainty = json.dumps(to_plain(full.loss)), json.dumps(full.certainty)
             end += f', "triage": "{full.triage}", "loss": {loss}, "certainty": {certainty}'
-            end += f', "text": {_quoted(full.text)}'
+            end += (
+                f', "expected": {json.dumps(to_plain(full.expected))}, "text": {_quoted(full.text)}'
+            )
         if row in columns.waived:
             waiver = to_plain(columns.waived[row].waiver, full=True)
             end += f', "waiver": {json.dumps(waiver)}'

@@ -34,7 +34,8 @@ _MINUTE = len("2026-11-23T21:27")
 _NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
 _LEVELS = (
     ((FAIL,), (PASS, MARGINAL)),
-    ((INCONCLUSIVE, NOT_TESTED), (PASS, MARGINAL)),
+    ((INCONCLUSIVE,), (PASS, MARGINAL)),
+    ((NOT_TESTED,), (PASS, MARGINAL)),
     ((MARGINAL,), (PASS,)),
 )
 """Outcomes that a later run can answer, and those by which it does."""
@@ -96,10 +97,11 @@ class LaterRuns:
         """Return verdicts of which the bad ones name their run on nodes with several, or are answered."""
         population, outcome = judged.population, judged.outcome
         missing = (outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
-        bad = np.isin(outcome, (FAIL, MARGINAL, INCONCLUSIVE))
+        bad = np.isin(outcome, (FAIL, MARGINAL))
+        open_one = missing | (outcome == INCONCLUSIVE)
         several = [
             row
-            for row in np.flatnonzero(bad | missing).tolist()
+            for row in np.flatnonzero(bad | open_one).tolist()
             if len(self.runs.get(population.nodes[row], ())) > 1
         ]
         if not several:

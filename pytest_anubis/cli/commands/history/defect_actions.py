@@ -113,6 +113,8 @@ def _close(options: argparse.Namespace) -> None:
     )
     same = "" if defect.number == options.number else f" ({options.number} is a sighting of it)"
     line = f"defect {defect.number}{same}: {state}"
+    if state != "open":
+        line += f"; {defect.node} leaves the drain list and is due to be measured again"
     if state != "open" and (problem := keep_answered(options.history, defect.node, defect.runs)):
         line += f"; {problem}"
     answer(options.json, {"number": defect.number, "state": state}, line)
