@@ -171,7 +171,8 @@ def test_health_says_what_the_history_says_of_imported_nodes(here: Path) -> None
     assert anubis("history", "file", "--all", "--history", ".anubis").returncode == 0
     rejected = anubis("health", "--node", "n40")
     assert (rejected.returncode, "gemm" in rejected.stdout.lower()) == (1, True)
-    assert [anubis("health", "--node", node).returncode for node in ("n00", "unknown")] == [20, 20]
+    assert [anubis("health", "--node", node).returncode for node in ("n00", "unknown")] == [0, 20]
+    assert anubis("health", "--node", "n00", "--max-age", "1s").returncode == 20
 
 
 def test_a_history_that_cannot_be_read_stops_no_judging(here: Path) -> None:

@@ -129,7 +129,7 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         standing = read_standing(options.store, node)
     except StandingError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
-    if standing is None and (filed := _filed(str(options.store), node)) is not None:
+    if standing is None and (filed := _filed(str(options.store), node, now, limit)) is not None:
         return filed
     running = standing.running if standing else ""
     alive = not running or is_written(journal_path(options.store, running))
@@ -138,14 +138,11 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
     )
 
 
-def _filed(store: str, node: str) -> Health | None:
-    """Return what the store's history says of a node that has no run here, as of one that was imported.
-
-    What rejects it there rejects it here; an acceptance was no measurement of this machine.
-    """
+def _filed(store: str, node: str, now: float, max_age: float | None) -> Health | None:
+    """Return what the store's history says of a node that has no run here, as of one that was imported."""
     if not may_be_there(store):  # else a third of a second is lost
         return None
-    from pytest_anubis.fleet.operations.node_places import reason_of
+    from pytest_anubis.fleet.operations.node_places import Place, places_of
     from pytest_anubis.store.fleet.last_runs import last_of_history
     from pytest_anubis.store.history.database import HistoryError
 
@@ -153,13 +150,15 @@ def _filed(store: str, node: str) -> Health | None:
         known = use(store, lambda history: last_of_history(history, store))
     except HistoryError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
-    last = next((one.last for one in known if one.node.name == node), None)
-    if last is None:
-        return None
-    if last.verdict.decision is Decision.REJECTED:
-        return Health(Decision.REJECTED, reason_of(last))
-    said = f"{node}: no run here; {last.verdict.decision} in the history ('anubis fleet status')"
-    return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
+    mine = [one for one in known if one.node.name == node and one.last is not None]
+    for place in places_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
+        if place.reason and place.place is Place.QUARANTINED:
+            return Health(Decision.REJECTED, place.reason)
+        if place.place is Place.FIT:
+            return Health(Decision.ACCEPTED, line(f"{LEADER}ACCEPTED", run=place.run))
+        said = f"{node}: no run here; in the history: {place.why}"
+        return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
+    return None
 
 
 def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> None:
