@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.validator.recorded_tables import recorded
+from benchmarks.validator.fleets import recorded
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of

@@ -27,22 +27,23 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 
 import numpy as np
 
-from benchmarks.validator.dirty import Fleet
-from benchmarks.validator.machine import METRICS as MACHINE_METRICS
-from benchmarks.validator.machine import Machine, judge
-from benchmarks.validator.machine import learn as learn_machine
-from benchmarks.validator.measured_runs import read
-from benchmarks.validator.recorded_tables import recorded
-from benchmarks.validator.thresholds import (
+from benchmarks.validator.fleets import (
     FAIL,
     METRICS,
+    Fleet,
     population,
     real_machines,
     real_population,
+    recorded,
 )
+from benchmarks.validator.machine import METRICS as MACHINE_METRICS
+from benchmarks.validator.machine import Machine, judge
+from benchmarks.validator.machine import learn as learn_machine
+from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import population_of
+from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
 
 HELD = 200
@@ -145,6 +146,26 @@ def on_long_lived(folder: Path, runs: int, starts: int) -> Iterator[Found]:
                     judge_sample([value * factor], criterion, baseline).outcome for value in later
                 ]
                 yield float(np.mean([one is Outcome.FAIL for one in outcomes])), size
+
+
+def read(folder: Path) -> tuple[Population, ...]:
+    """Return what all runs below a folder measured on one machine, disturbed or not."""
+    gather = Gather()
+    for journal in sorted(folder.rglob("journal.jsonl")):
+        record = read_journal(journal.parent)
+        for one in record.measurements:
+            gather.add(
+                hardware_class="here",
+                benchmark=one.benchmark,
+                metric=one.metric,
+                component=one.component,
+                group=one.group,
+                node="here",
+                device=one.device,
+                run=record.run,
+                values=one.values,
+            )
+    return gather.populations()
 
 
 def on_runs(folder: Path, runs: int, splits: int) -> Iterator[tuple[str, Found]]:
