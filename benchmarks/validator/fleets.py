@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Baseline
-from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, population_of
-from pytest_anubis.validator import judge_columns, learn_criterion
+from pytest_anubis.validator import judge_columns, learn_baseline, learn_criterion
 from pytest_anubis.validator.learning.healthy_tails import healthy_tails
 
 Values = npt.NDArray[np.float64]
@@ -106,15 +106,46 @@ def real_machines(folder: Path) -> tuple[Any, Any, list[str]]:
 
 def real_population(table: Any, code: str, names: Any) -> Population:
     """Return one metric of cloud machines, one row a machine."""
-    return population_of(
-        table[code].to_numpy(dtype=float)[:, None],
-        metric=Metric(
-            name=code,
-            unit=str(names.unit[code]),
-            better="lower" if names.lower_is_better[code] else "higher",
-        ),
-        benchmark="b",
-    )
+    values = table[code].to_numpy(dtype=float)[:, None]
+    return population_of(values, metric=_real_metric(code, names), benchmark="b")
+
+
+def _real_metric(code: str, names: Any) -> Metric:
+    better: Direction = "lower" if names.lower_is_better[code] else "higher"
+    return Metric(name=code, unit=str(names.unit[code]), better=better)
+
+
+class LongLived:
+    """Twelve cloud machines that were measured again and again, one value a run.
+
+    Args:
+        folder: Holds ``azure_vm_noise/``.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        table = recorded(folder / "azure_vm_noise" / "long_lived.parquet")
+        self._names = recorded(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
+        self._table = table[table.value > 0].sort_values("starttime")
+
+    def machines(self) -> Iterator[dict[str, Values]]:
+        """Yield the values of each machine by metric, in the order of their time."""
+        for _, machine in self._table.groupby(["vm_region", "vm_sku", "VM_id"], observed=True):
+            parts = machine.groupby("metric", observed=True)
+            yield {str(code): part.value.to_numpy() for code, part in parts}
+
+    def learn(self, columns: dict[str, Values], start: int, runs: int) -> Baseline:
+        """Return the baseline of so many runs of a machine."""
+        populations = [
+            population_of(
+                [[value] for value in column[start : start + runs]],
+                metric=_real_metric(code, self._names),
+                benchmark="b",
+                nodes=["me"] * runs,
+                runs=[str(number) for number in range(runs)],
+            )
+            for code, column in columns.items()
+        ]
+        return learn_baseline(populations, hardware_class="c", created="-")
 
 
 def sound_rejected(baseline: Baseline, held: Sequence[Population]) -> float | None:
