@@ -209,7 +209,7 @@ def main() -> None:
     parser.add_argument("--machines", type=int, default=40)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--metrics", type=int, default=METRICS)
-    parser.add_argument("--cards", action="store_true", help="accelerators, a loss of 6 % in rate")
+    parser.add_argument("--cards", action="store_true", help="accelerators, a loss of 6 %% in rate")
     parser.add_argument("--data", type=Path, help="folder with azure_vm_noise/")
     options = parser.parse_args()
     if options.data:
