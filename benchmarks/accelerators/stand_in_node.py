@@ -432,7 +432,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--cards", type=int, default=CARDS, choices=range(1, CARDS + 1), metavar="N"
     )
     parser.add_argument("--only", choices=conditions(), action="append", metavar="NAME",
-                        help=f"one of: {', '.join(conditions())}")  # fmt: skip
+                        help=f"one of: {', '.join(conditions())}".replace("%", "%%"))  # fmt: skip
     parser.add_argument("--workers", type=int, default=2, help="runs at a time")
     parser.add_argument("--keep", type=Path, help="keep the folders of runs that were wrong here")
     chosen = parser.parse_args(arguments)

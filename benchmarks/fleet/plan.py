@@ -18,12 +18,12 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
-from benchmarks.fleet.plan_check import plan_violations
 from pytest_anubis.core.history import Defect, FleetHistory, Incident
 from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage, class_coverage, mixes_of
 from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
+from tests.selector.planning.plan_check import plan_violations
 
 PARTS = {
     "accelerator.compute": ("gpu", 10),

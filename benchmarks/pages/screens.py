@@ -1,8 +1,7 @@
 """What a run shows on the terminal, accepted, rejected and undecided: the screens of ``docs/first-run.md``.
 
 Run: ``python benchmarks/pages/screens.py``; with ``--write`` they are put into the page. A node with eight
-cards is played: its inventory is a recorded one, and the benchmark records what it is told. The pages of
-these runs are looked at by ``python benchmarks/pages/checks.py``.
+cards is played: its inventory is a recorded one, and the benchmark records what it is told.
 """
 
 from __future__ import annotations

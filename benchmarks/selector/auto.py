@@ -34,7 +34,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.selector.curve_accuracy import antolini
 from benchmarks.selector.failure_histories import TASKS, Rows, Task
 from benchmarks.selector.fleet_histories import FLEETS, FleetTask
 from benchmarks.selector.paired_draws import paired
@@ -54,6 +53,7 @@ from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.hazard import HazardModel
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.risk.node_status import HOUR, status_at
+from tests.selector.risk.curve_accuracy import antolini
 
 _POINTS = 10  # times at which the Brier score is taken for its integral
 _MOST = (

@@ -28,7 +28,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 
 import numpy as np
 
-from benchmarks.selector.curve_accuracy import antolini, skill
 from benchmarks.selector.failure_histories import TASKS, Rows, Task
 from benchmarks.selector.survival_libraries import Maker, Predict, libraries
 from pytest_anubis.selector.risk.choosing.model_accuracy import (
@@ -41,6 +40,7 @@ from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.cox import CoxPH
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
+from tests.selector.risk.curve_accuracy import antolini, skill
 
 _POINTS = 30  # times at which the Brier score is taken for its integral
 _REDRAWN = 200

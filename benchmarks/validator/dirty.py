@@ -8,9 +8,6 @@ by default, the mean over the fleets of a row with its standard error and the la
 the rate that the baselines state of themselves, with (!) where one says that it does not hold, and of how
 many of them it is true (`claims_kept`).
 
-The limits of version 0.1 are tried by the same file: ``git worktree add /tmp/v01 e2b03dd`` (the last commit
-that has them), ``cp -r benchmarks /tmp/v01``, ``python /tmp/v01/benchmarks/validator/dirty.py --only ours``.
-
 ``--wide 1200`` tries a wide table, ``--data DIR`` real machines.
 
 Usage: python benchmarks/validator/dirty.py [--nodes 60 120 300 1000] [--sick 0 .05 .1 .2 .3] [--fleets 3]
@@ -22,7 +19,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,45 +29,25 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 
 import numpy as np
 
-from benchmarks.validator.thresholds import (
+from benchmarks.validator.fleets import (
     DEVICES,
     FAIL,
     HELD,
+    LEAST,
     METRICS,
-    Achieved,
+    MOST,
     Flags,
+    Fleet,
     Values,
     population,
     real_machines,
     real_population,
+    sound_rejected,
 )
-from benchmarks.validator.thresholds import Fleet as HealthyFleet
 from pytest_anubis.core.baseline import Baseline, Criterion, Scope
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.validator import judge_columns, learn_baseline
-
-LEAST, MOST = 0.03, 0.6
-
-
-class Fleet(HealthyFleet):
-    """A fleet of which a share is sick."""
-
-    def sick(
-        self, nodes: int, share: float, batch: bool
-    ) -> Iterator[tuple[int, int, slice, float]]:
-        """Yield (node, metric, devices, loss) of the sick ones among so many nodes."""
-        rng = self.rng
-        common = rng.permutation(METRICS)[: rng.integers(1, 6)]
-        where = slice(None) if rng.random() < 0.5 else slice(int(rng.integers(DEVICES)), None)
-        for node in rng.permutation(nodes)[: round(share * nodes)].tolist():
-            metrics, devices = common, where
-            if not batch:
-                metrics = rng.permutation(METRICS)[: rng.integers(1, 6)]
-                first = int(rng.integers(DEVICES))
-                devices = slice(None) if rng.random() < 0.5 else slice(first, first + 1)
-            for metric in metrics.tolist():
-                yield node, metric, devices, float(rng.uniform(LEAST, MOST))
 
 
 class Ours:
@@ -201,7 +178,7 @@ def tried(cell: Cell) -> tuple[dict[str, tuple[float, float, float]], str, float
 
 def claimed(baseline: Baseline) -> str:
     """Return the rate that a baseline states of itself."""
-    check = getattr(baseline, "self_check", None)  # version 0.1 has none
+    check = baseline.self_check
     doubt = "" if check is None or check.holds else " (!)"
     return f"{baseline.error_rate:.1%}{doubt}" if baseline.factor is not None else "none"
 
@@ -293,7 +270,7 @@ def wide(nodes: int, metrics: int, sick: float, seed: int = 0) -> None:
             if criterion is not None:
                 outcome = judge_columns(one, criterion).outcome.reshape(HELD, -1)
                 rejected |= (outcome == FAIL).any(axis=1)
-    check = getattr(baseline, "self_check", None)  # version 0.1 has none
+    check = baseline.self_check
     undecided = len({c.metric.name for c in baseline.criteria if c.second is not None})
     print(f"{nodes} nodes x {metrics} metrics x {DEVICES} devices, {sick:.0%} of them sick: healthy held-out "
           f"nodes accepted {1 - rejected[~bad].mean():.1%}, sick ones rejected {rejected[bad].mean():.1%}; "
@@ -333,9 +310,8 @@ def real(folder: Path, nodes: int = 300) -> None:
             [real_population(part, code, names) for code in codes] for part in (train, held)
         )
         baseline = learn_baseline(learned, hardware_class="c", created="-")
-        counted = Achieved()
-        counted.add(baseline, learned, others)
-        sound = [f"{rate:.2%}" for rate in counted.rates["sound"]]  # none without limits
+        rate = sound_rejected(baseline, others)
+        sound = "" if rate is None else f"{rate:.2%}"
         found: dict[float, list[float]] = {0.05: [], 0.1: [], 0.3: [], 0.5: []}
         for code in codes:
             criterion = baseline.find("b", code)
@@ -349,7 +325,7 @@ def real(folder: Path, nodes: int = 300) -> None:
         told = ", ".join(f"{loss:.0%} in {np.mean(seen):.0%}" for loss, seen in found.items())
         stated = [c.detectable for c in baseline.criteria if c.detectable is not None]
         print(f"  {share:4.0%} sick: {len(found[0.05])} criteria, losses found: {told}; the median criterion "
-              f"states {np.median(stated):.0%}; sound held-out machines rejected: {''.join(sound)}; "
+              f"states {np.median(stated):.0%}; sound held-out machines rejected: {sound}; "
               f"claimed: {claimed(baseline)}")  # fmt: skip
 
 

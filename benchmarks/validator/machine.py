@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 import numpy as np
 import numpy.typing as npt
 
-from benchmarks.validator.recorded_tables import recorded
+from benchmarks.validator.fleets import LongLived
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
@@ -172,36 +172,14 @@ def simulate(
 
 def real(folder: Path, runs: int, per_machine: int) -> None:
     """Print the same rates on cloud machines that were measured again and again, one value a run."""
-    table = recorded(folder / "azure_vm_noise" / "long_lived.parquet")
-    names = recorded(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
-    table = table[table.value > 0].sort_values("starttime")
+    known = LongLived(folder)
     rejected = total = clean = series = 0
     found: list[bool] = []
-    for _, machine in table.groupby(["vm_region", "vm_sku", "VM_id"], observed=True):
-        columns = {
-            code: part.value.to_numpy() for code, part in machine.groupby("metric", observed=True)
-        }
+    for columns in known.machines():
         length = min(len(column) for column in columns.values())
         starts = np.linspace(0, length - runs - JUDGED, per_machine).astype(int)
         for start in starts:
-            baseline = learn_baseline(
-                [
-                    population_of(
-                        [[value] for value in column[start : start + runs]],
-                        metric=Metric(
-                            name=code,
-                            unit=names.unit[code],
-                            better="lower" if names.lower_is_better[code] else "higher",
-                        ),
-                        benchmark="b",
-                        nodes=["me"] * runs,
-                        runs=[str(i) for i in range(runs)],
-                    )
-                    for code, column in columns.items()
-                ],
-                hardware_class="c",
-                created="-",
-            )
+            baseline = known.learn(columns, start, runs)
             fails = 0
             for later in range(start + runs, start + runs + JUDGED):
                 bad = False
@@ -231,7 +209,7 @@ def main() -> None:
     parser.add_argument("--machines", type=int, default=40)
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--metrics", type=int, default=METRICS)
-    parser.add_argument("--cards", action="store_true", help="accelerators, a loss of 6 % in rate")
+    parser.add_argument("--cards", action="store_true", help="accelerators, a loss of 6 %% in rate")
     parser.add_argument("--data", type=Path, help="folder with azure_vm_noise/")
     options = parser.parse_args()
     if options.data:

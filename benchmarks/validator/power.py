@@ -27,22 +27,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's 
 
 import numpy as np
 
-from benchmarks.validator.dirty import Fleet
-from benchmarks.validator.machine import METRICS as MACHINE_METRICS
-from benchmarks.validator.machine import Machine, judge
-from benchmarks.validator.machine import learn as learn_machine
-from benchmarks.validator.measured_runs import read
-from benchmarks.validator.recorded_tables import recorded
-from benchmarks.validator.thresholds import (
+from benchmarks.validator.fleets import (
     FAIL,
     METRICS,
+    Fleet,
+    LongLived,
     population,
     real_machines,
     real_population,
 )
-from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import population_of
+from benchmarks.validator.machine import METRICS as MACHINE_METRICS
+from benchmarks.validator.machine import Machine, judge
+from benchmarks.validator.machine import learn as learn_machine
+from pytest_anubis.core.gather import Gather
+from pytest_anubis.core.sample import Population
 from pytest_anubis.core.verdict import Outcome
+from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
 
 HELD = 200
@@ -110,31 +110,11 @@ def on_cloud_machines(folder: Path, nodes: int, splits: int) -> Iterator[Found]:
 
 def on_long_lived(folder: Path, runs: int, starts: int) -> Iterator[Found]:
     """Yield the same of twelve cloud machines that were measured again and again, one value a run."""
-    table = recorded(folder / "azure_vm_noise" / "long_lived.parquet")
-    names = recorded(folder / "azure_vm_noise" / "metrics.csv").set_index("code")
-    table = table[table.value > 0].sort_values("starttime")
-    for _, machine in table.groupby(["vm_region", "vm_sku", "VM_id"], observed=True):
-        columns = {
-            str(code): part.value.to_numpy()
-            for code, part in machine.groupby("metric", observed=True)
-        }
+    known = LongLived(folder)
+    for columns in known.machines():
         last = min(map(len, columns.values())) - runs - LATER
         for start in np.linspace(0, last, starts).astype(int).tolist():
-            populations = [
-                population_of(
-                    [[value] for value in column[start : start + runs]],
-                    metric=Metric(
-                        name=code,
-                        unit=str(names.unit[code]),
-                        better="lower" if names.lower_is_better[code] else "higher",
-                    ),
-                    benchmark="b",
-                    nodes=["me"] * runs,
-                    runs=[str(number) for number in range(runs)],
-                )
-                for code, column in columns.items()
-            ]
-            baseline = learn_baseline(populations, hardware_class="c", created="-")
+            baseline = known.learn(columns, start, runs)
             for criterion in baseline.criteria:
                 size = criterion.detectable
                 if size is None:
@@ -145,6 +125,26 @@ def on_long_lived(folder: Path, runs: int, starts: int) -> Iterator[Found]:
                     judge_sample([value * factor], criterion, baseline).outcome for value in later
                 ]
                 yield float(np.mean([one is Outcome.FAIL for one in outcomes])), size
+
+
+def read(folder: Path) -> tuple[Population, ...]:
+    """Return what all runs below a folder measured on one machine, disturbed or not."""
+    gather = Gather()
+    for journal in sorted(folder.rglob("journal.jsonl")):
+        record = read_journal(journal.parent)
+        for one in record.measurements:
+            gather.add(
+                hardware_class="here",
+                benchmark=one.benchmark,
+                metric=one.metric,
+                component=one.component,
+                group=one.group,
+                node="here",
+                device=one.device,
+                run=record.run,
+                values=one.values,
+            )
+    return gather.populations()
 
 
 def on_runs(folder: Path, runs: int, splits: int) -> Iterator[tuple[str, Found]]:

@@ -7,7 +7,7 @@ known, and precision and recall stand beside the naive rules.
 
 ``--smears`` tries the learned limits instead: of half of each set's nodes a share is made sick (one device or
 all, 3 to 60 %), limits are learned from them with the defaults, and the other half is judged. Nobody has
-labelled these sets: as in `thresholds.py` a unit is *sound* if the whole clean set takes its node for healthy
+labelled these sets: as in `fleets.py` a unit is *sound* if the whole clean set takes its node for healthy
 and it lost no quarter against the median. That judge is ours, and takes a few slow nodes for a heavy tail. So
 the same stands a second time by a fixed rule that knows nothing of ours: a node that *itself* lost more than
 a tenth (the median of its units' losses against the median of the whole set) is sick, and its units take no
@@ -33,15 +33,12 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from benchmarks.validator.recorded_tables import recorded
-from benchmarks.validator.thresholds import FAIL, MUCH, healthy_nodes
+from benchmarks.validator.fleets import FAIL, LEAST, MOST, MUCH, Flags, healthy_nodes, recorded
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, population_of
 from pytest_anubis.validator import judge_columns, learn_baseline, learn_criterion, one_sided
 from pytest_anubis.validator.similarity.distance import similarity
 
-Flags = npt.NDArray[np.bool_]
-LEAST, MOST = 0.03, 0.6  # losses of the smears, as those of `dirty.py`
 OWN_LOSS = 0.1  # of a node, from which on the second reading counts it as sick: the loss that is to be found
 SPLITS, FEWEST = 6, 50  # ways to halve a set, and fewest units of one: a dozen disks make no limit
 PAL = (

@@ -6,10 +6,7 @@
 (d) judging one node of 100 metrics on 8 devices;
 (e) with --wide: a table of 150 nodes x 2,400 metrics x 8 devices, imported, learned and judged.
 
-``--cpu`` prints one row of CPU times instead, the best of some: to be called in turns with version 0.1 (as in
-`dirty.py`: ``git worktree add /tmp/v01 e2b03dd``, ``cp -r benchmarks /tmp/v01``).
-
-Usage: python benchmarks/validator/speed.py [--units 2000] [--wide] [--cpu]
+Usage: python benchmarks/validator/speed.py [--units 2000] [--wide]
 """
 
 from __future__ import annotations
@@ -211,43 +208,13 @@ def wide_table(nodes: int = 150, metrics: int = 2400, devices: int = 8) -> None:
     )
 
 
-def cpu_row() -> None:
-    """Print CPU milliseconds of (d), of (a) with 2,000 units, and of (c)."""
-    criterion = learn_criterion(fleet(300, 30)).criterion
-    node = fleet(8, 30, slow=0.0)
-    samples = [node.sample(i) for i in range(8)]
-    calls: list[Callable[[], object]] = [
-        lambda: [judge_columns(node, criterion) for _ in range(100)],
-        lambda: [list(judge_columns(node, criterion).verdicts()) for _ in range(100)],
-        lambda: [judge_sample(sample, criterion) for _ in range(100) for sample in samples],
-    ]
-    for units in (2000, 8000, 64_000, 256_000):
-        population = fleet(units, 64, np.float32)
-        calls.append(lambda p=population: learn_criterion(p))  # type: ignore[misc]
-    best = []
-    for call in calls:
-        took = []
-        for _ in range(8):
-            begin = time.process_time()
-            call()
-            took.append(time.process_time() - begin)
-        best.append(f"{min(took) * 1e3:.1f}")
-    print(
-        "CPU ms, (d) columns, verdicts, samples; learning 2,000 to 256,000 units: " + " ".join(best)
-    )
-
-
 def main() -> None:
     """Print all of them."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--units", type=int, default=2000)
     parser.add_argument("--large", type=int, default=100_000)
     parser.add_argument("--wide", action="store_true", help="also (e), which takes a minute")
-    parser.add_argument("--cpu", action="store_true", help="one row of CPU times instead")
     options = parser.parse_args()
-    if options.cpu:
-        cpu_row()
-        return
     large(options.large)
     against_all_pairs(options.units)
     growth()

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 GRADIENT_TOLERANCE = {False: 3e-4, True: 0.2}
 """Largest relative error of the gradient, in single precision and with bfloat16 (True): forty and six
-times that of healthy hardware at the sizes below (`benchmarks/accelerators/shapes.py`). TF32 errs by 2e-3."""
+times that of healthy hardware at the sizes below (`docs/decisions.md`). TF32 errs by 2e-3."""
 
 RESNET = {"width": 64, "stages": 4, "blocks": 2, "picture": 128}
 PICTURES = 256

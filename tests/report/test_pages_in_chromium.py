@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,12 +14,10 @@ from pytest_anubis.report.fleet.metric_page import metric_page
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.pages.learned_page import learn_page
+from tests.report import chromium as browsing
 from tests.report import sample_run
 from tests.report.fleet.test_fleet_index import view
 from tests.report.text.test_node_text import SLOW, row
-
-browsing: Any = importlib.import_module("benchmarks.pages.chromium")
-checks: Any = importlib.import_module("benchmarks.pages.checks")
 
 SUITE = """
 import pytest
@@ -45,7 +42,7 @@ BROKEN = "<!doctype html><title>x</title><p style='color:#ccc'>pale</p><img src=
 def browser() -> Iterator[Any]:
     if browsing.chromium() is None:
         pytest.skip("no Chromium here")
-    if checks.axe_source() is None:
+    if browsing.axe_source() is None:
         pytest.skip("no axe-core here: pip install --no-deps axe-playwright-python")
     with browsing.Browser() as found:
         yield found
@@ -53,11 +50,13 @@ def browser() -> Iterator[Any]:
 
 def serious(browser: Any, page: Path) -> list[str]:
     """What is serious on a page on a phone in the dark: rules of axe-core, and too wide a page."""
-    browser.size(PHONE, checks.HEIGHT, dark=True)
+    browser.size(PHONE, browsing.HEIGHT, dark=True)
     browser.open(page)
-    found = checks.audited(browser, checks.axe_source(), page)
+    axe = browsing.axe_source()
+    assert axe is not None
+    found = browsing.audited(browser, axe, page)
     wide = browser.value("document.documentElement.scrollWidth")
-    bad = [str(one) for one in found if one[0] in checks.SERIOUS]
+    bad = [str(one) for one in found if one[0] in browsing.SERIOUS]
     return [*bad, f"{wide} pixels wide"] if wide > PHONE else bad
 
 

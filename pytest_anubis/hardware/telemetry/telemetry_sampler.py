@@ -26,7 +26,7 @@ from pytest_anubis.hardware.telemetry.nvidia_sensors import NvidiaSource
 
 INTERVAL = 0.2
 """Seconds between samples: clocks and power of a card change within about 0.1 s, and five readings a
-second cost well under a percent of one core (see benchmarks/sessions/telemetry_disturbance.py)."""
+second cost well under a percent of one core (see docs/decisions.md)."""
 
 DEADLINE = 5.0
 """Seconds within which the sensors must answer; NVML's slowest calls take some tens of milliseconds."""

@@ -56,7 +56,7 @@ DISKS, MODES = "storage", 0.42
 """Components of disks, and what one of a virtual machine may lose whatever its own runs say. The storage
 behind it is shared: its rates change by a half for minutes or hours, no counter in the guest shows that, and
 the rounds of one learning meet one such mode. By the spread of six runs alone a tenth of the random reads and
-writes of other hours would fail, with this none (`benchmarks/validator/tables/disk_modes.py`)."""
+writes of other hours would fail, with this none (`docs/decisions.md`)."""
 
 
 class MachineThreshold(NamedTuple):

@@ -12,7 +12,7 @@ share their kinds of noise: how many of them have which degrees of freedom is th
 Bayes: Efron and Morris 1973, doi:10.1080/01621459.1973.10481350). The good side says nothing of it: what
 delays a measurement has no counterpart that speeds it up, so that bodies may be alike on both sides and the
 bad tail still be the heavier one. Where the good side was heard, two of twenty splits of real cloud machines
-had more than 2 % of their sound ones rejected (`benchmarks/validator/thresholds.py`).
+had more than 2 % of their sound ones rejected (`docs/decisions.md`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ FLOOR = 2e-4
 SHRINK, SHAPE = 40.0, 0.1
 """A fitted shape counts as its excesses, beside forty that say .1, slightly heavier than exponential: with a
 hundred nodes of eight devices (80 excesses) the data have two thirds of the weight, with twenty nodes (16)
-under a third. `benchmarks/validator/thresholds.py` prints the rates and the power that follow."""
+under a third. `benchmarks/validator/dirty.py` prints the rates and the power that follow."""
 LIGHTEST, HEAVIEST = -0.5, 0.6
 """Range of a fitted shape before it is shrunk: the estimator has a finite variance below .5 (Hosking and
 Wallis 1987), and at .6 its error is as large as what it says."""

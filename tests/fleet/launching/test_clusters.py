@@ -8,10 +8,9 @@ from __future__ import annotations
 import importlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
-
-LAUNCHERS = Path(__file__).parents[3] / "benchmarks" / "launchers"
 
 
 @pytest.mark.parametrize(
@@ -21,13 +20,10 @@ LAUNCHERS = Path(__file__).parents[3] / "benchmarks" / "launchers"
         ("ssh_loopback", {"dying": False}),  # a host that dies takes a minute: the script tries it
     ],
 )
-def test_a_real_launcher(
-    name: str, less: dict[str, bool], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_real_launcher(name: str, less: dict[str, bool], tmp_path: Path) -> None:
     if not os.environ.get("ANUBIS_LAUNCHERS"):
-        pytest.skip(f"{name} takes a minute: set ANUBIS_LAUNCHERS=1, or run benchmarks/launchers")
-    monkeypatch.syspath_prepend(LAUNCHERS)
-    launcher = importlib.import_module(name)
+        pytest.skip(f"{name} takes a minute: set ANUBIS_LAUNCHERS=1, or run {name}.py here")
+    launcher: Any = importlib.import_module(f"tests.fleet.launching.{name}")
     if why := launcher.missing():
         pytest.skip(f"{name}: {why}")
     tmp_path.chmod(0o755)

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from benchmarks.fleet.plan_check import plan_violations
 from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage
 from pytest_anubis.selector.planning.window_plan import plan_window
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
+from tests.selector.planning.plan_check import plan_violations
 
 STEP = 60.0
 NAMES = ("b0", "b1", "b2", "b3")

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fleet.plan_check import plan_violations
 from pytest_anubis.selector.planning.window_ladder import neighbours
 from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
+from tests.selector.planning.plan_check import plan_violations
 from tests.selector.planning.small_fleets import cases, coverage, window
 
 HOUR = 3600.0

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from benchmarks.fleet.plan_check import violations
 from pytest_anubis.selector.planning.fleet_coverage import Passed, residual_risks
 from pytest_anubis.selector.planning.placing.schedule_records import Slot
 from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 from pytest_anubis.selector.selector_error import SelectorError
+from tests.selector.planning.plan_check import violations
 from tests.selector.planning.small_fleets import (
     HOURS,
     NAMES,

@@ -1,6 +1,6 @@
 """Plugins that users have beside this one: what they would spoil is refused in one line, the rest works.
 
-The plugins themselves are tried by benchmarks/sessions/neighbours.py; here stands in for each
+The plugins themselves were tried once (docs/neighbours.md); here stands in for each
 what of it matters.
 """
 

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.selector.curve_accuracy import antolini, skill
 from pytest_anubis.selector.risk.choosing.model_accuracy import (
     brier,
     calibration,
@@ -15,6 +14,7 @@ from pytest_anubis.selector.risk.choosing.model_accuracy import (
     integrated_brier,
     kaplan_meier,
 )
+from tests.selector.risk.curve_accuracy import antolini, skill
 
 rows = st.lists(
     st.tuples(st.integers(1, 6), st.booleans(), st.integers(0, 3)), min_size=2, max_size=12

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.selector.intervals import AHEAD, NOW, UNLIKE, simulated, told
 from pytest_anubis.selector.risk.choosing.refits import Refits, count_factors
 from pytest_anubis.selector.risk.forecast import ModelName, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.selector_error import SelectorError
+from tests.selector.risk.choosing.known_risks import AHEAD, NOW, UNLIKE, simulated, told
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 40])
@@ -37,7 +37,6 @@ def test_the_interval_of_a_count_is_exact(count: int) -> None:
 def test_the_true_risk_lies_within(
     model: ModelName, expected: float, shape: float, fleets: int, least: float
 ) -> None:
-    """Seeded; benchmarks/selector/intervals.py prints the same of many more fleets."""
     found = [told(seed, model, expected, shape=shape) for seed in range(fleets)]
     held = [one.held for one in found if one is not None]
     assert len(held) > fleets / 2

@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from benchmarks.selector.curve_accuracy import antolini, skill
 from pytest_anubis.selector.risk.choosing.model_accuracy import harrell
 from pytest_anubis.selector.risk.models.cox import CoxPH, slopes
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
@@ -20,6 +19,7 @@ from pytest_anubis.selector.risk.models.hazard import (
 )
 from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.selector_error import SelectorError
+from tests.selector.risk.curve_accuracy import antolini, skill
 
 Floats = npt.NDArray[np.float64]
 

@@ -1,6 +1,6 @@
 """Real sshd on hosts that are network namespaces, and `anubis fleet run` over them, one of which dies.
 
-    python benchmarks/launchers/ssh_loopback.py
+    python tests/fleet/launching/ssh_loopback.py
 
 needs root, iproute2 and Debian's ``openssh-server``. Every host has a namespace and an address of its own, a
 key of its own and a folder of its own. One is slow, one loses its network in mid-run, one never answers; the
@@ -22,10 +22,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # this checkout's packages
 
-from benchmarks.launchers.toy_fleet import HEALTHY, SLOW, tried, write_fleet
 from pytest_anubis.fleet import launching
+from tests.fleet.launching.toy_fleet import HEALTHY, SLOW, tried, write_fleet
 
 PROGRAMS = ("sshd", "ssh", "ssh-keygen", "ip")
 ROOT = str(Path(launching.__file__).parents[3])

@@ -1,8 +1,8 @@
-"""A real headless Chromium by its debugging pipe and the standard library: pages are opened and measured."""
+"""A real headless Chromium by its debugging pipe and the standard library: pages are opened and audited."""
 
 from __future__ import annotations
 
-import base64
+import importlib.util
 import json
 import os
 import shutil
@@ -21,6 +21,14 @@ _FLAGS = (
     "--remote-debugging-pipe",
 )  # fmt: skip
 
+HEIGHT = 900
+SERIOUS = ("critical", "serious")
+AXE = (
+    "axe.run().then(told=>[told.passes.length,told.violations.map(one=>"
+    "[one.impact,one.id,one.nodes.length,one.nodes[0].target.join(' ')])])"
+)
+"""How many rules the page keeps, and which it breaks: how bad, rule, how many elements, the first of them."""
+
 
 def chromium() -> str | None:
     """Return the program's place, None where there is none."""
@@ -29,6 +37,16 @@ def chromium() -> str | None:
         or shutil.which("chromium-browser")
         or shutil.which("google-chrome")
     )
+
+
+def axe_source() -> str | None:
+    """Return the text of axe-core, None where no package has brought it."""
+    found = importlib.util.find_spec("axe_playwright_python")
+    if found is None or not found.submodule_search_locations:
+        return None
+    # Read as a file: the package's own modules need playwright, which nothing here does.
+    place = Path(found.submodule_search_locations[0]) / "axe.min.js"
+    return place.read_text(encoding="utf-8") if place.is_file() else None
 
 
 class Browser:
@@ -142,30 +160,6 @@ class Browser:
             raise RuntimeError(str(told["exceptionDetails"]))
         return told["result"].get("value")
 
-    def look(
-        self,
-        path: Path,
-        *,
-        width: int,
-        height: int,
-        dark: bool = False,
-        whole: bool = False,
-        media: str = "screen",
-    ) -> None:
-        """Write a picture of the page.
-
-        Args:
-            path: The PNG file.
-            width: Of the window, pixels.
-            height: Of the window, pixels.
-            dark: Whether the reader prefers dark pages.
-            whole: Draw the page to its end, not the window only.
-            media: ``screen`` or ``print``.
-        """
-        self.size(width, height, dark=dark, media=media)
-        data = self.ask("Page.captureScreenshot", format="png", captureBeyondViewport=whole)["data"]
-        path.write_bytes(base64.b64decode(data))
-
     def size(self, width: int, height: int, *, dark: bool = False, media: str = "screen") -> None:
         """Give the window a size and a medium (``screen``, ``print``), and the reader a preference."""
         self.ask(
@@ -174,3 +168,20 @@ class Browser:
         )  # fmt: skip
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.ask("Emulation.setEmulatedMedia", media=media, features=[scheme])
+
+
+def audited(browser: Browser, axe: str, page: Path) -> list[list[Any]]:
+    """Return what axe-core finds on a page that is open, all of it unfolded.
+
+    Returns:
+        One list for each rule that is broken: impact, rule, how many elements, the first of them.
+
+    Raises:
+        RuntimeError: No rule was kept: nothing was looked at.
+    """
+    browser.value("document.querySelectorAll('details').forEach(one=>one.open=true)")
+    browser.value(f"{axe};0")
+    kept, broken = browser.value(AXE)
+    if not kept:
+        raise RuntimeError(f"{page.name}: axe-core looked at nothing")
+    return list(broken)

@@ -1,22 +1,13 @@
-"""Do the 95 % intervals of risks hold what they say where few incidents are known, or a model was named?
+"""Fleets whose true rates are known, and how well the intervals of their nodes' risks hold.
 
-Fleets whose true rates are known are simulated: all nodes alike, incidents as a Weibull process of their own
-time since the last one. Each model says how likely each node is to have an incident within a week, and
-within what; printed is in how many cases the true figure lies there. ``alike`` are fleets of which the model
-is right; in ``unlike`` ones nodes differ by factors that no model without facts can know (gamma, standard
-deviation a half), which intervals that take the model for right cannot cover: so much is it worth that they
-say so. Run: ``python benchmarks/selector/intervals.py --fleets 200``.
+Incidents are a Weibull process of a node's own time since the last one; in fleets that are ``unlike`` nodes
+differ by factors that no model without facts can know.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import sys
 from dataclasses import dataclass
-from pathlib import Path
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
 import numpy as np
 
@@ -96,53 +87,3 @@ def told(
         hazard = -math.log1p(-node.probability) or math.nan  # of a node that a model calls safe
         widths.append(-math.log1p(-min(node.high, 1 - 1e-9)) / hazard)
     return Told(len(history.incidents), float(np.mean(held)), float(np.nanmedian(widths)))
-
-
-ROWS: tuple[tuple[ModelName, float, float, float], ...] = (
-    ("auto", 2, 1.0, 0.0),
-    ("auto", 5, 1.0, 0.0),
-    ("auto", 15, 1.0, 0.0),
-    ("auto", 30, 0.7, 0.0),
-    ("auto", 60, 1.5, 0.0),
-    ("auto", 60, 1.0, UNLIKE),
-    ("exponential", 30, 1.0, 0.0),
-    ("weibull", 30, 1.0, 0.0),
-    ("weibull", 90, 0.7, 0.0),
-    ("cox", 30, 1.0, 0.0),
-    ("cox", 90, 1.0, 0.0),
-    ("cox", 90, 1.0, UNLIKE),
-)
-"""Model, incidents to be expected, shape of the process, how unlike the nodes are."""
-
-
-def main() -> int:
-    """Print the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument(
-        "--fleets", type=int, default=200, help="fleets simulated for each row (default: 200)"
-    )
-    options = parser.parse_args()
-    print(
-        "| model | incidents | shape | nodes | true risk within 95 % | upper end, times the risk |"
-    )
-    print("|---|---|---|---|---|---|")
-    for model, expected, shape, unlike in ROWS:
-        every = [
-            told(n, model, expected, shape=shape, unlike=unlike) for n in range(options.fleets)
-        ]
-        some = [one for one in every if one is not None]
-        held = np.array([one.held for one in some])
-        error = held.std(ddof=1) / len(held) ** 0.5 if len(held) > 1 else float("nan")
-        count = float(np.mean([one.incidents for one in some]))
-        width = float(np.median([one.width for one in some]))
-        kind = "unlike" if unlike else "alike"
-        print(
-            f"| {model} | {count:.0f} | {shape:g} | {kind} | {100 * held.mean():.0f} % (± {100 * error:.0f}) "
-            f"| {width:.1f} |",
-            flush=True,
-        )
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,6 +1,6 @@
 """A real Slurm on one machine, started in a folder of its own: several slurmd, and the project's own recipes.
 
-    python benchmarks/launchers/slurm_single.py
+    python tests/fleet/launching/slurm_single.py
 
 needs root and Debian's ``slurm-wlm`` and ``munge``, and prints what it saw: pairs of nodes that found each
 other by Slurm's variables alone, three hosts' journals, the fleet's verdict, the answers of the health check,
@@ -24,11 +24,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
+sys.path.insert(0, str(Path(__file__).resolve().parents[3]))  # this checkout's packages
 
-from benchmarks.launchers.toy_fleet import HEALTHY, QUIET, SLOW, tried, write_fleet
 from pytest_anubis.fleet import launching
 from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.fleet.launching.toy_fleet import HEALTHY, QUIET, SLOW, tried, write_fleet
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "scontrol", "sinfo")
 NODES = ("n1", "n2", "n3")

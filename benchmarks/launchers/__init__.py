@@ -1,1 +1,0 @@
-"""Launchers tried for real on one machine: Slurm, ssh, an image."""

@@ -1,0 +1,51 @@
+"""On real sockets between simulated hosts, the part of the network that is slow is named, and no other."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import pytest
+
+from pytest_anubis.benchmarking.hosts.pair_group import PairGroup
+from pytest_anubis.benchmarking.hosts.simulated_hosts import SimulatedHosts, simulated_hosts
+from pytest_anubis.benchmarking.shaped_link import NotPossible
+from pytest_anubis.fleet.links.attribution import Part
+from pytest_anubis.fleet.links.pair_plans import round_robin
+
+HOSTS, RATE = 4, 12.5e6
+
+
+def slow_node(hosts: SimulatedHosts) -> None:
+    hosts.shape(1, send=RATE / 2, receive=RATE * 0.6)
+
+
+def slow_sending(hosts: SimulatedHosts) -> None:
+    hosts.shape(2, send=RATE / 2)
+
+
+@pytest.mark.alone
+@pytest.mark.parametrize(
+    ("shape", "guilty"),
+    [
+        (SimulatedHosts.reset, []),
+        (slow_node, [Part("node", (1,))]),
+        (slow_sending, [Part("send", (2,))]),
+    ],
+    ids=["nothing", "node", "sending"],
+)
+def test_the_slow_part_of_a_network_is_named(
+    shape: Callable[[SimulatedHosts], object], guilty: list[Part]
+) -> None:
+    try:
+        hosts = simulated_hosts(HOSTS, rate=RATE)
+    except NotPossible as why:
+        if not re.search("need root|not found|not permitted|denied|unknown", str(why)):
+            raise
+        pytest.skip(str(why))
+    with hosts, PairGroup(hosts) as group:
+        group.join()
+        shape(hosts)
+        plan = round_robin(HOSTS)
+        _, found = group.find_guilty(plan, size=group.size_for(plan, 0.04), repeats=3)
+    assert [one.part for one in found] == guilty
