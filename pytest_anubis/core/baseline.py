@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pytest_anubis.core.field_types import Alias, Count, Flat, NotNegative, Range, Rare, Share
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.verdict import Reference
 
 Scope = Literal["unit", "node"]
 Method = Literal["median", "medoid"]
@@ -307,6 +308,11 @@ class Baseline:
     machine: tuple[str, ...] = ()
     inventory: Mapping[str, Any] = field(default_factory=dict)
     digest: str = ""
+
+    @property
+    def reference(self) -> Reference:
+        """What a verdict by it was compared with."""
+        return Reference.MACHINE if self.one_machine else Reference.FLEET
 
     @property
     def undecided(self) -> tuple[str, ...]:

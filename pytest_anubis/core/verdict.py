@@ -73,12 +73,21 @@ Severity = tuple[int, int, bool, float, float]
 
 
 class Reference(StrEnum):
-    """What a sample was compared with, strongest first. Only FLEET can accept a node."""
+    """What a sample was compared with, strongest first. Only a baseline can accept a node.
+
+    MACHINE is a baseline of this machine alone: it clears nothing that one of a fleet found.
+    """
 
     FLEET = "fleet"
+    MACHINE = "machine"
     PEERS = "peers"
     SELF = "self"
     NONE = "none"
+
+    @property
+    def is_baseline(self) -> bool:
+        """Whether a baseline decided."""
+        return self in (Reference.FLEET, Reference.MACHINE)
 
 
 @compact("defaults")

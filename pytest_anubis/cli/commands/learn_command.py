@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.class_learning import golden_of, learned_class
-from pytest_anubis.cli.learning.doubts import has_doubtful_values, is_doubtful, spoiled
+from pytest_anubis.cli.learning.doubts import has_doubtful_values, is_doubtful, is_rejected, spoiled
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
 from pytest_anubis.cli.learning.option_values import (
     add_limits,
@@ -309,6 +309,7 @@ def _learn_from(
             continue
         gaps = chosen(key)
         doubt = is_doubtful(baseline, populations, options) or bool(gaps.unset)
+        doubt |= measured and is_rejected(Path(options.store), baseline.nodes)
         doubtful += doubt
         options.learned[-1] |= gaps_answer(gaps, doubtful=doubt)
         say(*gaps.lines(verbose=options.verbose), *written)

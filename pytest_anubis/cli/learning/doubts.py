@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import argparse
 import shlex
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.telling.next_commands import without_command
 from pytest_anubis.cli.shared.printing import say
+from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.baseline import DOUBTFUL
 from pytest_anubis.core.metric import metric_names
+from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.store.node_standing import StandingError, read_standing
 from pytest_anubis.validator.deciding.ledger import uncovered_components
 
 if TYPE_CHECKING:
@@ -66,6 +71,30 @@ def is_doubtful(
         if len(bare) > len(told):
             say(f"  ... and {len(bare) - len(told)} more (-v shows all)")
     return doubt or bool(bare)
+
+
+def is_rejected(store: Path, nodes: Sequence[str]) -> bool:
+    """Say which nodes that were just learned from are rejected; return whether any is.
+
+    What was learned calls their faults normal.
+    """
+    holds = holds_on(day_of(time.time()))
+    try:
+        known = [read_standing(store, node) for node in nodes]
+    except StandingError as error:
+        say(f"{error}: whether these nodes are rejected is not known")
+        return True
+    named = [
+        one.node
+        for one in known
+        if one is not None and one.runs and one.standing(holds).decision is Decision.REJECTED
+    ]
+    if named:
+        say(
+            f"rejected, so this baseline calls its fault normal: {', '.join(named)}; mend it and learn "
+            "again, or take the baseline before (baselines/expired) back"
+        )
+    return bool(named)
 
 
 def has_doubtful_values(baseline: Baseline) -> bool:

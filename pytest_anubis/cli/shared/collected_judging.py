@@ -23,7 +23,6 @@ from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
     Reason,
-    Reference,
 )
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
@@ -306,7 +305,7 @@ class NodeRuns:
         population, alike = columns.population, float(columns.similarity[place])
         special = (columns.changes, columns.current, columns.waived, columns.beside)
         near = not 1 - alike < _FAR * (1 - columns.threshold[place])
-        if near or columns.reference is not Reference.FLEET or any(place in one for one in special):
+        if near or not columns.reference.is_baseline or any(place in one for one in special):
             return None
         same = self._alike.get(id(columns))
         if same is None:

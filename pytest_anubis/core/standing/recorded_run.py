@@ -30,7 +30,8 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         (key_of(one), one.outcome, one.reason, one.reference, one.waiver) for one in record.told
     ]
     outcomes += [
-        (key, Outcome.PASS, Reason.WITHIN, Reference.NONE, None) for key in passed_checks(record)
+        (key, Outcome.PASS, Reason.WITHIN, reference, None)
+        for key, reference in passed_checks(record)
     ]
     return judged_run(
         speaking(outcomes, replayed=record.replayed),
@@ -71,20 +72,22 @@ def key_of(verdict: MetricVerdict) -> Key:
     return verdict.benchmark, verdict.metric, verdict.device, verdict.group
 
 
-def passed_checks(record: RunRecord) -> Iterator[Key]:
+def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
     """Yield what passed and has no value: the own checks of tests, the comparison of the inventory.
 
-    And of each place where the run looked for faults of the hardware, that it did (`JudgedRun.looked`). Of a
-    table, which has no inventory, that is every device that gave a value.
+    So is each place where the run looked for faults of the hardware, that it did (`JudgedRun.looked`). Of a
+    table, which has no inventory, that is every device that gave a value. The reference is MACHINE where the
+    inventory was compared with a baseline of this machine alone, else NONE.
     """
     places = {plan.test: plan.place for plan in record.planned}
     for result in record.results:
         if result.outcome == "passed" and not result.left_out and result.test in places:
             benchmark, device = places[result.test]
-            yield benchmark, "", device, ""
+            yield (benchmark, "", device, ""), Reference.NONE
     if not record.planned and not record.inventory:
         devices = {one.device for one in record.measurements if one.values}
-        yield from ((GATE[0], GONE, one, "") for one in sorted(devices.difference(HOST)))
+        for device in sorted(devices.difference(HOST)):
+            yield (GATE[0], GONE, device, ""), Reference.NONE
         return
     accepted = record.node_verdict and record.node_verdict.decision is Decision.ACCEPTED
     wrong = any(
@@ -94,10 +97,11 @@ def passed_checks(record: RunRecord) -> Iterator[Key]:
     looked = record.looked_at
     if looked is None:  # older versions did not say
         looked = (INVENTORY,) if record.baseline and not record.switched_off else ()
+    own = any(one.reference is Reference.MACHINE for one in record.told)
     for name in looked:
         if name in (KERNEL_LOG, COUNTERS):
-            yield HARDWARE, "", name, ""
+            yield (HARDWARE, "", name, ""), Reference.NONE
         elif name not in (INVENTORY, MACHINE):
-            yield GATE[0], "", name, ""
+            yield (GATE[0], "", name, ""), Reference.NONE
         elif not wrong:
-            yield GATE
+            yield GATE, Reference.MACHINE if own else Reference.NONE

@@ -60,7 +60,8 @@ class JudgedRun:
         answered: Somebody closed its defect.
         number: Its number in a history.
         profile: Its profile; empty if unknown.
-        by_peers: What of both only the other devices of the node judged.
+        by_peers: What of both only the other devices of the node, or a baseline of this machine alone,
+            judged.
         by_past: What of both only earlier runs of the node judged.
         marginal: What of both was MARGINAL, not FAIL or PASS.
         after: Id of the node's run before it, whatever the clocks said; empty if unknown.
@@ -104,7 +105,7 @@ class JudgedRun:
         return key in self.failed and not self.rejected
 
     def strength(self, key: Key) -> int:
-        """Rank of the reference that it judged something by: 0 own past, 1 other devices, 2 baseline."""
+        """Rank of what it judged by: 0 own past, 1 other devices or own baseline, 2 that of a fleet."""
         return 0 if key in self.by_past else 1 if key in self.by_peers else 2
 
     @property
@@ -186,7 +187,7 @@ def judged_run(
     both = {
         key: fine.get(key, set()) | marginal.get(key, set()) for key in {*fine, *marginal} - bad
     }
-    past, near = {Reference.SELF}, {Reference.SELF, Reference.PEERS}
+    past, near = {Reference.SELF}, {Reference.SELF, Reference.PEERS, Reference.MACHINE}
     return JudgedRun(
         run=run,
         began=began,

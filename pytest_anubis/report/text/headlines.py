@@ -29,7 +29,6 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
-    Reference,
     without_absent,
 )
 from pytest_anubis.core.waivers.widened_limits import noise_options
@@ -332,7 +331,7 @@ def _nothing_ran(verdicts: Sequence[MetricVerdict]) -> bool:
 
 def _open_loss(verdicts: Sequence[MetricVerdict], profile: str, tests: str) -> str:
     """Return what to type where a loss would reject or be unusual had nothing cut its measurement short."""
-    lost = [v for v in verdicts if v.reason is Reason.DISTURBED and v.reference is Reference.FLEET]
+    lost = [v for v in verdicts if v.reason is Reason.DISTURBED and v.reference.is_baseline]
     if not lost:
         return ""
     when = "" if any(LOOKS_SPENT in v.disturbance for v in lost) else " (when the machine is quiet)"
@@ -363,7 +362,7 @@ def _tools_first(verdicts: Sequence[MetricVerdict]) -> str:
 
 def _of_one_machine(verdicts: Sequence[MetricVerdict]) -> bool:
     """Tell whether nothing was held against a fleet."""
-    held = [v.population for v in verdicts if v.reference is Reference.FLEET and v.population]
+    held = [v.population for v in verdicts if v.reference.is_baseline and v.population]
     return all(_ONE_MACHINE in population for population in held)
 
 

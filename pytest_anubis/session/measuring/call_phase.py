@@ -16,7 +16,7 @@ from pytest_anubis.codec import CodecError, from_plain, to_plain
 from pytest_anubis.core.events import BlockerFound, Judged, TestStarted
 from pytest_anubis.core.measurement import MISTAKE
 from pytest_anubis.core.run import card_texts
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise, widened
 from pytest_anubis.report.export.junit_export import properties
@@ -246,7 +246,7 @@ class Judge:
             node=verdict.node or self._context.node,
             device=verdict.device or measurement.device,
             count=verdict.count or len(measurement.values),
-            reference=Reference.FLEET if self._context.baseline else verdict.reference,
+            reference=known.reference if (known := self._context.baseline) else verdict.reference,
             disturbance=verdict.disturbance or measurement.disturbance,
             action=verdict.action or measurement.metric.action,
         )

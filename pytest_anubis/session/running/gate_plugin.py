@@ -183,7 +183,7 @@ class Gate:
                 )
 
     def _verdict(self, finding: GateFinding) -> MetricVerdict:
-        failed = finding.severity == "FAIL"
+        failed, known = finding.severity == "FAIL", self._context.baseline
         return MetricVerdict(
             outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
             reason=Reason.BEYOND if failed else Reason.INVALID,
@@ -196,8 +196,8 @@ class Gate:
             component=finding.component,
             node=self._context.node,
             device=finding.slot,
-            reference=Reference.FLEET if self._golden is not None else Reference.NONE,
-            baseline=self._context.baseline.digest if self._context.baseline else "",
+            reference=known.reference if self._golden is not None and known else Reference.NONE,
+            baseline=known.digest if known else "",
             action=finding.action,
         )
 

@@ -20,7 +20,6 @@ from pytest_anubis.core.verdict import (
     MetricVerdict,
     Outcome,
     Reason,
-    Reference,
     Triage,
     Trouble,
     host_trouble,
@@ -171,7 +170,7 @@ def troubles_text(verdicts: Iterable[MetricVerdict]) -> str:
 
 def judged_by_fleet(verdict: MetricVerdict) -> bool:
     """Return whether a metric was held against a criterion of the baseline; one that is waived was not."""
-    return verdict.reference is Reference.FLEET and verdict.outcome in _JUDGED
+    return verdict.reference.is_baseline and verdict.outcome in _JUDGED
 
 
 def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:

@@ -22,7 +22,6 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
-    Reference,
     Waiver,
 )
 from pytest_anubis.core.waivers.waiving import with_waiver
@@ -359,7 +358,7 @@ class _Nodes:
     def add(self, judged: JudgedColumns, baseline: Baseline | None) -> None:
         population = judged.population
         outcomes = judged.outcome
-        if judged.reference is Reference.FLEET and (
+        if judged.reference.is_baseline and (
             judged.criterion is not None and judged.criterion.scope == "unit"
         ):
             self._note_answers(
@@ -453,5 +452,5 @@ def _passed(judged: JudgedColumns, baseline: Baseline | None) -> MetricVerdict:
         group=judged.population.group,
         scope=judged.criterion.scope if judged.criterion is not None else "unit",
         reference=judged.reference,
-        baseline=baseline.digest if baseline and judged.reference is Reference.FLEET else "",
+        baseline=baseline.digest if baseline and judged.reference.is_baseline else "",
     )

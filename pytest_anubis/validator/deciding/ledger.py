@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck, Unjudged
 from pytest_anubis.core.metric import first_of, found_from, metric_name, metric_names
-from pytest_anubis.core.verdict import UNCOVERED, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import UNCOVERED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.requirement import Requirement
 
 NOTHING_JUDGED = "no metric was judged against a criterion of the baseline"
@@ -217,7 +217,7 @@ def answers_of(verdicts: Iterable[MetricVerdict]) -> dict[Metric, set[str]]:
     """Return which devices the baseline judged, by metric."""
     found: dict[Metric, set[str]] = {}
     for verdict in verdicts:
-        if verdict.scope == "unit" and verdict.reference is Reference.FLEET:
+        if verdict.scope == "unit" and verdict.reference.is_baseline:
             metric = (verdict.benchmark, verdict.metric, verdict.group)
             found.setdefault(metric, set()).add(verdict.device)
     return found
@@ -255,7 +255,7 @@ def _silent(
     answered = {
         (verdict.benchmark, verdict.metric, verdict.scope, verdict.group)
         for verdict in verdicts
-        if verdict.reference is Reference.FLEET
+        if verdict.reference.is_baseline
     }
     some_group = {key[:3] for key in answered}
     # Metric '' speaks for the whole benchmark.

@@ -249,7 +249,7 @@ def _subject(verdict: MetricVerdict) -> tuple[str, ...]:
 def _by_hook(verdict: MetricVerdict) -> bool:
     """Return whether a user's hook found something wrong: no baseline will find it again in the values."""
     wrong = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL, Outcome.INCONCLUSIVE)
-    return wrong and verdict.reference is Reference.FLEET and not verdict.baseline
+    return wrong and verdict.reference.is_baseline and not verdict.baseline
 
 
 def _counted(run: RunRecord, further: Sequence[MetricVerdict]) -> list[MetricVerdict]:

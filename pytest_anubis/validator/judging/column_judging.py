@@ -256,6 +256,7 @@ def judge_columns(
     return JudgedColumns(
         population=population,
         criterion=criterion,
+        reference=baseline.reference if baseline is not None else Reference.FLEET,
         similarity=similarity,
         value=rows.medians(),
         outcome=outcome,

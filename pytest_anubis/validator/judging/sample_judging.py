@@ -98,7 +98,7 @@ def judge_sample(
     disturbance: Sequence[str] = (),
     evidence: Sequence[str] = (),
     looks: int = 1,
-    reference: Reference = Reference.FLEET,
+    reference: Reference | None = None,
     population: str = "",
     known: Known | None = None,
 ) -> MetricVerdict:
@@ -119,7 +119,7 @@ def judge_sample(
         disturbance: What disturbed the machine; such a sample can pass, but it cannot reject.
         evidence: Telemetry and change points, in words.
         looks: How many looks the values come from (`closer_look`).
-        reference: What the criterion stands for.
+        reference: What the criterion stands for; default: the baseline.
         population: What the criterion was learned from, in words; made from the criterion if empty.
         known: What its comparison with the criterion came to, where that is known already.
 
@@ -179,7 +179,7 @@ def judge_row(
     criterion: Criterion | None,
     baseline: Baseline | None = None,
     *,
-    reference: Reference = Reference.FLEET,
+    reference: Reference | None = None,
     learned_from: str = "",
     known: Known | None = None,
 ) -> MetricVerdict:
@@ -190,7 +190,7 @@ def judge_row(
         row: Which of its units; only a problem of the kind "disturbed" has a part in the verdict.
         criterion: What is normal; None if there is none.
         baseline: The baseline that the criterion is from; None if there is none.
-        reference: What the criterion stands for.
+        reference: What the criterion stands for; default: the baseline.
         learned_from: What the criterion was learned from, in words; made from it if empty.
         known: See ``judge_sample``.
     """
@@ -236,7 +236,7 @@ def _conclude(
     criterion: Criterion,
     baseline: Baseline | None,
     looks: int = 1,
-    reference: Reference = Reference.FLEET,
+    reference: Reference | None = None,
     population: str = "",
     gain: float = 1.0,
 ) -> MetricVerdict:
@@ -253,6 +253,7 @@ def _conclude(
     sure = certainty_of(values, alike, criterion, looks)
     part = part_of(values, alike, criterion)
     rests = population or rests_on(criterion, baseline)
+    reference = reference or (baseline.reference if baseline else Reference.FLEET)
     said = Said(outcome, reason, alike, threshold, typical, reference, rests, part)
     retest = sure.retest if outcome is Outcome.FAIL else ""
     text = _sentence(base, said, criterion)
@@ -369,7 +370,7 @@ def _sentence(base: Subject, said: Said, criterion: Criterion) -> str:
             return f"{name} is {exact_text(said.expected, unit, name)}, as it must be"
         return _exactly(base, said.expected, said.similarity)
     state = f"{name} is {value_text(base.value or 0.0, unit)}, expected {value_text(said.expected, unit)}"
-    if said.reference is not Reference.FLEET and said.reason is not Reason.WITHIN:
+    if not said.reference.is_baseline and said.reason is not Reason.WITHIN:
         state += f" by {said.population}"
     if said.reason is Reason.WITHIN:
         allowed = loss_size(said.threshold, better)

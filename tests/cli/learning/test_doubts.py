@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 
 import pytest
 
-from pytest_anubis.cli.learning.doubts import is_doubtful
+from pytest_anubis.cli.learning.doubts import is_doubtful, is_rejected
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Problem
+from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.store.node_standing import keep_ended
 from pytest_anubis.validator import learn_baseline
 
 
@@ -52,3 +56,16 @@ def test_a_metric_that_was_never_quiet_is_named_with_what_would_allow_it(
         line == f"1 metric lost to disturbances: writes; {again if measured else 'measure again'}"
     )
     assert asked == ([[("test_disk.py::test_disk", "writes")]] if measured else [])
+
+
+@pytest.mark.parametrize("decision", [Decision.REJECTED, Decision.ACCEPTED])
+def test_a_baseline_of_a_rejected_node_is_doubtful(
+    decision: Decision, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    verdict = NodeVerdict(node="n1", decision=decision, headline="")
+    record = RunRecord(
+        run="r", node="n1", started="2026-01-01T00:00:00+00:00", exit_status=1, node_verdict=verdict
+    )
+    assert not keep_ended(tmp_path, record, ended=1767225660.0, reason="")
+    assert is_rejected(tmp_path, ["n1", "n2"]) == (decision is Decision.REJECTED)
+    assert ("n1" in capsys.readouterr().out) == (decision is Decision.REJECTED)

@@ -112,7 +112,12 @@ def test_another_device_metric_or_group_clears_nothing() -> None:
         assert standing_of([BAD, later]).decision is Decision.REJECTED
 
 
-STRENGTHS = (Reference.SELF, Reference.PEERS, Reference.FLEET)
+STRENGTHS = {
+    Reference.SELF: 0,
+    Reference.PEERS: 1,
+    Reference.MACHINE: 1,
+    Reference.FLEET: 2,
+}
 LENGTHS = ("smoke", "standard", "soak")
 
 
@@ -123,7 +128,7 @@ def test_the_other_devices_or_the_own_past_clear_only_what_they_found(
 ) -> None:
     bad = run("bad", 1, "REJECTED", found_by, b="FAIL")
     later = run("later", 2, "UNDECIDED", passed_by, b="PASS")
-    falls = STRENGTHS.index(passed_by) >= STRENGTHS.index(found_by)
+    falls = STRENGTHS[passed_by] >= STRENGTHS[found_by]
     last = run("last", 3, "ACCEPTED", a="PASS")
     for runs in ([bad, later, last], [*relevant_runs([bad, later]), last]):
         assert standing_of(runs).decision is (Decision.ACCEPTED if falls else Decision.REJECTED)
@@ -360,7 +365,7 @@ def histories(draw: st.DrawFn) -> list[JudgedRun]:
         others = draw(st.sampled_from(["ACCEPTED", "UNDECIDED", ""]))
         rejecting = draw(st.sampled_from([("FAIL",), ("FAIL", "MARGINAL")]))
         decision = "REJECTED" if {*rejecting} & {*outcomes.values()} else others
-        beside, profile = draw(st.sampled_from(STRENGTHS)), draw(st.sampled_from(LENGTHS))
+        beside, profile = draw(st.sampled_from(list(STRENGTHS))), draw(st.sampled_from(LENGTHS))
         one = run(f"r{number}", began, decision, beside, profile, **outcomes)
         kept = (
             (key(part), by) for part, by in sorted(draw(WAIVED).items()) if part not in outcomes
@@ -446,7 +451,7 @@ def test_an_import_has_no_inventory_to_pass_and_says_which_devices_gave_values()
             for device, values in (("cuda:0", (1.0,)), ("cuda:1", ()), ("node", (1.0,)))
         ),
     )
-    assert set(passed_checks(record)) == {(GATE[0], GONE, "cuda:0", "")}
+    assert {key for key, _ in passed_checks(record)} == {(GATE[0], GONE, "cuda:0", "")}
 
 
 @pytest.mark.parametrize(

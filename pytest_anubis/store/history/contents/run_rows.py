@@ -92,7 +92,7 @@ def _place(verdict: MetricVerdict) -> tuple[str, str, str]:
 
 def check_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield what passed and has no value as verdicts: tests' own checks, and that of the inventory."""
-    for benchmark, metric, device, group in passed_checks(record):
+    for (benchmark, metric, device, group), reference in passed_checks(record):
         passed = MetricVerdict(
             outcome=Outcome.PASS,
             reason=Reason.WITHIN,
@@ -101,6 +101,7 @@ def check_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
             metric=metric,
             device=device,
             group=group,
+            reference=reference,
         )
         yield verdict_row(run, passed)
 
