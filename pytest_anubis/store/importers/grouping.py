@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +33,8 @@ any measurement), or of a clock that was never set."""
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 """Seconds since 1970. What lies behind is in milliseconds or finer: those of any day since 1975."""
 
+SPARED = 0.02
+"""Share of a node's values that may be empty beside others of the same unit."""
 HALF_EMPTY = Problem(kind="missing", text="at least half of its values are empty")
 EMPTY = Problem(kind="missing", text="named in the results, but without a value")
 
@@ -56,11 +58,14 @@ class Grouped:
         populations: Sorted by hardware class, benchmark, metric and group.
         values: How many values can be looked at.
         lost: The cells that no verdict can rest on, by cause.
+        empty: Node -> how many of its values are empty beside others of the same unit, where these are more
+            than `SPARED` of all.
     """
 
     populations: tuple[Population, ...] = ()
     values: int = 0
     lost: tuple[LostCells, ...] = ()
+    empty: Mapping[str, int] = field(default_factory=dict)
 
 
 def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = ()) -> Grouped:
@@ -133,7 +138,25 @@ def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = 
         populations=populations,
         values=int(keep.sum() - invalid.sum()),
         lost=lost_of_rows(rows, lost, metrics, key_of_row, populations, keyed=keyed, told=told),
+        empty=_empty_values(names["node"], node, count, empty),
     )
+
+
+def _empty_values(
+    names: Sequence[str], node: IntArray, count: IntArray, empty: IntArray
+) -> dict[str, int]:
+    """Return node -> empty values beside others, of nodes where they are too many to be spared.
+
+    Args:
+        names: Of all nodes.
+        node: Shape (units,), place of each unit's node among the names.
+        count: Shape (units,), its values.
+        empty: Shape (units,), its empty values.
+    """
+    beside = np.where(empty < count, empty, 0)  # a unit with more of them is missing as a whole
+    lost = np.bincount(node, weights=beside, minlength=len(names))
+    every = np.bincount(node, weights=count + empty, minlength=len(names))
+    return {names[i]: int(lost[i]) for i in np.flatnonzero(lost > SPARED * every).tolist()}
 
 
 def _check_populations(count: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -106,12 +107,13 @@ def import_table(
         reader.close()
     populations = grouped.populations
     notes = [*reader.notes, *(f"column {name[:40]!r} is not used" for name in form.unused)]
+    unread = wrong.nodes + Counter(grouped.empty)
     if not populations:
         notes.append("no good line at all")
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path), dates, traits, wrong.nodes, run),
+        runs=runs_of(populations, file_date(path), dates, traits, unread, run),
         file_dated=not dates,
         lines=reader.lines,
         values=grouped.values,

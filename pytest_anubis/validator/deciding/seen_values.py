@@ -68,7 +68,7 @@ class SeenValues:
             return ()
         lines = sum(left.values())
         return (
-            f"{lines} wrong line{'s' if lines > 1 else ''} about it "
-            f"({', '.join(sorted(run for run, _ in left))}), which 'anubis import' names: mend and import "
-            "them again, or measure again",
+            f"{lines} line{'s' if lines > 1 else ''} about it could not be used "
+            f"({', '.join(sorted(run for run, _ in left))}), as 'anubis import' says: mend and import them "
+            "again, or measure again",
         )

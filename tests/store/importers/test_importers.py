@@ -612,3 +612,17 @@ def test_a_unit_with_half_of_its_values_empty_is_missing(
     path.write_text(f"{HEAD}\n" + "".join(f"a,node,b,m,GB/s,higher,{value}\n" for value in values))
     (found,) = import_table(path).populations
     assert unit(found, "a")[1] == problem
+
+
+@pytest.mark.parametrize(("empty", "unread"), [(0, 0), (2, 0), (3, 3)])
+def test_many_empty_values_beside_others_leave_a_node_not_read_whole(
+    empty: int, unread: int, tmp_path: Path
+) -> None:
+    rows = [f"a,cuda:{card},b,m,GB/s,higher" for card in range(10) for _ in range(10)]
+    cells = ["" if row % 10 == 9 and row // 10 < empty else "1" for row in range(100)]
+    path = tmp_path / "t.csv"
+    lines = [f"{row},{cell}" for row, cell in zip(rows, cells, strict=True)]
+    path.write_text(
+        "\n".join([HEAD, *lines, *(line.replace("a,", "b,", 1) for line in lines[:80])])
+    )
+    assert import_table(path).runs[0].unread == unread
