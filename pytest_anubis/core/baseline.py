@@ -124,6 +124,22 @@ class Criterion:
         return (self.centre[last // 2] + self.centre[(last + 1) // 2]) / 2  # it is in order
 
     @property
+    def apart(self) -> float:
+        """Similarity below which a unit is nearer to an open slower group than to this one; 0 without any.
+
+        Few units leave limits so wide that the group itself would pass, and nobody has decided that it may.
+        """
+        if (
+            self.second is None
+            or self.second.decided
+            or not self.typical
+            or not self.second.typical
+        ):
+            return 0.0
+        ratio = self.second.typical / self.typical
+        return (1 + min(ratio, 1 / ratio)) / 2
+
+    @property
     def rejects_below(self) -> float:
         """The similarity below which a sample fails: below both thresholds."""
         return min(self.alpha, 1.0 if self.learned is None else self.learned)

@@ -242,7 +242,9 @@ def _of_import(
                 judged[key] = replace(judged[key], node_verdict=together[key])
     for record, content in import_contents(runs):
         key = (record.run, record.node, record.hardware_class)
-        yield _Parcel(judged.get(key, record), content, path)
+        known = judged.get(key, record)
+        ended = known.ended or known.started  # a file of results has no run that goes on
+        yield _Parcel(replace(known, ended=ended), content, path)
 
 
 def _is_running(path: Path) -> bool:

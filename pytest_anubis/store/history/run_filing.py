@@ -337,8 +337,9 @@ def _known_run(
     if row is None:
         return None
     there = content_row(connection, row.id) if content is not None else None
+    said = record.node_verdict.decision.value if record.node_verdict else ""
     if content is not None and there is not None and there.digest == content.digest:
-        return row.id, True
+        return row.id, bool(row.decision) or not said  # an import may be judged later
     began = moment(record.started)
     imported = there is not None and content is not None and content.kind == "columns"
     if began is not None and began != row.started and not imported:
@@ -348,7 +349,6 @@ def _known_run(
         )
     if content is None:
         return row.id, False
-    said = record.node_verdict.decision.value if record.node_verdict else ""
     other = f"that one is {row.decision}, this one {said or 'without a verdict'}"
     if there is None:
         if row.decision in _FINAL and said != row.decision:

@@ -245,7 +245,8 @@ def judge_columns(
         similarity, gains = _similarities(rows, criterion)
         practical, _ = thresholds_of(criterion)
         learned = learned_for(similarity, criterion, population.looks)
-        fill_verdicts(similarity, practical, learned, outcome, reason, threshold, criterion.look)
+        look, apart = criterion.look, criterion.apart
+        fill_verdicts(similarity, practical, learned, outcome, reason, threshold, look, apart)
         good = (gains < lowest_likeness(criterion)) & (outcome < FAIL)
         outcome[good], reason[good] = INCONCLUSIVE, REASONS.index(Reason.TOO_GOOD)
         few = np.diff(population.offsets) < criterion.least

@@ -44,7 +44,7 @@ _CELLS = (
     (Outcome.FAIL, Reason.BEYOND),
 )
 """By `costly + 2 * unusual`: beyond the practical threshold, beyond the learned one."""
-_FAIL_CELL = len(_CELLS) - 1
+_UNUSUAL_CELL, _FAIL_CELL = 2, 3
 _OUTCOME_OF = np.array([OUTCOMES.index(outcome) for outcome, _ in _CELLS], dtype=np.int8)
 _REASON_OF = np.array([REASONS.index(reason) for _, reason in _CELLS], dtype=np.int8)
 
@@ -81,6 +81,8 @@ def decide(similarity: float, criterion: Criterion, gain: float = 1.0) -> Call:
         return Call(Outcome.INCONCLUSIVE, Reason.TOO_GOOD, lowest_likeness(criterion))
     if cell == 1 and criterion.look is not None and similarity < criterion.look:
         return Call(Outcome.MARGINAL, Reason.UNDETECTABLE, criterion.look)
+    if cell < _UNUSUAL_CELL and similarity < criterion.apart:
+        return Call(*_CELLS[_UNUSUAL_CELL], criterion.apart)
     return Call(*_CELLS[cell], learned if cell == 0 else min(practical, learned))
 
 
@@ -92,6 +94,7 @@ def fill_verdicts(
     reason: Codes,
     threshold: FloatArray,
     look: float | None = None,
+    apart: float = 0.0,
 ) -> None:
     """Apply the verdict table to all units at once.
 
@@ -103,6 +106,7 @@ def fill_verdicts(
         reason: Shape (n,), filled in with indices into ``REASONS``.
         threshold: Shape (n,), filled in.
         look: Similarity below which a unit is to be looked at; None where nothing tells.
+        apart: Similarity below which a unit belongs to a slower group that nobody has decided about.
     """
     known = ~np.isnan(similarity)
     alike = similarity[known]
@@ -116,6 +120,10 @@ def fill_verdicts(
         suspect = known.copy()
         suspect[known] = (cell == 1) & (alike < look)
         outcome[suspect], threshold[suspect] = MARGINAL, look
+    of_group = known.copy()
+    of_group[known] = (cell < _UNUSUAL_CELL) & (alike < apart)
+    outcome[of_group], threshold[of_group] = MARGINAL, apart
+    reason[of_group] = _REASON_OF[_UNUSUAL_CELL]
 
 
 def thresholds_of(criterion: Criterion) -> tuple[float, float]:

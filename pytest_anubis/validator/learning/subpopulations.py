@@ -21,6 +21,8 @@ from pytest_anubis.validator.similarity.usable_rows import (
     name_codes,
 )
 
+PAIR = 2
+"""Nodes that are a group where they are the faster ones: that two are faster alike is no chance."""
 SHARE = 0.1
 """Smallest share of the nodes that is worth a finding: less are defects, which the learning leaves out."""
 COHERENT = 0.5
@@ -93,12 +95,13 @@ def _cluster(
     nodes = distinct_codes(codes[mask])
     members = int(mask.sum()) if everyone == 1 else len(nodes)
     whole = int(rows.usable.sum()) if everyone == 1 else everyone
-    if members < FEWEST or members <= SHARE * whole:
+    fewest = PAIR if side == population.metric.better else FEWEST
+    if members < fewest or members <= SHARE * whole:
         return None
     own = median_centre(rows.quantile_columns(rows.grid()), mask)
     below, above = rows.sides(own)
     close = mask & (np.nan_to_num(below + above, nan=1.0) <= 1 - alpha)
-    if close.sum() < max(FEWEST, COHERENT * mask.sum()):
+    if close.sum() < max(fewest, COHERENT * mask.sum()):
         return None  # scattered defects are no population
     if not _valley(rows, mask, float(np.median(own))):
         return None  # the end of one broad population is no second one
