@@ -128,7 +128,7 @@ def test_a_process_that_dies_is_noted_and_the_rest_is_read(monkeypatch: pytest.M
 
 def test_a_decision_that_becomes_milder_is_found(tmp_path: Path) -> None:
     reader = READERS["journal"]
-    (seed,) = (one for one in reader.seeds(tmp_path) if one.about == "measured-slow")
+    (seed,) = (one for one in reader.seeds(tmp_path) if one.about == "measured")
     path = tmp_path / "a" / seed.name
     path.parent.mkdir()
     lines = [json.loads(line) for line in seed.content.splitlines()]
