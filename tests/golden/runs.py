@@ -51,11 +51,24 @@ EVERY = (
     Run(name="assertion", code=1, node="lab-a", plan={"acts": {"speed": "fail"}}),
     Run(name="accepted", code=0, node="lab-a"),
     Run(name="killed", code=-9, node="lab-b", plan={**SLOW, "acts": {"latency": "kill"}}),
-    Run(name="measured", code=0, node="lab-c", plan=SLOW, args=("--anubis-mode=measure",)),
-    Run(name="skipped", code=20, node="lab-d", plan={"acts": {"latency": "skip"}}),
-    Run(name="waived", code=0, node="lab-e", plan={**SLOW, **LATER_SLOWER, "waived": "test_speed"}),
+    Run(
+        name="skipped",
+        code=20,
+        node="lab-c",
+        plan={"acts": {"latency": "skip"}},
+        args=("--deselect=host.py::test_plain",),
+    ),
+    Run(name="waived", code=0, node="lab-d", plan={**SLOW, **LATER_SLOWER, "waived": "test_speed"}),
     Run(
         name="slow-card", code=1, node="gpu-a", toy="cards.py", plan={"rate cuda:5": SLOW["speed"]}
+    ),
+    Run(
+        name="measured",
+        code=0,
+        node="gpu-d",
+        toy="cards.py",
+        plan={"rate cuda:2": {"factor": 0.8}},
+        args=("--anubis-mode=measure",),
     ),
     Run(
         name="crashed",

@@ -135,9 +135,15 @@ def test_options_change_decisions(here: Path) -> None:
     for option in OPTIONS:
         code, said = answer(f"judge runs fleet-new.csv --baseline baselines {option}", here)
         found[option or "without options"] = {"code": code, **nodes_by_decision(said)}
-    code, said = answer("judge ../fleet-new.csv ../runs", here / "learned")
-    found["without a baseline"] = {"code": code, **nodes_by_decision(said)}
     as_expected("options", found)
+
+
+def test_without_a_baseline_devices_are_compared_with_each_other(here: Path) -> None:
+    (here / "alone").mkdir()
+    code, said = answer("judge ../fleet-new.csv ../runs", here / "alone")
+    measured, peers = answer("judge ../runs/measured", here / "alone")
+    found = {"code": code, **nodes_by_decision(said), "measured": measured, **of_judging(peers)}
+    as_expected("without-baseline", found)
 
 
 def test_baselines_are_learned(here: Path) -> None:
@@ -248,6 +254,7 @@ def damaged(folder: Path) -> None:
 REFUSED = (
     *(f"judge bad/{name} --baseline baselines" for name in ("line", "gone", "torn")),
     *(f"judge bad/{name} --baseline baselines" for name in ("empty", "text", "later")),
+    "judge runs/accepted bad/text --baseline baselines",
     *(f"report bad/{name}" for name in ("line", "gone", "torn", "empty", "text", "later")),
     "judge runs/accepted --baseline edited",
     "baseline show edited",
@@ -268,11 +275,14 @@ REFUSED = (
 
 def test_wrong_input_has_its_exit_code(here: Path) -> None:
     damaged(here)
-    found = {}
+    found: dict[str, Any] = {}
     for command in REFUSED:
         said = ask(command.split(), here)
         assert said.out or said.err
         found[command] = said.code
+    for name in ("line", "gone", "torn"):
+        _, said = answer(f"report bad/{name} --baseline baselines", here)
+        found[f"report bad/{name}, decision"] = said["node_verdict"]["decision"]
     as_expected("refused", found)
 
 
@@ -281,7 +291,16 @@ def test_wrong_input_has_its_exit_code(here: Path) -> None:
 
 def test_every_expected_file_is_asked_for() -> None:
     asked = {run.name for run in EVERY}
-    asked |= {"resumed", "table", "options", "learned", "compared", "store", "refused"}
+    asked |= {
+        "resumed",
+        "table",
+        "options",
+        "without-baseline",
+        "learned",
+        "compared",
+        "store",
+        "refused",
+    }
     assert WRITE or {path.stem for path in EXPECTED.iterdir()} == asked
 
 

@@ -62,8 +62,8 @@ def test_the_dossier_that_judge_offers_decides_as_judge_did(
     assert (mild.returncode, strict.returncode) == (0, 1)
     (offered,) = [x for x in strict.stdout.splitlines() if x.startswith("see one: anubis ")]
     done = anubis(*shlex.split(offered)[3:])
-    assert "REJECTED: node lab-e:" in done.stdout, done.stderr
-    missing = anubis("report", run, "--node", "lab-e", "--waivers", "none.toml")
+    assert "REJECTED: node lab-d:" in done.stdout, done.stderr
+    missing = anubis("report", run, "--node", "lab-d", "--waivers", "none.toml")
     assert (missing.returncode, missing.stderr.count("none.toml: cannot be read")) == (2, 1)
 
 
