@@ -113,6 +113,7 @@ OPTIONS = (
     "--require-all",
     "--require any",
     "--require memory.host",
+    "--require ecc",
     "--allow-missing 50%",
     "--waivers waivers.toml",
     "--waivers expired.toml",
@@ -254,7 +255,7 @@ def damaged(folder: Path) -> None:
 REFUSED = (
     *(f"judge bad/{name} --baseline baselines" for name in ("line", "gone", "torn")),
     *(f"judge bad/{name} --baseline baselines" for name in ("empty", "text", "later")),
-    "judge runs/accepted bad/text --baseline baselines",
+    *(f"judge runs/{name} bad/text --baseline baselines" for name in ("accepted", "slow-card")),
     *(f"report bad/{name}" for name in ("line", "gone", "torn", "empty", "text", "later")),
     "judge runs/accepted --baseline edited",
     "baseline show edited",
