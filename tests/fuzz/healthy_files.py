@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-RECORDINGS = Path(__file__).parents[1] / "golden" / "recordings"
-RUNS = RECORDINGS / "store" / "runs"
-BASELINES = RECORDINGS / "baselines"
+FILES = Path(__file__).parent / "data"
+"""Incidents of a made-up fleet, and excerpts of other tools' output."""
+
 HOST = "no-accelerator_lab-f6m143-16c_64-gib_torch2_smoke"
 
 

@@ -20,70 +20,24 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.store.baselines.baseline_files import find_baseline, load_baseline
-from pytest_anubis.store.journal.journal_events import (
-    JournalError,
-    event_from_plain,
-    event_to_plain,
-    started_to_plain,
-)
-from pytest_anubis.store.journal.journal_lines import line_of, text_of
+from pytest_anubis.store.journal.journal_events import JournalError, event_from_plain
 from pytest_anubis.store.journal.journal_reading import read_journal, read_state
 from pytest_anubis.validator.deciding.run_decision import decide_run
-from tests.fuzz.healthy_files import BASELINES, HOST, RUNS, Seed, seed_of
+from tests.fuzz.healthy_files import HOST, Seed, seed_of
 from tests.fuzz.outcome import anubis, compare
+from tests.golden.runs import BASELINES, EVERY, RUNS
 
-JOURNALS = (
-    *(
-        "accepted",
-        "slow",
-        "slow-many",
-        "assertion",
-        "plain-failure",
-        "killed-slow",
-        "measured-slow",
-    ),
-    *(
-        "no-baseline",
-        "waived",
-        "skipped",
-        "crashed",
-        "repeated",
-        "interrupted",
-        "not-a-number",
-        "cards-slow",
-    ),
-    *("cards-crashed", "cards-gate", "selected-cost"),
-)
-
-
-def rewritten(path: Path) -> bytes:
-    """Return a recorded journal as this version writes it: with today's words and checksums."""
-    lines: list[bytes] = []
-    for text in path.read_text("utf-8").splitlines():
-        data = json.loads(text)
-        event = event_from_plain(data, 1)
-        plain = event_to_plain(event) if lines else {**started_to_plain(event), "pid": 4711}
-        lines.append(line_of(text_of({**plain, "at": data["at"]}), len(lines) + 1))
-    return b"".join(lines)
-
-
-CUT_SHORT = ("slow-many", "assertion", "plain-failure", "repeated", "crashed")
+CUT_SHORT = ("assertion", "waived", "skipped", "slow-card", "crashed")
 """Runs that are read as if they had been killed before they were decided, so that they can be resumed."""
 
 
 def healthy_journals(scratch: Path) -> list[Seed]:
-    whole = {run: rewritten(RUNS / run / "journal.jsonl") for run in JOURNALS}
-    found = [Seed(name="journal.jsonl", content=text, about=run) for run, text in whole.items()]
+    found = [seed_of(RUNS / run.name / "journal.jsonl", run.name) for run in EVERY]
     for run in CUT_SHORT:
-        lines = whole[run].splitlines(keepends=True)
+        lines = (RUNS / run / "journal.jsonl").read_bytes().splitlines(keepends=True)
         end = next(n for n, line in enumerate(lines) if line.startswith(b'{"event":"node_verdict"'))
         found.append(Seed(name="journal.jsonl", content=b"".join(lines[:end]), about=f"{run}, cut"))
     return found
-
-
-def old_journals(scratch: Path) -> list[Seed]:
-    runs = ("slow", "killed-slow", "cards-crashed", "accepted-attempts", "selected-explored")
-    return [seed_of(RUNS / run / "journal.jsonl", run) for run in runs]
 
 
 @cache
@@ -128,7 +82,7 @@ def _gone_on_with(path: Path) -> tuple[Decision | None, str]:
 
 def _finish_well(state: RunState) -> None:
     good = [
-        event_from_plain(json.loads(line), 1)
+        event_from_plain(json.loads(line))
         for line in (RUNS / "accepted" / "journal.jsonl").read_text("utf-8").splitlines()
     ]
     for event in good:

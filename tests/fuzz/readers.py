@@ -7,36 +7,36 @@ checksums (journals, baselines, archives) besides: damage makes no decision mild
 
 from __future__ import annotations
 
+import json
 import random
 import shutil
-import sqlite3
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from pytest_anubis.core.verdict import Decision
-from tests.fuzz.healthy_files import BASELINES, HOST, RECORDINGS, RUNS, Reader, Seed, seed_of
-from tests.fuzz.journals import healthy_journals, old_journals, read_mutated_journal
+from tests.fuzz.healthy_files import FILES, HOST, Reader, Seed, seed_of
+from tests.fuzz.journals import healthy_journals, read_mutated_journal
 from tests.fuzz.outcome import anubis, compare
 from tests.fuzz.tool_readers import DATA, TOOL_READERS
+from tests.golden.runs import BASELINES, RECORDINGS, RUNS, recorded_node
 
 # Baselines, recorded nodes, certificates
 
 
 def _baselines(scratch: Path) -> list[Seed]:
-    found = [seed_of(path) for path in sorted(BASELINES.glob("*.json"))]
-    return [*found, seed_of(RECORDINGS / "baselines-fleet" / "fleet.json")]
+    return [seed_of(path) for path in sorted(BASELINES.glob("*.json"))]
 
 
-BASELINE_RUNS = {"no-": ("accepted", "slow", "measured-slow"), "8x-": ("cards", "cards-slow")}
+BASELINE_RUNS = {"no-": ("accepted", "assertion", "waived"), "8x-": ("measured", "slow-card")}
+FLEET = BASELINES / "fleet.json"
+TABLE = RECORDINGS / "fleet-new.csv"
 
 
 def _read_baseline(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
     anubis("baseline", "show", str(path))
-    runs = [str(RUNS / run) for run in BASELINE_RUNS.get(seed.name[:3], ())] or [
-        str(RECORDINGS / "imports" / "fleet-new.csv.npz")
-    ]
-    run = rng.choice(runs)
+    runs = [str(RUNS / run) for run in BASELINE_RUNS.get(seed.name[:3], ())]
+    run = rng.choice(runs or [str(TABLE)])
     answer = anubis("judge", run, f"--baseline={path.parent}", "--json=-", document=True)
     if damaged:
         before = _judged_against(seed, run, path.parents[1])
@@ -49,8 +49,8 @@ def _read_baseline(seed: Seed, path: Path, damaged: bool, rng: random.Random) ->
         ("report", run, f"--baseline={path.parent}"),
         ("baseline", "list", str(path.parent)),
     ]
-    if "imports" not in run or rng.random() < 0.5:
-        anubis(*rng.choice(others[: 2 if "imports" in run else 4]))
+    if runs or rng.random() < 0.5:
+        anubis(*rng.choice(others[: 4 if runs else 2]))
 
 
 @cache
@@ -63,7 +63,13 @@ def _judged_against(seed: Seed, run: str, folder: Path) -> Decision | None:
 
 
 def _inventories(scratch: Path) -> list[Seed]:
-    return [seed_of(path) for path in sorted((RECORDINGS / "inventories").glob("*.json"))]
+    nodes = {
+        "eight": recorded_node("eight", cards=True),
+        "lab-a": recorded_node("lab-a", cards=False),
+    }
+    return [
+        Seed(name=f"{name}.json", content=json.dumps(node).encode()) for name, node in nodes.items()
+    ]
 
 
 def _read_inventory(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
@@ -71,15 +77,25 @@ def _read_inventory(seed: Seed, path: Path, damaged: bool, rng: random.Random) -
     anubis("doctor", f"--inventory={path}", *more, document=more == ("--json",))
 
 
+CERTIFICATES = b"""{"format": "anubis-certificates", "schema": 2,
+"hardware_class": "no-accelerator_lab-f6m143-16c_64-gib_torch2_smoke",
+"origin": {"node": "lab-a", "created": "2026-05-01T08:00:00+00:00", "rounds": 3, "alpha": 0.95,
+"runs": ["certify-01-alone", "certify-02-alone", "certify-01-together", "certify-02-together"]},
+"pairs": [{"first": "pairs.py::test_first", "second": "pairs.py::test_second", "similarity": 1.0,
+"metric": "second", "granted": true, "reason": "", "met": 3, "open": false}]}
+"""
+
+
 def _certificates(scratch: Path) -> list[Seed]:
-    return [seed_of(path) for path in (BASELINES / "certificates").glob("*.json")]
+    return [Seed(name=f"{HOST}.json", content=CERTIFICATES)]
 
 
 def _read_certificates(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
     place = path.parent / "certificates"
     place.mkdir()
     path.rename(place / path.name)
-    node = RECORDINGS / "inventories" / "lab-a.json"
+    node = path.parent / "node.json"
+    node.write_text(json.dumps(recorded_node("lab-a", cards=False)), encoding="utf-8")
     anubis("doctor", f"--inventory={node}", f"--baseline={path.parent}")
 
 
@@ -103,7 +119,7 @@ def _waivers(scratch: Path) -> list[Seed]:
 
 
 def _read_waivers(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
-    run = str(RUNS / rng.choice(("accepted", "slow")))
+    run = str(RUNS / rng.choice(("accepted", "measured")))
     anubis("judge", run, f"--baseline={BASELINES}", f"--waivers={path}", "--json=-", document=True)
 
 
@@ -130,12 +146,22 @@ def _read_standing(seed: Seed, path: Path, damaged: bool, rng: random.Random) ->
 
 
 def database(scratch: Path) -> Path:
-    """Return the recorded history as a database, made once."""
+    """Return a history of incidents and defects, made once."""
     path = scratch / "history.sqlite"
     if not path.exists():
-        connection = sqlite3.connect(path)
-        connection.executescript((RECORDINGS / "history.sql").read_text("utf-8"))
-        connection.close()
+        history = ("history", f"--store={scratch}")
+        anubis(*history, "incident", "import", str(FILES / "incidents.csv"), "--add-nodes")
+        for number in range(1, 7):
+            benchmark = f"--benchmark=choices.py::test_{number % 3}"
+            given = (
+                f"--node=n{number:02d}",
+                benchmark,
+                "--new-benchmark",
+                f"--on=2026-04-0{number}",
+            )
+            anubis(*history, "defect", "add", *given, "--component=storage.disk", "--kind=disk")
+        anubis(*history, "defect", "close", "3", "--as=false-alarm")
+        anubis(*history, "state", "--node=n20", "--as=removed", "--on=2026-05-27")
     return path
 
 
@@ -181,7 +207,7 @@ def _read_history(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> 
 
 def _incidents(scratch: Path) -> list[Seed]:
     database(scratch)
-    text = (RECORDINGS / "inputs" / "incidents.csv").read_bytes()
+    text = (FILES / "incidents.csv").read_bytes()
     return [Seed(name="incidents.csv", content=b"".join(text.splitlines(keepends=True)[:12]))]
 
 
@@ -211,30 +237,38 @@ def _read_nodes(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> No
 
 
 def _archives(scratch: Path) -> list[Seed]:
-    return [seed_of(path) for path in sorted((RECORDINGS / "imports").glob("*.npz"))]
+    store = f"--store={scratch}"
+    disks = ("--node=n", "--class=disks")
+    anubis("import", "table", str(TABLE), store)
+    anubis("import", "superbench", str(FILES / "superbench.jsonl"), "--class=a100", store)
+    anubis("import", "nccl", str(FILES / "nccl_allreduce.log"), "--node=n", "--class=a100", store)
+    anubis("import", "fio", str(FILES / "fio.json"), *disks, store)
+    return [seed_of(path) for path in sorted((scratch / "imports").glob("*.npz"))]
 
 
 def _read_archive(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
     after = _judged_archive(path)
     if damaged:
-        healthy = _healthy_archive(seed.name)
+        healthy = _healthy_archive(seed, path.parents[1])
         compare("judge", healthy, after[0], after[1])
 
 
 @cache
-def _healthy_archive(name: str) -> Decision | None:
-    return _judged_archive(RECORDINGS / "imports" / name)[0]
+def _healthy_archive(seed: Seed, folder: Path) -> Decision | None:
+    path = folder / "healthy" / seed.name
+    path.parent.mkdir(exist_ok=True)
+    path.write_bytes(seed.content)
+    return _judged_archive(path)[0]
 
 
 def _judged_archive(path: Path) -> tuple[Decision | None, str]:
-    place = RECORDINGS / "baselines-fleet"
-    answer = anubis("judge", str(path), f"--baseline={place}", "--json=-", document=True)
+    answer = anubis("judge", str(path), f"--baseline={FLEET}", "--json=-", document=True)
     return answer.decision, answer.text
 
 
 def _table_rows() -> list[str]:
     """Return the lines of a small table: a few of every kind that the recorded one has, also wrong ones."""
-    lines = (RECORDINGS / "inputs" / "fleet-new.csv").read_text("utf-8").splitlines()
+    lines = TABLE.read_text("utf-8").splitlines()
     return [lines[0], *lines[1:20], *lines[-8:]]
 
 
@@ -260,11 +294,11 @@ def _parquets(scratch: Path) -> list[Seed]:
 def _read_table(seed: Seed, path: Path, damaged: bool, rng: random.Random) -> None:
     anubis("import", "table", str(path), f"--store={path.parent}")
     if rng.random() < 0.5:
-        anubis("judge", str(path), f"--baseline={RECORDINGS / 'baselines-fleet'}")
+        anubis("judge", str(path), f"--baseline={FLEET}")
 
 
 def _input(name: str) -> Callable[[Path], list[Seed]]:
-    return lambda scratch: [seed_of(RECORDINGS / "inputs" / name)]
+    return lambda scratch: [seed_of(FILES / name)]
 
 
 def _read_import(kind: str) -> Callable[[Seed, Path, bool, random.Random], None]:
@@ -272,7 +306,7 @@ def _read_import(kind: str) -> Callable[[Seed, Path, bool, random.Random], None]
         answer = anubis("import", kind, str(path), f"--store={path.parent}")
         if answer.code == 0:  # what was written must be readable
             (written,) = path.parent.glob("imports/*.npz")
-            anubis("judge", str(written), f"--baseline={RECORDINGS / 'baselines-fleet'}")
+            anubis("judge", str(written), f"--baseline={FLEET}")
 
     return read
 
@@ -281,7 +315,6 @@ READERS: dict[str, Reader] = {
     reader.name: reader
     for reader in (
         Reader(name="journal", form="journal", seeds=healthy_journals, read=read_mutated_journal),
-        Reader(name="journal-0.1", form="lines", seeds=old_journals, read=read_mutated_journal),
         Reader(name="baseline", form="baseline", seeds=_baselines, read=_read_baseline),
         Reader(name="recorded-node", form="json", seeds=_inventories, read=_read_inventory),
         Reader(name="certificates", form="json", seeds=_certificates, read=_read_certificates),

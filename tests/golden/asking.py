@@ -6,7 +6,6 @@ import contextlib
 import datetime
 import io
 import os
-import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -94,16 +93,3 @@ def ask(arguments: Sequence[str], folder: Path) -> Said:
         except SystemExit as end:  # argparse
             code = end.code if isinstance(end.code, int) else 1
     return Said(code=code, out=out.getvalue(), err=err.getvalue())
-
-
-def tidy(text: str, folder: Path) -> str:
-    """Take out what differs from machine to machine: the one place where that is done.
-
-    The folder in which a command ran is written as <folder>; of a page the style sheet is left out and every
-    tag begins a line, so that a difference is one line; spaces at line ends go.
-    """
-    text = text.replace(str(folder.resolve()), "<folder>").replace(str(folder), "<folder>")
-    if text.startswith("<!DOCTYPE"):
-        text = re.sub(r"<style>.*?</style>", "<style></style>", text, flags=re.DOTALL)
-        text = re.sub(r"(?<=>)(?=<[a-z/])", "\n", text)
-    return "\n".join(line.rstrip() for line in text.splitlines()) + "\n"

@@ -184,6 +184,7 @@ class Gate:
 
     def _verdict(self, finding: GateFinding) -> MetricVerdict:
         failed, known = finding.severity == "FAIL", self._context.baseline
+        golden = known.reference if known else Reference.FLEET
         return MetricVerdict(
             outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
             reason=Reason.BEYOND if failed else Reason.INVALID,
@@ -196,7 +197,7 @@ class Gate:
             component=finding.component,
             node=self._context.node,
             device=finding.slot,
-            reference=known.reference if self._golden is not None and known else Reference.NONE,
+            reference=golden if self._golden is not None else Reference.NONE,
             baseline=known.digest if known else "",
             action=finding.action,
         )

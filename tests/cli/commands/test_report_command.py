@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import anubis
+from tests.golden.runs import BASELINES, RUNS
 
-RUNS = Path(__file__).parents[2] / "golden" / "recordings" / "store" / "runs"
 HEAD = "node,class,benchmark,metric,unit,better,value\n"
 
 
@@ -18,9 +18,9 @@ def test_a_journal_of_another_name_is_rebuilt_and_not_judged_anew(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # no baseline lies here
-    asked = anubis("report", str(RUNS / "slow" / "journal.jsonl"))
+    asked = anubis("report", str(RUNS / "slow-card" / "journal.jsonl"))
     assert "REJECTED" in asked.stdout
-    shutil.copy(RUNS / "slow" / "journal.jsonl", tmp_path / "n17-2026-11.jsonl")
+    shutil.copy(RUNS / "slow-card" / "journal.jsonl", tmp_path / "n17-2026-11.jsonl")
     assert anubis("report", "n17-2026-11.jsonl").stdout == asked.stdout
 
 
@@ -56,14 +56,14 @@ def test_the_dossier_that_judge_offers_decides_as_judge_did(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run, baselines = str(RUNS / "change"), str(RUNS.parents[1] / "baselines")
+    run, baselines = str(RUNS / "waived"), str(BASELINES)
     mild = anubis("judge", run, "--baseline", baselines)
     strict = anubis("judge", run, "--baseline", baselines, "--fail-on", "marginal")
     assert (mild.returncode, strict.returncode) == (0, 1)
     (offered,) = [x for x in strict.stdout.splitlines() if x.startswith("see one: anubis ")]
     done = anubis(*shlex.split(offered)[3:])
-    assert "REJECTED: node lab-a:" in done.stdout, done.stderr
-    missing = anubis("report", run, "--node", "lab-a", "--waivers", "none.toml")
+    assert "REJECTED: node lab-d:" in done.stdout, done.stderr
+    missing = anubis("report", run, "--node", "lab-d", "--waivers", "none.toml")
     assert (missing.returncode, missing.stderr.count("none.toml: cannot be read")) == (2, 1)
 
 

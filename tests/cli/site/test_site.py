@@ -20,11 +20,11 @@ from pytest_anubis.store.baselines.baseline_files import load_baselines
 from pytest_anubis.store.collected_runs import read_runs
 from tests.cli.command_line import anubis
 from tests.cli.test_untrusted_text import EVIL
+from tests.golden.runs import RUNS
 from tests.report.fleet.page_rules import Rules
 
 fleets: Any = importlib.import_module("benchmarks.pages.fleet")
 
-RECORDED = Path(__file__).parents[2] / "golden" / "recordings" / "store" / "runs"
 HEAD = "node,class,benchmark,metric,unit,better,component,value\n"
 
 
@@ -120,8 +120,8 @@ def test_journals_tell_what_the_tests_cost_and_failures_without_a_number(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for name in ("slow", "accepted", "cards-gate"):
-        shutil.copytree(RECORDED / name, f"runs/{name}")
+    for name in ("slow-card", "accepted", "faults"):
+        shutil.copytree(RUNS / name, f"runs/{name}")
     assert anubis("report", "--fleet", "runs", "--html", "site").returncode == 0
     page = Path("site/index.html").read_text("utf-8")
     assert Rules(page).wrong == []

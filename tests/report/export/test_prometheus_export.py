@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.report.export.prometheus_export import prometheus_text
+from pytest_anubis.store.journal.journal_reading import read_journal
+from tests.golden.runs import RUNS
 
 LABEL = r'[a-z_]+="(?:[^"\\\n]|\\\\|\\"|\\n)*"'
 SAMPLE = re.compile(rf"([a-z_]+)\{{({LABEL}(?:,{LABEL})*)\}} (NaN|[+-]Inf|-?[\d.e+-]+)")
@@ -157,3 +159,18 @@ def test_what_to_do_about_a_metric_and_a_node_is_a_gauge() -> None:
     assert 'triage="retest"' in labels
     assert found["anubis_node_triage", 'node="n1",triage="retest"'] == "1.0"
     assert found["anubis_node_triage", 'node="n1",triage="reject"'] == "0.0"
+
+
+def test_the_names_of_the_gauges_stay() -> None:
+    record = read_journal(RUNS / "slow-card")
+    found = samples(prometheus_text(record.node_verdict, record.told, record))
+    assert {name.removeprefix("anubis_") for name, _ in found} == {
+        *("run_info", "run_start_time_seconds", "run_end_time_seconds", "run_duration_seconds"),
+        *("node_decision", "node_verdicts", "node_blocking", "node_listed", "node_blamed"),
+        *("node_baseline_info", "node_triage", "metric_outcome", "metric_value", "metric_expected"),
+        *("metric_similarity", "metric_threshold", "metric_loss", "metric_certainty"),
+        "metric_triage",
+    }
+    decided = {labels: value for (name, labels), value in found.items() if "decision" in name}
+    (yes,) = [labels for labels, value in decided.items() if float(value) == 1]
+    assert 'decision="REJECTED"' in yes
