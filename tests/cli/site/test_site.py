@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 import json
 import re
 import shutil
@@ -19,11 +18,10 @@ from pytest_anubis.report.fleet.fleet_view import MARKS
 from pytest_anubis.store.baselines.baseline_files import load_baselines
 from pytest_anubis.store.collected_runs import read_runs
 from tests.cli.command_line import anubis
+from tests.cli.site.simulated_fleet import found, simulate
 from tests.cli.test_untrusted_text import EVIL
 from tests.golden.runs import RUNS
 from tests.report.fleet.page_rules import Rules
-
-fleets: Any = importlib.import_module("benchmarks.pages.fleet")
 
 HEAD = "node,class,benchmark,metric,unit,better,component,value\n"
 
@@ -31,7 +29,7 @@ HEAD = "node,class,benchmark,metric,unit,better,component,value\n"
 @pytest.fixture(scope="module")
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     folder = tmp_path_factory.mktemp("fleet")
-    planted = fleets.simulate(folder, nodes=240, metrics=6)
+    planted = simulate(folder, nodes=240, metrics=6)
     assert anubis("learn", str(folder / "healthy"), "-o", str(folder / "base")).returncode == 0
     given = ("--baseline", str(folder / "base"), "--html", str(folder / "site"))
     done = anubis("report", "--fleet", str(folder / "runs"), *given)
@@ -44,7 +42,7 @@ def test_sick_nodes_their_batch_and_the_drifting_metric_stand_on_top(
     fleet: tuple[Path, Any],
 ) -> None:
     site, planted = fleet
-    facts = fleets.found((site / "index.html").read_text("utf-8"), planted)
+    facts = found((site / "index.html").read_text("utf-8"), planted)
     assert [name for name, true in facts if not true] == []
 
 
