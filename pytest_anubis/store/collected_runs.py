@@ -17,8 +17,8 @@ from pytest_anubis.core.run import EVIDENCE, RunRecord
 from pytest_anubis.core.sample import Problem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.core.waivers.waiving import WaiversRead
-from pytest_anubis.store.imported_cells import ImportedCells
 from pytest_anubis.store.importers.import_result import ImportFileError
+from pytest_anubis.store.importers.imported_cells import ImportedCells
 from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import exported_samples, import_table
 from pytest_anubis.store.journal.journal_events import JournalError

@@ -19,6 +19,7 @@ PASS, FAIL, WARN, SKIP = "pass", "fail", "warn", "skip"
 _WORDS = {"pass": PASS, "fail": FAIL, "warn": WARN, "skip": SKIP, "not run": SKIP}
 _TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
 """From DCGM 4 on, and before."""
+_OVERALL = "Overall Result"
 _FIELDS = frozenset((*_TITLES, "iterations", "runtime_error"))
 """A run has one of these."""
 
@@ -49,7 +50,7 @@ class DiagResult:
     Attributes:
         plugin: Its name, small letters without blanks, e.g. ``memory``.
         device: E.g. ``GPU 3``; empty where it speaks of the node.
-        status: ``pass``, ``fail``, ``warn`` or ``skip``.
+        status: ``pass``, ``fail``, ``warn`` or ``skip``; what passed with a warning is ``warn``.
         text: Its warnings, in one line.
         readings: What it measured: metrics with their values.
     """
@@ -106,6 +107,7 @@ class _Body:
     test_categories: tuple[_Category | None, ...] = ()
     version: str = ""
     runtime_error: str = ""
+    overall: Annotated[str, Alias(_OVERALL)] = ""
     serials: Annotated[Any, Alias("GPU Device Serials")] = ()
 
 
@@ -120,6 +122,7 @@ class _Output:
     old: Annotated[_Body | None, Alias(_TITLES[1])] = None
     metadata: _Metadata = field(default_factory=_Metadata)
     runtime_error: str = ""
+    overall: Annotated[str, Alias(_OVERALL)] = ""
     entity_groups: Any = ()
     serials: Annotated[Any, Alias("GPU Device Serials")] = ()
     iterations: tuple[Any, ...] = ()
@@ -154,6 +157,11 @@ def read_dcgm_diag(text: str) -> DiagRun:
     broken = next(
         filter(None, (body.runtime_error or output.runtime_error for output, body in bodies)), ""
     )
+    overall = {
+        _WORDS.get(word.lower()) for pair in bodies for word in (one.overall for one in pair)
+    }
+    if FAIL in overall and not any(result.status == FAIL for result in results):
+        broken = broken or f"{_OVERALL} is a failure, but of no plugin"
     if not results and not broken:
         raise UnreadableOutput(TOOL, "no plugin says anything")
     version = next(
@@ -175,6 +183,9 @@ def _results(test: _Test) -> Iterator[DiagResult]:
         status = _WORDS.get(result.status.lower())
         if status is None:
             raise UnreadableOutput(TOOL, f"{test.name}: unknown status {shown(result.status)}")
+        text = "; ".join(_said(result.warnings))
+        if status == PASS and text.strip():
+            status = WARN
         if result is test.test_summary and test.results and status in (PASS, SKIP):
             continue  # the devices have said it; a summary that is worse than they counts
         devices = _devices(result)
@@ -184,7 +195,7 @@ def _results(test: _Test) -> Iterator[DiagResult]:
                 plugin=test.name.lower().replace(" ", "_"),
                 device=device,
                 status=status,
-                text="; ".join(_said(result.warnings)),
+                text=text,
                 readings=tuple((metric, value) for of, metric, value in measured if of == device),
             )
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pytest_anubis.codec import CodecError, from_plain
 from pytest_anubis.core.field_types import NotNegative
-from pytest_anubis.tool_outputs.plain_lines import json_objects, tool_lines
+from pytest_anubis.tool_outputs.plain_lines import json_objects, lines_around, tool_lines
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, number, shown
 
 TOOL = "nvbandwidth"
@@ -23,7 +23,8 @@ _VERSION = "nvbandwidth Version:"
 _MARK = re.compile(r"nvbandwidth Version:|Running [a-z]+_\w{1,100}\.$")
 _RUNNING, _SUM, _WAIVED = re.compile(r"Running (\w{1,100})\.?"), "SUM ", "waived"
 _FAILED = re.compile(  # its own words; other programs' lines hold the word "error" too
-    r"^\[(?:CUDA_ERROR|cudaError)\w{0,60}\]|^NVML_ERROR|^ASSERT in|^error\b|^invalid value when checking",
+    r"^\[(?:CUDA_ERROR|cudaError)\w{0,60}\]|^NVML_ERROR|^ASSERT in|^error\b(?!: ld\.so)|"
+    r"^invalid value when checking",
     re.IGNORECASE,
 )
 _NOT_RUN = "Not Found"
@@ -99,12 +100,15 @@ def scan_nvbandwidth(text: str) -> NvbandwidthRun:
         UnreadableOutput: It is neither form, or no case ran.
     """
     printed = json_objects(text, TOOL, frozenset(("nvbandwidth",)))
-    runs = [_read_json(data) for _, data in printed] or [_read_text(text)]
+    runs = [_read_json(data) for _, data in printed]
+    around = [line for _, line in lines_around(text) if runs and _FAILED.search(line)]
+    runs = runs or [_read_text(text)]
     run = NvbandwidthRun(
         version=runs[0].version,
         cases=tuple(case for one in runs for case in one.cases),
         waived=sum(one.waived for one in runs),
-        failures=tuple(failure for one in runs for failure in one.failures),
+        failures=tuple(failure for one in runs for failure in one.failures)
+        + tuple(("", line[:200]) for line in around),
         unread=tuple(what for one in runs for what in one.unread),
     )
     if not run.cases and not run.failures:

@@ -24,20 +24,6 @@ _MARGIN = re.compile(
     r"(?P<label>\[[^\[\]\s]{0,200}\d,\d{1,7}\](?:(?=<std)|: ?)|\[pod/[^\[\]\s]{1,300}\] ?)|"
     r"<std(?:out|err|diag)>:? ?"
 )
-_FAILURE = re.compile(
-    r"^(?:\S+: )?(?:srun|slurmstepd): error: (?!couldn't chdir)|"
-    r"\b(?:mpi|prte?)(?:run|exec)?\b.{0,80}\b(?:noticed|aborted|abnormally|non-zero status)\b|"
-    r"^(?:\S+: )?Killed$|\bcommand terminated with exit code\b|\btimeout: sending signal\b|"
-    r"\bexit (?:code|status)[:= ]{1,2}[1-9]|^make: \*\*\*|\bterminating on signal\b|"
-    r"\bterminate called\b|^Traceback \(most recent|COMMAND_EXIT_CODE=\"?[1-9]|"
-    r"(?i:(?<!\b0 )(?<!\bno )uncorrectable ecc error|fallen off the bus|gpu is lost)|"
-    r"(?i:\[hardware error\]|aer: uncorrected)|"
-    r"\bio_u error\b|\bverify: bad\b|: verify failed\b|\bgot signal=|\berr= ?[1-9]|\bhasn't exited in\b|"
-    r"\b(?:Segmentation fault|Bus error|core dumped|DUE TO TIME LIMIT)\b|"
-    r"\bNCCL WARN\b.{0,80}\b(?:[Ff]ailure|[Ee]rror|completion with)\b|\bNVRM: Xid\b|"
-    r"\bexited (?:on signal|with (?:exit )?(?:code|status)) [1-9]"
-)
-"""What launchers, shells, the driver and libraries write where a program came to no good end."""
 _MARGINS = 6
 """Stamps, labels and streams before one line, at most."""
 _LABELS = 8
@@ -46,11 +32,8 @@ _LABEL = re.compile(r"[^\"{}#]{0,80}\w[^\"{}#]{0,80}")
 _WORD = re.compile(r"\w")
 _OBJECT = re.compile(r"\{(?=\s*(?:[\"}]|\Z))")
 _BEGINS = re.compile(r"\{\s*(?:\"|$)")
-
-
-def failure_said(line: str) -> bool:
-    """Return whether a line that is no JSON says that a program failed or was ended."""
-    return not line.startswith((" ", "\t", '"', "{", "}")) and bool(_FAILURE.search(line[:400]))
+_JSON_OR_ROW = (" ", "\t", '"', "{", "}", "]")
+"""How lines of JSON begin, and rows of results."""
 
 
 class Line(NamedTuple):
@@ -114,6 +97,13 @@ def json_objects(
             labels.setdefault(lines[place - 1].label or before, place)
             _one_process(tool, labels)
             yield place, data
+
+
+def lines_around(text: str) -> Iterator[tuple[int, str]]:
+    """Yield number and text of the lines that are of no JSON and no table: what is said around them."""
+    for number, line in enumerate(_plain_lines(text, _BEGINS), start=1):
+        if line.text and not line.text.startswith(_JSON_OR_ROW):
+            yield number, line.text
 
 
 def _plain_lines(text: str, mark: re.Pattern[str]) -> list[Line]:

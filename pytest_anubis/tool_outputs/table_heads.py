@@ -49,3 +49,13 @@ def missing(columns: Sequence[str], mark: str, wanted: str) -> str:
     rename = f" (rename {other!r} to {wanted!r})" if other else ""
     between = f" between {MARKS[mark]}" if mark else ""
     return f"{lacks}: found{between} {shown(', '.join(columns))}{rename}"
+
+
+def melted(columns: Sequence[str]) -> str:
+    """Return how a table with one column a metric becomes one with a row a value."""
+    if "node" not in columns:
+        return "docs/files.md"
+    return (
+        "pandas: table.melt('node', var_name='metric').assign(benchmark='NAME'); unit and better as columns, "
+        "or in a map, --map FILE; docs/files.md"
+    )

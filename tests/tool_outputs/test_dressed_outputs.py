@@ -13,12 +13,13 @@ import pytest
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.tool_outputs.dcgm_diag import read_dcgm_diag
+from pytest_anubis.tool_outputs.failure_lines import FAILURES, failure_said
 from pytest_anubis.tool_outputs.gpu_burn import read_gpu_burn
 from pytest_anubis.tool_outputs.hpl import read_hpl
 from pytest_anubis.tool_outputs.nccl_tests import NcclLog, read_nccl_tests
 from pytest_anubis.tool_outputs.nvbandwidth import read_nvbandwidth
 from pytest_anubis.tool_outputs.perftest import read_perftest
-from pytest_anubis.tool_outputs.plain_lines import failure_said
+from pytest_anubis.tool_outputs.plain_lines import lines_around
 from pytest_anubis.tool_outputs.stream_benchmark import read_stream
 from pytest_anubis.tool_outputs.stress_ng import read_stress_ng
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
@@ -326,25 +327,62 @@ def test_the_oldest_and_the_newest_nccl_tests_say_the_same(tmp_path: Path, text:
     assert {cell[3] for cell in cells} == {"failed"}
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "srun: error: n1: task 3: Segmentation fault (core dumped)",
-        "srun: error: n1: tasks 0-7: Exited with exit code 3",
-        "mpirun noticed that process rank 3 with PID 1 on node n1 exited on signal 9 (Killed).",
-        "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-11-01T00:00:00 DUE TO TIME LIMIT ***",
-        "n1:1:2 [0] NCCL WARN Cuda failure 'an illegal memory access was encountered'",
-        "[ 123.4] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
-        "bash: line 1: 7 Bus error (core dumped) ./all_reduce_perf",
-        "Killed",
-        "command terminated with exit code 137",
-        "CUDA error: uncorrectable ECC error encountered",
-        "fio: io_u error on file /dev/nvme0n1: Input/output error: read offset=0",
-        "mce: [Hardware Error]: Machine check events logged",
-    ],
+SAID = (
+    "srun: error: n1: task 3: Segmentation fault (core dumped)",
+    "srun: error: n1: tasks 0-7: Exited with exit code 3",
+    "mpirun noticed that process rank 3 with PID 1 on node n1 exited on signal 9 (Killed).",
+    "slurmstepd: error: *** STEP 1.0 ON n1 CANCELLED AT 2026-11-01T00:00:00 DUE TO TIME LIMIT ***",
+    "n1:1:2 [0] NCCL WARN Cuda failure 'an illegal memory access was encountered'",
+    "[ 123.4] NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus.",
+    "bash: line 1: 7 Bus error (core dumped) ./all_reduce_perf",
+    "Killed",
+    "command terminated with exit code 137",
+    "CUDA error: uncorrectable ECC error encountered",
+    "fio: io_u error on file /dev/nvme0n1: Input/output error: read offset=0",
+    "mce: [Hardware Error]: Machine check events logged",
+    "./run.sh: line 3: 12345 Killed                  ./all_reduce_perf -b 8 -e 1G -g 8",
+    "./run.sh: line 3:   345 Aborted                 (core dumped) ./all_reduce_perf",
+    "./run.sh: line 3: 12345 Illegal instruction     ./all_reduce_perf",
+    "./run.sh: line 3: 12345 Floating point exception./all_reduce_perf",
+    "./run.sh: line 3: 12345 Trace/breakpoint trap   ./all_reduce_perf",
+    "zsh: segmentation fault  ./all_reduce_perf",
+    "Illegal instruction (core dumped)",
+    "timeout: the monitored command dumped core",
+    "[n1:12345] Signal: Aborted (6)",
+    "[n1:12345] *** Process received signal ***",
+    "free(): invalid pointer",
+    "malloc(): unaligned tcache chunk detected",
+    "double free or corruption (!prev)",
+    "corrupted size vs. prev_size",
+    "*** stack smashing detected ***: terminated",
+    "perf: x.c:12: main: Assertion `a == b' failed.",
+    "terminate called after throwing an instance of 'std::bad_alloc'",
+    "CUDA error: an illegal memory access was encountered",
+    "cudaErrorECCUncorrectable",
+    "n1:77:90 [3] NCCL WARN NET/IB : Got completion from peer 10.0.0.9<45123> with status=12 opcode=0 "
+    "len=0 vendor err 129 (Recv)",
+    "n1:77:90 [3] NCCL WARN NET/IB : mlx5_0:1 Got async fatal event: local catastrophic error",
+    "blk_update_request: I/O error, dev nvme2n1, sector 0",
+    "nvme nvme2: I/O 1 QID 2 timeout, aborting",
+    "Error: Diagnostic could not be run because the recommended driver is not being used.",
+    "[ERROR] Detected mismatch",
+    "srun: Job step aborted: 10 CANCELLED DUE TO TIME LIMIT",
+    "make: *** [Makefile:3: run] Error 1",
+    "timeout: sending signal KILL to command './all_reduce_perf'",
+    "fio: terminating on signal 2",
+    "prterun detected that one or more processes exited abnormally",
+    "n1: task 3: exited with exit code 3",
+    'COMMAND_EXIT_CODE="137"',
 )
+
+
+@pytest.mark.parametrize("line", SAID)
 def test_what_others_say_of_a_failure_is_seen(line: str) -> None:
     assert failure_said(line)
+
+
+def test_every_row_of_the_catalogue_has_its_line() -> None:
+    assert not [pattern for pattern, _ in FAILURES if not any(re.search(pattern, x) for x in SAID)]
 
 
 @pytest.mark.parametrize(
@@ -354,9 +392,26 @@ def test_what_others_say_of_a_failure_is_seen(line: str) -> None:
         "# Out of bounds values : 0 OK",
         "slurmstepd: error: couldn't chdir to `/home/u': No such file or directory: going to /tmp instead",
         "0 uncorrectable ECC errors",
-        '  "warning": "GPU 3: uncorrectable ECC error"',
         "error_count 0",
+        "Error: 0",
+        "ERROR: ld.so: object 'libtrace.so' from LD_PRELOAD cannot be preloaded: ignored.",
+        "./run.sh: line 9: 12345 Terminated              nvidia-smi dmon > cards.log",
+        "CUDA error: 0",
+        "NCCL version 2.22.3+cuda12.5",
+        "fio-3.36",
     ],
 )
 def test_what_is_no_failure_is_none(line: str) -> None:
     assert not failure_said(line)
+
+
+def test_lines_around_json_are_told_from_its_own() -> None:
+    own = '{\n  "warning": "GPU 3: uncorrectable ECC error",\n"b": 1\n}'
+    text = f"before\n{own}\n[1,0]<stderr>:free(): invalid pointer\n05:06:07 Killed"
+    assert list(lines_around(text)) == [
+        (1, "before"),
+        (6, "free(): invalid pointer"),
+        (7, "Killed"),
+    ]
+    labelled = "".join(f"n1: {line}\n" for line in f"{own}\nKilled".split("\n"))
+    assert list(lines_around(labelled)) == [(5, "Killed")]

@@ -168,6 +168,7 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
     done.told = len(sources) <= SHOWN
     runs: set[tuple[str, str]] = set()
     for number, source in enumerate(sources, start=1):
+        imported = None
         try:
             if source.error:
                 raise CommandError(source.error)
@@ -178,10 +179,11 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
                     "it by itself with --run ID, or let the pattern say the run ({run})"
                 )
             runs.add(known)
-            _keep(_import(options, source), source, options, folder, done)
+            imported = _import(options, source)
+            _keep(imported, source, options, folder, done)
         except (CommandError, ImportFileError) as error:
             done.refused.append(str(error))
-            _note_refused(source, options, folder)
+            _note_refused(imported, source, options, folder)
             if len(sources) == 1:
                 raise
             if len(done.refused) <= SHOWN:
@@ -218,20 +220,27 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
     return 1 if (done.lost or done.unknown_units) and not options.lenient else 0
 
 
-def _note_refused(source: _Source, options: argparse.Namespace, folder: ImportFolder) -> None:
-    """Keep that a node has a file of which nothing could be read: what it passed before is not all."""
+def _note_refused(
+    imported: Imported | None, source: _Source, options: argparse.Namespace, folder: ImportFolder
+) -> None:
+    """Keep that nodes have a file of which nothing could be read: what they passed before is not all."""
     from pytest_anubis.store.importers.import_result import refused_file
 
-    node = source.node or getattr(options, "node", "") or ""
-    if not node or options.kind not in OF_ONE_NODE or not source.path.is_file():
-        return
-    name = (
-        ".".join(filter(None, (source.node, source.run, source.path.name))) if source.node else ""
-    )
-    run, key = source.run or options.run, options.hardware_class
+    if (
+        imported is None or imported.populations or not imported.runs
+    ):  # then it names no node itself
+        node = source.node or getattr(options, "node", "") or ""
+        if not node or not source.path.is_file():
+            return
+        run, key = source.run or options.run, options.hardware_class
+        imported = refused_file(source.path, node=node, run=run, hardware_class=key)
+    imported = imported if options.date is None else imported.dated(options.date)
+    nodes = sorted({run.node for run in imported.runs})
+    named = ", ".join(nodes[:NAMED]) + (", ..." if len(nodes) > NAMED else "")
     with contextlib.suppress(OSError, ValueError):
-        kept = folder.save(refused_file(source.path, node=node, run=run, hardware_class=key), name)
-        say(f"kept, so that {node} is not accepted without it: {kept}")
+        kept = folder.save(imported, source.name)
+        is_not = "are not" if len(nodes) > 1 else "is not"
+        say(f"kept, so that {named} {is_not} accepted without it: {kept}")
 
 
 def _learning(classes: Iterable[str], named: str) -> str:
@@ -255,6 +264,11 @@ class _Source:
     node: str = ""
     run: str = ""
     error: str = ""
+
+    @property
+    def name(self) -> str:
+        """What its import is called; empty: as the file."""
+        return ".".join(filter(None, (self.node, self.run, self.path.name))) if self.node else ""
 
 
 @dataclass(slots=True)
@@ -339,8 +353,7 @@ def _keep(
             "file counts"
         )
     try:
-        name = ".".join(filter(None, (source.node, source.run, path.name))) if source.node else ""
-        target = folder.save(imported, name)
+        target = folder.save(imported, source.name)
         if folder.lost:
             lost = f"{count_text(len(folder.lost), 'node')} more: {', '.join(folder.lost[:NAMED])}"
             say(
@@ -352,6 +365,14 @@ def _keep(
         return
     except OSError as error:
         raise CommandError(f"{options.store}: cannot be written ({error.strerror})") from error
+    if folder.twice:
+        (run, node), count = min(folder.twice.items())
+        more = f" (and {len(folder.twice) - 1} more)" if len(folder.twice) > 1 else ""
+        say(
+            f"{path}: {count_text(count, 'value')} of node {node}, run {run}{more} stand in an earlier file "
+            "too: which count? It is not accepted so; give each run its --run ID, or {run} in the pattern"
+        )
+        done.lost += sum(folder.twice.values())
     if done.told:
         say(f"written: {target}")
     done.written.append(target)

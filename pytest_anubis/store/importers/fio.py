@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Unpack
@@ -36,7 +37,8 @@ def import_fio(path: Path, **of_node: Unpack[OfNode]) -> Imported:
 
     Every job gives, for reading and writing, ``bandwidth`` in MB/s, ``iops`` in op/s and the total
     latency's 50th and 99th percentile in us; its group says how it read and wrote (``rw``, ``bs``,
-    ``iodepth``, ...), its device is the last part of the job's file name, else ``disk``. A job that ended
+    ``iodepth``, ...), its device is the last part of the job's file name, else ``disk``; the whole path where
+    others of the output end like it. A job that ended
     with an error has the problem ``failed``, be it that it moved nothing. What ``--status-interval`` printed
     of a job that still ran is left out.
 
@@ -49,15 +51,12 @@ def import_fio(path: Path, **of_node: Unpack[OfNode]) -> Imported:
         lambda text: _whole(list(_outputs(text)), samples),
         "run fio with --output-format=json",
     )
-    jobs = 0
-    for place, output in outputs:
-        for job in output.jobs:
-            jobs += 1
-            try:
-                _take_job(samples, place, output, job)
-            except CodecError as error:
-                samples.wrong.add(place, str(error))
-    return import_samples(path, samples, "storage.disk", jobs, **of_node)
+    jobs = [job for place, output in outputs for job in _jobs(samples, place, output)]
+    disks = _disks({job.path for job in jobs})
+    for job in jobs:
+        _take_job(samples, job, disks[job.path])
+    lines = sum(len(output.jobs) for _, output in outputs)
+    return import_samples(path, samples, "storage.disk", lines, **of_node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,10 +160,57 @@ def _states(output: _Output) -> list[_State]:
         return []  # said where the job is taken
 
 
-def _take_job(samples: Samples, place: int, output: _Output, data: Any) -> None:
-    job = from_plain(_Job, data, where="job", unknown="ignore")
-    options = {**output.options, **job.options}
-    disk = str(options.get("filename", "")).rstrip("/").split("/")[-1] or "disk"
+@dataclass(frozen=True, slots=True)
+class _Taken:
+    """A job with the line of its output, the options that it ran with, and the path that it worked on."""
+
+    place: int
+    job: _Job
+    options: Mapping[str, Any]
+    path: str
+
+
+def _jobs(samples: Samples, place: int, output: _Output) -> Iterator[_Taken]:
+    """Yield the jobs of one output; what is none is a wrong line."""
+    found: list[_Job] = []
+    for data in output.jobs:
+        try:
+            found.append(from_plain(_Job, data, where="job", unknown="ignore"))
+        except CodecError as error:
+            samples.wrong.add(place, str(error))
+    alike, seen = Counter(job.jobname for job in found), Counter[str]()
+    for job in found:
+        options = {**output.options, **job.options}
+        path = _path(options, seen[job.jobname], alike[job.jobname])
+        seen[job.jobname] += 1
+        yield _Taken(place, job, options, path)
+
+
+def _path(options: Mapping[str, Any], number: int, alike: int) -> str:
+    """Return what a job worked on: a device, a file, or a folder with a slash at its end.
+
+    Args:
+        options: Of the job.
+        number: Which job of its name it is; with several folders and no file, fio deals these out in turn.
+        alike: How many jobs of its name there are.
+    """
+    name, folder = (str(options.get(key, "")).rstrip("/") for key in ("filename", "directory"))
+    folders = [part for part in folder.split(":") if part]
+    if not name and len(folders) > 1 and not alike % len(folders):
+        folder = folders[number % len(folders)].rstrip("/")
+    return f"{folder}/{name}" if folder else name
+
+
+def _disks(paths: Collection[str]) -> dict[str, str]:
+    """Return path -> name of the device: its last part, the whole path where several end alike."""
+    short = {path: path.rsplit("/", 1)[-1] or "disk" for path in paths}
+    count = Counter(short.values())
+    return {path: name if count[name] == 1 else path.rstrip("/") or name
+            for path, name in short.items()}  # fmt: skip
+
+
+def _take_job(samples: Samples, taken: _Taken, disk: str) -> None:
+    place, job, options = taken.place, taken.job, taken.options
     benchmark, text = f"fio/{job.jobname}", f"fio error {job.error}"
     if job.total_err:
         text = f"{job.total_err} errors that fio went on in spite of"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from pytest_anubis.store.importers.import_result import (
     Imported,
     run_name,
 )
+from pytest_anubis.store.importers.imported_cells import ImportedCells
 from pytest_anubis.store.samples.columnar_files import (
     SUFFIX,
     Columns,
@@ -26,11 +28,21 @@ from pytest_anubis.store.samples.columnar_files import (
 
 
 class ImportFolder:
-    """The imports of a store, looked at once; `lost`: nodes that only what was replaced last had."""
+    """The imports of a store, looked at once.
+
+    Attributes:
+        lost: Nodes that only what was replaced last had.
+        twice: (run, node) -> how many values the import that was kept last holds of it that one before, kept
+            here too, held as well.
+    """
 
     def __init__(self, store: Path) -> None:
         self._folder = store / IMPORTS_FOLDER
         self.lost: tuple[str, ...] = ()
+        self.twice: Mapping[tuple[str, str], int] = {}
+        self._cells = ImportedCells()
+        self._runs: set[tuple[str, str]] = set()
+        self._kept: set[Path] = set()
         self._by_path: dict[str, list[Path]] = {}
         self._by_digest: dict[str, tuple[Path, Origin]] = {}
         for file in sorted(self._folder.glob(f"*{SUFFIX}")):
@@ -64,6 +76,14 @@ class ImportFolder:
         if origin is not None:
             self._by_digest = {d: kept for d, kept in self._by_digest.items() if kept[0] != path}
             self._note(path, origin)
+        self.twice = {}
+        if written not in self._kept:  # else it replaces what it holds again
+            runs = {(run.run, run.node) for run in imported.runs}
+            if known := runs & self._runs:
+                self.twice = self._cells.held_twice(imported.populations, known)
+            self._cells.note(imported.populations)
+            self._runs |= runs
+            self._kept.add(written)
         return written
 
     def _place(self, path: Path, origin: Origin, nodes: AbstractSet[str]) -> Path:

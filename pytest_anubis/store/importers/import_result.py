@@ -18,7 +18,8 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import Population, Problem
 from pytest_anubis.store.importers.lost_cells import LostCells, lost_of_populations
-from pytest_anubis.tool_outputs.plain_lines import failure_said
+from pytest_anubis.tool_outputs.failure_lines import failure_said
+from pytest_anubis.tool_outputs.plain_lines import lines_around
 from pytest_anubis.tool_outputs.unreadable import UnreadableOutput
 
 T = TypeVar("T")
@@ -32,6 +33,8 @@ RETURN_CODE = "return_code"
 """The metric that says whether a benchmark came to its end: of what failed before it measured anything."""
 
 _MANY = 1000
+_NO_TEXT = "\ufffd"
+"""In place of what is no text, as where a file is decoded."""
 
 
 class ImportFileError(ValueError):
@@ -76,11 +79,13 @@ class WrongLines:
             line: Its number, from 1; 0 where lines do not count.
             text: What is wrong.
             cause: The same without what only this line has; one of few, the first of each is always kept.
-            node: The node that it is about; empty where the line does not say it.
+            node: The node that it is about; empty where the line does not say it. What cannot be
+                printed of a name is U+FFFD, so that its node is not forgotten.
         """
         self.count += 1
         self.causes[cause] += 1
-        self.nodes[node if node.isprintable() else ""] += 1  # else it is no name
+        name = "".join(c if c.isprintable() else _NO_TEXT for c in node)
+        self.nodes[name if name.strip(_NO_TEXT) else ""] += 1
         if self.count <= _MANY or (cause and self.causes[cause] == 1):
             self.lines.append(WrongLine(line=line, text=text, first=self.causes[cause] == 1))
 
@@ -290,14 +295,10 @@ def import_samples(
     gather = Gather()
     node = of_node["node"]
     samples.finish()
-    said = (
-        () if samples.problems else read_text(path).splitlines()
-    )  # then it is known to have failed
-    for number, text in enumerate(said, start=1):
-        if failure_said(text):
-            samples.wrong.add(
-                number, f"the output says that something failed: {text.strip()[:100]}"
-            )
+    if not any(one.kind == "failed" for one in samples.problems.values()):  # else it is known
+        for number, text in lines_around(read_text(path)):
+            if what := failure_said(text):
+                samples.wrong.add(number, f"the output says that {what}: {text.strip()[:100]}")
     for unit, values in samples.values.items():
         gather.add(
             hardware_class=of_node.get("hardware_class", UNCLASSIFIED),

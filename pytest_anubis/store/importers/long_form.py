@@ -21,8 +21,8 @@ from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
-from pytest_anubis.store.importers.outcome_columns import FINE, STATES, failed_rows
-from pytest_anubis.tool_outputs.table_heads import missing
+from pytest_anubis.store.importers.outcome_columns import FINE, STATES, outcomes
+from pytest_anubis.tool_outputs.table_heads import melted, missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
 # Columns that may be absent or empty, with what then holds.
@@ -47,8 +47,6 @@ _DOUBTFUL = (
 )
 _NO_VALUE = frozenset(("n/a", "na", "#n/a", "-", "--", "null", "none"))
 """Words for a value that was not measured."""
-
-
 _FILLED = ("unit", "better", "component")
 """Columns that a metric map fills where they are empty."""
 
@@ -126,14 +124,16 @@ class LongForm:
                 raise ImportFileError(
                     f"{missing(self.columns, mark, name)}; needed are "
                     f"{', '.join((*NEEDED, 'value'))}: one row a value, not one column a metric "
-                    f"({_wide(self.columns)})"
+                    f"({melted(self.columns)})"
                 )
         self._states = [name for name in STATES if name in self.columns]
         for name in (*TEXTS, *NUMBERS, *self._states):
             if self.columns.count(name) > 1:
                 raise ImportFileError(f"column {name!r} stands twice; keep one")
+        self._worded: set[str] = set()  # of the states, those with words for a test that passed
         self._traits = [name for name in TRAITS if name in self.columns]
         self._names = {name: _Numbers() for name in (*TEXTS, *self._traits)}
+        self._nodes: list[Any] = []  # their names, once all is read
         self._chunks: list[dict[str, Any]] = []
         self._rows = 0
         self._has_times = "time" in self.columns
@@ -182,9 +182,11 @@ class LongForm:
             )
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
         for name in self._states:
-            failed, unknown = failed_rows(name, by_name[name])
-            chunk["return_code"][failed] = -1
-            for row in unknown:
+            state = outcomes(name, by_name[name])
+            chunk["return_code"][state.failed] = -1
+            chunk[f"number in {name}"] = np.isin(np.arange(count), state.numbers)
+            self._worded |= {name} if state.passed else set()
+            for row in state.unknown:
                 node, said = str(nodes[row] or "").strip(), str(by_name[name][row])[:40]
                 text = f"{where.node(row)}column {name}: {said!r} is neither PASS nor FAIL"
                 self._wrong.add(lines[row], text, f"{name} is unknown", node)
@@ -212,12 +214,16 @@ class LongForm:
                 return_codes=empty,
                 lines=empty,
             )
-        good = joined["good"]
+        good, self._nodes = joined["good"], list(self._names["node"])
         if "point" in joined and self._wrong.causes[f"value {_DECIMAL_COMMA}"]:
             doubtful = joined["point"] & good & ~np.isnan(joined["value"])
-            for line in joined["line"][doubtful].tolist():
-                self._wrong.add(line, _DOUBTFUL, _DOUBTFUL)
+            for row in np.flatnonzero(doubtful).tolist():
+                self._say(joined, row, _DOUBTFUL, _DOUBTFUL)
             good &= ~doubtful
+        for name in self._worded:
+            text = f"column {name}: a number, where others say PASS"
+            for row in np.flatnonzero(joined[f"number in {name}"]).tolist():
+                self._say(joined, row, text, f"{name} is unknown")
         if self._known is not None:
             self._fill(joined, self._known)
         names: dict[str, list[str]] = {}
@@ -279,14 +285,15 @@ class LongForm:
             bad = np.zeros(len(names), dtype=bool)
             bad[list(complaints)] = True
             wrong = bad[joined[column]]
-            nodes = list(self._names["node"])
             for row in np.flatnonzero(wrong & good).tolist():
-                node = str(nodes[int(joined["node"][row])] or self._defaults["node"]).strip()
-                text, cause = complaints[int(joined[column][row])]
-                line = int(joined["line"][row])
-                self._wrong.add(line, f"{_node_words(node)}{text}", cause, node)
+                self._say(joined, row, *complaints[int(joined[column][row])])
             good[wrong] = False
         return names
+
+    def _say(self, joined: Mapping[str, Any], row: int, text: str, cause: str) -> None:
+        """Take note of a wrong row that was read before."""
+        node = str(self._nodes[int(joined["node"][row])] or self._defaults["node"]).strip()
+        self._wrong.add(int(joined["line"][row]), f"{_node_words(node)}{text}", cause, node)
 
     def _numbers(
         self, column: Sequence[Any], name: str, where: _Where, good: Any
@@ -374,16 +381,6 @@ def _is_register(columns: Sequence[str]) -> bool:
     """Return whether a table says what nodes are, and nothing of what was measured on them."""
     results = {"benchmark", "metric", "value"}
     return "node" in columns and results.isdisjoint(columns) and not set(TRAITS).isdisjoint(columns)
-
-
-def _wide(columns: Sequence[str]) -> str:
-    """Return how a table with one column a metric becomes one with a row a value."""
-    if "node" not in columns:
-        return "docs/files.md"
-    return (
-        "pandas: table.melt('node', var_name='metric').assign(benchmark='NAME'); unit and better as columns, "
-        "or in a map, --map FILE; docs/files.md"
-    )
 
 
 def check_rows(count: int) -> None:

@@ -127,7 +127,7 @@ def import_superbench(
         grouped = group_rows(form.rows(), keyed=True, told=reader.told)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
-    if not reader.nodes:
+    if not reader.nodes and not any(reader.wrong.nodes):  # a node of which no line is whole is one
         first = f" ({reader.wrong.lines[0]})" if reader.wrong.lines else ""
         raise ImportFileError(f"{path}: no node in it, so it is no SuperBench summary{first}")
     populations = grouped.populations

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import os
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
@@ -35,6 +36,7 @@ from pytest_anubis.store.importers.long_form import (
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
 from pytest_anubis.store.samples.parquet_files import ParquetError, first_line, literal
 from pytest_anubis.store.samples.parquet_reading import read_samples
+from pytest_anubis.tool_outputs.failure_lines import failure_said
 from pytest_anubis.tool_outputs.table_heads import count_known, table_head
 
 _CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
@@ -48,6 +50,8 @@ _LEAST_MEMORY = 256 << 20
 _NAMES = (*TEXTS, *NUMBERS)
 _HEADS = 20
 """Lines in which the head is looked for: titles, remarks and Excel's ``sep=;`` may stand above it."""
+_WORD = re.compile(r"[^\s:;,|]+")
+"""What may be a node's name in a line that is no row."""
 _TELL = 100_000  # rows between two words of progress
 
 
@@ -210,6 +214,9 @@ class _Csv:
         self.mark, self.columns = heads[at]
         self._begin = at + 1  # lines before the first row
         self._rest = chain(lines[at + 1 :], self._file)
+        for number, line in enumerate(lines[:at], start=1):
+            if text := _failure(line):
+                self._wrong.add(number, text, "says that something failed")
         if at:
             self.notes.append(f"line {at + 1} is the head; what stands above it is not used")
 
@@ -254,16 +261,17 @@ class _Csv:
         place = names.index("node") if "node" in names else width
         self._nodes.update(row[place].strip() for _, row in good if place < width)
         for line, row in zip(lines, rows, strict=True):
-            if len(row) == width or _is_remark(row, self._nodes):
+            if len(row) == width:
                 continue
-            node = row[place].strip() if place < len(row) else ""
+            text, cause = f"{len(row)} columns, the head has {width}", "another number of columns"
+            if _is_remark(row, self._nodes):
+                text, cause = _failure(" ".join(row)), "says that something failed"
+                if not text:
+                    continue
             self.lines += 1
-            self._wrong.add(
-                line,
-                f"{len(row)} columns, the head has {width}",
-                "another number of columns",
-                node if node in self._nodes else "",
-            )
+            node = row[place].strip() if place < len(row) else ""
+            named = self._nodes.intersection((node, *_WORD.findall(" ".join(row))))
+            self._wrong.add(line, text, cause, named.pop() if len(named) == 1 else "")
         return [line for line, _ in good], [row for _, row in good]
 
     def _without_heads(
@@ -297,6 +305,13 @@ def _is_remark(row: Sequence[str], nodes: Collection[str]) -> bool:
     texts = [text for cell in row if (text := cell.strip("-=+:\\| \t"))]
     alone = len(texts) < 2 and not set(texts) & set(nodes)
     return alone or row[0].lstrip().startswith("#")
+
+
+def _failure(remark: str) -> str:
+    """Return what a line that is no row says of a failure; empty where it says none, or is a comment."""
+    said = remark.strip()
+    what = "" if said.startswith("#") else failure_said(said)
+    return what and f"it says that {what}: {said[:100]}"
 
 
 def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:

@@ -123,3 +123,30 @@ def test_odd_fields_end_no_import(tmp_path: Path, odd: dict[str, Any]) -> None:
         entity_groups=[5, {"entities": 5}, {"entities": [5, {"serial_num": 5}]}],
     )
     assert import_dcgm(path, node="n1").values
+
+
+def test_what_passed_with_a_warning_has_not_just_passed(tmp_path: Path) -> None:
+    card = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
+    warned = card | {"warnings": [{"warning": "uncorrectable memory errors", "error_id": 95}]}
+    path = written(tmp_path / "d.json", [{"name": "memory", "results": [warned]}])
+    assert cells(import_dcgm(path, node="n1")) == {("dcgm/memory", "not_passed", "GPU 0"): [1.0]}
+    path = written(tmp_path / "d.json", [{"name": "memory", "results": [card | {"warnings": []}]}])
+    assert cells(import_dcgm(path, node="n1")) == {("dcgm/memory", "not_passed", "GPU 0"): [0.0]}
+
+
+def test_a_failure_as_a_whole_counts_where_no_plugin_tells_it(tmp_path: Path) -> None:
+    card = {"entity_group": "GPU", "entity_id": 0, "status": "Pass"}
+    for overall, failed in (("Fail", True), ("Pass", False)):
+        path = written(
+            tmp_path / "d.json",
+            [{"name": "memory", "results": [card]}],
+            **{"Overall Result": overall},
+        )
+        assert (
+            ("dcgm/diag", "not_passed", "node") in cells(import_dcgm(path, node="n1"))
+        ) == failed
+    found = import_dcgm(path, node="n1")
+    assert found.wrong_count == 0
+    with path.open("a") as file:
+        file.write("\nError: Diagnostic could not be run\n")
+    assert import_dcgm(path, node="n1").wrong_count == 1

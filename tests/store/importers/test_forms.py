@@ -208,3 +208,89 @@ def test_an_output_of_fio_that_was_cut_off_is_refused(tmp_path: Path) -> None:
         with pytest.raises(ImportFileError) as refused:
             import_fio(path, node="n1")
         assert "\n" not in str(refused.value)
+
+
+def disks(path: Path, *options: dict[str, str]) -> list[str]:
+    """Return the devices of jobs of one name, one job for each of the options."""
+    jobs = []
+    for number, own in enumerate(options):
+        one = job((number + 1) * 1e8)
+        jobs.append(one | {"job options": own})
+    return [device for _, _, device in bandwidths(fio(path, jobs))]
+
+
+def test_disks_of_different_paths_are_different_devices(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    assert disks(path, {"filename": "/dev/nvme0n1"}, {"filename": "/dev/nvme1n1"}) == [
+        "nvme0n1",
+        "nvme1n1",
+    ]
+    assert disks(path, {"filename": "/mnt/d0/test"}) == ["test"]
+    assert disks(path, {"directory": "/mnt/d0/"}) == ["disk"]
+    assert disks(path, {"filename": "/mnt/d0/test"}, {"filename": "/mnt/d1/test"}) == [
+        "/mnt/d0/test",
+        "/mnt/d1/test",
+    ]
+    assert disks(path, {"directory": "/mnt/d0"}, {"directory": "/mnt/d1"}) == ["/mnt/d0", "/mnt/d1"]
+    both = [{"directory": f"/mnt/d{number}", "filename": "test"} for number in range(2)]
+    assert disks(path, *both) == ["/mnt/d0/test", "/mnt/d1/test"]
+    dealt = {"directory": "/mnt/d0:/mnt/d1", "numjobs": "4"}  # fio gives each job the next folder
+    assert disks(path, *[dealt] * 4) == ["/mnt/d0", "/mnt/d1"]
+    assert disks(path, *[dealt] * 3) == ["disk"]
+
+
+def test_a_folder_for_all_jobs_and_outputs_of_several_disks(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    outputs = []
+    for number in range(2):
+        one = job(1e8) | {"job options": {"filename": "test"}}
+        outputs.append({"jobs": [one], "global options": {"directory": f"/mnt/d{number}"}})
+    path.write_text("\n".join(json.dumps(output) for output in outputs))
+    assert [device for _, _, device in bandwidths(import_fio(path, node="n1"))] == [
+        "/mnt/d0/test",
+        "/mnt/d1/test",
+    ]
+
+
+@pytest.mark.parametrize("name", ["result", "outcome", "verdict"])
+@pytest.mark.parametrize("number", ["-1", "3", "0", "1.5"])
+def test_a_number_among_words_of_an_outcome_is_a_wrong_line(
+    tmp_path: Path, name: str, number: str
+) -> None:
+    head = f"node,benchmark,metric,unit,better,value,{name}\n"
+    for far in (2, 2500):  # rows are read in chunks
+        rows = [f"n{row % 3},b,m,s,lower,1,{number if row == 1 else 'PASS'}" for row in range(far)]
+        for text in ("\n".join(rows), "\n".join(reversed(rows))):
+            (tmp_path / "t.csv").write_text(head + text)
+            found = import_table(tmp_path / "t.csv")
+            assert found.wrong_count == 1
+            assert {run.node for run in found.runs if run.unread} == {"n1"}
+
+
+def test_numbers_alone_or_beside_failures_say_nothing_of_an_outcome(tmp_path: Path) -> None:
+    head = "node,benchmark,metric,unit,better,value,result\n"
+    for other in ("7", "", "FAIL", "n/a"):
+        (tmp_path / "t.csv").write_text(f"{head}a,b,m,s,lower,1,5\nb,b,m,s,lower,1,{other}\n")
+        assert import_table(tmp_path / "t.csv").wrong_count == 0
+
+
+def test_a_node_whose_name_is_no_utf_8_is_not_forgotten(tmp_path: Path) -> None:
+    head = "node,benchmark,metric,unit,better,value\n"
+    rows = f"{head}bäd,b,m,s,lower,1\nbäd,b,n,s,lower,1\nok,b,m,s,lower,1\nok2,b,m,s,lower,1\n"
+    (tmp_path / "t.csv").write_bytes(rows.encode("latin-1"))
+    found = import_table(tmp_path / "t.csv")
+    assert {run.node: run.unread for run in found.runs} == {"b\ufffdd": 2, "ok": 0, "ok2": 0}
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_a_remark_that_tells_of_a_failure_is_a_wrong_line(tmp_path: Path, above: bool) -> None:
+    head = "node,benchmark,metric,unit,better,value\n"
+    rows = "".join(f"{node},b,m,s,lower,1\n" for node in ("bad", "ok"))
+    said = "bad: b on cuda:3 FAILED: uncorrectable ECC error\n"
+    path = tmp_path / "t.csv"
+    path.write_text(said + head + rows if above else head + rows + said)
+    found = import_table(path)
+    assert found.wrong_count == 1
+    assert {run.node: run.unread for run in found.runs} == {"bad": 0 if above else 1, "ok": 0}
+    path.write_text(f"{head}{rows}# {said}(2 rows)\nby hand\n")
+    assert import_table(path).wrong_count == 0

@@ -66,3 +66,26 @@ def test_what_failed_is_listed_and_what_is_no_output_refused(tmp_path: Path) -> 
     path.write_text("hi")
     with pytest.raises(ImportFileError, match="no test case ran"):
         import_nvbandwidth(path, node="n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[CUDA_ERROR_ILLEGAL_ADDRESS] an illegal memory access in expression cuCtxSynchronize()",
+        "Invalid value when checking the pattern at <0x7f00>",
+        "ERROR: CUDA error",
+        "ASSERT in expression x",
+    ],
+)
+def test_its_own_errors_beside_its_json_have_failed_as_in_its_text(
+    tmp_path: Path, line: str
+) -> None:
+    path, whole = tmp_path / "n.json", (DATA / "nvbandwidth.json").read_text()
+    for text in (f"{line}\n{whole}", f"{whole}\n{line}\n"):
+        path.write_text(text)
+        failed = [p for p in import_nvbandwidth(path, node="n").populations if p.problems]
+        assert [(p.benchmark, p.problems[0].kind) for p in failed] == [
+            ("nvbandwidth/run", "failed")
+        ]
+    path.write_text(f"ERROR: ld.so: object 'x.so' cannot be preloaded: ignored.\n{whole}")
+    assert not any(p.problems for p in import_nvbandwidth(path, node="n").populations)

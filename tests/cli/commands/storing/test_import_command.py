@@ -225,3 +225,62 @@ def test_a_file_without_dates_says_which_one_was_taken_and_takes_another(results
         done = anubis("import", kind, str(file), "--date", "2026-03-04")
         assert "dated" not in done.stdout
     assert dated() == ["2026-03-04"]
+
+
+def unread() -> dict[tuple[str, str], int]:
+    """Return node and run -> lines that could not be read, of what is kept."""
+    runs = read_runs([Path(".anubis/imports")]).runs
+    return {(run.node, run.run): run.unread for run in runs}
+
+
+TABLE = "node,benchmark,metric,unit,better,value\n{node},copy,rate,GB/s,higher,{value}\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        ("table", TABLE.format(node="n1", value=5), "Traceback (most recent call last):\n"),
+        ("table", TABLE.format(node="n1", value=5), ""),
+        ("table", TABLE.format(node="n1", value=5), TABLE.format(node="n1", value='"1,5"')),
+        ("superbench", '{"node": "n1", "b/x_bw": 5}\n', "{garbage"),
+        ("superbench", '{"node": "n1", "b/x_bw": 5}\n', '{"node": "n1", "b/x_b'),
+    ],
+)
+def test_a_file_of_which_nothing_could_be_read_is_kept_for_its_node(
+    results: Path, kind: str, good: str, bad: str
+) -> None:
+    for week, text in (("r1", good), ("r2", bad)):
+        file = results / "n1" / week / "file"
+        file.parent.mkdir()
+        file.write_text(text)
+    done = anubis("import", kind, "--node-pattern", "results/{node}/{run}/file", "--class", "k")
+    assert done.returncode == 2
+    assert unread() == {("n1", "r1"): 0, ("n1", "r2"): 1}
+    assert anubis("judge", ".anubis/imports").returncode == 20
+
+
+def test_a_file_of_only_wrong_lines_is_kept_for_the_nodes_that_it_names(results: Path) -> None:
+    Path("good.csv").write_text(TABLE.format(node="n1", value=5))
+    assert anubis("import", "table", "good.csv", "--class", "k").returncode == 0
+    Path("bad.csv").write_text(TABLE.format(node="n1", value='"1,5"'))
+    done = anubis("import", "table", "bad.csv", "--class", "k", "--date", "2026-03-04")
+    assert done.returncode == 2
+    assert unread() == {("n1", "bad"): 1, ("n1", "good"): 0}
+    assert "2026-03-04" in dated()
+    Path("bad.csv").write_text(TABLE.format(node="n1", value=4))
+    assert anubis("import", "table", "bad.csv", "--class", "k").returncode == 0
+    assert unread() == {("n1", "bad"): 0, ("n1", "good"): 0}  # mended
+
+
+def test_values_that_an_earlier_file_of_the_same_run_holds_are_lost(results: Path) -> None:
+    for node, value in (("n1", 5), ("n2", 4)):
+        (results / node / "t.csv").write_text(TABLE.format(node="n1", value=value))
+    given = ("import", "table", "--node-pattern", "results/{node}/t.csv", "--class", "k")
+    done = anubis(*given)
+    assert done.returncode == 1
+    assert "n2/t.csv: 1 value of node n1, run t stand in an earlier file too" in done.stdout
+    assert unread() == {("n1", "t"): 1}
+    (results / "n2" / "t.csv").write_text(TABLE.format(node="n1", value=4).replace("rate", "back"))
+    assert anubis(*given).returncode == 0  # parts of one run
+    assert unread() == {("n1", "t"): 0}
+    assert anubis("import", "table", *["results/n1/t.csv"] * 2, "--class", "k").returncode == 0

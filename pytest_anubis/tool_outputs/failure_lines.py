@@ -1,0 +1,67 @@
+"""What launchers, shells, libraries, the driver and the kernel write where a program came to no good end."""
+
+from __future__ import annotations
+
+import re
+
+_SIGNALS = (
+    "Killed|Aborted|Illegal instruction|Bus error|Segmentation fault|Floating point exception|"
+    "Trace/breakpoint trap|Bad system call"
+)
+"""What a shell calls the signals that end a program; not SIGTERM, by which scripts end their monitors."""
+
+FAILURES = (
+    (r"^(?:\S+: )?(?:srun|slurmstepd): error: (?!couldn't chdir)", "Slurm reports an error"),
+    (r"\bDUE TO TIME LIMIT\b", "its time was over"),
+    (
+        r"\b(?:mpi|prte?)(?:run|exec)?\b.{0,80}\b(?:noticed|aborted|abnormally|non-zero status)\b",
+        "MPI saw a process end",
+    ),
+    (r"\] Signal: \w|\*\*\* Process received signal \*\*\*", "MPI saw a signal"),
+    (r"\bcommand terminated with exit code\b", "the command failed"),
+    (r"\bexit (?:code|status)[:= ]{1,2}[1-9]|COMMAND_EXIT_CODE=\"?[1-9]", "the command failed"),
+    (r"\bexited (?:on signal|with (?:exit )?(?:code|status)) [1-9]", "the command failed"),
+    (r"^make: \*\*\*", "make failed"),
+    (r"\btimeout: sending signal\b", "its time was over"),
+    (r"\bterminating on signal\b|\bgot signal=", "a signal ended it"),
+    (rf"^(?:[^\s:]{{1,200}}: )?(?i:{_SIGNALS})(?: \(core dumped\))?(?: {{2,}}\S.*)?$", "a signal ended it"),
+    (rf"\bline \d{{1,9}}: +\d{{1,10}} +(?:{_SIGNALS})", "a signal ended it"),
+    (r"\b(?:Segmentation fault|Bus error|core dumped|dumped core)\b", "a signal ended it"),
+    (r"\bterminate called\b|^Traceback \(most recent", "an exception ended it"),
+    (r"\bAssertion .{1,200} failed\b", "an assertion failed"),
+    (
+        r"^(?:free|(?:m|c|re)alloc|malloc_consolidate|munmap_chunk)\(\): \w|"
+        r"\bdouble free or corruption\b|\bcorrupted (?:size vs|double-linked|unsorted)|"
+        r"\*\*\* .{1,60} detected \*\*\*|^Fatal glibc error\b",
+        "glibc found memory damaged",
+    ),
+    (r"(?i:(?<!\b0 )(?<!\bno )uncorrectable (?:ecc|memory) error)", "memory lost data"),
+    (r"(?i:fallen off the bus|gpu is lost)|\bNVRM: Xid\b", "the driver reports a card"),
+    (r"(?i:\[hardware error\]|aer: uncorrected)", "the kernel reports hardware"),
+    (r"\bI/O error, dev \w|\bnvme\w{0,8}: I/O .{0,60}\btimeout\b", "the kernel reports a disk"),
+    (
+        r"(?i:\b(?:cuda|hip) (?:runtime |driver )?(?:error|failure)(?::(?! 0\b)| ['(]| [1-9]|$))|"
+        r"^\[?(?:CUDA_ERROR_|cudaError|hipError)\w",
+        "a card failed",
+    ),
+    (
+        r"\bNCCL WARN\b.{0,80}\b(?:[Ff]ailure|[Ee]rror|completion with)\b|"
+        r"\bNET/IB\b.{0,60}\b(?:Got completion from|async fatal event|port error)\b",
+        "NCCL reports a failure",
+    ),
+    (r"\bio_u error\b|\bverify: bad\b|: verify failed\b|\berr= ?[1-9]|\bhasn't exited in\b", "fio failed"),
+    # ld.so says it of what is to be preloaded and is not there, which ends nothing.
+    (r"(?i:^\[?error(?:\]|:) )(?!ld\.so: |0\b)", "there was an error"),
+)  # fmt: skip
+"""Patterns of lines, and what such a line says, after "says that"; nothing that a healthy run prints."""
+_ANY = re.compile("|".join(f"(?:{pattern})" for pattern, _ in FAILURES))
+_LONGEST = 400
+"""Characters of a line that are searched: its beginning says what happened."""
+
+
+def failure_said(line: str) -> str:
+    """Return what a line says went wrong; empty where it says of no program that it failed or was ended."""
+    line = line[:_LONGEST].rstrip()
+    if not _ANY.search(line):
+        return ""
+    return next(said for pattern, said in FAILURES if re.search(pattern, line))
