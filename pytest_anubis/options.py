@@ -49,6 +49,10 @@ class Option:
         return self.flag.lstrip("-").replace("-", "_")
 
 
+CAMPAIGN = "--anubis-campaign"
+"""Name of the soak that a run is a cycle of; given by the soak itself, so no help names it."""
+
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         flag="--anubis",
@@ -285,6 +289,7 @@ def add_options(parser: pytest.Parser) -> None:
             kind: Literal["bool", "string"] = "bool" if option.switch else "string"
             default = False if option.switch else ""
             parser.addini(option.dest, text, type=kind, default=default)
+    group.addoption(CAMPAIGN, dest="anubis_campaign", default="", help=argparse.SUPPRESS)
     for old, new in RENAMED.items():
         key, now = (flag.lstrip("-").replace("-", "_") for flag in (old, new))
         group.addoption(old, dest=key, default=None, help=argparse.SUPPRESS)

@@ -7,10 +7,11 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 
+from pytest_anubis.core.field_types import Rare
 from pytest_anubis.durations import seconds
 from pytest_anubis.options import (
     DEFAULT_BASELINES,
@@ -74,6 +75,7 @@ class Settings:
         gate: What a failed inventory does: ``stop`` the run, let it ``continue``, or ``off``.
         resume: Id of the interrupted run to go on with, ``latest``, or empty.
         duration: Seconds to soak, cycling the set; None runs it once.
+        campaign: The soak that this run is a cycle of; empty if it is none.
         scratch: Folder on the disk to be tested; None is pytest's temporary folder.
         quiet_limits: Shares above which others disturb a measurement, by name.
         split: Names of facts about the node that split its hardware class.
@@ -112,6 +114,7 @@ class Settings:
     gate: Literal["stop", "continue", "off"] = "stop"
     resume: str = ""
     duration: float | None = None
+    campaign: Annotated[str, Rare] = ""
     quiet_limits: Mapping[str, float] = field(default_factory=dict)
     split: tuple[str, ...] = ()
     allowed_processes: tuple[str, ...] = ()
@@ -177,6 +180,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         gate=raw["anubis_gate"],
         resume=_resume(raw["anubis_resume"]),
         duration=_optional(raw["anubis_duration"], _time("--anubis-duration", positive=False)),
+        campaign=config.getoption("anubis_campaign"),
         timeout=_optional(raw["anubis_timeout"], _time("--anubis-timeout")),
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
         quiet_limits=_quiet_limits(raw["anubis_quiet_limit"]),

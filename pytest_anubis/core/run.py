@@ -244,6 +244,12 @@ class RunRecord:
         return recorded and MACHINE not in (self.looked_at or ())
 
     @property
+    def campaign(self) -> str:
+        """The soak that the run is a cycle of; empty if it is none."""
+        told = self.settings.get("campaign")
+        return told if isinstance(told, str) else ""
+
+    @property
     def quiet_limits(self) -> str:
         """The option by which the machine was let be noisier than usual in any part; empty if it was not."""
         return widened(self.parts)

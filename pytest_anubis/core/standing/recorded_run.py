@@ -43,6 +43,7 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         profile=record.profile,
         after=record.after,
         undated=record.behind > 0,
+        campaign=record.campaign,
     )
 
 

@@ -4,14 +4,17 @@ A rejection falls only when a later run judged what had failed as strictly and p
 answered for it by name: closed the defect, or put the node into service again. As strictly: in a profile that
 is no shorter, and against a baseline where a baseline had found it, since a node's other devices, or its own
 past, may be as bad. A failure that a waiver covered is a failure: it counts from the day on which the waiver
-does not hold any more.
+does not hold any more. The cycles of a soak are one statement: none takes away what another one found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
+from typing import Annotated
 
+from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 
 Key = tuple[str, str, str, str]
@@ -27,12 +30,7 @@ _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 _NEXT = 1e-3  # seconds by which a run begins after the one before it, at least
 _STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
 _WHOLE: Key = ("", "", "", "")  # what rejects a run in which nothing failed by name
-_LENGTHS = (
-    "",
-    "smoke",
-    "standard",
-    "soak",
-)  # profiles, shortest first; older records have none
+_LENGTHS = ("", "smoke", "standard", "soak")  # profiles, shortest first; old records have none
 
 Said = tuple[Key, Outcome, Reason, Reference, Waiver | None]
 """A verdict: its key, outcome, reason, what the value was compared with, and who answers for its failure."""
@@ -67,6 +65,7 @@ class JudgedRun:
         after: Id of the node's run before it, whatever the clocks said; empty if unknown.
         undated: Its clock was behind its baseline: when it took place is unknown.
         waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
+        campaign: The soak that it is a cycle of; empty if it is none.
     """
 
     run: str
@@ -85,6 +84,7 @@ class JudgedRun:
     after: str = ""
     undated: bool = False
     waived: tuple[tuple[Key, Waiver], ...] = ()
+    campaign: Annotated[str, Rare] = ""
 
     @property
     def rejected(self) -> bool:
@@ -99,6 +99,10 @@ class JudgedRun:
     def waiver(self, key: Key) -> Waiver | None:
         """Return the waiver that covered a failure in this run; None if none did."""
         return next((waiver for one, waiver in self.waived if one == key), None)
+
+    def same_campaign(self, other: JudgedRun) -> bool:
+        """Whether both are cycles of one soak."""
+        return self.campaign == other.campaign != ""
 
     def seen_only(self, key: Key) -> bool:
         """Whether it saw something fail and rejected nothing for it, since it was broken off."""
@@ -126,7 +130,8 @@ class Standing:
     """Where a node stands.
 
     Attributes:
-        decision: REJECTED while a failure stands, else that of its latest judged run; None without one.
+        decision: REJECTED while a failure stands, else that of its latest judged run, of a soak the worst of
+            its cycles; None without one.
         by: That run; of several that reject the latest. It may have accepted the node: see `lapsed`.
         answered: `by` rejected the node, and somebody has answered for it since: it is to be judged anew.
         failures: Failures that still hold -> the runs that found them, none as strict as one before it.
@@ -163,6 +168,7 @@ def judged_run(
     profile: str = "",
     after: str = "",
     undated: bool = False,
+    campaign: str = "",
 ) -> JudgedRun:
     """Return what a run says about its node, out of its verdicts; of one thing the worst verdict counts.
 
@@ -205,6 +211,7 @@ def judged_run(
         after=after,
         undated=undated,
         waived=tuple(sorted(still.items(), key=lambda one: one[0])),
+        campaign=campaign,
     )
 
 
@@ -239,10 +246,12 @@ def standing_of(
     standing = {key: _uncovered(key, several, holds) for key, several in found.items()}
     standing = {key: several for key, several in standing.items() if several}
     open_yet = [(not by.seen_only(key), by) for key, many in standing.items() for by in many]
-    latest = (False, ordered[-1])
-    rejects, by = max(open_yet, key=lambda one: (one[0], one[1].order), default=latest)
+    latest = _latest(ordered)
+    rejects, by = max(open_yet, key=lambda one: (one[0], one[1].order), default=(False, latest[0]))
     answered = by.rejected and not standing
-    needed = {ordered[-1].run, *(one.run for several in found.values() for one in several)}
+    needed = {one.run for one in latest} | {
+        *(one.run for several in found.values() for one in several)
+    }
     needed |= {one for name in needed & settled.keys() for one in settled[name]}
     decision = Decision.REJECTED if rejects else Decision(by.decision)
     return Standing(
@@ -254,6 +263,17 @@ def standing_of(
         confirmed=frozenset(confirmed & standing.keys()),
         needed=frozenset(needed),
     )
+
+
+def _latest(ordered: Sequence[JudgedRun]) -> list[JudgedRun]:
+    """Return of which run the latest decision is, and what that follows from.
+
+    It is the last one; of a soak the worst cycle since any other run.
+    """
+    last = ordered[-1]
+    cycles = list(takewhile(lambda one: one is last or one.same_campaign(last), reversed(ordered)))
+    worst = max(cycles, key=lambda one: (_STRENGTH.index(one.decision), one.order))
+    return [worst, last, *(ordered[: -len(cycles)][-1:] if last.campaign else ())]
 
 
 def _findings(
@@ -367,7 +387,7 @@ def _settles(run: JudgedRun, passed: frozenset[Key], key: Key, by: JudgedRun) ->
     What the hardware reported cannot pass: it falls when a later run as strict accepts the node, and the
     hardware reported nothing of the kind. What was rejected for a MARGINAL falls by a PASS only.
     """
-    if key in by.marginal and key in run.marginal:
+    if run.same_campaign(by) or (key in by.marginal and key in run.marginal):
         return False
     if key in run.found or run.began <= by.began or not _as_strict(run, passed, key, by):
         return False
@@ -401,10 +421,11 @@ def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
     """Return as little as the standing follows from, also beside a run that comes in late, in order.
 
     Kept are failures that no run passed, waived ones too, the latest pass of each key at each strictness, a
-    MARGINAL one apart, and the latest acceptances.
+    MARGINAL one apart, the latest acceptances, and of a soak that came last the worst cycle.
     """
     ordered = in_order(one for one in runs if one.decision)
     stands = _findings(ordered)[0]
+    latest = _latest(ordered) if ordered else []
     met, accepted, kept = set[object](), list[set[object]](), list[JudgedRun]()
     for run in reversed(ordered):
         ways = {
@@ -418,7 +439,7 @@ def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
         if run.decision == Decision.ACCEPTED:
             new = not any(wide <= one for one in accepted)
             accepted.append(wide)
-        if fresh or failed or waived or new or not kept:
+        if fresh or failed or waived or new or run in latest:
             passed = tuple(key for key in run.passed if key in fresh or key in run.looked)
             weak = {*passed, *failed, *(key for key, _ in waived)}
             peers, past, marginal = (

@@ -118,7 +118,7 @@ def _standing_run(runs: Sequence[RunRecord], holds: Holds) -> RunRecord:
     runs = [run for run in runs if said_of_node(run) or not run.replayed] or runs
     ordered = in_order(dated_run(run, time.time()) for run in runs)
     stands = standing_of(ordered, holds)
-    by = stands.by if stands.by and stands.failures else ordered[-1]
+    by = stands.by if stands.by and (stands.failures or ordered[-1].decision) else ordered[-1]
     found = next(run for run in runs if run.run == by.run)
     if not said_of_node(found):
         return found

@@ -35,7 +35,6 @@ from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.own_process import (
     end_forked,
-    left_threads,
     mistake_of_child,
 )
 from pytest_anubis.session.measuring.recorder import Recorder, recorder_key
@@ -86,8 +85,8 @@ class Judge:
 
     @pytest.hookimpl(tryfirst=True)  # before the run's own end is recorded
     def pytest_sessionfinish(self) -> None:
-        """Tell what tests left behind and keep the best readings: after this a process may be killed."""
-        for mistake in filter(None, (*left_threads(), mistake_of_child())):
+        """Tell what a child of a test did and keep the best readings: after this a process may be killed."""
+        if mistake := mistake_of_child():
             emit(self._config, BlockerFound(text=mistake))
         surroundings = surroundings_of(self._config)
         if surroundings is not None:
@@ -124,7 +123,7 @@ class Judge:
             # A body may ask for the fixture by itself.
             recorder = item.stash.get(recorder_key, None)
             if recorder is not None:
-                recorder.own_process.end(item.nodeid)
+                recorder.own_process.end()
         if mistake := mistake_of_child():
             raise MetricUsageError(mistake)
         if recorder is not None and recorder.waiting and not self._fails_anyway(item, recorder):

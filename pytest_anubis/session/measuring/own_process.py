@@ -9,9 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import threading
-import time
 import traceback
-from concurrent.futures import thread as pools
 
 from pytest_anubis.core.events import BlockerFound
 from pytest_anubis.session.context import Sink
@@ -36,25 +34,16 @@ _in_child = mmap.mmap(
 )  # which of these; shared with every process that is forked from this one
 
 
-_left_threads: dict[threading.Thread, str] = {}  # threads that outlived a test -> that test
-_LEFT = 1.0
-"""Seconds at the end of a session in which threads of tests may still end."""
-
-
 class OwnProcess:
     """Knows whether the test that a recorder belongs to is still running, in this process."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
         self._ended = threading.Event()
-        self._threads = set(threading.enumerate())  # those that the test did not start
 
-    def end(self, test: str) -> None:
-        """Take note that the test's call has ended, and which of its threads have not."""
+    def end(self) -> None:
+        """Take note that the test's call has ended."""
         self._ended.set()
-        for one in set(threading.enumerate()) - self._threads:
-            if not one.daemon and one not in pools._threads_queues:
-                _left_threads.setdefault(one, test)
 
     def check(self, test: str, metric: str, sink: Sink) -> None:
         """Refuse a metric that nothing would judge, and let the run know of it (also `mistake_of_child`).
@@ -77,24 +66,6 @@ def mistake_of_child() -> str:
     found = _FROM_CHILD[_in_child[0]]
     _in_child[0] = 0
     return found
-
-
-def left_threads() -> list[str]:
-    """Return one line for each thread of a test that still runs: what it records later would be lost.
-
-    Idle threads of `concurrent.futures` pools are left out: they run until the process ends.
-    """
-    until = time.monotonic() + _LEFT
-    for one in _left_threads:
-        one.join(max(0.0, until - time.monotonic()))
-    lines = [
-        f"{test}: its thread {one.name!r} still runs at the end of the session: if it records "
-        "a metric, it does so where nothing judges it; join it in the test"
-        for one, test in _left_threads.items()
-        if one.is_alive()
-    ]
-    _left_threads.clear()
-    return lines
 
 
 def end_forked(process: int, error: BaseException | None) -> None:

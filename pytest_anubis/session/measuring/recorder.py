@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from pytest_anubis.hardware.round_plans import RoundPlan
     from pytest_anubis.hardware.timing import Clock
 
-
 Found = dict[tuple[str, str], Visited]
 """By metric and unit."""
 
@@ -393,6 +392,7 @@ class Recorder:
         self, name: str, unit: str, better: Direction | None, goal: str, question: str, action: str
     ) -> Metric:
         __tracebackhide__ = True
+        self.own_process.check(self._test, name, self._sink)
         from pytest_anubis.hardware.round_plans import lengths_version
 
         if any(m.metric.name == name and m.device == self._device_name for m in self.measurements):

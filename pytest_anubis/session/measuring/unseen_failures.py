@@ -29,6 +29,7 @@ import pytest
 from pytest_anubis.core.events import BlockerFound
 from pytest_anubis.session.code_mistakes import INSTALLED, UNSEEN, unseen_failures
 from pytest_anubis.session.context import emit
+from pytest_anubis.session.measuring.threads_of_tests import ThreadsOfTests
 
 _NEEDED = {
     "threadexception": "collect_thread_exception",
@@ -53,6 +54,7 @@ class UnseenFailures:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._logged = _Logged()
+        self._threads = ThreadsOfTests(self._block)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -62,24 +64,34 @@ class UnseenFailures:
                 f"{os.path.relpath(path, self._config.rootpath)}:{line}: the assertion is of a tuple and can "
                 "never fail: leave out the parentheses"
             )
+        self._threads.listen(self._config)
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._logged)
         for name in _NEEDED:
             if not self._config.pluginmanager.has_plugin(name):
                 self._block(f"-p no:{name}: failures in threads or finalisers are not seen")
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Take note of which test runs: the threads that start meanwhile are its own."""
+        self._threads.test = item.nodeid
+        try:
+            return (yield)
+        finally:
+            self._threads.test = ""
+
     # Innermost: pytest's own plugins warn behind the body, and other wrappers must see what is raised.
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
         """Raise what pytest would warn of."""
-        with _as_errors(), self._logged:
+        with _as_errors(), self._threads.heard(), self._logged:
             return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """Raise what pytest would warn of; a check that failed in a thread as it was raised there."""
         hooks = threading.excepthook, sys.unraisablehook
-        with _as_errors(), _own_filters(item):
+        with _as_errors(), self._threads.heard(), _own_filters(item):
             try:
                 with self._logged:
                     result = yield
@@ -96,12 +108,13 @@ class UnseenFailures:
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
         """Raise what pytest would warn of."""
-        with _as_errors(), self._logged:
+        with _as_errors(), self._threads.heard(), self._logged:
             return (yield)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Block for what failed when no test ran any more."""
+        """Block for what failed when no test ran any more, and for threads that tests have left."""
+        self._threads.end()
         gc.collect()
         for name in _LOGGERS:
             logging.getLogger(name).removeHandler(self._logged)

@@ -18,6 +18,7 @@ from typing import IO, TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.run import CAME_TO_ITS_END
+from pytest_anubis.options import CAMPAIGN
 from pytest_anubis.report.pages.soak_page import Cycle, soak_page
 from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.report.text.text_table import printable
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 FLAG = "--anubis-duration"
 
-_OURS = (FLAG, "--anubis-run-id", "--html", "--junitxml", "--junit-xml")
+_OURS = (FLAG, CAMPAIGN, "--anubis-run-id", "--html", "--junitxml", "--junit-xml")
 _WORST = (3, 4, 2, 1, 20, 0)
 _LAST = (2, 4, 5)
 """Exit codes after which going on is no use: interrupted by hand, wrong usage, nothing to run."""
@@ -103,7 +104,8 @@ class Soak:
     def _one(self, number: int) -> Cycle:
         run_id = f"{self._base}-{number:05d}"
         # Ours first: after "--" they would be files. The duration may stand in addopts: no soak in a soak.
-        ours = [f"{FLAG}=", f"--anubis-run-id={run_id}", *self._files.of_cycle(number)]
+        ours = [f"{FLAG}=", f"{CAMPAIGN}={self._base}", f"--anubis-run-id={run_id}"]
+        ours += self._files.of_cycle(number)
         command = [sys.executable, "-m", "pytest", *ours, *self._arguments]
         # In a group of its own a terminal's Ctrl-C does not reach it: it gets exactly one, from us.
         group = 0 if sys.platform != "win32" else None

@@ -268,6 +268,9 @@ REPLAYED = "replayed"
 """Reason of the row in `findings` that says of a run that its inventory may be another machine's: it names no
 metric, and the run says nothing good about its node (`RunRecord.replayed`)."""
 
+CAMPAIGN = "campaign"
+"""Reason of the row in `findings` that says which soak a run is a cycle of: ``why`` is that one's name."""
+
 durations = Table(
     "durations",
     metadata,

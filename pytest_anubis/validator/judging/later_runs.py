@@ -53,6 +53,7 @@ class LaterRuns:
         runs: Node -> its runs; found from `started`.
         order: (run, node) -> its place in time; those without a time stand first, all in one place, unless
             they are known to come after another.
+        campaigns: (run, node) of cycles of soaks -> the soak, none of whose cycles answers another one.
     """
 
     started: Mapping[tuple[str, str], str]
@@ -60,6 +61,7 @@ class LaterRuns:
     ahead: Collection[tuple[str, str]] = ()
     runs: Mapping[str, Sequence[str]] = field(init=False)
     order: Mapping[tuple[str, str], int] = field(init=False)
+    campaigns: Mapping[tuple[str, str], str] = field(init=False)
 
     def __post_init__(self) -> None:
         moments = sorted({"", *self.started.values()})
@@ -80,18 +82,33 @@ class LaterRuns:
         of_node: dict[str, list[str]] = {}
         for run, node in self.started:
             of_node.setdefault(node, []).append(run)
+        campaigns = {
+            (one.run, node): one.campaign
+            for node, several in self.checked.items()
+            for one in several
+            if one.campaign
+        }
+        object.__setattr__(self, "campaigns", campaigns)
         object.__setattr__(self, "runs", of_node)
         object.__setattr__(self, "order", order)
 
     def unfollowed(self, node: str, broken: Collection[str]) -> list[str]:
-        """Return which of a node's runs that were broken off no later run follows that came to its end."""
-        places = {
-            run: self.order[run, node]
+        """Return which of a node's runs that were broken off no later run follows that came to its end.
+
+        A cycle of a soak does not follow another one of it.
+        """
+        whole = [
+            run
             for run in self.runs.get(node, ())
             if run not in broken and (run, node) not in self.ahead
-        }
-        latest = max(places.values(), default=-1)
-        return [run for run in broken if self.order.get((run, node), 0) >= latest]
+        ]
+
+        def follows(run: str, one: str) -> bool:
+            soak = self.campaigns.get((one, node), "")
+            later = self.order[run, node] > self.order.get((one, node), 0)
+            return later and not (soak and self.campaigns.get((run, node)) == soak)
+
+        return [one for one in broken if not any(follows(run, one) for run in whole)]
 
     def columns(self, judged: JudgedColumns) -> JudgedColumns:
         """Return verdicts of which the bad ones name their run on nodes with several, or are answered."""
@@ -211,6 +228,7 @@ class LaterRuns:
                 decision=decision,
                 failed=(key,) if bad else (),
                 passed=() if bad else (key,),
+                campaign=self.campaigns.get((population.runs[row], population.nodes[row]), ""),
             )
 
         runs = [run(row, Decision.REJECTED) for row in failed]

@@ -121,6 +121,38 @@ STRENGTHS = {
 LENGTHS = ("smoke", "standard", "soak")
 
 
+def cycle(one: JudgedRun, soak: str = "s") -> JudgedRun:
+    return replace(one, campaign=soak)
+
+
+OPEN = run("open", 1, "UNDECIDED", a="PASS", b="INCONCLUSIVE")
+PASSED = run("passed", 2, "ACCEPTED", a="PASS", b="PASS")
+AFTER = run("after", 3, "ACCEPTED", a="PASS", b="PASS")
+
+
+@pytest.mark.parametrize(
+    ("runs", "decision", "by"),
+    [
+        ([cycle(BAD), cycle(PASSED)], Decision.REJECTED, "bad"),
+        ([cycle(BAD), cycle(PASSED), AFTER], Decision.ACCEPTED, "after"),
+        ([cycle(BAD), cycle(PASSED), cycle(AFTER, "t")], Decision.ACCEPTED, "after"),
+        ([cycle(BAD), PASSED, cycle(AFTER)], Decision.ACCEPTED, "after"),
+        ([BAD, cycle(PASSED), cycle(AFTER)], Decision.ACCEPTED, "after"),
+        ([cycle(OPEN), cycle(PASSED)], Decision.UNDECIDED, "open"),
+        ([cycle(OPEN), cycle(PASSED), AFTER], Decision.ACCEPTED, "after"),
+        ([cycle(OPEN), PASSED, cycle(AFTER)], Decision.ACCEPTED, "after"),
+        ([OPEN, cycle(PASSED), cycle(AFTER)], Decision.ACCEPTED, "after"),
+        ([replace(cycle(BAD), answered=True), cycle(PASSED)], Decision.UNDECIDED, "bad"),
+    ],
+)
+def test_the_cycles_of_a_soak_are_one_statement(
+    runs: list[JudgedRun], decision: Decision, by: str
+) -> None:
+    for kept in (runs, relevant_runs(runs), relevant_runs([*relevant_runs(runs[:-1]), runs[-1]])):
+        found = standing_of(kept)
+        assert (found.decision, found.by and found.by.run) == (decision, by)
+
+
 @pytest.mark.parametrize("found_by", STRENGTHS)
 @pytest.mark.parametrize("passed_by", STRENGTHS)
 def test_the_other_devices_or_the_own_past_clear_only_what_they_found(
@@ -367,6 +399,7 @@ def histories(draw: st.DrawFn) -> list[JudgedRun]:
         decision = "REJECTED" if {*rejecting} & {*outcomes.values()} else others
         beside, profile = draw(st.sampled_from(list(STRENGTHS))), draw(st.sampled_from(LENGTHS))
         one = run(f"r{number}", began, decision, beside, profile, **outcomes)
+        one = replace(one, campaign=draw(st.sampled_from(["", "s", "t"])))
         kept = (
             (key(part), by) for part, by in sorted(draw(WAIVED).items()) if part not in outcomes
         )
@@ -386,6 +419,7 @@ def rejected(runs: list[JudgedRun]) -> bool:
             one.began > bad.began and one.decision and key(part) in one.passed
             for one in runs
             if as_strict(one, bad, part)
+            and (not one.campaign or one.campaign != bad.campaign)
             and not (key(part) in bad.marginal and key(part) in one.marginal)
         )
 
@@ -422,7 +456,10 @@ def test_runs_in_any_order_and_overlap(runs: list[JudgedRun], random: object) ->
 def test_what_is_kept_says_the_same_beside_runs_that_come_in_late(
     runs: list[JudgedRun], late: list[JudgedRun]
 ) -> None:
-    late = [replace(one, run=f"late {one.run}") for one in late]
+    late = [
+        replace(one, run=f"late {one.run}", campaign=one.campaign and f"late {one.campaign}")
+        for one in late
+    ]
     kept, whole = standing_of([*relevant_runs(runs), *late]), standing_of([*runs, *late])
     assert kept.decision is whole.decision
     assert kept.failures.keys() == whole.failures.keys()

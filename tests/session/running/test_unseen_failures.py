@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
+from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 THREAD = """
@@ -183,6 +186,86 @@ def test_a_metric_that_nothing_judges_accepts_nothing(
     result = pytester.runpytest_subprocess("--anubis", *filter(None, [where]))
     assert result.ret != 0
     assert "where nothing judges it" in result.stdout.str()
+
+
+LATE = """
+import threading, time
+def check(after=.3):
+    time.sleep(after)
+    assert 1 == 2
+"""
+OTHER = "def test_other(): time.sleep(.8)\n"
+LATE_KINDS = {
+    "fails at the end": LATE + "def test_it(): threading.Thread(target=check).start()\n",
+    "timer fails at the end": LATE + "def test_it(): threading.Timer(.3, check).start()\n",
+    "daemon fails while others are waited for": LATE
+    + "def test_it():\n    threading.Thread(target=check, daemon=True).start()\n"
+    "    threading.Thread(target=time.sleep, args=(.6,)).start()\n",
+    "still runs": LATE + "def test_it(): threading.Thread(target=check, args=(4,)).start()\n",
+    "fails in another test": LATE
+    + "def test_it(): threading.Thread(target=check).start()\n"
+    + OTHER,
+    "its own thread fails in another test": LATE
+    + "def test_it():\n    def again(): time.sleep(.2); threading.Timer(.2, check, (0,)).start()\n"
+    "    threading.Timer(.1, again).start()\n" + OTHER,
+    "thread of a fixture of the module": LATE
+    + "import pytest\n@pytest.fixture(scope='module', autouse=True)\n"
+    "def checking(): threading.Thread(target=check).start()\ndef test_it(): pass\n" + OTHER,
+    "records again": LATE + "import pytest\n"
+    "@pytest.mark.anubis(component='cpu.compute', scope='node')\ndef test_it(anubis_metric):\n"
+    "    def record(): anubis_metric.record('n', 0, unit='count', better='equal', expect=0)\n"
+    "    def late():\n        time.sleep(.3)\n        try: record()\n        except ValueError: pass\n"
+    "    record()\n    threading.Thread(target=late).start()\n",
+}
+
+
+def accepts_nothing_for_its_thread(project: pytest.Pytester, kind: str) -> None:
+    project.makepyfile(test_zz=LATE_KINDS[kind])
+    result = project.runpytest_subprocess("--anubis", timeout=60)
+    assert result.ret == 20
+    assert "failed" not in result.parseoutcomes()
+    record = read_journal(next(project.path.glob(".anubis/runs/*")))
+    assert any("test_zz.py::test_it" in one for one in record.blockers)
+
+
+@pytest.mark.parametrize("kind", LATE_KINDS)
+def test_a_thread_that_outlives_its_test_accepts_nothing_and_blames_no_other(
+    project: pytest.Pytester, learn: Learn, kind: str
+) -> None:
+    learn()
+    accepts_nothing_for_its_thread(project, kind)
+
+
+@pytest.mark.parametrize(
+    "kind", ["fails at the end", "still runs", "fails in another test", "records again"]
+)
+def test_a_thread_that_outlives_its_test_in_a_worker_accepts_nothing(
+    in_workers: None, project: pytest.Pytester, learn: Learn, kind: str
+) -> None:
+    learn()
+    accepts_nothing_for_its_thread(project, kind)
+
+
+def test_threads_that_end_and_those_of_libraries_are_accepted(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    project.makepyfile(
+        test_zz="import multiprocessing, threading, time\n"
+        "from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor\n"
+        "KEPT = [ThreadPoolExecutor(1), ProcessPoolExecutor(1)]\n"
+        "def test_it():\n    for pool in KEPT: assert pool.submit(abs, -1).result() == 1\n"
+        "    threading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+        "    threading.Thread(target=time.sleep, args=(.3,)).start()\n"
+    )
+    assert project.runpytest_subprocess("--anubis", timeout=60).ret == 0
+
+
+def test_a_run_leaves_threads_as_they_were(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    before = threading.Thread.start, threading.excepthook
+    assert project.runpytest_inprocess("--anubis").ret == 0
+    assert (threading.Thread.start, threading.excepthook) == before
 
 
 FORKS = """

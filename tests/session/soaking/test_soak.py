@@ -14,11 +14,13 @@ from pathlib import Path
 
 import pytest
 
+from pytest_anubis.cli.main import main
 from pytest_anubis.session.soaking.cycle_reports import CycleFiles
 from pytest_anubis.session.soaking.soak import worst_code
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.forked import Forked
 from tests.quiet import OPTIONS
+from tests.session.conftest import Learn
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
 
@@ -176,6 +178,50 @@ def test_a_soak_keeps_all_cycles_in_one_page_and_one_junit_file_and_judges_the_t
     assert failed == [nobody, nobody, nobody, ["test_x"], nobody]
     assert len(suites) == 9
     assert not list(pytester.path.glob("out-*.xml"))
+
+
+FIRST = """
+import json, pathlib
+import pytest
+
+@pytest.mark.anubis(component="cpu.compute", scope="device")
+def test_speed(anubis_metric, anubis_device):
+    values = json.loads(pathlib.Path("speed.json").read_text())
+    anubis_metric.record("speed", values, unit="GFLOP/s", better="higher")
+
+def test_check():
+    first = not pathlib.Path("count").exists()
+    pathlib.Path("count").touch()
+    assert not first, "wrong data"
+"""
+
+
+def test_what_the_first_cycle_found_falls_by_a_run_after_the_soak_only(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    project.makepyfile(test_suite=FIRST)
+    store = project.path / ".anubis"
+
+    def said() -> list[int]:
+        place, baselines = str(store), str(project.path / "baselines")
+        return [
+            main([*command.split(), *more])
+            for command, more in (
+                ("health --node n1 --store", [place]),
+                ("fleet verdict", [place]),
+                ("fleet drain-list --history", [place]),
+                ("judge --baseline", [baselines, f"{place}/runs"]),
+            )
+        ]
+
+    options = ("--anubis", "-p", "no:xdist", "--anubis-node=n1")
+    soak = project.runpytest_subprocess(*options, "--anubis-duration=3s")
+    assert soak.ret == 1
+    assert len(list(store.glob("runs/*"))) > 1
+    assert said() == [1] * 4
+    assert project.runpytest_subprocess(*options).ret == 0
+    assert said() == [0] * 4
 
 
 SHORT = """

@@ -41,12 +41,17 @@ def table(*last: float | None, nodes: int = NODES) -> Population:
     )
 
 
-def decided(*last: float | None, dated: bool = True) -> tuple[NodeVerdict, list[MetricVerdict]]:
+def decided(
+    *last: float | None, dated: bool = True, soak: tuple[str, ...] = ()
+) -> tuple[NodeVerdict, list[MetricVerdict]]:
     learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
     population = table(*last)
     units = zip(population.runs, population.nodes, strict=True)
     started = {unit: STARTED[unit[0]] if dated else "" for unit in units}
-    judged = judge_fleet([population], {"": learned}, started=started)
+    cycles = [JudgedRun(run=run, began=0.0, campaign="s" if run in soak else "") for run in STARTED]
+    judged = judge_fleet(
+        [population], {"": learned}, started=started, checked={f"n{NODES - 1}": cycles}
+    )
     (found,) = [
         (verdict, detail)
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
@@ -76,6 +81,22 @@ def test_what_a_later_run_passed_is_answered_and_nothing_else(
     last: tuple[float | None, ...], decision: Decision
 ) -> None:
     assert decided(*last)[0].decision is decision
+
+
+@pytest.mark.parametrize(
+    ("last", "soak", "decision"),
+    [
+        ((0.8, 1.0, 1.0), ("r0", "r1", "r2"), Decision.REJECTED),
+        ((0.8, 1.0, 1.0), ("r0", "r1"), Decision.ACCEPTED),
+        ((0.8, 0.8, 1.0), ("r1", "r2"), Decision.REJECTED),
+        ((NAN, 1.0, 1.0), ("r0", "r1", "r2"), Decision.UNDECIDED),
+        ((NAN, 1.0, 1.0), ("r0",), Decision.ACCEPTED),
+    ],
+)
+def test_a_cycle_of_a_soak_answers_no_other_one_of_it(
+    last: tuple[float, ...], soak: tuple[str, ...], decision: Decision
+) -> None:
+    assert decided(*last, soak=soak)[0].decision is decision
 
 
 def test_an_answered_failure_is_told_as_such_and_rejects_nothing() -> None:

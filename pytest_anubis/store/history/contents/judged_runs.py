@@ -22,7 +22,7 @@ from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Wai
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST, UNDATED
-from pytest_anubis.store.history.tables import REPLAYED
+from pytest_anubis.store.history.tables import CAMPAIGN, REPLAYED
 
 _KNOWN = [one.value for one in Decision]
 _REFERENCES = [one.value for one in Reference]
@@ -34,7 +34,7 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     """Return where every node of a history stands, by its number; `JudgedRun.number` is the run's.
 
     All is read of nodes of which anything ever failed, waived or not, and of the others their latest run with
-    a verdict.
+    a verdict, or all runs, without what they say, where a cycle of a soak decided nothing.
 
     Args:
         connection: For reading.
@@ -56,12 +56,21 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     rejected = sa.select(runs.c.node_id).where(bad)
     of_rejected = runs.c.node_id.in_(rejected)
     others = set(connection.execute(replayed).scalars())
+    marks = sa.select(schema.findings.c.run_id, schema.findings.c.why)
+    marks = marks.where(schema.findings.c.reason == CAMPAIGN)
+    campaigns = {row.run_id: row.why for row in connection.execute(marks)}
     last = judged.with_only_columns(runs.c.node_id, sa.func.max(schema.began).label("started"))
     newest = last.where(~of_rejected).group_by(runs.c.node_id).subquery()
     same = (newest.c.node_id == runs.c.node_id) & (newest.c.started == schema.began)
     found: dict[int, list[JudgedRun]] = {}
-    for row in connection.execute(judged.join(newest, same)):
-        found.setdefault(row.node_id, []).append(_judged(row, (), (), answered=False))
+    cycles = runs.c.id.in_(marks.with_only_columns(schema.findings.c.run_id))
+    undecided = runs.c.decision == Decision.UNDECIDED.value
+    of_soaked = runs.c.node_id.in_(sa.select(runs.c.node_id).where(undecided, cycles))
+    latest = judged.join(newest, same).where(~of_soaked)
+    for chosen in (latest, judged.where(~of_rejected, of_soaked)):
+        for row in connection.execute(chosen):
+            one = _judged(row, (), (), answered=False, campaign=campaigns.get(row.id, ""))
+            found.setdefault(row.node_id, []).append(one)
     outcomes = _outcomes(connection, rejected)
     benchmarks: dict[int, set[str]] = {}
     table, closed = schema.benchmarks, schema.defects
@@ -84,6 +93,7 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
             answered=row.id in answered,
             after=after.get(row.id, ""),
             undated=known.get(row.id) == UNDATED,
+            campaign=campaigns.get(row.id, ""),
         )
         if known.get(row.id) == AT_LEAST:  # when it took place is unknown, so it clears nothing
             one = replace(one, passed=())
@@ -120,7 +130,7 @@ def _outcomes(connection: sa.Connection, rejected: sa.Select[Any]) -> dict[int, 
             sa.select(*(table.c[name] for name in (*names, *more)))
             .join(runs, runs.c.id == table.c.run_id)
             .join(bad, (bad.c.node_id == runs.c.node_id) & (bad.c.benchmark == table.c.benchmark))
-            .where(runs.c.node_id.in_(rejected))
+            .where(runs.c.node_id.in_(rejected), table.c.outcome != "")  # else it marks the run
         )
         for row in connection.execute(query):
             place = (row.benchmark, row.metric, row.device)
@@ -158,6 +168,7 @@ def _judged(
     answered: bool,
     after: str = "",
     undated: bool = False,
+    campaign: str = "",
 ) -> JudgedRun:
     return judged_run(
         outcomes,
@@ -171,4 +182,5 @@ def _judged(
         profile=row.profile,
         after=after,
         undated=undated,
+        campaign=campaign,
     )
