@@ -24,7 +24,6 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.store.journal.journal_events import (
     FORMAT,
-    READABLE,
     SCHEMA,
     JournalError,
     event_from_plain,
@@ -38,10 +37,6 @@ _LASTING = re.compile(
     % b"|".join(c.kind.encode() for c in (WorkerDied, LaneGivenUp, DamageFound))
 )
 """How the line of an event begins that no later part of a run takes back."""
-
-_OF_OLD = ("finding", "waiting")
-"""Events that earlier versions wrote and of which nothing follows: what was found beside runs, and that a
-disturbed measurement waited. They are kept as they are."""
 
 _MANY = 20
 """Damaged lines that are named one by one, about a screen; the rest is counted."""
@@ -145,7 +140,6 @@ class _Reading:
     def __init__(self, name: str) -> None:
         self._name = name
         self._state = RunState()
-        self._schema = SCHEMA
         self._bad = 0
         # The number that the next line should have, where it is known.
         self._next: int | None = None
@@ -187,11 +181,9 @@ class _Reading:
         try:
             if data["event"] == RunStarted.kind:
                 raise JournalError("a second beginning: two journals in one file?")
-            if data["event"] == Resumed.kind and data.get("schema") in READABLE:
-                self._schema = data["schema"]  # a later version goes on
-            event = event_from_plain(data, self._schema)
+            event = event_from_plain(data)
             self._state.apply(event)
-            if isinstance(event, UnknownEvent) and data["event"] not in _OF_OLD:
+            if isinstance(event, UnknownEvent):
                 raise JournalError(f"unknown event {data['event'][:40]!r}")
         except JournalError as error:
             self._damaged(number, str(error))
@@ -251,14 +243,13 @@ class _Reading:
         if data["event"] != RunStarted.kind or data.get("format") != FORMAT:
             raise JournalError(f"line {number}: not an Anubis journal (no run_started event)")
         schema = data.get("schema")
-        if type(schema) is not int or schema not in READABLE:
+        if type(schema) is not int or schema != SCHEMA:
             raise JournalError(
-                f"line {number}: journal schema {str(schema)[:20]}, this version reads up to "
-                f"{SCHEMA}; use the version of pytest-anubis that wrote it"
+                f"line {number}: journal schema {str(schema)[:20]}, this version reads {SCHEMA}; use the "
+                "version of pytest-anubis that wrote it, or measure again"
             )
-        self._schema = schema
         try:
-            self._state.apply(event_from_plain(data, schema))
+            self._state.apply(event_from_plain(data))
         except JournalError as error:
             raise JournalError(f"line {number}: {error}") from None
 
