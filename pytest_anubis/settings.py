@@ -7,13 +7,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import pytest
 
-from pytest_anubis.core.field_types import Rare
 from pytest_anubis.durations import seconds
 from pytest_anubis.options import (
+    CAMPAIGN,
     DEFAULT_BASELINES,
     ENV_HISTORY,
     ENV_PROFILE,
@@ -30,6 +30,7 @@ from pytest_anubis.passwords import shown_place
 from pytest_anubis.root_folder import moved_root
 
 __all__ = [
+    "CAMPAIGN",
     "DEFAULT_BASELINES",
     "ENV_HISTORY",
     "ENV_PROFILE",
@@ -75,7 +76,6 @@ class Settings:
         gate: What a failed inventory does: ``stop`` the run, let it ``continue``, or ``off``.
         resume: Id of the interrupted run to go on with, ``latest``, or empty.
         duration: Seconds to soak, cycling the set; None runs it once.
-        campaign: The soak that this run is a cycle of; empty if it is none.
         scratch: Folder on the disk to be tested; None is pytest's temporary folder.
         quiet_limits: Shares above which others disturb a measurement, by name.
         split: Names of facts about the node that split its hardware class.
@@ -114,7 +114,6 @@ class Settings:
     gate: Literal["stop", "continue", "off"] = "stop"
     resume: str = ""
     duration: float | None = None
-    campaign: Annotated[str, Rare] = ""
     quiet_limits: Mapping[str, float] = field(default_factory=dict)
     split: tuple[str, ...] = ()
     allowed_processes: tuple[str, ...] = ()
@@ -180,7 +179,6 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         gate=raw["anubis_gate"],
         resume=_resume(raw["anubis_resume"]),
         duration=_optional(raw["anubis_duration"], _time("--anubis-duration", positive=False)),
-        campaign=config.getoption("anubis_campaign"),
         timeout=_optional(raw["anubis_timeout"], _time("--anubis-timeout")),
         scratch=_optional(raw["anubis_scratch"], lambda text: _folder(base / text)),
         quiet_limits=_quiet_limits(raw["anubis_quiet_limit"]),

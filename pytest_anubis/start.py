@@ -239,6 +239,7 @@ def prepare(config: pytest.Config, settings: Settings) -> RunContext:
     return RunContext(
         settings=settings,
         run_id=settings.run_id or new_run_id(node),
+        campaign=config.getoption("anubis_campaign"),
         node=node,
         inventory=inventory_to_plain(inventory),
         hardware_class=key,

@@ -55,6 +55,7 @@ class RunStarted:
             own counters could be read (``disk nvme0n1``); None in journals of older versions.
         behind: Seconds by which the machine's clock was behind the baseline; `started` was moved on by them.
         after: Id of the node's run that its store knew as the latest one; empty where there was none.
+        campaign: Name of the soak that it is a cycle of; empty if it is none.
     """
 
     kind: ClassVar[str] = "run_started"
@@ -76,6 +77,7 @@ class RunStarted:
     looked_at: Annotated[tuple[str, ...] | None, Rare] = None
     behind: Annotated[float, Rare] = 0.0
     after: Annotated[str, Rare] = ""
+    campaign: Annotated[str, Rare] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

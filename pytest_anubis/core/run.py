@@ -164,6 +164,7 @@ class RunRecord:
         unread: Lines of an imported file about the node that could not be read.
         looked_at: What besides tests was looked at in all its parts, as in `RunStarted`.
         after: Id of the node's run before it in its store; empty if unknown.
+        campaign: The soak that it is a cycle of; empty if it is none.
         cause: What broke the run off, as far as it knows; empty if nothing did.
         planned: Every test that the run meant to execute.
         results: How every test ended; a planned test without an end is ``not reported``.
@@ -196,6 +197,7 @@ class RunRecord:
     looked_at: Annotated[tuple[str, ...] | None, Rare] = None
     behind: Annotated[float, Rare] = 0.0
     after: Annotated[str, Rare] = ""
+    campaign: Annotated[str, Rare] = ""
     cause: str = ""
     planned: tuple[PlannedTest, ...] = ()
     results: tuple[TestResult, ...] = ()
@@ -242,12 +244,6 @@ class RunRecord:
         """Whether a recorded inventory was used that is not known to be one of the machine that measured."""
         recorded = any(part.get("inventory") for part in self.parts)
         return recorded and MACHINE not in (self.looked_at or ())
-
-    @property
-    def campaign(self) -> str:
-        """The soak that the run is a cycle of; empty if it is none."""
-        told = self.settings.get("campaign")
-        return told if isinstance(told, str) else ""
 
     @property
     def quiet_limits(self) -> str:

@@ -30,6 +30,7 @@ class RunContext:
     Attributes:
         settings: The resolved settings.
         run_id: Name of the run.
+        campaign: Name of the soak that it is a cycle of; empty if it is none.
         node: Name of this node.
         inventory: The inventory as plain data.
         hardware_class: Key of this node's hardware class.
@@ -55,6 +56,7 @@ class RunContext:
 
     settings: Settings
     run_id: str = ""
+    campaign: str = ""
     node: str = ""
     inventory: Mapping[str, Any] = field(default_factory=dict)
     hardware_class: str = ""

@@ -174,6 +174,7 @@ class Run:
         context = self.context
         return RunStarted(
             run=context.run_id,
+            campaign=context.campaign,
             node=context.node,
             started=self._now(),
             hardware_class=context.hardware_class,

@@ -99,7 +99,7 @@ def _read(path: Path) -> RunState:
 _HARMLESS = frozenset(
     (
         *("active", "store", "history", "run_id", "resume", "explain", "redact", "goals_required"),
-        *("duration", "campaign", "timeout", "scratch", "junit"),
+        *("duration", "timeout", "scratch", "junit"),
         *("quiet_limits", "allowed_processes"),  # what was disturbed then says so itself
         *(
             "baselines",

@@ -85,8 +85,8 @@ def drawn(seed: int, node: str) -> list[RunRecord]:
         decision = rejects if strict or "FAIL" in outcomes.values() else other
         one = record(node, number, draw.randint(0, 4), decision, **outcomes)
         recorded = {"inventory": "node.json"} if draw.random() < 0.2 else {}
-        soak = {"campaign": draw.choice("st")} if draw.random() < 0.5 else {}
-        found.append(replace(one, settings=recorded | soak))
+        soak = draw.choice("st") if draw.random() < 0.5 else ""
+        found.append(replace(one, settings=recorded, campaign=soak))
     return found
 
 
