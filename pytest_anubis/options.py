@@ -25,9 +25,6 @@ QUIET_LIMITS = ("steal", "others", "cpu", "memory", "io")
 DEFAULT_BASELINES = "baselines"
 """Folder, below pytest's root, in which baselines are looked for."""
 
-RENAMED = {"--anubis-baselines": "--anubis-baseline"}
-"""Old flag -> its name now; the ini key of an old flag has another name likewise."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
@@ -290,10 +287,6 @@ def add_options(parser: pytest.Parser) -> None:
             default = False if option.switch else ""
             parser.addini(option.dest, text, type=kind, default=default)
     group.addoption(CAMPAIGN, dest="anubis_campaign", default="", help=argparse.SUPPRESS)
-    for old, new in RENAMED.items():
-        key, now = (flag.lstrip("-").replace("-", "_") for flag in (old, new))
-        group.addoption(old, dest=key, default=None, help=argparse.SUPPRESS)
-        parser.addini(key, f"Old name of {now}, which is refused", type="string", default="")
     parser.addini(
         "anubis_goals_required",
         "Folders in which every benchmark must state goal, question and action",

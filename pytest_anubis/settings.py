@@ -21,7 +21,6 @@ from pytest_anubis.options import (
     OPTIONS,
     PROFILES,
     QUIET_LIMITS,
-    RENAMED,
     Option,
     Profile,
 )
@@ -151,7 +150,6 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         pytest.UsageError: A value is not valid; the message says where it stands and what is valid.
     """
     environ = os.environ if environ is None else environ
-    _refuse_old_names(config)
     raw = {option.dest: _raw(config, option, environ) for option in OPTIONS}
     if raw["anubis"] and (wrong := moved_root(config)):
         raise pytest.UsageError(wrong)
@@ -202,15 +200,6 @@ def _pinned(text: str) -> tuple[str, str]:
             "@sha256:"
         )
     return place, pin.lower()
-
-
-def _refuse_old_names(config: pytest.Config) -> None:
-    for old, new in RENAMED.items():
-        key, now = (flag.lstrip("-").replace("-", "_") for flag in (old, new))
-        if config.getoption(key) is not None:
-            raise pytest.UsageError(f"{old} is now {new}")
-        if config.getini(key):
-            raise pytest.UsageError(f"ini key {key} is now {now}")
 
 
 _OURS = "--anubi"

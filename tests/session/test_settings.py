@@ -45,8 +45,6 @@ def test_native_toml_works(pytester: pytest.Pytester) -> None:
         (["--anubis"], "anubis_profile = quick", "smoke, standard, soak"),
         (["--anubis", "--anubis-inventory=none.json"], "", "none.json: cannot be read"),
         (["--anubis", "--anubis-baseline=none.json"], "", "none.json: no such file"),
-        (["--anubis", "--anubis-baselines=b"], "", "--anubis-baselines is now --anubis-baseline"),
-        (["--anubis"], "anubis_baselines = b", "anubis_baselines is now anubis_baseline"),
         (["--anubis", "-n2"], "", "--anubis-in-process and -n (or --tx) exclude each other"),
         (["--anubis", "--anubis-baseline=nowhere"], "", "nowhere: no such file or folder"),
     ],

@@ -22,8 +22,7 @@ Key = tuple[str, str, str, str]
 
 GATE: Key = ("inventory", "", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
-GONE = "gone"
-"""Metric of `GATE` that says of each device of a table whether it has any value."""
+GONE = "gone"  # metric of `GATE` that says of each device of a table whether it has any value
 HARDWARE = "hardware"
 """Benchmark of what the hardware reports; without a metric, as that of `GATE`, it passes where one looked."""
 _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
@@ -237,7 +236,7 @@ def standing_of(
         runs: Its runs; those without a verdict say nothing.
         holds: Says which waivers hold today (`core.waivers.waiving`).
         in_service: When somebody put it into service again, seconds since 1970: what was found before has
-            been answered for; None: nobody did.
+            been answered for; None: none was.
     """
     ordered = in_order(one for one in runs if one.decision)
     if not ordered:
@@ -418,7 +417,7 @@ def _as_long(one: str, other: str) -> bool:
 
 
 def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
-    """Return as little as the standing follows from, also beside a run that comes in late, in order.
+    """Return as little as the standing follows from, also with a run that comes in late, in order.
 
     Kept are failures that no run passed, waived ones too, the latest pass of each key at each strictness, a
     MARGINAL one apart, the latest acceptances, and of a soak that came last the worst cycle.

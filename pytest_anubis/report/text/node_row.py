@@ -26,7 +26,7 @@ from pytest_anubis.report.text.text_table import plain_line
 THROUGHOUT = 3
 """Components in which a node is worse from which on one cause is likelier than several."""
 LOOK = "look at"
-"""Kind of trouble of an accepted node on which something is to be looked at."""
+"""Kind of trouble of an accepted node that is worth a look."""
 BAD = (Outcome.FAIL, Outcome.MARGINAL)
 
 

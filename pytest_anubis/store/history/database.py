@@ -156,8 +156,6 @@ class History:
                 "another one: an empty one becomes a history"
             )
         schema.metadata.create_all(connection)
-        if schema.benchmarks.name not in there:
-            _take_over(connection)
         if not self._complete(connection):
             connection.execute(
                 schema.meta.insert().values(name="schema", value=str(schema.VERSION))
@@ -182,10 +180,10 @@ class History:
             if row is not None:
                 found = row.value
                 self.ahead = 0.0 if row.clock is None else time.time() - row.clock
-        if found is not None and found not in schema.READABLE:
+        if found is not None and found != str(schema.VERSION):
             raise HistoryError(
-                f"{self.shown()}: history of schema {found[:20]}, this version reads "
-                f"{' and '.join(schema.READABLE)}; use the version of pytest-anubis that wrote it"
+                f"{self.shown()}: history of schema {found[:20]}, this version reads {schema.VERSION}; use "
+                "the version of pytest-anubis that wrote it"
             )
         return found is not None and len(there) == len(schema.metadata.tables)
 
@@ -353,14 +351,6 @@ def shown_time(moment: float) -> str:
         return datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
     except (OverflowError, ValueError, OSError):
         return f"{moment:g} s"
-
-
-def _take_over(connection: sa.Connection) -> None:
-    """Fill the table ``benchmarks`` of a history of schema 1 from its samples, which are left as they are."""
-    if sa.inspect(connection).has_table("samples"):
-        names = ("run_id", "benchmark", "component")
-        known = sa.table("samples", *(sa.column(name) for name in names)).select().distinct()
-        connection.execute(schema.benchmarks.insert().from_select(names, known))
 
 
 def _summary(node: str, row: Any, verdicts: Sequence[Any]) -> RunSummary:

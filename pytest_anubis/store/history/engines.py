@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
 from pytest_anubis.passwords import shown_place, without_passwords
-from pytest_anubis.store.history.tables import READABLE, meta
+from pytest_anubis.store.history.tables import VERSION, meta
 
 T = TypeVar("T")
 
@@ -183,7 +183,7 @@ def _is_ours(connection: Any) -> bool:
         if "no such" in str(error):  # a table, or a column of another one that is called so
             return False
         raise
-    return row is not None and row[0] in READABLE
+    return row is not None and row[0] == str(VERSION)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:

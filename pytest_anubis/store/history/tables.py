@@ -32,9 +32,6 @@ from pytest_anubis.codec import found, without_surrogates
 VERSION = 2
 """Schema of a new history."""
 
-READABLE = ("1", "2")
-"""Schemas that are read and written: 1 has more columns, all of which may be left out, and ``samples``."""
-
 metadata = MetaData()
 
 _LAST = 253402300800.0  # the year 10000, which no calendar shows

@@ -34,7 +34,7 @@ _LATEST = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 """Seconds since 1970. What lies behind is in milliseconds or finer: those of any day since 1975."""
 
 SPARED = 0.02
-"""Share of a node's values that may be empty beside others of the same unit."""
+"""Share of a node's values that may be empty, of units that have others."""
 HALF_EMPTY = Problem(kind="missing", text="at least half of its values are empty")
 EMPTY = Problem(kind="missing", text="named in the results, but without a value")
 
@@ -58,8 +58,8 @@ class Grouped:
         populations: Sorted by hardware class, benchmark, metric and group.
         values: How many values can be looked at.
         lost: The cells that no verdict can rest on, by cause.
-        empty: Node -> how many of its values are empty beside others of the same unit, where these are more
-            than `SPARED` of all.
+        empty: Node -> how many of its values are empty in units that have others, where these are more than
+            `SPARED` of all.
     """
 
     populations: tuple[Population, ...] = ()
@@ -145,7 +145,7 @@ def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = 
 def _empty_values(
     names: Sequence[str], node: IntArray, count: IntArray, empty: IntArray
 ) -> dict[str, int]:
-    """Return node -> empty values beside others, of nodes where they are too many to be spared.
+    """Return node -> empty values of units that have others, of nodes where they are too many to be spared.
 
     Args:
         names: Of all nodes.

@@ -37,7 +37,6 @@ from pytest_anubis.store.history.run_filing import (
     record_run,
 )
 from pytest_anubis.store.journal.journal_file import Journal
-from tests.postgres import new_database
 
 FILES = (Path(__file__).parents[3] / "docs" / "files.md").read_text(encoding="utf-8")
 NOW = moment_of("2026-06-01T00:00:00Z")
@@ -147,61 +146,6 @@ def test_the_verdicts_of_a_run_can_be_asked_for_in_sql(history: History) -> None
     with history.reading() as connection:
         (row,) = connection.execute(sa.text(query)).all()
     assert (row.name, row.run, row.component, row.similarity) == ("n1", "bad", "net", 0.7)
-
-
-def write_schema_1(engine: sa.Engine) -> None:
-    """Make a history as version 0.1.0 made it, with one run."""
-    old = sa.MetaData()
-    for table in schema.metadata.sorted_tables:
-        if table not in (schema.benchmarks, schema.contents, schema.content_parts):
-            table.to_metadata(old)
-    text: Any = {"nullable": False, "server_default": ""}
-    old.tables["nodes"].append_column(sa.Column("attributes", sa.Text, **text))
-    for name in ("inventory", "path"):
-        old.tables["runs"].append_column(sa.Column(name, sa.Text, **text))
-    old.tables["runs"].append_column(sa.Column("exit_status", sa.Integer))
-    old.tables["verdicts"].append_column(sa.Column("text", sa.Text, **text))
-    samples = sa.Table(
-        "samples",
-        old,
-        sa.Column("id", sa.Integer, primary_key=True, autoincrement=True),
-        sa.Column("run_id", sa.ForeignKey("runs.id", ondelete="CASCADE"), nullable=False),
-        *(sa.Column(name, sa.Text, **text) for name in ("benchmark", "metric", "component")),
-        sa.Column("count", sa.Integer, nullable=False),
-        sa.Column("sketch", sa.LargeBinary, nullable=False),
-    )
-    old.create_all(engine)
-    with engine.begin() as connection:
-        for name, values in (
-            ("anubis_meta", {"name": "schema", "value": "1"}),
-            ("nodes", {"name": "n0", "since": NOW - DAY, "attributes": "{}"}),
-            ("runs", {"node_id": 1, "run": "r0", "started": NOW - DAY, "inventory": "{}"}),
-        ):
-            connection.execute(old.tables[name].insert().values(values))
-        row = {"run_id": 1, "benchmark": DISK, "component": "disk", "count": 1, "sketch": b"x" * 8}
-        connection.execute(samples.insert(), [row | {"metric": metric} for metric in ("a", "b")])
-
-
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
-def test_a_history_of_schema_1_is_read_and_written(
-    request: pytest.FixtureRequest, tmp_path: Path, kind: str
-) -> None:
-    url = f"sqlite:///{tmp_path / 'old.sqlite'}"
-    if kind == "postgresql":
-        url = new_database(request.getfixturevalue("postgres_url"), "schema_1")
-    engine = sa.create_engine(url)
-    write_schema_1(engine)
-    for _ in range(2):
-        with History(url) as opened:
-            record_run(opened, record())
-            assert [run.run for run in opened.node_history("n0")] == ["r0"]
-            assert [run.run for run in opened.node_history("n1")] == ["r1"]
-            assert read_fleet(opened).components == {DISK: "disk", NET: "net"}
-    with engine.connect() as connection:  # whoever has not been updated yet can use it as before
-        assert connection.execute(sa.text("select value from anubis_meta")).scalar_one() == "1"
-        assert connection.execute(sa.text("select count(*) from samples")).scalar_one() == 2
-        assert connection.execute(sa.text("select count(*) from benchmarks")).scalar_one() == 2
-    engine.dispose()
 
 
 def test_durations_are_medians_of_what_ran(history: History) -> None:
@@ -461,7 +405,7 @@ def test_a_lost_history_is_rebuilt_from_the_journals(tmp_path: Path) -> None:
 def test_a_history_of_another_schema_or_nowhere_is_refused(tmp_path: Path) -> None:
     with History(tmp_path) as opened, opened.writing() as connection:
         connection.execute(schema.meta.update().values(value="99"))
-    with pytest.raises(HistoryError, match="schema 99, this version reads 1 and 2"):
+    with pytest.raises(HistoryError, match="schema 99, this version reads 2"):
         History(tmp_path)
     with pytest.raises(HistoryError, match="history URL"):
         History("nosuchdb://x")

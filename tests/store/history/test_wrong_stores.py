@@ -78,7 +78,7 @@ WRONG: list[tuple[Callable[[Path], str], str]] = [
         another_database,
         "a database with tables of something else (albums, nodes); name another one",
     ),
-    (newer, "history of schema 9, this version reads 1 and 2; use the version"),
+    (newer, "history of schema 9, this version reads 2; use the version"),
     (read_only, "attempt to write a readonly database; you may only read it"),
     (missing_folder, "unable to open database file; is its folder there, and may you write in it?"),
     (no_server, "Connection refused; is the server running there?"),
