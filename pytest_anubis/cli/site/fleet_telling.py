@@ -13,7 +13,8 @@ from pathlib import Path
 
 from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
-from pytest_anubis.core.verdict import Decision, Triage
+from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Triage
 from pytest_anubis.report.text.node_row import NodeRow, explained_by
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
@@ -29,6 +30,8 @@ SHARING = 3
 """Rejected nodes from which on they may share a cause."""
 RETESTS = 40
 """Nodes that a command to measure again names."""
+CHANGED = 12
+"""Nodes named that are rejected anew, or have recovered."""
 TESTS = 12
 """Tests that a command to measure again names; of more it takes all."""
 
@@ -55,7 +58,8 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     shared = [] if known else _sharing_lines(rows)
     alone = explained_by(rows, source.shifts)
     retests = [row for row in rows if row.unit not in alone]
-    say(*said, *lines, *_retest_lines(retests), *missing[1:], *shared, *notes)
+    changes = _change_lines(source)
+    say(*said, *lines, *changes, *_retest_lines(retests), *missing[1:], *shared, *notes)
 
 
 def _missing_lines(
@@ -92,6 +96,39 @@ def _missing_lines(
         ]
     again = _again(str(place), (cell[1] for cell in cells), "the nodes of ")
     return [f"{line}: {place} lists them", f"measure what is missing{again}"]
+
+
+def _change_lines(source: FleetSource) -> list[str]:
+    """Say which nodes the latest run of each rejects for the first time, and which have recovered."""
+    runs: dict[str, list[RunRecord]] = {}
+    for run in source.runs.runs:
+        runs.setdefault(run.node, []).append(run)
+    several = {node: own for node, own in runs.items() if len({run.started for run in own}) > 1}
+    new, recovered = [], []
+    for row in source.rows:
+        node = row.verdict.node
+        if node not in several:
+            continue
+        latest = max(several[node], key=lambda run: run.started).run
+        found = {one.run for one in row.told if one.outcome is Outcome.FAIL}
+        if row.verdict.decision is Decision.REJECTED and found == {latest}:
+            new.append(node)
+        elif row.verdict.decision is Decision.ACCEPTED and any(map(_failed_once, row.told)):
+            recovered.append(node)
+    parts = [
+        f"{word}: {', '.join(names[:CHANGED])}"
+        + (f", and {len(names) - CHANGED} more" if len(names) > CHANGED else "")
+        for word, names in (("rejected anew", new), ("recovered", recovered))
+        if names
+    ]
+    return [f"by each node's latest run: {'; '.join(parts)}"] if parts else []
+
+
+def _failed_once(verdict: MetricVerdict) -> bool:
+    """Return whether a verdict that a later run answered was beyond its limit."""
+    if verdict.reason is not Reason.ANSWERED or verdict.threshold is None:
+        return False
+    return verdict.similarity is not None and verdict.similarity < verdict.threshold
 
 
 def _unused(text: str) -> Path:

@@ -184,3 +184,14 @@ def test_a_history_that_cannot_be_read_stops_no_judging(here: Path) -> None:
     assert "registered of the nodes is not known" in done.stdout
     health = anubis("health", "--node", "n40")
     assert (health.returncode, "UNREADABLE" in health.stdout) == (20, True)
+
+
+def test_what_the_latest_runs_changed_is_said(here: Path) -> None:
+    write(here / "a.csv", slow={"n40": 0.7, "n41": 0.7}, run="a", week=2)
+    write(here / "b.csv", slow={"n41": 0.7, "n42": 0.7}, run="b", week=3)
+    (once,) = {"latest run" in line for line in anubis("judge", "a.csv").stdout.splitlines()}
+    assert not once
+    done = anubis("judge", "a.csv", "b.csv")
+    (line,) = [one for one in done.stdout.splitlines() if "latest run" in one]
+    new, recovered = line.split("; ")
+    assert ("n42" in new, "n41" in line, "n40" in recovered) == (True, False, True)
