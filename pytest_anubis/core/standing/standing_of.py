@@ -23,8 +23,7 @@ Key = tuple[str, str, str, str]
 GATE: Key = ("inventory", "", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
 GONE = "gone"  # metric of `GATE` that says of each device of a table whether it has any value
-HARDWARE = "hardware"
-"""Benchmark of what the hardware reports; without a metric, as that of `GATE`, it passes where one looked."""
+HARDWARE = "hardware"  # benchmark of its own reports; without a metric it passes where one looked
 _WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 _NEXT = 1e-3  # seconds by which a run begins after the one before it, at least
 _STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
@@ -297,7 +296,8 @@ def _findings(
             for by in gone:
                 settled.setdefault(by.run, set()).add(run.run)
         open_yet = _open_of(run, in_service)
-        confirmed.update(key for key in open_yet if key in standing and key != _WHOLE)
+        again = standing.keys() & open_yet & set(run.failed)
+        confirmed.update(again - {_WHOLE})
         for key in open_yet:
             before = (
                 by

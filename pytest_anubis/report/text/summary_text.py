@@ -132,7 +132,9 @@ def verdict_text(node: NodeVerdict, verdicts: Sequence[MetricVerdict]) -> str:
     whole = count_text(sum(counts.get(word, 0) for word in _ANSWERED), "result")
     failed = counts.get(Outcome.FAIL.value, 0)
     waived = sum(verdict.reason is Reason.WAIVED for verdict in verdicts)
-    also = f", {waived} waived" if waived else ""
+    waivers = {str(verdict.waiver) for verdict in verdicts if verdict.reason is Reason.WAIVED}
+    who = f" ({next(iter(waivers))})" if len(waivers) == 1 and "None" not in waivers else ""
+    also = f", {waived} waived{who}" if waived else ""
     if node.decision is Decision.UNDECIDED:
         cause = host_trouble(verdicts)
         cause = f": {plain_line(cause)}" if cause else ""

@@ -146,7 +146,7 @@ def test_what_a_later_round_passed_is_answered(here: Path) -> None:
     done = anubis("judge", "first.csv", "then.csv", "--json", "out.json")
     found = {n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]}
     assert (found["n40"], found["n41"]) == ("ACCEPTED", "REJECTED")
-    assert [line for line in done.stdout.splitlines() if "n40" in line][0].endswith(
+    assert next(line for line in done.stdout.splitlines() if "n40" in line).endswith(
         "recovered: n40"
     )
 
