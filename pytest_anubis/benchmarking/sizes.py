@@ -78,30 +78,6 @@ def require_free(wanted: int, device: torch.device) -> None:
         )
 
 
-def share_of_memory(device: torch.device, share: float) -> int:
-    """Return so large a share of all memory of a device in bytes, or of what is free if that is less.
-
-    For tests of the memory itself, which want nearly all of it; on the CPU of the memory that this process
-    may have (its control group's limit), and `FREE_SHARE` of what the kernel calls available.
-
-    Args:
-        device: An accelerator that tells its memory, or the CPU.
-        share: 0 to 1.
-
-    Raises:
-        ValueError: The share is none, or nobody says how much memory the device has.
-    """
-    if not 0 < share <= 1:
-        raise ValueError(f"share {share:g} is not above 0 and at most 1")
-    known = host_memory() if device.type == "cpu" else memory_of(device)
-    if known is None:
-        raise ValueError(f"nobody says how much memory {device} has")
-    free, total = known
-    if device.type != "cpu" and share * total > FREE_SHARE * free:
-        free = _given_back(device)
-    return int(min(share * total, FREE_SHARE * free))
-
-
 def give_back(device: torch.device) -> None:
     """Give back what torch keeps of an accelerator's memory for later; on a CPU it keeps none."""
     import torch

@@ -14,7 +14,6 @@ from pytest_anubis.benchmarking.sizes import (
     MemoryTakenError,
     fitting,
     host_memory,
-    share_of_memory,
 )
 from pytest_anubis.benchmarking.turns import in_turns, told_in_turns
 from pytest_anubis.hardware.text_files import Files
@@ -39,16 +38,12 @@ def test_whole_numbers_have_no_tolerance() -> None:
         tolerance("int4")
 
 
-def test_share_of_memory_leaves_what_others_use(tmp_path: Path) -> None:
+def test_host_memory_leaves_what_others_use(tmp_path: Path) -> None:
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/meminfo").write_text("MemTotal: 100 kB\nMemAvailable:      40 kB\n")
     free, total = host_memory(Files(tmp_path))
     assert free == 40 * 1024
     assert total > free
-    cpu = torch.device("cpu")
-    assert 0 < share_of_memory(cpu, 0.01) < share_of_memory(cpu, 0.02)
-    with pytest.raises(ValueError, match="share 0 is not above 0"):
-        share_of_memory(cpu, 0)
 
 
 def test_size_is_the_class_s_whatever_ran_before_and_beside(
@@ -62,8 +57,6 @@ def test_size_is_the_class_s_whatever_ran_before_and_beside(
     monkeypatch.setattr(torch.cuda, "mem_get_info", ask)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: kept.__setitem__(0, 0))
     assert fitting(8 << 30, card) == 8 << 30  # what earlier tests left is given back
-    kept[0] = 12 << 30
-    assert share_of_memory(card, 0.5) == 8 << 30
     others = 12 << 30
     with pytest.raises(MemoryTakenError, match=r"17\.2 GB 4\.3 GB are free.* takes 8\.6 GB"):
         fitting(8 << 30, card)

@@ -7,7 +7,6 @@ itself, one after the other (`ways`).
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from itertools import pairwise
 
 Pair = tuple[int, int]
 """Two nodes by number. In a round the order says nothing; in a way the first one sends."""
@@ -65,93 +64,6 @@ def quick_scan(count: int, good: Collection[int]) -> tuple[Round, ...]:
         tuple(zip(others[begin : begin + step], partners, strict=False))
         for begin in range(0, len(others), step)
     )
-
-
-def by_distance(
-    hops: Sequence[Sequence[int]],
-    *,
-    least: int = 1,
-    most: int | None = None,
-    rounds: int | None = None,
-) -> dict[int, tuple[Round, ...]]:
-    """Return rounds of pairs of equal distance, so that each layer of the network is loaded by itself.
-
-    Where a node has up to D partners at a distance no plan has fewer than D rounds. Between two sides, as
-    across a spine, there are exactly D here; in other graphs some more may be (D + 1 is always enough,
-    Vizing 1964).
-
-    Args:
-        hops: Symmetric matrix of the nodes' distances in links; 0 or less: not reachable, never paired.
-        least: Shortest distance to plan.
-        most: Longest one; default: the longest there is.
-        rounds: Rounds of one distance at most: one already visits nearly every node; default: until every
-            pair of that distance has met.
-
-    Returns:
-        Rounds by distance, ascending.
-
-    Raises:
-        PlanError: The matrix is not square or not symmetric.
-    """
-    count = len(hops)
-    if any(len(row) != count for row in hops):
-        raise PlanError("the matrix of hops is not square")
-    if any(hops[a][b] != hops[b][a] for a in range(count) for b in range(a)):
-        raise PlanError("the matrix of hops is not symmetric: hops[a][b] differs from hops[b][a]")
-    left: dict[int, list[Pair]] = {}
-    for a in range(count):
-        for b in range(a + 1, count):
-            if max(1, least) <= hops[a][b] <= (hops[a][b] if most is None else most):
-                left.setdefault(hops[a][b], []).append((a, b))
-    return {distance: _matchings(left[distance])[:rounds] for distance in sorted(left)}
-
-
-def _matchings(pairs: Sequence[Pair]) -> tuple[Round, ...]:
-    """Return rounds that hold all of the pairs, the fullest first.
-
-    Rounds are colours of the graph's edges: an edge gets a colour that neither end has yet. Where there is
-    none, the two colours that are free at one end each are exchanged along the path of them that begins at
-    the second end (König 1916; Kempe's chain), which frees the first one's there too; in a graph that is not
-    bipartite the path may lead back, and another round begins.
-    """
-    partner: list[dict[int, int]] = []  # by round: node -> the node that it meets
-
-    def free_at(node: int) -> list[int]:
-        return [number for number, one in enumerate(partner) if node not in one]
-
-    for a, b in pairs:
-        at_a, at_b = free_at(a), free_at(b)
-        both = set(at_a) & set(at_b)
-        if both:
-            chosen = min(both)
-        elif at_a and at_b and _exchange(partner[at_a[0]], partner[at_b[0]], b, a):
-            chosen = at_a[0]
-        else:
-            chosen = len(partner)
-            partner.append({})
-        partner[chosen].update({a: b, b: a})
-    rounds = (tuple(sorted(pair for pair in one.items() if pair[0] < pair[1])) for one in partner)
-    return tuple(sorted(rounds, key=lambda one: -len(one)))
-
-
-def _exchange(first: dict[int, int], second: dict[int, int], node: int, avoid: int) -> bool:
-    """Free a node of the first round by exchanging both rounds along the path that begins there.
-
-    Returns:
-        False, and nothing is changed, if the path ends at the node to avoid.
-    """
-    path, here = [node], first
-    while path[-1] in here:
-        path.append(here[path[-1]])
-        here = second if here is first else first
-    if path[-1] == avoid:
-        return False
-    for index, ends in enumerate(pairwise(path)):
-        for end in ends:
-            (second if index % 2 else first).pop(end, None)
-    for index, (one, other) in enumerate(pairwise(path)):
-        (first if index % 2 else second).update({one: other, other: one})
-    return True
 
 
 def ways(rounds: Sequence[Round]) -> tuple[Round, ...]:

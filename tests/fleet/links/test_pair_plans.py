@@ -9,7 +9,6 @@ import pytest
 from pytest_anubis.fleet.links.pair_plans import (
     PlanError,
     Round,
-    by_distance,
     check_rounds,
     quick_scan,
     round_robin,
@@ -43,27 +42,6 @@ def test_quick_scan_shows_every_unknown_node_one_good_one() -> None:
     assert {b for one in rounds for _, b in one} == {2, 5}
     with pytest.raises(PlanError, match="at least one partner"):
         quick_scan(4, good=[9])
-
-
-def test_distances_are_loaded_one_by_one() -> None:
-    # Two switches of three nodes each: 2 links within, 4 across.
-    hops = [[0 if a == b else 2 if a // 3 == b // 3 else 4 for b in range(6)] for a in range(6)]
-    plan = by_distance(hops)
-    assert list(plan) == [2, 4]
-    for distance, rounds in plan.items():
-        check_rounds(rounds, 6)
-        wanted = [pair for pair in combinations(range(6), 2) if hops[pair[0]][pair[1]] == distance]
-        assert met(rounds) == wanted
-    assert len(plan[4]) == 3  # each node has three partners there, and all are busy
-    assert [len(rounds) for rounds in by_distance(hops, least=3, rounds=1).values()] == [1]
-    assert list(by_distance(hops, most=2)) == [2]
-
-
-def test_matrix_that_is_none() -> None:
-    with pytest.raises(PlanError, match="not square"):
-        by_distance([[0, 1]])
-    with pytest.raises(PlanError, match="not symmetric"):
-        by_distance([[0, 1], [2, 0]])
 
 
 def test_each_direction_is_a_round_of_its_own() -> None:
