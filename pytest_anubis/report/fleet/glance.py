@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
-from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.verdict import Decision, Triage
 from pytest_anubis.report.fleet.fleet_view import FleetNode, FleetView
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.plots.fleet_plots import day_text, drift_plot
@@ -97,7 +97,11 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
         state = "MARGINAL" if unlike or view.unjudged else ""
         return _box("Sick nodes", state, none + unlike)
     link = map_link(decision="REJECTED")
-    items = [f"{_linked(node)}: {html.escape(node.row.cause)}" for node in alone[:SICK]]
+    items = [
+        f"{_linked(node)}: {html.escape(node.row.cause)}"
+        + ("; measure again first" if node.row.verdict.triage is Triage.RETEST else "")
+        for node in alone[:SICK]
+    ]
     words = f"{count_text(len(rejected), 'node')} rejected"
     if share:
         shared = len(rejected) - len(alone)
