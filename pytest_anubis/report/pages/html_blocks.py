@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
+from pytest_anubis import __version__
 from pytest_anubis.core.asking.next_step import next_step, next_steps
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import Measurement
@@ -394,5 +395,5 @@ def document(title: str, style: str, body: str, *, head: str = "") -> str:
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"{head}<title>{html.escape(title)}</title><style>{style}</style></head>\n"
-        f"<body class='anubis'><main>{body}</main></body></html>\n"
+        f"<body class='anubis'><main>{body}<p>made by pytest-anubis {__version__}</p></main></body></html>\n"
     )
