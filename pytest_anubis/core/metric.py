@@ -209,6 +209,13 @@ def value_text(value: float | None, unit: str = "") -> str:
     return f"{text} {'' if unit == '1' else unit}".rstrip()
 
 
+def close_unit(unit: str) -> str:
+    """Return a unit as it is written right behind a number where there is little room."""
+    if unit == "1":
+        return ""
+    return f" {unit}" if unit[:1].isdigit() else unit  # 20 of "10us" is no 2010
+
+
 def slip_of(ratio: float) -> str:
     """Return the factor between two units that a ratio of values comes near: ``1000``; empty for any other.
 

@@ -20,7 +20,7 @@ FAILURES = (
     (r"\] Signal: \w|\*\*\* Process received signal \*\*\*", "MPI saw a signal"),
     (r"\bcommand terminated with exit code\b", "the command failed"),
     (r"\bexit (?:code|status)[:= ]{1,2}[1-9]|COMMAND_EXIT_CODE=\"?[1-9]", "the command failed"),
-    (r"\bexited (?:on signal|with (?:exit )?(?:code|status)) [1-9]", "the command failed"),
+    (r"\bexited (?:on signal|with (?:exit |non-zero )?(?:code|status)) [1-9]", "the command failed"),
     (r"^make: \*\*\*", "make failed"),
     (r"\btimeout: sending signal\b", "its time was over"),
     (r"\bterminating on signal\b|\bgot signal=", "a signal ended it"),
@@ -38,6 +38,8 @@ FAILURES = (
     (r"(?i:(?<!\b0 )(?<!\bno )uncorrectable (?:ecc|memory) error)", "memory lost data"),
     (r"(?i:fallen off the bus|gpu is lost)|\bNVRM: Xid\b", "the driver reports a card"),
     (r"(?i:\[hardware error\]|aer: uncorrected)", "the kernel reports hardware"),
+    (r"\b(?:CUDA|HIP) out of memory\b", "a card had no memory left"),
+    (r"\bBUG: (?:soft|hard) lockup\b|\bsoft lockup - CPU\b", "the kernel reports a CPU that hangs"),
     (r"\bI/O error, dev \w|\bnvme\w{0,8}: I/O .{0,60}\btimeout\b", "the kernel reports a disk"),
     (
         r"(?i:\b(?:cuda|hip) (?:runtime |driver )?(?:error|failure)(?::(?! 0\b)| ['(]| [1-9]|$))|"

@@ -328,6 +328,9 @@ def test_the_oldest_and_the_newest_nccl_tests_say_the_same(tmp_path: Path, text:
 
 
 SAID = (
+    "Command exited with non-zero status 3",
+    "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
+    "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!",
     "srun: error: n1: task 3: Segmentation fault (core dumped)",
     "srun: error: n1: tasks 0-7: Exited with exit code 3",
     "mpirun noticed that process rank 3 with PID 1 on node n1 exited on signal 9 (Killed).",

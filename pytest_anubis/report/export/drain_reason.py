@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from pytest_anubis.core.metric import value_text
+from pytest_anubis.core.metric import close_unit, value_text
 from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.text.numbers import count_text
 
@@ -53,7 +53,7 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
     sign = ">" if worst.better == "lower" else "<"
     sign = sign if (worst.value > worst.limit) is (sign == ">") else " limit "
     where = f"[{worst.component}]" if worst.component else ""
-    values = f"{worst.value:.4g}{sign}{worst.limit:.4g}{worst.unit}"
+    values = f"{worst.value:.4g}{sign}{worst.limit:.4g}{close_unit(worst.unit)}"
     return line(code, place, values, where, run=run)
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.history import NodeRecord
-from pytest_anubis.core.metric import value_text
+from pytest_anubis.core.metric import close_unit, value_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
 from pytest_anubis.core.standing.standing_of import Standing, in_order, standing_of
@@ -277,7 +277,7 @@ def _verdict(row: _Row) -> MetricVerdict:
     return MetricVerdict(
         outcome=outcome,
         reason=reason,
-        text=f"{values}{row.unit}{expected}" if values else reason.value,
+        text=f"{values}{close_unit(row.unit)}{expected}" if values else reason.value,
         benchmark=row.benchmark,
         metric=row.metric,
         unit=row.unit,

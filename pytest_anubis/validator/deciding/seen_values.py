@@ -6,8 +6,9 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 
-from pytest_anubis.core.verdict import Reason
-from pytest_anubis.validator.deciding.missing_values import SeenRun
+from pytest_anubis.core.metric import first_of, metric_name, whole_of
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.validator.deciding.missing_values import NAMED, SeenRun
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import NOT_TESTED, REASONS
 
@@ -22,6 +23,9 @@ class SeenValues:
         self._metrics: Counter[tuple[str, str]] = Counter()
         self._units: tuple[Sequence[str], ...] = ((), (), ())
         self._pairs: set[tuple[str, str]] = set()
+        self._differing: dict[str, dict[str, set[str]]] = {}  # node -> run -> devices
+        self._partial: defaultdict[str, list[tuple[str, str, dict[str, set[str]]]]]
+        self._partial = defaultdict(list)  # node -> benchmark, metric, and the devices run by run
 
     def note(self, judged: JudgedColumns) -> None:
         """Take the units of one metric."""
@@ -32,9 +36,20 @@ class SeenValues:
             units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)
         if units != self._units:
             self._units, self._pairs = units, set(zip(units[1], units[0], strict=True))
+            found: dict[str, dict[str, set[str]]] = {}
             for node, run, device in set(zip(*units, strict=True)):
                 self._devices[run, node].add(device)
+                found.setdefault(node, {}).setdefault(run, set()).add(device)
+            self._differing = {
+                node: runs
+                for node, runs in found.items()
+                if len(runs) > 1 and len(set(map(frozenset, runs.values()))) > 1
+            }
         self._metrics.update(self._pairs)
+        if population.benchmark == whole_of(population.component):  # the means of others
+            return
+        for node, runs in self._differing.items():
+            self._partial[node].append((population.benchmark, population.metric.name, runs))
 
     def by_node(
         self, order: Mapping[tuple[str, str], int], besides: Collection[str]
@@ -46,6 +61,40 @@ class SeenValues:
                 one = SeenRun(unit[0], frozenset(self._devices[unit]), self._metrics[unit])
                 found.setdefault(unit[1], []).append(one)
         return found
+
+    def partly(
+        self,
+        node: str,
+        verdicts: Sequence[MetricVerdict],
+        order: Mapping[tuple[str, str], int],
+    ) -> tuple[str, ...]:
+        """Return what is in the way where a metric's latest run lacks devices that one before it had.
+
+        A run of what had failed, or had no value, is a retest and lacks nothing; one of other devices than
+        before is a part of the same measurement. Of any other nobody knows what became of the rest.
+
+        Args:
+            node: Its name.
+            verdicts: All that are known of it.
+            order: (run, node) -> its place in time.
+        """
+        sought = {
+            one.device
+            for one in verdicts
+            if one.outcome is not Outcome.PASS or one.reason is Reason.ANSWERED
+        }
+        lost: dict[str, list[str]] = {}
+        for benchmark, metric, runs in self._partial.get(node, ()):
+            latest = max(runs, key=lambda run: (order.get((run, node), 0), run))
+            before = set[str]().union(*(runs[run] for run in runs if run != latest))
+            again = runs[latest] & before
+            if before > runs[latest] and not again <= sought:
+                lost.setdefault(latest, []).append(metric_name(benchmark, metric))
+        return tuple(
+            f"{Outcome.NOT_TESTED} run {run} lacks devices that one before it had, of "
+            f"{first_of(names, NAMED)}; measure these on all devices again"
+            for run, names in sorted(lost.items())
+        )
 
     def unread(
         self, node: str, unread: Mapping[tuple[str, str], int], order: Mapping[tuple[str, str], int]

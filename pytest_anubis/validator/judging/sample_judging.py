@@ -312,7 +312,7 @@ def _unusable(base: Subject, problem: str, *, few: bool) -> MetricVerdict:
 def _without_criterion(
     base: Subject, baseline: Baseline | None, problem: str | None
 ) -> MetricVerdict:
-    if baseline is None and problem is not None:
+    if problem is not None:  # what is no number says nothing, with a criterion or without
         return _unusable(base, problem, few=base.count == 0)
     if baseline is None:
         said = f"{base.metric} was measured, but there is no baseline to judge it by"
@@ -321,7 +321,6 @@ def _without_criterion(
     why = unjudged.get((base.benchmark, base.metric), "").partition(" (")[0]
     text = f"no criterion was learned, since {why}"
     text = text if why else f"the baseline has no criterion for {base.metric or 'this metric'} yet"
-    text += f", and {problem}" if problem else ""
     return base.verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, text)
 
 

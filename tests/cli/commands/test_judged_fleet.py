@@ -197,3 +197,30 @@ def test_what_the_latest_runs_changed_is_said(here: Path) -> None:
     (line,) = [one for one in done.stdout.splitlines() if "latest run" in one]
     new, recovered = line.split("; ")
     assert ("n42" in new, "n41" in line, "n40" in recovered) == (True, False, True)
+
+
+def test_acceptance_that_rests_on_old_results_says_so(here: Path) -> None:
+    write(here / "a.csv", slow={}, run="a", week=2)
+    rows = (here / "a.csv").read_text().splitlines()
+    some = [row for row in rows if row.startswith("n40,") and "gemm_a" in row]
+    for day, said in (("2026-01-05", False), ("2026-01-25", True)):
+        late = [row.replace(",a,2026-01-02", f",b,{day}") for row in some]
+        (here / "b.csv").write_text("\n".join([rows[0], *late]) + "\n")
+        lines = anubis("judge", "a.csv", "b.csv").stdout.splitlines()
+        assert any("n40" in line and "2026-01-02" in line for line in lines) == said
+
+
+def test_an_import_of_days_ago_completes_one_in_the_history_and_an_older_one_does_not(
+    here: Path,
+) -> None:
+    for day, code in (("2026-01-05", 0), ("2026-01-25", 20)):
+        write(here / "a.csv", slow={}, run="a", week=2)
+        rows = (here / "a.csv").read_text().splitlines()
+        some = [row for row in rows if row.startswith("n40,") and "gemm_a" in row]
+        late = [row.replace(",a,2026-01-02", f",b,{day}") for row in some]
+        (here / "b.csv").write_text("\n".join([rows[0], *late]) + "\n")
+        store = f"store-{day}"
+        for name in ("a.csv", "b.csv"):
+            assert anubis("import", "table", name, "--store", store).returncode == 0
+        assert anubis("push", store, "--history", f"history-{day}").returncode == 0
+        assert anubis("health", "--store", f"history-{day}", "--node", "n40").returncode == code

@@ -131,13 +131,32 @@ def test_half_of_the_cards_without_a_value_in_the_latest_run_are_no_acceptance(
     assert len(verdict.blocking) == (decision is Decision.UNDECIDED)
 
 
-def test_one_metric_that_is_measured_again_on_some_cards_loses_none() -> None:
+@pytest.mark.parametrize(
+    ("failed", "again", "decision"),
+    [
+        ((), ALL, Decision.ACCEPTED),
+        ((), (1, 2), Decision.UNDECIDED),
+        ((1,), (1, 2), Decision.UNDECIDED),
+        ((1,), (1,), Decision.ACCEPTED),
+        ((1, 2), (1, 2), Decision.ACCEPTED),
+    ],
+)
+def test_a_metric_that_is_measured_again_on_some_cards_lacks_the_others_unless_these_had_failed(
+    failed: tuple[int, ...], again: Collection[int], decision: Decision
+) -> None:
     learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
     started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
+    first = fleet()
+    for card in failed:
+        first = [slowed(one, "n03", f"cuda:{card}") for one in first[:1]] + first[1:]
     cells = {("n03", name, f"cuda:{card}") for name in METRICS for card in ALL}
-    again = fleet(run="r1", left_out=cells - {("n03", "gemm_a", f"cuda:{card}") for card in (1, 2)})
-    found = judge_fleet([*fleet(), *again], {"": learned}, started=started)
-    assert node(found).decision is Decision.ACCEPTED
+    kept = {("n03", "gemm_a", f"cuda:{card}") for card in again}
+    late = [
+        one.only([row for row, name in enumerate(one.nodes) if name == "n03"])
+        for one in fleet(run="r1", left_out=cells - kept)[:1]
+    ]
+    found = judge_fleet(gathered(first, late), {"": learned}, started=started)
+    assert node(found).decision is decision
 
 
 @pytest.mark.parametrize(

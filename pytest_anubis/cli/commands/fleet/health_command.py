@@ -150,7 +150,10 @@ def _filed(store: str, node: str, now: float, max_age: float | None) -> Health |
         known = use(store, lambda history: last_of_history(history, store))
     except HistoryError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
-    mine = [one for one in known if one.node.name == node and one.last is not None]
+    judged = [one for one in known if one.last is not None]
+    short = node.partition(".")[0]  # a node may be filed under its short name or its full one
+    mine = [one for one in judged if one.node.name == node]
+    mine = mine or [one for one in judged if one.node.name.partition(".")[0] == short]
     for place in places_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
         if place.reason and place.place is Place.QUARANTINED:
             return Health(Decision.REJECTED, place.reason)
