@@ -279,6 +279,26 @@ def keep_answered(
     return _change_known(place, node, noted)
 
 
+def answered_runs(places: Iterable[Path], nodes: Iterable[str]) -> set[tuple[str, str]]:
+    """Return the runs, with their nodes, whose defect somebody has closed.
+
+    Args:
+        places: Journals, and folders of them: the stores that they lie in are asked.
+        nodes: Names of nodes.
+    """
+    above = (one for place in places for one in (place, *place.absolute().parents[:3]))
+    stores = {one for one in above if (one / FOLDER).is_dir()}
+    names = set(nodes)
+    found = set[tuple[str, str]]()
+    for store in stores:
+        for node in names & _names(store):
+            with contextlib.suppress(StandingError):
+                known = read_standing(store, node)
+                runs = known.runs if known else ()
+                found |= {(one.judged.run, node) for one in runs if one.judged.answered}
+    return found
+
+
 def keep_joined(place: str, node: str) -> str:
     """Note that the machines of a name are one node, say with a new mainboard; return what went wrong.
 

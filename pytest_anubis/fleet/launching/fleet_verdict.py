@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_anubis.codec.moments import day_of, moment
@@ -51,6 +51,7 @@ def fleet_verdict(
     why: Mapping[str, str] | None = None,
     *,
     now: float | None = None,
+    answered: Collection[tuple[str, str]] = (),
 ) -> FleetVerdict:
     """Return the fleet's verdict: of each node what follows from all its runs.
 
@@ -59,13 +60,14 @@ def fleet_verdict(
         expected: Nodes that must be there; empty: whoever sent a journal.
         why: Node -> why it sent none, as far as it is known.
         now: Seconds since 1970; default: this clock's.
+        answered: (run, node) of the runs whose defect somebody has closed.
     """
     present = time.time() if now is None else now
     by_node: dict[str, list[RunRecord]] = {}
     for run in runs.journals:
         by_node.setdefault(run.node, []).append(run)
     holds = holds_on(day_of(present))
-    latest = {node: _standing_run(several, holds) for node, several in by_node.items()}
+    latest = {node: _standing_run(several, holds, answered) for node, several in by_node.items()}
     why = why or {}
     same = full_names({*expected, *latest})
     there = {same.get(node, node) for node in latest}
@@ -113,15 +115,23 @@ def _row(run: RunRecord, now: float) -> NodeRow:
     )
 
 
-def _standing_run(runs: Sequence[RunRecord], holds: Holds) -> RunRecord:
+def _standing_run(
+    runs: Sequence[RunRecord], holds: Holds, answered: Collection[tuple[str, str]]
+) -> RunRecord:
     """Return the run that rejects a node, or its latest one, with the decision that holds today."""
     runs = [run for run in runs if said_of_node(run) or not run.replayed] or runs
-    ordered = in_order(dated_run(run, time.time()) for run in runs)
+    ordered = in_order(
+        replace(dated_run(run, time.time()), answered=(run.run, run.node) in answered)
+        for run in runs
+    )
     stands = standing_of(ordered, holds)
     by = stands.by if stands.by and (stands.failures or ordered[-1].decision) else ordered[-1]
     found = next(run for run in runs if run.run == by.run)
     if not said_of_node(found):
         return found
+    if stands.answered:
+        why = f"run {found.run} rejected it, and its defect was closed since: measure it again"
+        return replace(found, node_verdict=_undecided(found.node, why))
     verdict = found.node_verdict or _undecided(found.node, f"run {found.run} {found.broken_off}")
     return replace(found, node_verdict=as_it_stands(verdict, stands))
 

@@ -86,6 +86,26 @@ def test_health_is_the_last_verdict(
     assert sorted(store.joinpath("runs").iterdir()) == runs
 
 
+def test_every_command_leaves_a_node_undecided_whose_defect_was_closed(
+    project: pytest.Pytester, learn: Learn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn()
+    monkeypatch.chdir(project.path)
+    named = ("--anubis", "--anubis-node=rack3-n17")
+    asked = (
+        ["judge", ".anubis/runs"],
+        ["fleet", "verdict", ".anubis/runs"],
+        ["health", "--node", "rack3-n17"],
+    )
+    set_speed(project, [value / 2 for value in HEALTHY])
+    assert project.runpytest(*named).ret == 1
+    assert [main(words) for words in asked] == [1, 1, 1]
+    assert main(["history", "defect", "close", "1", "--as", "confirmed"]) == 0
+    assert [main(words) for words in asked] == [20, 20, 20]
+    assert project.runpytest(*named).ret == 1  # as slow as it was
+    assert [main(words) for words in asked] == [1, 1, 1]
+
+
 def test_a_rejection_stands_until_what_failed_passes(
     project: pytest.Pytester, learn: Learn, capsys: pytest.CaptureFixture[str]
 ) -> None:

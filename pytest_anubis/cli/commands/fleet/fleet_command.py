@@ -190,6 +190,7 @@ def _tell(
 ) -> int:
     from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
     from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
+    from pytest_anubis.store.node_standing import answered_runs
 
     try:
         runs = read_runs(places) if places else RunSet()
@@ -197,7 +198,8 @@ def _tell(
         if not expected:
             raise
         runs = RunSet(warnings=(str(error),))
-    found = fleet_verdict(runs, expected, why)
+    answered = answered_runs(places, {run.node for run in runs.journals})
+    found = fleet_verdict(runs, expected, why, answered=answered)
     if options.json != "-":
         say(*(f"note: {note}" for note in found.notes))
         say(*fleet_lines(found.rows, width=terminal_width(), verbosity=options.verbose))
