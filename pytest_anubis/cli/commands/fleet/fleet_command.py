@@ -28,6 +28,7 @@ from pytest_anubis.fleet.launching.ssh_hosts import SSH, Launch
 from pytest_anubis.report.pages.fleet_page import fleet_page
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.store.node_standing import answered_runs
 
 if TYPE_CHECKING:
     from pytest_anubis.fleet.launching.fleet_verdict import FleetVerdict
@@ -190,7 +191,6 @@ def _tell(
 ) -> int:
     from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
     from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
-    from pytest_anubis.store.node_standing import answered_runs
 
     try:
         runs = read_runs(places) if places else RunSet()
