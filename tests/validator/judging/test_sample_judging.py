@@ -185,6 +185,15 @@ def test_without_criterion_or_baseline() -> None:
     assert said.text == "no criterion was learned, since it is too noisy here"
 
 
+@pytest.mark.parametrize("values", [[math.nan], [math.inf], [-1.0], []])
+@pytest.mark.parametrize("known", [baseline(), None])
+def test_what_is_no_value_is_inconclusive_without_a_criterion_too(
+    values: list[float], known: Baseline | None
+) -> None:
+    rate = Metric(name="m", unit="GB/s", better="higher")
+    assert judge_sample(values, None, known, metric=rate).outcome is Outcome.INCONCLUSIVE
+
+
 def test_exact_metrics_fail_on_any_difference() -> None:
     exact = Criterion(
         benchmark="b", metric=Metric(name="errors", unit="count", better="equal"), centre=(0.0,)
