@@ -31,6 +31,7 @@ from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, bench
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit, judge_key
 from pytest_anubis.session.error_causes import environment_of
+from pytest_anubis.session.fixture_frames import failed_cleanups
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.own_process import (
@@ -138,7 +139,7 @@ class Judge:
                 recorder.own_process.end()
         if mistake := mistake_of_child():
             raise MetricUsageError(mistake)
-        again = recorder is not None and recorder.waiting
+        again = recorder is not None and bool(recorder.waiting)
         if again and skip is not None:  # which only a judged loss can take back
             again = self._context.judging
         if (
@@ -193,8 +194,15 @@ class Judge:
         if call.excinfo is not None and not call.excinfo.errisinstance(_NO_FAILURE):
             data["raised"] = call.excinfo.exconly(tryshort=True).split("\n", 1)[0][:200]
             own_check = call.excinfo.errisinstance(_Failed)
-            data["environment"] = mistake_in_code(item, call.excinfo) or environment_of(
-                call.excinfo.value, own_check=own_check
+            unclean = failed_cleanups(item, call.excinfo)
+            if (
+                call.when == "teardown"
+            ):  # a setup that ends what another test used is that test's own
+                data["unclean"] = unclean
+            data["environment"] = (
+                unclean
+                or mistake_in_code(item, call.excinfo)
+                or environment_of(call.excinfo.value, own_check=own_check)
             )
             if not data["environment"]:
                 if _is_ours(call.excinfo):
