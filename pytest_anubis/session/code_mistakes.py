@@ -1,8 +1,8 @@
 """Which errors of a test are mistakes in its own code, such as a misspelt name: they say nothing of hardware.
 
 Python and pytest raise them before the line in question does anything: a fixture or a name that is not there,
-a call with the wrong arguments, a syntax error. Only where the last line that ran is the test's own is that
-so; what a library raises, or what comes while another error is dealt with, counts as before.
+a call with the wrong arguments, a syntax error, a fixture with two yields. Only where the last line that ran is
+the test's own, or pytest's where it refuses a test or fixture by itself, is that so; what a library raises, or what comes while another error is dealt with, counts as before.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from types import ModuleType, TracebackType
 import pytest
 
 from pytest_anubis.core.measurement import MISTAKE
+from pytest_anubis.session.fixture_frames import fixture_of, frames_of, place_of
 
 # How CPython words a call that does not fit: of its own functions (ceval.c), and of those in C (getargs.c).
 _WRONG_CALL = re.compile(
@@ -28,6 +29,9 @@ _WRONG_CALL = re.compile(
 )
 INSTALLED = ("site-packages", "dist-packages")
 """Folders of what was installed: not the project's code, also where an environment is in the project."""
+_FIXTURES, _OUTCOMES = "_pytest.fixtures", "_pytest.outcomes"
+_REFUSING = (_FIXTURES, "_pytest.python", "_pytest.skipping")
+"""pytest's modules that refuse what is written wrongly with `pytest.fail`, which is in `_OUTCOMES`."""
 UNSEEN = (pytest.PytestUnhandledThreadExceptionWarning, pytest.PytestUnraisableExceptionWarning)
 """What pytest warns of where something was raised outside of a test's own calls."""
 
@@ -54,6 +58,8 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
         return _sentence(what, path, line, item, "")
     if isinstance(error, pytest.FixtureLookupError):
         return _fixture_mistake(item, error)
+    if _refused_by_pytest(error, raised.tb):
+        return _refusal(item, error, raised.tb)
     if isinstance(error, SyntaxError):
         path, line = error.filename or "", error.lineno or 0
     else:
@@ -106,6 +112,32 @@ def _fixture_mistake(item: pytest.Item, error: pytest.FixtureLookupError) -> str
     names = there.partition(":")[2].replace(" ", "").split(",")
     near = meant(told.argname or "", names) if what.endswith("not found") else ""
     return _sentence(what, os.fspath(told.filename), told.firstlineno + 1, item, near)
+
+
+def _refused_by_pytest(error: BaseException, trace: TracebackType | None) -> bool:
+    """Return whether pytest itself refuses a test or fixture as it is written, and no line of theirs raised.
+
+    It does so with its own ``fail``, or where it looks for the ``yield`` of a fixture or for what its scope
+    does not have.
+    """
+    at = [frame.f_globals.get("__name__", "") for frame, _ in frames_of(trace)]
+    if isinstance(error, pytest.fail.Exception):
+        said = at[-1:] == [_OUTCOMES]
+        return said and at[-2:-1] in ([one] for one in _REFUSING) and error.__context__ is None
+    if isinstance(error, ValueError):
+        return at[-1:] == [_FIXTURES] and isinstance(error.__context__, StopIteration)
+    return isinstance(error, AttributeError) and at[-1:] == [_FIXTURES]
+
+
+def _refusal(item: pytest.Item, error: BaseException, trace: TracebackType | None) -> str:
+    """Say what pytest refuses: at the last line of the project's, else at the fixture, else at the test."""
+    lines = [(frame.f_code.co_filename, line) for frame, line in frames_of(trace)]
+    own = [place for place in lines if _is_own(place[0], item)]
+    fixture, _ = fixture_of(trace)
+    test = os.fspath(item.path), (item.location[1] or 0) + 1
+    path, line = own[-1] if own else place_of(fixture) if fixture is not None else test
+    said = str(error).split("\n", 1)[0].rstrip(" ,:")
+    return _sentence(said, path, line, item, "")
 
 
 def _sentence(what: str, path: str, line: int, item: pytest.Item, near: str) -> str:

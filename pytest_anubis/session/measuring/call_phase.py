@@ -31,6 +31,7 @@ from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, bench
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit, judge_key
 from pytest_anubis.session.error_causes import environment_of
+from pytest_anubis.session.fixture_frames import failed_cleanups
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.own_process import (
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 _Failed: Any = pytest.fail.Exception
 
 
-_NO_FAILURE: Any = (pytest.skip.Exception, unittest.SkipTest, pytest.xfail.Exception)
+_SKIPS: Any = (pytest.skip.Exception, unittest.SkipTest)
+_NO_FAILURE: Any = (*_SKIPS, pytest.xfail.Exception)
 """What a test may raise that is no failure."""
 
 
@@ -92,9 +94,9 @@ class Judge:
         if surroundings is not None:
             surroundings.keep_readings()
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Begin an attempt afresh: the stash of an item survives reruns."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Begin an attempt afresh, as an item's stash survives reruns; judge before a fixture's skip."""
         self._process = os.getpid()
         _forget(item, recorder_key)
         stale = item.stash.get(_properties_key, ())
@@ -102,12 +104,21 @@ class Judge:
         _forget(item, _properties_key)
         _forget(item, _undecided_key)
         emit(self._config, TestStarted(test=item.nodeid))
+        try:
+            return (yield)
+        except _SKIPS:
+            recorder = item.stash.get(recorder_key, None)
+            if recorder is not None:
+                recorder.own_process.end()
+                self._tell_before_skip(item, recorder)
+            raise
 
     # Around the call, neither in a fixture's teardown (PASSED and ERROR for one test) nor in
     # makereport (xfail ignored): here a rejection is a plain FAILED, and xfail keeps its meaning.
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Judge when the body has passed; a body that raises is reported as itself."""
+        """Judge when the body has passed, and before its skip; a body that raises is reported as itself."""
+        result, skip = None, None
         recorder = item.stash.get(recorder_key, None)
         if recorder is not None:
             recorder.body_begins()
@@ -116,7 +127,9 @@ class Judge:
             end_forked(self._process, None)
         except BaseException as error:
             end_forked(self._process, error)
-            raise
+            if not isinstance(error, _SKIPS):
+                raise
+            skip = error
         finally:
             if recorder is not None:
                 recorder.body_ended()
@@ -126,12 +139,34 @@ class Judge:
                 recorder.own_process.end()
         if mistake := mistake_of_child():
             raise MetricUsageError(mistake)
-        if recorder is not None and recorder.waiting and not self._fails_anyway(item, recorder):
+        again = recorder is not None and bool(recorder.waiting)
+        if again and skip is not None:  # which only a judged loss can take back
+            again = self._context.judging
+        if (
+            recorder is not None
+            and again
+            and not self._fails_anyway(item, recorder, whole=not skip)
+        ):
             recorder.handed_on = True
             return result
-        if not self._context.judging:
-            return result
-        verdicts = self._judge(item, recorder) if recorder is not None else self._unasked(item)
+        if skip is not None:
+            if recorder is not None:
+                self._tell_before_skip(item, recorder)
+            raise skip
+        if self._context.judging:
+            self._tell(
+                item,
+                self._judge(item, recorder) if recorder is not None else self._unasked(item),
+            )
+        return result
+
+    def _tell_before_skip(self, item: pytest.Item, recorder: Recorder) -> None:
+        """Let what failed before a skip fail its test; what the rest would have recorded nobody asks for."""
+        if self._fails_anyway(item, recorder, whole=False):
+            self._tell(item, self._judge(item, recorder, whole=False))
+
+    def _tell(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:
+        """Hand verdicts on, and raise what they make of the test."""
         for verdict in verdicts:
             emit(self._config, Judged(verdict=verdict))
         # The journal has them as they were reached, and the waivers beside them.
@@ -142,7 +177,6 @@ class Judge:
         for verdict in told:
             self._describe(item, verdict)
         self._raise_if_not_passed(item, told)
-        return result
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -160,8 +194,15 @@ class Judge:
         if call.excinfo is not None and not call.excinfo.errisinstance(_NO_FAILURE):
             data["raised"] = call.excinfo.exconly(tryshort=True).split("\n", 1)[0][:200]
             own_check = call.excinfo.errisinstance(_Failed)
-            data["environment"] = mistake_in_code(item, call.excinfo) or environment_of(
-                call.excinfo.value, own_check=own_check
+            unclean = failed_cleanups(item, call.excinfo)
+            if (
+                call.when == "teardown"
+            ):  # a setup that ends what another test used is that test's own
+                data["unclean"] = unclean
+            data["environment"] = (
+                unclean
+                or mistake_in_code(item, call.excinfo)
+                or environment_of(call.excinfo.value, own_check=own_check)
             )
             if not data["environment"]:
                 if _is_ours(call.excinfo):
@@ -201,7 +242,10 @@ class Judge:
         report.anubis = data  # type: ignore[attr-defined]  # every attribute travels with a report
         return report
 
-    def _judge(self, item: pytest.Item, recorder: Recorder) -> tuple[MetricVerdict, ...]:
+    def _judge(
+        self, item: pytest.Item, recorder: Recorder, *, whole: bool = True
+    ) -> tuple[MetricVerdict, ...]:
+        """Return the verdicts on what was recorded, and of a `whole` test on what was not."""
         verdicts = [
             _excused(self._judge_one(measurement), recorder.excuses.get(measurement.device))
             for measurement in recorder.measurements
@@ -209,22 +253,22 @@ class Judge:
         verdicts += recorder.conclusions
         recorded = {measurement.metric.name for measurement in recorder.measurements}
         mark = benchmark_mark(item)
-        for name in mark.metrics:
+        for name in mark.metrics if whole else ():
             if name not in recorded:
                 near = meant(name, recorded.difference(mark.metrics))
                 verdicts.append(self._unset(item, mark, name, near, sorted(recorded)))
-        if not verdicts:
+        if whole and not verdicts:
             verdicts.append(self._nothing_recorded(item, mark))
         return tuple(replace(verdict, test=item.nodeid) for verdict in verdicts)
 
-    def _fails_anyway(self, item: pytest.Item, recorder: Recorder) -> bool:
+    def _fails_anyway(self, item: pytest.Item, recorder: Recorder, *, whole: bool = True) -> bool:
         """Return whether something failed that no other visit can change, such as a wrong result."""
         if not self._context.judging:
             return False
         return any(
             verdict.outcome is Outcome.FAIL
             and (verdict.metric, verdict.device) not in recorder.waiting
-            for verdict in self._judge(item, recorder)
+            for verdict in self._judge(item, recorder, whole=whole)
         )
 
     def _judge_one(self, measurement: Measurement) -> MetricVerdict:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from types import BuiltinFunctionType
 from typing import Any
@@ -11,6 +13,9 @@ from pytest_anubis.core.metric import Direction, Metric, MetricError
 
 READINGS = 10_000
 """Readings of a clock within which it moves: a millisecond's worth, and clocks count nanoseconds."""
+
+EXACT = 2**53
+"""Up to here a float, as which every value is kept, is exact for each whole number."""
 
 
 class MetricUsageError(Exception):
@@ -65,33 +70,60 @@ def expecting(metric: Metric, right: float | None) -> Metric:
         MetricUsageError: It may vary, or the value is none.
     """
     __tracebackhide__ = True
+    if right is not None and _is_too_long(right):
+        raise _too_long(metric)
     try:
         return metric if right is None else replace(metric, expect=right)
     except MetricError as error:
         raise MetricUsageError(str(error)) from None
 
 
-def numbers_of(value: Any, name: str) -> list[float]:
+def _is_too_long(item: Any) -> bool:
+    """Return whether a whole number has more digits than a float keeps: another one may look the same."""
+    try:
+        return abs(operator.index(item)) > EXACT
+    except TypeError:  # no whole number
+        return False
+
+
+def _too_long(metric: Metric) -> MetricUsageError:
+    return MetricUsageError(
+        f"metric {metric.name!r}: a whole number beyond 2**53 loses its last digits; record how many values "
+        "differ (expect=0), or parts of a digest below 2**53"
+    )
+
+
+def numbers_of(value: Any, metric: Metric) -> list[float]:
     """Return what a test gave as floats; what is none is said in the test's own frame.
 
     Args:
         value: One number or an iterable of numbers.
-        name: Name of the metric, for the message.
+        metric: The metric whose values they are.
 
     Raises:
-        MetricUsageError: It is text, no number, or negative.
+        MetricUsageError: It is text, a mapping, no number, negative, or too long to be kept exactly.
     """
     __tracebackhide__ = True
+    name = metric.name
+    if isinstance(value, Mapping):
+        raise MetricUsageError(
+            f"metric {name!r}: {type(value).__name__} is a mapping, of which only the keys would count; "
+            "record its values, or a metric for each key"
+        )
     one = isinstance(value, str | bytes) or getattr(value, "ndim", 1) == 0
     items = [value] if one or not hasattr(value, "__iter__") else value
     numbers: list[float] = []
     for item in items:
         if isinstance(item, str | bytes):
             raise MetricUsageError(f"metric {name!r}: {item!r} is text; record numbers")
+        if metric.better == "equal" and _is_too_long(item):
+            raise _too_long(metric)
         try:
             number = float(item)
         except (TypeError, ValueError):
             raise MetricUsageError(f"metric {name!r}: {item!r} is not a number") from None
+        except OverflowError:
+            raise _too_long(metric) from None
         if number < 0:
             raise MetricUsageError(
                 f"metric {name!r}: value {number:g} is negative; metrics are on a "

@@ -215,7 +215,7 @@ class Recorder:
             __tracebackhide__ = True
             begin = time.perf_counter()
             try:
-                return numbers_of(fn(), name)
+                return numbers_of(fn(), metric)
             finally:
                 self.busy += time.perf_counter() - begin
 
@@ -267,7 +267,7 @@ class Recorder:
         """
         __tracebackhide__ = True
         metric = expecting(self._metric(name, unit, better, goal, question, action), expect)
-        values = numbers_of(value, name)
+        values = numbers_of(value, metric)
         if rounds_of:
             return self._keep_beside(metric, group, values, rounds_of)
         disturbance: tuple[str, ...] = ()

@@ -33,13 +33,14 @@ class EndsOfTests:
         self._around: dict[str, float] = {}  # seconds of setup and teardown of the last attempt
         self._left_out: dict[str, str] = {}  # test -> why a subtest of it was not run, or waived
         self._uncollected: set[str] = set()
+        self._unclean: set[str] = set()  # what tests share and could not be cleaned up
         self._repeating: set[str] = set()  # tests of which an attempt was repeated, before a setup
 
     @property
     def failed(self) -> bool:
         """Whether something is known to have failed."""
         results = (*self._state.results.values(), *self._ending.values())
-        return bool(self._uncollected) or any(r.outcome in FAILED for r in results)
+        return bool(self._uncollected or self._unclean) or any(r.outcome in FAILED for r in results)
 
     def broken_off(self) -> None:
         """Take note that nothing more comes: of a test in its teardown a failure stands."""
@@ -71,6 +72,11 @@ class EndsOfTests:
             self._sink(BlockerFound(text=what))
         # A hang says nothing about the node, like a death: neither does what it raised in the end.
         outcome = "crashed" if data.get("hang") else outcome_of(report)
+        if unclean := data.get("unclean", ""):
+            outcome = None  # it says nothing of the test that happened to be the last
+            if unclean not in self._unclean:  # each worker has its own
+                self._unclean.add(unclean)
+                self._sink(BlockerFound(text=unclean))
         if is_subtest(report) and report.skipped:
             self._left_out.setdefault(report.nodeid, first_line(report) or "a subtest was skipped")
         # A crash sticks: that the test passed when it was tried again does not unmake it.

@@ -84,6 +84,7 @@ def run(
     mode: str = "measure",
     shared: bool = True,
     earlier: float = 0.0,
+    end: str = "",
 ) -> tuple[pytest.RunResult, list[dict[str, Any]]]:
     """Run the suite.
 
@@ -94,12 +95,13 @@ def run(
         mode: Of ``--anubis-mode``.
         shared: Others may hide on this host.
         earlier: Seconds that the probe took beside the second test in earlier runs; 0 where there are none.
+        end: The last line of the second test.
     """
     pytester.makeconftest(
         CONFTEST.replace("lambda *_: True", f"lambda *_: {shared}").replace("EARLIER", str(earlier))
     )
     suite = SUITE.replace("SLOW", str(slow)).replace("LAST", str(last)).replace("VALUES", values)
-    pytester.makepyfile(test_suite=suite)
+    pytester.makepyfile(test_suite=f"{suite}    {end}\n")
     (pytester.path / "probe").write_text("0.001")
     result = pytester.runpytest_subprocess("--anubis", f"--anubis-mode={mode}", *options)
     (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
@@ -200,9 +202,10 @@ def test_a_loss_of_one_visit_only_rejects_nothing(
     assert ONE_VISIT in verdict["evidence" if outcome == "PASS" else "disturbance"]
 
 
-def test_a_loss_of_both_visits_rejects(pytester: pytest.Pytester, learn: Learn) -> None:
+@pytest.mark.parametrize("end", ["", "pytest.skip('half of it')"])
+def test_a_loss_of_both_visits_rejects(pytester: pytest.Pytester, learn: Learn, end: str) -> None:
     learn({"rate": ("GB/s", "higher")}, benchmark="test_suite.py::test_second")
-    result, _ = run(pytester, mode="judge", slow=0.001, values="50.0 + visit")
+    result, _ = run(pytester, mode="judge", slow=0.001, values="50.0 + visit", end=end)
     result.assert_outcomes(failed=1, skipped=1)
     assert visits(pytester) == ["first", "second", "second"]
 

@@ -1,0 +1,70 @@
+"""What a test may hand to the recorder as values, and what would be kept as something else."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.session.measuring.given_values import MetricUsageError, expecting, numbers_of
+
+
+def metric(better: Direction) -> Metric:
+    return Metric(name="digest", unit="1", better=better)
+
+
+@pytest.mark.parametrize("value", [{1: 2.0}, {"a": 1.0}, {}])
+def test_the_keys_of_a_mapping_are_no_values(value: object) -> None:
+    with pytest.raises(MetricUsageError):
+        numbers_of(value, metric("higher"))
+
+
+@pytest.mark.parametrize(
+    "value", [2**53 + 1, 2**60, [1, 2**64], np.array([2**63], dtype=np.uint64), [1 << 15000]]
+)
+def test_exact_values_that_would_lose_digits_are_refused(value: object) -> None:
+    with pytest.raises(MetricUsageError) as raised:
+        numbers_of(value, metric("equal"))
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "value", [pytest.param(10**400, id="huge"), [1.0, 1 << 15000], Fraction(10**400)]
+)
+def test_what_no_float_holds_is_refused_in_every_direction(value: object) -> None:
+    with pytest.raises(MetricUsageError):
+        numbers_of(value, metric("lower"))
+
+
+@pytest.mark.parametrize(
+    "right", [2**53 + 1, pytest.param(10**400, id="huge"), np.uint64(2**64 - 1)]
+)
+def test_a_right_value_that_would_lose_digits_is_refused(right: Any) -> None:
+    with pytest.raises(MetricUsageError):
+        expecting(metric("equal"), right)
+
+
+@pytest.mark.parametrize("value", [0, 2**53, 1e18, np.int32(7), True, np.float64(2.0**60)])
+def test_what_is_kept_exactly_is_taken(value: Any) -> None:
+    assert numbers_of(value, metric("equal")) == [value]
+    assert expecting(metric("equal"), value).expect == value
+
+
+def test_a_rate_may_be_a_long_whole_number() -> None:
+    assert numbers_of(10**18 + 1, metric("higher")) == [1e18]
+
+
+@pytest.mark.parametrize(
+    ("value", "expect"), [("{1: 2}", 0), ("2**53 + 1", 2**53), ("10**400", 0), ("1", 2**60)]
+)
+def test_a_run_refuses_them_as_wrong_usage(
+    pytester: pytest.Pytester, value: str, expect: int
+) -> None:
+    pytester.makepyfile(
+        "def test_it(anubis_metric):\n    anubis_metric.record("
+        f"'digest', {value}, unit='1', better='equal', expect={expect})"
+    )
+    assert pytester.runpytest("--anubis").ret == 4

@@ -1,0 +1,83 @@
+"""What a test recorded before its skip is judged; a skip after nothing wrong stays one."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.session.conftest import HEALTHY, Learn, set_speed
+
+WRONG = 'anubis_metric.record("wrong_words", {}, unit="errors", better="equal", expect=0)'
+SKIPS = {
+    "skip": "pytest.skip('half of it')",
+    "importorskip": "pytest.importorskip('no_such_module')",
+    "raised": "raise unittest.SkipTest('too old')",
+}
+
+
+def write(project: pytest.Pytester, value: int, skip: str, *, in_fixture: bool) -> None:
+    """Write a test that skips after a value was recorded, in its body or in a fixture of it."""
+    lines = f"{WRONG.format(value)}\n    {skip}"
+    fixture, body = (lines, "pass") if in_fixture else ("pass", lines)
+    project.makepyfile(
+        test_half="import unittest\nimport pytest\n\n"
+        f"@pytest.fixture\ndef given(anubis_metric):\n    {fixture}\n\n"
+        "@pytest.mark.anubis(component='cpu.words', metrics=['wrong_words', 'later'])\n"
+        f"def test_half(given, anubis_metric):\n    {body}\n"
+    )
+
+
+def outcomes(project: pytest.Pytester) -> dict[str, str]:
+    """Return the outcome of each metric of the half test that the run has a verdict on."""
+    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
+    happened = map(json.loads, path.read_text().splitlines())
+    return {
+        one["metric"]: one["outcome"]
+        for one in happened
+        if one["event"] == "verdict" and "test_half" in one["benchmark"]
+    }
+
+
+@pytest.mark.parametrize("in_fixture", [False, True])
+@pytest.mark.parametrize("how", SKIPS)
+def test_a_wrong_result_before_a_skip_rejects(
+    project: pytest.Pytester, learn: Learn, how: str, in_fixture: bool
+) -> None:
+    learn()
+    write(project, 3, SKIPS[how], in_fixture=in_fixture)
+    assert project.runpytest("--anubis").ret == 1
+    assert outcomes(project) == {"wrong_words": "FAIL"}
+
+
+@pytest.mark.parametrize("in_fixture", [False, True])
+def test_a_skip_after_a_right_result_is_a_skip(
+    project: pytest.Pytester, learn: Learn, in_fixture: bool
+) -> None:
+    learn()
+    write(project, 0, SKIPS["skip"], in_fixture=in_fixture)
+    result = project.runpytest("--anubis")
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, skipped=1)
+    assert set(outcomes(project).values()) <= {"NOT_TESTED"}
+
+
+@pytest.mark.parametrize(
+    ("mark", "option"), [("", "--anubis-mode=measure"), ("@pytest.mark.xfail\n", "--anubis")]
+)
+def test_where_nothing_is_judged_or_all_is_waived_a_skip_rejects_nothing(
+    project: pytest.Pytester, learn: Learn, mark: str, option: str
+) -> None:
+    learn()
+    write(project, 3, SKIPS["skip"], in_fixture=False)
+    path = project.path / "test_half.py"
+    path.write_text(path.read_text().replace("def test_half", f"{mark}def test_half"))
+    assert project.runpytest("--anubis", option).ret == 0
+
+
+def test_a_loss_before_a_skip_rejects(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    set_speed(project, [value * 0.8 for value in HEALTHY])
+    path = project.path / "test_suite.py"
+    path.write_text(path.read_text() + "\n    pytest.skip('half of it')\n")
+    assert project.runpytest("--anubis").ret == 1

@@ -1,0 +1,109 @@
+"""What pytest refuses in fixtures and tests, and cleanups that fail after the last test that shared them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from tests.session.conftest import Learn
+
+HEAD = "import pytest\n\n"
+TEST = (
+    "\n@pytest.mark.anubis(component='cpu.odd', action='swap it')\ndef test_odd(odd):\n    pass\n"
+)
+REFUSED = {
+    "async": TEST.replace("def test_odd(odd)", "async def test_odd()"),
+    "scope": "@pytest.fixture(scope='session')\ndef odd(tmp_path):\n    pass\n" + TEST,
+    "called": "@pytest.fixture\ndef odd():\n    return 1\n"
+    + TEST.replace("(odd)", "()").replace("pass", "assert odd() == 1"),
+    "no yield": "@pytest.fixture\ndef odd():\n    if 0:\n        yield\n" + TEST,
+    "two yields": "@pytest.fixture\ndef odd():\n    yield 1\n    yield 2\n" + TEST,
+    "no class": "@pytest.fixture(scope='module')\ndef odd(request):\n    request.cls\n" + TEST,
+    "no reason": TEST.replace("@", "@pytest.mark.skipif(True)\n@").replace("(odd)", "()"),
+}
+COUNTS = {
+    "own fail": "@pytest.fixture\ndef odd():\n    pytest.fail('bad')\n" + TEST,
+    "own value error": "@pytest.fixture\ndef odd():\n    raise ValueError('bad')\n" + TEST,
+    "no exception": TEST.replace("(odd)", "()").replace(
+        "pass", "\n    with pytest.raises(ValueError): pass"
+    ),
+    "own cleanup": "@pytest.fixture\ndef odd():\n    yield\n    assert 0\n" + TEST,
+    "finalizer": "@pytest.fixture\ndef odd(request):\n    request.addfinalizer(lambda: 1 / 0)\n"
+    + TEST,
+    "both cleanups": "@pytest.fixture(scope='module')\ndef shared():\n    yield\n    assert 0\n\n"
+    "@pytest.fixture\ndef odd(shared):\n    yield\n    assert 0\n" + TEST,
+}
+CLEANUPS = {
+    scope: f"@pytest.fixture(scope='{scope}')\ndef odd():\n    yield\n    raise RuntimeError('left')\n"
+    + TEST
+    for scope in ("session", "package", "module", "class")
+} | {
+    "two yields": "@pytest.fixture(scope='session')\ndef odd():\n    yield 1\n    yield 2\n" + TEST,
+    "several": "@pytest.fixture(scope='module')\ndef odd(request):\n"
+    "    request.addfinalizer(lambda: 1 / 0)\n    yield\n    assert 0\n" + TEST,
+    "of the module": "def teardown_module():\n    assert 0\n" + TEST.replace("(odd)", "()"),
+}
+
+
+def decision(project: pytest.Pytester, text: str, *options: str) -> tuple[int, dict[str, Any], str]:
+    """Return how a run with one more test ends, what it decides, and its journal."""
+    project.makepyfile(test_zodd=HEAD + text)
+    code = int(project.runpytest("--anubis", *options).ret)
+    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
+    events = [json.loads(line) for line in path.read_text().splitlines()]
+    return code, [one for one in events if one["event"] == "node_verdict"][-1], path.read_text()
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_pytest_refuses_is_a_mistake_of_the_test(
+    project: pytest.Pytester, learn: Learn, case: str
+) -> None:
+    learn()
+    code, verdict, _ = decision(project, REFUSED[case])
+    assert code == 20
+    (blocking,) = verdict["blocking"]
+    assert "the benchmark is written wrongly: " in blocking
+    assert "test_zodd.py:" in blocking
+
+
+@pytest.mark.parametrize("case", COUNTS)
+def test_what_a_test_or_its_own_fixture_raises_counts(
+    project: pytest.Pytester, learn: Learn, case: str
+) -> None:
+    learn()
+    code, _, _ = decision(project, COUNTS[case])
+    assert code == 1
+
+
+@pytest.mark.parametrize("case", CLEANUPS)
+def test_a_failed_cleanup_of_what_tests_share_blames_no_component(
+    project: pytest.Pytester, learn: Learn, case: str
+) -> None:
+    learn()
+    code, verdict, journal = decision(project, CLEANUPS[case])
+    assert code == 20
+    (blocking,) = verdict["blocking"]
+    assert "fixture odd (" in blocking or "module" in case
+    assert not verdict["components"]
+    ends = [json.loads(line) for line in journal.splitlines() if '"test_finished"' in line]
+    assert {one["outcome"] for one in ends} == {"passed"}
+
+
+@pytest.mark.usefixtures("in_workers")
+def test_workers_tell_of_one_fixture_once(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    code, verdict, _ = decision(project, CLEANUPS["session"], "-n2", "--anubis-profile=smoke")
+    assert code == 20
+    assert len([one for one in verdict["blocking"] if "fixture odd (session" in one]) == 1
+
+
+def test_a_cleanup_that_fails_in_the_next_tests_setup_rejects_nothing(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    given = CLEANUPS["session"].replace("scope='session'", "scope='session', params=[1, 2]")
+    code, verdict, _ = decision(project, given)
+    assert code == 20
+    assert any("fixture odd (session" in one for one in verdict["blocking"])
