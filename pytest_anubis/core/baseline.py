@@ -127,7 +127,7 @@ class Criterion:
     def apart(self) -> float:
         """Similarity below which a unit is nearer to an open slower group than to this one; 0 without any.
 
-        Few units leave limits so wide that the group itself would pass, and nobody has decided that it may.
+        Few units leave limits so wide that the group itself would pass, and it is not decided that it may.
         """
         if (
             self.second is None

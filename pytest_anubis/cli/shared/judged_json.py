@@ -41,7 +41,7 @@ def write_judged(
     reference that decided (fleet, peers, self, none); one that is not PASS also has triage (reject, retest,
     investigate or empty), the expected value, the loss relative to it, the certainty that it is beyond the
     limit, and the sentence for people, and one of a run that changed has onset, size and probability of the
-    change; one that a waiver covers has the waiver. What does not exist is null. What is bad stands first,
+    change; one that a waiver covers has the waiver. What does not exist is null. What is bad comes first,
     the one to act on first before the others, as do the nodes. Findings concern a class as a whole;
     ``shared`` has what separates nodes of a class, such as their batch.
 

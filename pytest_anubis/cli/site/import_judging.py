@@ -80,7 +80,7 @@ class _ImportJudge:
     def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
         """Return of each node that its runs of the last days together accept that verdict.
 
-        It stands under the latest run, whose date it has: so nothing older than `TOGETHER` completes it.
+        It is that of the latest run, whose date it has: so nothing older than `TOGETHER` completes it.
         """
         if self._together is None:
             from pytest_anubis.cli.shared.collected_judging import judge_collected

@@ -94,7 +94,7 @@ class NodeRow:
 
     @property
     def waived(self) -> bool:
-        """Whether it is accepted beside failures that a waiver or an xfail mark covers."""
+        """Whether it is accepted with failures that a waiver or an xfail mark covers."""
         accepted = self.verdict.decision is Decision.ACCEPTED
         return accepted and any(verdict.reason is Reason.WAIVED for verdict in self.told)
 
@@ -109,7 +109,7 @@ class NodeRow:
 
     @property
     def _lacks(self) -> Trouble:
-        """Kind of an undecided node's first blocker, which its sentence tells."""
+        """Kind of an undecided node's first blocker, as its sentence says."""
         first = self.verdict.blocking[0] if self.verdict.blocking else ""
         unclear = first.startswith(Outcome.INCONCLUSIVE.value)
         return Trouble.UNCLEAR if unclear else Trouble.MISSING
