@@ -1,8 +1,9 @@
 """Which errors of a test are mistakes in its own code, such as a misspelt name: they say nothing of hardware.
 
 Python and pytest raise them before the line in question does anything: a fixture or a name that is not there,
-a call with the wrong arguments, a syntax error, a fixture with two yields. Only where the last line that ran is
-the test's own, or pytest's where it refuses a test or fixture by itself, is that so; what a library raises, or what comes while another error is dealt with, counts as before.
+a call with the wrong arguments, a syntax error, a fixture with two yields. Only where the last line that ran
+is the test's own, or pytest's where it refuses a test or fixture by itself, is that so; what a library
+raises, or what comes while another error is dealt with, counts as before.
 """
 
 from __future__ import annotations
