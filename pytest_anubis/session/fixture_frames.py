@@ -44,26 +44,25 @@ def failed_cleanups(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
     """Say which fixtures that tests share failed in their cleanup: the test it came after is not to blame.
 
     Args:
-        item: The test beside which that was raised.
+        item: The test that pytest reports it of.
         raised: What its setup, call or teardown raised.
 
     Returns:
-        One sentence; empty where something else was raised, or beside it.
+        One sentence; empty where something else was raised as well, or alone.
     """
-    told = []
+    failed = []
     for error in _leaves(raised.value):
         fixture, cleaned = fixture_of(error.__traceback__)
         if fixture is None or not cleaned or fixture.scope == "function":
             return ""
         path, line = place_of(fixture)
         root = item.config.rootpath
-        ours = (
-            root in Path(path).parents
-        )  # of pytest's own, as for teardown_module, the name says more
+        # Of pytest's own, as for teardown_module, the name says more.
+        ours = root in Path(path).parents
         place = f", {Path(path).relative_to(root)}:{line}" if ours else ""
         said = f"{type(error).__name__}: {error}".split("\n", 1)[0]
-        told.append(f"fixture {fixture.argname} ({fixture.scope}{place}): {said}")
-    return f"what tests share could not be cleaned up; mend it: {'; '.join(told)}"
+        failed.append(f"fixture {fixture.argname} ({fixture.scope}{place}): {said}")
+    return f"what tests share could not be cleaned up; mend it: {'; '.join(failed)}"
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:

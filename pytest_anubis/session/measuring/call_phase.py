@@ -161,7 +161,7 @@ class Judge:
         return result
 
     def _tell_before_skip(self, item: pytest.Item, recorder: Recorder) -> None:
-        """Let what failed before a skip fail its test; what the rest would have recorded nobody asks for."""
+        """Let what failed before a skip fail its test; what was not recorded is not missed."""
         if self._fails_anyway(item, recorder, whole=False):
             self._tell(item, self._judge(item, recorder, whole=False))
 

@@ -133,7 +133,7 @@ def unread(story: pytest.Pytester) -> str:
 def test_a_history_of_another_schema(story: pytest.Pytester) -> None:
     with History(story.path / ".anubis") as history, history.writing() as connection:
         connection.execute(schema.meta.update().values(value="99"))
-    assert "history of schema 99, this version reads 1" in unread(story)
+    assert "history of schema 99, this version reads 2" in unread(story)
 
 
 def test_a_history_that_is_none(story: pytest.Pytester) -> None:
