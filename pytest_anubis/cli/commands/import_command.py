@@ -204,13 +204,13 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
     written = done.written
     named = shlex.join(map(str, written if len(written) <= NAMED else [written[0].parent]))
     if written:
-        say(f"next: {_learning(done.classes, named)}anubis judge {named}{_register(options)}")
         place = written[0].parent
         earlier = sum(one.suffix == written[0].suffix for one in place.iterdir()) - len(written)
+        judged = shlex.quote(str(place)) if earlier else named
+        say(f"next: {_learning(done.classes, named)}anubis judge {judged}{_register(options)}")
         if earlier:
             say(
-                f"{count_text(earlier, 'earlier import')} there: anubis judge {place} judges each node by "
-                "all of its runs"
+                f"{count_text(earlier, 'earlier import')} there: each node is judged by all of its runs"
             )
     if done.refused:
         raise CommandError(

@@ -78,12 +78,13 @@ class _ImportJudge:
                 yield replace(record, node_verdict=verdict)
 
     def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
-        """Return of each node that its runs of the last days together accept that verdict.
+        """Return what its runs of the last days say of each node that they accept, or reject as its group.
 
         It is that of the latest run, whose date it has: so nothing older than `TOGETHER` completes it.
         """
         if self._together is None:
-            from pytest_anubis.cli.shared.collected_judging import judge_collected
+            from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
+            from pytest_anubis.cli.site.fleet_source import survey
             from pytest_anubis.store.collected_runs import read_runs
 
             runs = read_runs(imports)
@@ -98,8 +99,23 @@ class _ImportJudge:
                 for run in runs.runs
                 if began[run.node, run.hardware_class] - (moment(run.started) or 0.0) <= TOGETHER
             }
-            judged = judge_collected(_only(runs, near), self._baselines)
+            own = _only(runs, near)
+            judged = judge_collected(own, self._baselines)
+            rows = rows_of(judged)
+            traits = {
+                run.node: facts_of(run) for run in sorted(own.runs, key=lambda run: run.started)
+            }
+            alike = explained_by(rows, survey(own, rows, traits)[1])
+            as_group = {
+                row.unit: replace(row.verdict, triage=Triage.INVESTIGATE)
+                for row in rows
+                if row.unit in alike and row.verdict.decision is Decision.REJECTED
+            }
             self._together = {
+                (latest[unit].run, *unit): verdict
+                for unit, verdict in as_group.items()
+                if unit in latest
+            } | {
                 (latest[unit].run, *unit): verdict
                 for verdict, detail in zip(judged.nodes, judged.details, strict=True)
                 if verdict.decision is Decision.ACCEPTED

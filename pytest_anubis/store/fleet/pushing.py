@@ -62,7 +62,7 @@ class Judge(Protocol):
         ...
 
     def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
-        """Return of each node that is accepted by all of its runs that verdict, under its latest run."""
+        """Return what all runs of each node say that is accepted so, or rejected as its whole group."""
         ...
 
 
@@ -229,17 +229,19 @@ def _of_import(
     pushed.failed += [refused.reason for refused in runs.refused]
     pushed.notes += runs.warnings
     judged = {(one.run, one.node, one.hardware_class): one for one in judge(runs)} if judge else {}
-    undecided = [
-        key
-        for key, one in judged.items()
-        if one.node_verdict is not None and one.node_verdict.decision is Decision.UNDECIDED
-    ]
+    found = {key: one.node_verdict for key, one in judged.items() if one.node_verdict is not None}
+    bad = [key for key, one in found.items() if one.decision is not Decision.ACCEPTED]
     imports = [one for one in every if _is_import(one)]
-    if judge is not None and undecided and len(imports) > 1:
-        together = judge.together(imports)
-        for key in undecided:
-            if key in together:
-                judged[key] = replace(judged[key], node_verdict=together[key])
+    together = judge.together(imports) if judge is not None and bad and len(imports) > 1 else {}
+    for key in bad:
+        whole = together.get(key)
+        if whole is not None and whole.decision is not found[key].decision:
+            undecided = found[key].decision is Decision.UNDECIDED
+            whole = whole if undecided and whole.decision is Decision.ACCEPTED else None
+        elif whole is not None:
+            whole = replace(found[key], triage=whole.triage)
+        if whole is not None:
+            judged[key] = replace(judged[key], node_verdict=whole)
     for record, content in import_contents(runs):
         key = (record.run, record.node, record.hardware_class)
         known = judged.get(key, record)

@@ -421,6 +421,7 @@ def _complaint(column: str, name: str) -> tuple[str, str] | None:
     """Return what is wrong with a name, with it and as a cause; None where nothing is."""
     if column in NEEDED and not name:
         more = ", and no metric map knows the metric (--map FILE)" if column in _FILLED else ""
+        more += "; counts of faults have the unit 'errors'" if column == "unit" else ""
         return f"column {column} is empty{more}", f"{column} is empty"
     if LONE.search(name):
         read = name[:40].encode("utf-8", "surrogateescape")

@@ -16,7 +16,7 @@ from pytest_anubis.core.events import Measured, NodeDecided, Resumed, RunFinishe
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 from pytest_anubis.store import node_standing
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.store.fleet import pushing
@@ -252,8 +252,10 @@ def test_an_import_becomes_a_run_of_each_node(place: Path | str, tmp_path: Path)
 class Judged:
     """Gives every run the decision that it was made with; all runs of a node together are accepted."""
 
-    def __init__(self, decision: Decision = Decision.UNDECIDED) -> None:
-        self.decision = decision
+    def __init__(
+        self, decision: Decision = Decision.UNDECIDED, whole: Decision = Decision.ACCEPTED
+    ) -> None:
+        self.decision, self.whole = decision, whole
         self.asked: list[Path] = []
 
     def __call__(self, runs: RunSet) -> list[RunRecord]:
@@ -268,7 +270,9 @@ class Judged:
 
     def together(self, imports: Sequence[Path]) -> dict[Run, NodeVerdict]:
         self.asked += imports
-        whole = NodeVerdict(node="n1", decision=Decision.ACCEPTED, headline="together")
+        whole = NodeVerdict(
+            node="n1", decision=self.whole, headline="together", triage=Triage.INVESTIGATE
+        )
         return {("again", "n1", "unclassified"): whole}
 
 
@@ -286,10 +290,22 @@ def test_a_run_that_completes_earlier_ones_is_filed_with_what_all_of_them_say(
     with History(tmp_path / "fleet") as history:
         found = {run.run: run.decision for run in history.node_history("n1")}
     assert found == {"first": alone.value, "again": wanted.value}
-    assert bool(judge.asked) == (alone is Decision.UNDECIDED)
+    assert judge.asked == [*files, *files]
     alone_filed = Judged(alone)
     push(files[1:], tmp_path / "other", judge=alone_filed)
     assert not alone_filed.asked
+
+
+def test_a_run_that_rejects_a_node_as_its_group_says_so(tmp_path: Path) -> None:
+    for name in ("first", "again"):
+        (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
+    files = [tmp_path / "first.csv", tmp_path / "again.csv"]
+    os.utime(files[0], (1e9, 1e9))  # it dates the run
+    push(files, tmp_path / "fleet", judge=Judged(Decision.REJECTED, Decision.REJECTED))
+    with History(tmp_path / "fleet") as history:
+        (one,) = last_of_history(history, tmp_path / "fleet")
+    assert one.last is not None
+    assert (one.last.run, one.last.verdict.triage) == ("again", Triage.INVESTIGATE)
 
 
 def test_an_import_is_filed_with_the_verdicts_that_it_is_given(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -131,6 +132,10 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
     if standing is None and (filed := _filed(str(options.store), node, now, limit)) is not None:
         return filed
+    if standing is None and (options.store / "imports").is_dir():
+        store = shlex.quote(str(options.store))
+        said = f"{node}: no run here; anubis history file --all --history {store} takes imports in"
+        return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
     running = standing.running if standing else ""
     alive = not running or is_written(journal_path(options.store, running))
     return health_of(
@@ -155,6 +160,9 @@ def _filed(store: str, node: str, now: float, max_age: float | None) -> Health |
     mine = [one for one in judged if one.node.name == node]
     mine = mine or [one for one in judged if one.node.name.partition(".")[0] == short]
     for place in places_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
+        if place.group:
+            said = f"{node}: {place.why}; find the cause that they share"
+            return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
         if place.reason and place.place is Place.QUARANTINED:
             return Health(Decision.REJECTED, place.reason)
         if place.place is Place.FIT:
