@@ -38,7 +38,7 @@ def write_judged(
     ``version`` is that of this program, and ``baselines`` has the digest of each class's baseline. Every
     verdict has node, device, benchmark, metric, scope, unit, component, value, similarity, limit (the
     threshold that the similarity was held against; the key is older than the word), verdict, reason and the
-    reference that decided (fleet, peers, self, none); one that is not PASS also has triage (reject, retest,
+    reference that decided (a `Reference`); one that is not PASS also has triage (reject, retest,
     investigate or empty), the expected value, the loss relative to it, the certainty that it is beyond the
     limit, and the sentence for people, and one of a run that changed has onset, size and probability of the
     change; one that a waiver covers has the waiver. What does not exist is null. What is bad comes first,

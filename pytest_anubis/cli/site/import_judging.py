@@ -73,7 +73,8 @@ class _ImportJudge:
             for row in found:
                 record = of_node.run_of(row)
                 verdict = record.node_verdict
-                if verdict is not None and row.unit in alike:
+                rejected = verdict is not None and verdict.decision is Decision.REJECTED
+                if verdict is not None and rejected and row.unit in alike:
                     verdict = replace(verdict, triage=Triage.INVESTIGATE)
                 yield replace(record, node_verdict=verdict)
 
