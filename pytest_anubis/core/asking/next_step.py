@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Triage
@@ -12,6 +13,52 @@ SCATTERED = f"nothing to repair, its usual value is as good as expected: {AGAIN}
 
 TOLD = (Reason.TEST_FAILED, Reason.UNSET)
 """Of these the verdict's own text says what is wrong, and with what; no part is known to be worse."""
+
+
+FIRST = 90
+"""Most characters of a benchmark's own step that end a line about a node; the dossier has all of it."""
+
+BY_PART = (
+    (("power", "psu"), "read the events of its power supplies, then compare its power limit"),
+    (("cooling", "thermal", "fan"), "check fans, air flow and temperatures under load"),
+    (("nvlink", "link", "xgmi", "p2p"), "read link states and error counts, then reseat or swap the card"),
+    (("pcie", "transfer"), "compare width and speed of its slot (lspci -vv), reseat it, then swap the riser"),
+    (("disk", "storage", "nvme", "ssd"), "read the drive's health (smartctl -a), then swap it"),
+    (
+        ("network", "fabric", "rdma", "nic", "ib", "infiniband", "collective", "nccl"),
+        "check cable, transceiver and error counts of its ports",
+    ),
+    (("gpu memory", "accelerator memory", "hbm"), "read its memory errors and remapped rows, then swap the card"),
+    (("gpu", "accelerator", "card"), "compare its clock and temperature under load, then swap the card"),
+    (("memory", "dram", "dimm"), "read the memory's error counts (edac), compare its modules"),
+    (("cpu", "compute", "host"), "compare clock, governor and firmware settings with a healthy node"),
+    (("training", "inference", "workload"), "look at the other benchmarks of the same devices first"),
+)
+"""What is done first about a part whose benchmark names no step; each word of a key is one of the part's."""
+
+
+def first_act(verdict: MetricVerdict) -> str:
+    """Return what is done first about what rejects a node, in few words that end a line.
+
+    That is to measure again what is not sure; else the first sentence of the benchmark's own step, or what
+    its component usually asks for.
+    """
+    if verdict.triage is Triage.RETEST:
+        return "measure again first"
+    own = re.split(r"[.;:] ", verdict.action.strip(), maxsplit=1)[0].rstrip(".")
+    if own and len(own) <= FIRST:
+        return own[0].lower() + own[1:] if own[1:2].islower() else own
+    return _usual(verdict.component) or (f"{own[: FIRST - 2].rpartition(' ')[0]} ..." if own else _CAUSE)
+
+
+def _usual(component: str) -> str:
+    """Return what a component that names no step usually asks for; empty if it is none of the known ones."""
+    words = set(re.split(r"[^a-z0-9]+", component.lower()))
+    found = (act for keys, act in BY_PART if any(words.issuperset(key.split()) for key in keys))
+    return next(found, "")
+
+
+_CAUSE = "find the cause, repair or replace what has it"
 
 
 def scattered(verdict: MetricVerdict) -> bool:
@@ -44,8 +91,7 @@ def next_step(verdict: MetricVerdict) -> str:
         return step
     if verdict.reason is Reason.UNSET:
         return "record what the test's mark declares, then run the test again"
-    part = f"look for the cause in {verdict.component}" if verdict.component else "find the cause"
-    return f"{part}, repair or replace what has it, then measure again"
+    return f"{_usual(verdict.component) or _CAUSE}; then measure again"
 
 
 def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdict]]:

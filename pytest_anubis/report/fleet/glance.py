@@ -98,9 +98,7 @@ def _sick(view: FleetView, share: dict[tuple[str, str], TraitShift]) -> str:
         return _box("Sick nodes", state, none + unlike)
     link = map_link(decision="REJECTED")
     items = [
-        f"{_linked(node)}: {html.escape(node.row.cause)}"
-        + ("; measure again first" if node.row.verdict.triage is Triage.RETEST else "")
-        for node in alone[:SICK]
+        f"{_linked(node)}: {html.escape(node.row.cause + node.row.act)}" for node in alone[:SICK]
     ]
     words = f"{count_text(len(rejected), 'node')} rejected"
     if share:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from pytest_anubis.core.asking.next_step import first_act
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told, same_thing
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
@@ -19,7 +20,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.report.text.failure_text import worst_text
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.numbers import certainty_text, count_text
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line
 
@@ -151,6 +152,15 @@ class NodeRow:
         if self.verdict.decision is Decision.UNDECIDED and self.verdict.blocking:
             return without_folders(plain_line(self.verdict.blocking[0]))
         return plain_line(after_name(self.verdict))
+
+    @property
+    def act(self) -> str:
+        """How sure it is that a rejected node is worse, and what is done first; empty of any other."""
+        if self.verdict.decision is not Decision.REJECTED or self.worst is None:
+            return ""
+        sure = self.worst.certainty
+        known = "" if sure is None or self.worst.better == "equal" else f"; {certainty_text(sure)} sure"
+        return f"{known} -> {first_act(self.worst)}"
 
     def _throughout(self, bad: Sequence[MetricVerdict]) -> str:
         """Return that a node is worse nearly everywhere, which no single component explains; else empty."""

@@ -263,9 +263,7 @@ def _row(
     if len(group) > 1 and first.only_absent:
         return f"{head}: {_absence(group)}; nothing that ran has failed"
     rest = f"; also {first.rest}" if first.rest else ""
-    retest = first.verdict.decision is Decision.REJECTED and first.verdict.triage is Triage.RETEST
-    again = "; measure again first" if retest else ""
-    return f"{head}: {first.cause}{only}{rest}{again}"
+    return f"{head}: {first.cause}{only}{rest}{first.act}"
 
 
 def _promise(group: Sequence[NodeRow]) -> str:

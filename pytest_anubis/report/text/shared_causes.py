@@ -11,6 +11,8 @@ SHOWN = 4
 """Shared causes with a line of their own."""
 METRICS = 3
 """Metrics named of one of them."""
+SOFTWARE = ("driver", "firmware", "bios", "kernel", "image", "version")
+"""Words of the names of traits that can be given to a node, and taken from it again."""
 
 
 def cause_lines(
@@ -54,4 +56,15 @@ def cause_text(shift: TraitShift, rejected: int = 0) -> str:
         words = f"{shift.rejected} rejected, of the {shift.others} others {shift.rejected_others}"
     alike = f" (the same nodes: {', '.join(shift.aliases)})" if shift.aliases else ""
     only = f"; {count_text(rejected, 'node')} rejected for nothing else" if rejected else ""
-    return f"{shift.trait} {value} ({count_text(count, 'node')}){alike}: {words}{only}"
+    return f"{shift.trait} {value} ({count_text(count, 'node')}){alike}: {words}{only} -> {_act(shift)}"
+
+
+def _act(shift: TraitShift) -> str:
+    """Return how the cause is found that the slower nodes share, on one of them."""
+    slow, fast = (shift.nodes[0], shift.beside) if shift.worse else ("one of them", shift.value)
+    if any(word in shift.trait.lower() for word in SOFTWARE):
+        return f"give {slow} the {shift.trait} of the others{fast and f', {fast}'}, and measure it again"
+    return (
+        f"compare firmware, cables, power and cooling of {slow} with another {shift.trait}'s, mend what "
+        "differs, and measure it again"
+    )

@@ -411,7 +411,7 @@ class _Nodes:
             broken_off, ends = self._broken_off(name)
             lines = self._seen.unread(name, unread, self._later.order)
             if name in seen:
-                lines += self._seen.partly(name, every, self._later.order)
+                lines += self._seen.partly(name, every, self._later.order, allow_missing)
             blockers = (*evidence.blockers, *ends, *lines, *lack.lines)
             evidence = replace(evidence, blockers=blockers)
             lost = [with_waiver(v, evidence.waivers_for(v.run), fail_on) for v in lack.gone]

@@ -21,8 +21,9 @@ class SeenValues:
     def __init__(self) -> None:
         self._devices: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # by run and node
         self._metrics: Counter[tuple[str, str]] = Counter()
+        self._cells: Counter[tuple[str, str]] = Counter()
         self._units: tuple[Sequence[str], ...] = ((), (), ())
-        self._pairs: set[tuple[str, str]] = set()
+        self._pairs: Counter[tuple[str, str]] = Counter()  # values of each run and node
         self._differing: dict[str, dict[str, set[str]]] = {}  # node -> run -> devices
         self._partial: defaultdict[str, list[tuple[str, str, dict[str, set[str]]]]]
         self._partial = defaultdict(list)  # node -> benchmark, metric, and the devices run by run
@@ -35,7 +36,7 @@ class SeenValues:
         if lost.any():
             units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)
         if units != self._units:
-            self._units, self._pairs = units, set(zip(units[1], units[0], strict=True))
+            self._units, self._pairs = units, Counter(zip(units[1], units[0], strict=True))
             found: dict[str, dict[str, set[str]]] = {}
             for node, run, device in set(zip(*units, strict=True)):
                 self._devices[run, node].add(device)
@@ -45,7 +46,8 @@ class SeenValues:
                 for node, runs in found.items()
                 if len(runs) > 1 and len(set(map(frozenset, runs.values()))) > 1
             }
-        self._metrics.update(self._pairs)
+        self._metrics.update(self._pairs.keys())
+        self._cells.update(self._pairs)
         if population.benchmark == whole_of(population.component):  # the means of others
             return
         for node, runs in self._differing.items():
@@ -67,16 +69,19 @@ class SeenValues:
         node: str,
         verdicts: Sequence[MetricVerdict],
         order: Mapping[tuple[str, str], int],
+        allowed: float,
     ) -> tuple[str, ...]:
         """Return what is in the way where a metric's latest run lacks devices that one before it had.
 
         A run of what had failed, or had no value, is a retest and lacks nothing; one of other devices than
-        before is a part of the same measurement. Of any other nobody knows what became of the rest.
+        before is a part of the same measurement. A run that lacks few of its values has empty cells. After
+        any other run the state of the devices that it lacks is unknown.
 
         Args:
             node: Its name.
             verdicts: All that are known of it.
             order: (run, node) -> its place in time.
+            allowed: Share of a run's values that may be missing.
         """
         sought = {
             one.device
@@ -84,16 +89,19 @@ class SeenValues:
             if one.outcome is not Outcome.PASS or one.reason is Reason.ANSWERED
         }
         lost: dict[str, list[str]] = {}
+        cells: Counter[str] = Counter()
         for benchmark, metric, runs in self._partial.get(node, ()):
             latest = max(runs, key=lambda run: (order.get((run, node), 0), run))
             before = set[str]().union(*(runs[run] for run in runs if run != latest))
             again = runs[latest] & before
             if before > runs[latest] and not again <= sought:
                 lost.setdefault(latest, []).append(metric_name(benchmark, metric))
+                cells[latest] += len(before - runs[latest])
         return tuple(
             f"{Outcome.NOT_TESTED} run {run} lacks devices that one before it had, of "
             f"{first_of(names, NAMED)}; measure these on all devices again"
             for run, names in sorted(lost.items())
+            if cells[run] > allowed * (cells[run] + self._cells[run, node])
         )
 
     def unread(

@@ -132,6 +132,19 @@ def test_half_of_the_cards_without_a_value_in_the_latest_run_are_no_acceptance(
 
 
 @pytest.mark.parametrize(
+    ("allowed", "decision"), [(0.0, Decision.UNDECIDED), (0.05, Decision.ACCEPTED)]
+)
+def test_few_empty_cells_of_a_later_run_are_as_allowed_as_those_of_the_only_one(
+    allowed: float, decision: Decision
+) -> None:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
+    runs = gathered(fleet(), fleet(run="r1", left_out={("n03", "gemm_a", "cuda:2")}))
+    found = judge_fleet(runs, {"": learned}, started=started, allow_missing=allowed)
+    assert node(found).decision is decision
+
+
+@pytest.mark.parametrize(
     ("failed", "again", "decision"),
     [
         ((), ALL, Decision.ACCEPTED),
