@@ -50,6 +50,7 @@ class RunStarted:
         devices: Devices that tests of every device run on; empty if none was given.
         tests, root: The tests as they were typed, and where their ids begin, as in `run.RunRecord`.
         traits: What a table says of the node besides, as in `run.RunRecord`.
+        took: Benchmark -> its seconds on the node, of an imported file that says them.
         unread: Lines of an imported file about the node that could not be read.
         looked_at: What besides tests is looked at: `INVENTORY`, `KERNEL_LOG`, `COUNTERS`, and each part whose
             own counters could be read (``disk nvme0n1``); None in journals of older versions.
@@ -73,6 +74,7 @@ class RunStarted:
     tests: str = ""
     root: str = ""
     traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
+    took: Annotated[Mapping[str, float], Rare] = field(default_factory=dict)
     unread: Annotated[int, Rare] = 0
     looked_at: Annotated[tuple[str, ...] | None, Rare] = None
     behind: Annotated[float, Rare] = 0.0

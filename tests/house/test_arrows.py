@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "selector": {"core"},
     "tool_outputs": {"core", "codec"},
     "benchmarking": {"core", "codec", "hardware", "tool_outputs", "fleet"},
-    "store": {"core", "codec", "passwords", "tool_outputs"},
+    "store": {"core", "codec", "passwords", "tool_outputs", "durations"},
     "report": {"core", "codec"},
     "hardware": {"core", "codec"},
     "fleet": {"core", "codec", "store", "report", "durations"},

@@ -15,24 +15,45 @@ TOLD = (Reason.TEST_FAILED, Reason.UNSET)
 """Of these the verdict's own text says what is wrong, and with what; no part is known to be worse."""
 
 
+ABSENT = "measure there what is missing"
+"""What answers that a table has no value."""
+
 FIRST = 90
 """Most characters of a benchmark's own step that end a line about a node; the dossier has all of it."""
 
 BY_PART = (
     (("power", "psu"), "read the events of its power supplies, then compare its power limit"),
     (("cooling", "thermal", "fan"), "check fans, air flow and temperatures under load"),
-    (("nvlink", "link", "xgmi", "p2p"), "read link states and error counts, then reseat or swap the card"),
-    (("pcie", "transfer"), "compare width and speed of its slot (lspci -vv), reseat it, then swap the riser"),
+    (
+        ("nvlink", "link", "xgmi", "p2p"),
+        "read link states and error counts, then reseat or swap the card",
+    ),
+    (
+        ("pcie", "transfer"),
+        "compare width and speed of its slot (lspci -vv), reseat it, then swap the riser",
+    ),
     (("disk", "storage", "nvme", "ssd"), "read the drive's health (smartctl -a), then swap it"),
     (
         ("network", "fabric", "rdma", "nic", "ib", "infiniband", "collective", "nccl"),
         "check cable, transceiver and error counts of its ports",
     ),
-    (("gpu memory", "accelerator memory", "hbm"), "read its memory errors and remapped rows, then swap the card"),
-    (("gpu", "accelerator", "card"), "compare its clock and temperature under load, then swap the card"),
+    (
+        ("gpu memory", "accelerator memory", "hbm"),
+        "read its memory errors and remapped rows, then swap the card",
+    ),
+    (
+        ("gpu", "accelerator", "card"),
+        "compare its clock and temperature under load, then swap the card",
+    ),
     (("memory", "dram", "dimm"), "read the memory's error counts (edac), compare its modules"),
-    (("cpu", "compute", "host"), "compare clock, governor and firmware settings with a healthy node"),
-    (("training", "inference", "workload"), "look at the other benchmarks of the same devices first"),
+    (
+        ("cpu", "compute", "host"),
+        "compare clock, governor and firmware settings with a healthy node",
+    ),
+    (
+        ("training", "inference", "workload"),
+        "look at the other benchmarks of the same devices first",
+    ),
 )
 """What is done first about a part whose benchmark names no step; each word of a key is one of the part's."""
 
@@ -48,7 +69,38 @@ def first_act(verdict: MetricVerdict) -> str:
     own = re.split(r"[.;:] ", verdict.action.strip(), maxsplit=1)[0].rstrip(".")
     if own and len(own) <= FIRST:
         return own[0].lower() + own[1:] if own[1:2].islower() else own
-    return _usual(verdict.component) or (f"{own[: FIRST - 2].rpartition(' ')[0]} ..." if own else _CAUSE)
+    return _usual(verdict.component) or (
+        f"{own[: FIRST - 2].rpartition(' ')[0]} ..." if own else _CAUSE
+    )
+
+
+def open_act(verdicts: Iterable[MetricVerdict]) -> str:
+    """Return what answers what is open about an undecided node, in few words that end a line; or empty."""
+    told = sorted(verdicts, key=lambda one: one.severity)
+    first = next((one for one in told if one.outcome is Outcome.INCONCLUSIVE), None)
+    if first is not None:
+        return _OF_OPEN.get(first.reason, "measure again")
+    lacking = any(one.outcome is Outcome.NOT_TESTED for one in told)
+    return ABSENT if lacking else ""
+
+
+_LEARN = "learn what is normal of it: anubis learn RUNS"
+_MEND = "mend what stopped it, then measure again"
+_OF_OPEN = {
+    Reason.NO_BASELINE: _LEARN,
+    Reason.NO_CRITERION: _LEARN,
+    Reason.DISTURBED: "measure again when nothing else runs there",
+    Reason.TOO_GOOD: "check its unit, and that the work was done; then measure again",
+    Reason.WRONG_UNIT: "import it again in the baseline's unit",
+    Reason.OTHER_VERSION: "measure with the baseline's version, or learn anew",
+    Reason.INVALID: "mend what recorded it, then measure again",
+    Reason.UNSET: "mend what recorded it, then measure again",
+    Reason.ENVIRONMENT: _MEND,
+    Reason.NOT_REPORTED: _MEND,
+    Reason.CLASS_SHIFT: "find what all nodes of the class share, or learn anew",
+    Reason.HARDWARE: "read the kernel log and the part's counters, then measure again",
+}
+"""What answers a verdict that is INCONCLUSIVE, by its reason; any other is measured again."""
 
 
 def _usual(component: str) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from pytest_anubis.core.survey.fleet_survey import MetricDrift, TraitShift
-from pytest_anubis.core.verdict import Decision, Triage
+from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.fleet.fleet_view import FleetNode, FleetView
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.plots.fleet_plots import day_text, drift_plot

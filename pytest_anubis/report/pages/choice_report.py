@@ -52,7 +52,7 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
     if event["unpriced"]:
         lines.append(
             f"{count_text(len(event['unpriced']), 'benchmark')} of unknown duration, counted like "
-            "the others: give their tests' marks a cost, or file a run of pytest that timed them"
+            "the others: give their tests' marks a cost, or tables a column 'duration'"
         )
     if not event["optimal"]:
         lines.append("chosen greedily, not proven to be the best choice")
@@ -157,7 +157,7 @@ def _interval(event: Mapping[str, Any], name: str) -> str:
 
 
 def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list[str]:
-    """Return what each node's risk comes from, and a line for every benchmark, run or left out."""
+    """Return what each node's risk comes from, and a line for every benchmark, those left out first."""
     reasons = {item["benchmark"]: item["reason"] for item in event.get("picked") or ()}
     runs = [["runs", "because"]]
     for name in event["chosen"]:
@@ -177,9 +177,9 @@ def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list
             "shares of defects below weigh them by the kinds of incident that the node tends to have, and "
             "count what is not known yet"
         )
-    lines += table(runs, width=width).splitlines() if len(runs) > 1 else []
-    if len(out) > 1:
+    if len(out) > 1:  # first: what is not measured is the risk that is taken
         lines += table(out).splitlines()
+    lines += table(runs, width=width).splitlines() if len(runs) > 1 else []
     return [*lines, *(f"note: {note}" for note in event["notes"])]
 
 

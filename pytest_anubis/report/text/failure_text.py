@@ -7,7 +7,7 @@ from types import MappingProxyType
 
 from pytest_anubis.core.asking.next_step import next_steps
 from pytest_anubis.core.metric import exact_text, loss_text, metric_name, told_by_medians
-from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.verdict import HOST, UNSURE, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     comparison_text,
@@ -29,6 +29,8 @@ _SPARE = ("percentile", "fleet percentile", "baseline", "certainty", "limit", "u
 """Columns that a narrow terminal does without, in this order, before names are cut; ``-v`` shows all."""
 _TABLE = 2
 """Lines of a failure's text before its table: the one that stands alone, and an empty one."""
+_ALMOST = 0.999
+"""Highest certainty of a measured loss that is printed: a computed 1.0 is rounding."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
 """What decided where it was not a baseline."""
 _COLUMNS = (
@@ -202,6 +204,16 @@ def worst_text(
     near = verdict.reference in (Reference.PEERS, Reference.SELF) and verdict.population
     by = f" by {verdict.population}" if near else ""
     return f"{name}{where} {lost}{shape}: {values}{by}{blame}{run}"
+
+
+def sure_text(verdict: MetricVerdict) -> str:
+    """Return how sure it is that a loss is beyond the limit that rejects: ``; 98 % sure``; or empty.
+
+    What is exact is right or wrong, and a single value says nothing about the next one.
+    """
+    if verdict.certainty is None or verdict.better == "equal" or verdict.retest in UNSURE:
+        return ""
+    return f"; {certainty_text(min(verdict.certainty, _ALMOST))} sure"
 
 
 def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:

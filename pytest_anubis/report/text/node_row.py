@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_anubis.core.asking.next_step import first_act
+from pytest_anubis.core.asking.next_step import ABSENT, first_act, open_act
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told, same_thing
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
@@ -18,9 +18,9 @@ from pytest_anubis.core.verdict import (
     Trouble,
     without_absent,
 )
-from pytest_anubis.report.text.failure_text import worst_text
+from pytest_anubis.report.text.failure_text import sure_text, worst_text
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.numbers import certainty_text, count_text
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line
 
@@ -155,12 +155,13 @@ class NodeRow:
 
     @property
     def act(self) -> str:
-        """How sure it is that a rejected node is worse, and what is done first; empty of any other."""
+        """How sure a rejection is, and what is done first about a node; empty where nothing is to be done."""
+        if self.verdict.decision is Decision.UNDECIDED:
+            step = open_act(self.told) or (ABSENT if self.only_missing else "")
+            return f" -> {step}" if step else ""
         if self.verdict.decision is not Decision.REJECTED or self.worst is None:
             return ""
-        sure = self.worst.certainty
-        known = "" if sure is None or self.worst.better == "equal" else f"; {certainty_text(sure)} sure"
-        return f"{known} -> {first_act(self.worst)}"
+        return f"{sure_text(self.worst)} -> {first_act(self.worst)}"
 
     def _throughout(self, bad: Sequence[MetricVerdict]) -> str:
         """Return that a node is worse nearly everywhere, which no single component explains; else empty."""

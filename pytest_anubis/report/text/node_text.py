@@ -159,7 +159,7 @@ def _taken_out(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -
     }
     if not 1 < len(sure) <= MOST_NAMED:
         return []
-    return [f"take out of service (-v says what to do with each): {','.join(sure)}"]
+    return [f"take out of service: {','.join(sure)}"]
 
 
 def _as_a_group(
@@ -254,14 +254,14 @@ def _row(
     if len(group) > 1 and first.only_missing:
         counts = sorted({row.missing for row in group})
         many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        return f"{head}: {many} of their values missing each; nothing that is there has failed"
+        return f"{head}: {many} of their values missing each; nothing that is there has failed{first.act}"
     if len(group) > 1 and first.waived:
         return f"{head}: with failures that are waived, too; -v says which"
     if len(group) > 1 and first.verdict.decision is Decision.ACCEPTED:
         absent = f": {_absence(group)}, which was not required" if first.verdict.absent else ""
         return head + (absent or _promise(group))
     if len(group) > 1 and first.only_absent:
-        return f"{head}: {_absence(group)}; nothing that ran has failed"
+        return f"{head}: {_absence(group)}; nothing that ran has failed -> run these there, or --require NAME"
     rest = f"; also {first.rest}" if first.rest else ""
     return f"{head}: {first.cause}{only}{rest}{first.act}"
 

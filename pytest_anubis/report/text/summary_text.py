@@ -24,7 +24,7 @@ from pytest_anubis.core.verdict import (
     host_trouble,
     without_absent,
 )
-from pytest_anubis.report.text.failure_text import verdict_table, worst_text
+from pytest_anubis.report.text.failure_text import sure_text, verdict_table, worst_text
 from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision, questions_lines
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import clip, clip_but_end, plain_line, printable, wrap
@@ -88,7 +88,7 @@ def summary_lines(
     disturbed = sum(v.reason is Reason.DISTURBED for v in verdicts) if host_trouble(verdicts) else 0
     ways = node.blocking if verbose else in_the_way(node) if len(node.blocking) > disturbed else ()
     lists = [
-        ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in failed], "red"),
+        ("", [f"{v.outcome.value} {worst_text(v, cards)}{sure_text(v)}" for v in failed], "red"),
         ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in looks], "yellow"),
         ("in the way of acceptance", ways, ""),
     ]

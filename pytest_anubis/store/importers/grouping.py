@@ -13,8 +13,9 @@ from pytest_anubis.codec.input_limits import LARGEST_DATA, POPULATION, most_byte
 from pytest_anubis.core.gather import invalid_rows, other_variant
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import IntArray, Population, Problem
+from pytest_anubis.durations import seconds
 from pytest_anubis.store.importers.import_result import ImportFileError
-from pytest_anubis.store.importers.long_form import TEXTS, TRAITS, Rows
+from pytest_anubis.store.importers.long_form import DURATION, TEXTS, TRAITS, Rows
 from pytest_anubis.store.importers.lost_cells import (
     MISSING,
     LostCells,
@@ -340,6 +341,28 @@ def row_traits(rows: Rows) -> dict[tuple[str, str], dict[str, str]]:
                 key = rows.names["run"][run], rows.names["node"][node]
                 found.setdefault(key, {})[name] = text
     return found
+
+
+def row_durations(rows: Rows) -> tuple[dict[tuple[str, str], dict[str, float]], list[str]]:
+    """Return (run, node) -> benchmark -> the longest duration of its rows in seconds, and what is none."""
+    found: dict[tuple[str, str], dict[str, float]] = {}
+    if DURATION not in rows.codes:
+        return found, []
+    took, wrong = [], []
+    for text in rows.names[DURATION]:
+        try:
+            took.append(seconds(text) if text else 0.0)
+        except ValueError:
+            took.append(0.0)
+            wrong.append(text)
+    columns = ("run", "node", "benchmark", DURATION)
+    codes = np.stack([rows.codes[name] for name in columns])
+    for run, node, benchmark, code in np.unique(codes, axis=1).T.tolist():
+        if took[code] > 0:
+            own = found.setdefault((rows.names["run"][run], rows.names["node"][node]), {})
+            name = rows.names["benchmark"][benchmark]
+            own[name] = max(took[code], own.get(name, 0.0))
+    return found, wrong
 
 
 def _shown(moment: float) -> str:

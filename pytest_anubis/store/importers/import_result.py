@@ -218,6 +218,7 @@ def runs_of(
     started: str,
     dates: Mapping[tuple[str, str], tuple[str, str]] | None = None,
     traits: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType({}),
+    took: Mapping[tuple[str, str], Mapping[str, float]] = MappingProxyType({}),
     unread: Mapping[str, int] = MappingProxyType({}),
     run: str = "",
 ) -> tuple[RunRecord, ...]:
@@ -228,6 +229,7 @@ def runs_of(
         started: The date that the file bears, for want of a better one.
         dates: (run, node) -> when it began and ended, of those of which the file tells it.
         traits: (run, node) -> what the file says of the node besides.
+        took: (run, node) -> benchmark -> how many seconds it took.
         unread: Node -> how many lines about it could not be read.
         run: Run of the nodes of which no line could be read.
     """
@@ -254,6 +256,7 @@ def runs_of(
                 started=began,
                 ended=ended,
                 traits=traits.get((run, node), {}),
+                took=took.get((run, node), {}),
                 unread=unread.get(node, 0),
             )
         )

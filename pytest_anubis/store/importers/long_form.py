@@ -30,6 +30,8 @@ OPTIONAL = {"device": "node", "class": UNCLASSIFIED, "group": "", "component": "
 TEXTS = (*NEEDED, *OPTIONAL)
 TRAITS = ("driver", "firmware", "bios", "kernel", "batch", "rack", "serial")
 """Columns with properties of a node at the time of its run; they group the nodes."""
+DURATION = "duration"
+"""Column with how long the row's benchmark took on its node, in seconds or with a unit."""
 NUMBERS = ("value", "time", "return_code")
 
 _CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode"))
@@ -56,7 +58,7 @@ class Rows:
     """All good rows, encoded.
 
     Attributes:
-        names: Text column, also of `TRAITS` those that the file has -> its distinct names.
+        names: Text column, also of `TRAITS` and `DURATION` those that the file has -> its distinct names.
         codes: Text column -> shape (n,), which of its names each row has.
         values: Shape (n,); NaN where nothing was recorded or NaN itself was.
         missing: Shape (n,); True where the value was left empty.
@@ -131,7 +133,7 @@ class LongForm:
             if self.columns.count(name) > 1:
                 raise ImportFileError(f"column {name!r} stands twice; keep one")
         self._worded: set[str] = set()  # of the states, those with words for a test that passed
-        self._traits = [name for name in TRAITS if name in self.columns]
+        self._traits = [name for name in (*TRAITS, DURATION) if name in self.columns]
         self._names = {name: _Numbers() for name in (*TEXTS, *self._traits)}
         self._nodes: list[Any] = []  # their names, once all is read
         self._chunks: list[dict[str, Any]] = []
@@ -141,7 +143,8 @@ class LongForm:
     @property
     def unused(self) -> list[str]:
         """Columns that nothing is done with."""
-        return [name for name in self.columns if name not in (*TEXTS, *NUMBERS, *TRAITS, *STATES)]
+        used = (*TEXTS, *NUMBERS, *STATES, *self._traits)
+        return [name for name in self.columns if name not in used]
 
     def add(self, lines: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
         """Take one chunk.

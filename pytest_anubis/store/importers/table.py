@@ -15,7 +15,12 @@ from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.foreign_text import open_text
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
 from pytest_anubis.core.gather import Shelf
-from pytest_anubis.store.importers.grouping import group_rows, row_dates, row_traits
+from pytest_anubis.store.importers.grouping import (
+    group_rows,
+    row_dates,
+    row_durations,
+    row_traits,
+)
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
     Imported,
@@ -27,6 +32,7 @@ from pytest_anubis.store.importers.import_result import (
     runs_of,
 )
 from pytest_anubis.store.importers.long_form import (
+    DURATION,
     NAMES_MAY_BE,
     NUMBERS,
     TEXTS,
@@ -68,7 +74,7 @@ def import_table(
 
     Columns, in any order: ``node, benchmark, metric, unit, better, value`` and, if wanted, ``device``
     (else ``node``), ``time`` (seconds or ISO 8601), ``class``, ``group``, ``component``, ``run``,
-    ``return_code``, and properties of the node (`TRAITS`). Where unit, direction or component are
+    ``return_code``, `duration`, and properties of the node (`TRAITS`). Where unit, direction or component are
     empty, or their columns are missing, a metric map may know them. Wrong lines are listed and left out.
     Where the times are moments, a node's run began at the earliest of its rows; else its date is the file's.
 
@@ -105,19 +111,24 @@ def import_table(
                 progress(f"{path.name}: {reader.lines:,} lines")
         rows = form.rows()
         grouped, dates, traits = group_rows(rows), row_dates(rows), row_traits(rows)
+        took, odd = row_durations(rows)
     except ImportFileError as error:
         raise ImportFileError(f"{path}: {error}") from None
     finally:
         reader.close()
     populations = grouped.populations
     notes = [*reader.notes, *(f"column {name[:40]!r} is not used" for name in form.unused)]
+    if odd:
+        notes.append(
+            f"column {DURATION!r}: {odd[0][:40]!r} is no duration: write seconds, or 90s, 5m, 2h"
+        )
     unread = wrong.nodes + Counter(grouped.empty)
     if not populations:
         notes.append("no good line at all")
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path), dates, traits, unread, run),
+        runs=runs_of(populations, file_date(path), dates, traits, took, unread, run),
         file_dated=not dates,
         lines=reader.lines,
         values=grouped.values,

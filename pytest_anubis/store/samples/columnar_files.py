@@ -153,6 +153,7 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
             _FIRST_EVENT
             | {name: getattr(r, name) for name in _RUN}
             | ({"traits": r.traits} if r.traits else {})
+            | ({"took": r.took} if r.took else {})
             | ({"unread": r.unread} if r.unread else {})
             for r in columns.runs
         ],

@@ -428,7 +428,7 @@ def test_what_to_act_on_first_stands_first(here: Path) -> None:
         ["REJECTED", "borderline", "n02:"],
     ]
     assert "n08: copy rate on cuda:1 80 % slower: 19.97 GB/s, expected" in lines[0]
-    assert lines[2].endswith("; measure again first")
+    assert lines[2].endswith(" -> measure again first")
     verbose = anubis("judge", "new.csv", "-v").stdout
     assert "note: hardware class unclassified: not searched for changes" in verbose
     assert "10 nodes: 4 REJECTED (2 of them to be measured again first), 0 UNDECIDED" in done.stdout

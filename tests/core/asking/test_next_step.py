@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.asking.next_step import AGAIN, SCATTERED, next_step, next_steps
+from pytest_anubis.core.asking.next_step import (
+    ABSENT,
+    AGAIN,
+    FIRST,
+    SCATTERED,
+    first_act,
+    next_step,
+    next_steps,
+    open_act,
+)
 from pytest_anubis.core.verdict import NOISY, MetricVerdict, Outcome, Reason, Reference
 
 UNUSUAL = MetricVerdict(
@@ -67,3 +76,40 @@ def test_a_step_that_is_sure_of_one_failure_is_told_once() -> None:
     }
     assert list(next_steps([again])) == ["measure again; if the loss stays: clean the heat sink"]
     assert next_steps([replace(SLOW, action="")]) == {}
+
+
+@pytest.mark.parametrize(
+    ("component", "word"),
+    [
+        ("accelerator.memory", "remapped"),
+        ("gpu_memory", "remapped"),
+        ("memory.bandwidth", "edac"),
+        ("accelerator.pcie", "lspci"),
+        ("storage.disk", "smartctl"),
+        ("network.ib", "cable"),
+        ("compute.vector", "governor"),
+        ("accelerator.compute", "clock"),
+    ],
+)
+def test_a_component_says_what_is_done_first_where_no_mark_does(component: str, word: str) -> None:
+    assert word in first_act(replace(SLOW, action="", component=component))
+    assert word in next_step(replace(SLOW, action="", component=component))
+
+
+def test_the_first_act_is_short_and_the_marks_own() -> None:
+    assert first_act(SLOW) == "clean the heat sink"
+    assert first_act(replace(SLOW, retest="a single value")) == "measure again first"
+    long = "compare " + "everything " * 20
+    assert len(first_act(replace(SLOW, action=long))) <= FIRST
+    assert first_act(replace(SLOW, action="Reseat it. Then swap it.")) == "reseat it"
+    assert first_act(replace(SLOW, action="", component="coffee")) != ""
+
+
+def test_what_is_open_is_answered_by_its_reason() -> None:
+    unclear = replace(SLOW, outcome=Outcome.INCONCLUSIVE, reason=Reason.WRONG_UNIT)
+    missing = replace(SLOW, outcome=Outcome.NOT_TESTED, reason=Reason.NOT_REPORTED)
+    assert open_act([]) == ""
+    assert open_act([missing]) == ABSENT
+    assert "unit" in open_act([missing, unclear])
+    steps = {open_act([replace(unclear, reason=reason)]) for reason in Reason}
+    assert "" not in steps

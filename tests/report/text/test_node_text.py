@@ -76,14 +76,14 @@ def test_what_else_is_wrong_is_counted_by_kind_of_trouble() -> None:
         [row("n1", Decision.REJECTED, SLOW, other, WRONG, borderline, OPEN, blocking=3)]
     )
     assert lines[0].startswith("REJECTED  failed n1: test_copy: the test itself failed")
-    assert lines[0].endswith("; also 2 slow, 1 borderline, 1 unclear, 2 missing")
+    assert "; also 2 slow, 1 borderline, 1 unclear, 2 missing -> " in lines[0]
     assert lines[1] == "1 node: 1 REJECTED, 0 UNDECIDED, 0 ACCEPTED"
 
 
 def test_what_several_runs_found_is_one_thing() -> None:
     runs = [replace(SLOW, run=name, run_words=f"in run {name}") for name in ("w1", "w2", "w3")]
     lines = fleet_lines([row("n1", Decision.REJECTED, *runs)])
-    assert lines[0].endswith("; in run w1 and 2 more")
+    assert "; in run w1 and 2 more -> " in lines[0]
 
 
 def test_nodes_to_be_taken_out_are_listed_without_those_to_be_measured_again() -> None:
@@ -96,7 +96,7 @@ def test_nodes_to_be_taken_out_are_listed_without_those_to_be_measured_again() -
 def test_a_borderline_node_says_that_it_is_measured_again_first() -> None:
     lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="borderline"))])
     assert lines[0].startswith("REJECTED  borderline n1: ")
-    assert lines[0].endswith("; measure again first")
+    assert lines[0].endswith(" -> measure again first")
     assert "(1 of them to be measured again first)" in lines[1]
 
 
@@ -132,15 +132,15 @@ def test_v_tells_every_node_and_all_that_was_found() -> None:
     assert any(line.startswith("  FAIL     slow   test_copy rate on cuda:3") for line in lines)
     assert "  next step: reseat the card" in lines
     lines = fleet_lines([row("bad", Decision.REJECTED, SLOW)], verbosity=1)
-    assert any(line.startswith("  next step: look for the cause in ") for line in lines)
+    assert any(line.startswith("  next step: ") for line in lines)
 
 
 def test_no_line_is_wider_than_the_terminal_and_the_cause_is_whole() -> None:
-    for width in (80, 120, 200):
+    for width in (80, 120, 250):
         lines = fleet_lines([row("n1", Decision.REJECTED, SLOW)], width=width)
         assert max(map(width_of, lines)) <= width
         assert "30 % slower" in " ".join(line.strip() for line in lines[:-1])
-        assert (len(lines) == 2) == (width == 200)
+        assert (len(lines) == 2) == (width == 250)
 
 
 def test_a_wrapped_line_loses_nothing() -> None:
@@ -177,7 +177,7 @@ def test_an_accepted_node_with_a_part_of_its_values_far_off_has_a_line_of_its_ow
 def test_a_single_value_is_called_that() -> None:
     lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="a single value"))])
     assert lines[0].startswith("REJECTED  single value n1: ")
-    assert lines[0].endswith("; measure again first")
+    assert lines[0].endswith(" -> measure again first")
 
 
 def test_single_values_are_counted_in_plain_words() -> None:

@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_anubis.core.sample import Population
+from pytest_anubis.store.history.contents.run_rows import duration_rows
 from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_folder import ImportFolder
 from pytest_anubis.store.importers.import_result import ImportFileError
@@ -101,6 +102,30 @@ def test_columns_that_tell_nodes_apart_are_kept_with_their_runs(tmp_path: Path) 
             ("r1", "b"): {},
         }
     assert found.notes == ()
+
+
+def test_durations_of_benchmarks_are_kept_with_their_runs_and_filed(tmp_path: Path) -> None:
+    path = table(
+        tmp_path,
+        "node,benchmark,metric,unit,better,value,duration,run\n"
+        "a,x,m,s,lower,3,90s,r1\n"
+        "a,x,n,s,lower,3,2m,r1\n"
+        "a,y,m,s,lower,3,30,r2\n"
+        "b,x,m,s,lower,3,,r1\n"
+        "b,y,m,s,lower,3,soon,r1\n",
+    )
+    found = import_table(path)
+    kept = load_columns(ImportFolder(tmp_path / "store").save(found)).runs
+    for runs in (found.runs, kept):
+        assert {(run.run, run.node): dict(run.took) for run in runs} == {
+            ("r1", "a"): {"x": 120.0},
+            ("r2", "a"): {"y": 30.0},
+            ("r1", "b"): {},
+        }
+    (note,) = found.notes
+    assert "'soon'" in note
+    rows = [row for run in kept for row in duration_rows(1, run)]
+    assert {row["benchmark"]: row["seconds"] for row in rows} == {"x": 120.0, "y": 30.0}
 
 
 def test_wrong_lines_are_listed_by_number_and_the_good_ones_kept(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_anubis.core.asking.next_step import next_step
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
@@ -113,7 +114,7 @@ def test_a_headline_says_which_case_of_a_test_or_which_test_itself_failed() -> N
         text="rate is 3",
     )
     broken = replace(port, benchmark="suites/a.py::test_sum", metric="", text="it failed")
-    step = "look for the cause in network.ib, repair or replace what has it, then measure again"
+    step = next_step(port)
     assert (
         judge_node([port]).headline
         == f"node n1 rejected: network.ib. test_rate[port 5]: rate is 3. Next step: {step}"

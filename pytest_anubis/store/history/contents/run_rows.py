@@ -122,6 +122,8 @@ def duration_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     tests of a worker is shared by them: what the busiest worker spent on the benchmark, over the most of its
     tests that one worker had.
     """
+    for benchmark, seconds in record.took.items():
+        yield {"run_id": run, "benchmark": benchmark, "seconds": seconds}
     workers = {event.test: event.worker for event in record.events if isinstance(event, TestRan)}
     spent: dict[str, dict[str, list[float]]] = {}
     for result in record.results:
