@@ -18,6 +18,9 @@ TOLD = (Reason.TEST_FAILED, Reason.UNSET)
 ABSENT = "measure there what is missing"
 """What answers that a table has no value."""
 
+STEP = ". Next step: "
+"""Stands before the step at the end of an undecided node's headline."""
+
 FIRST = 90
 """Most characters of a benchmark's own step that end a line about a node; the dossier has all of it."""
 
@@ -66,6 +69,8 @@ def first_act(verdict: MetricVerdict) -> str:
     """
     if verdict.triage is Triage.RETEST:
         return "measure again first"
+    if verdict.reason is Reason.GONE:
+        return "see whether the node's driver lists it, reseat it, then swap it"
     own = re.split(r"[.;:] ", verdict.action.strip(), maxsplit=1)[0].rstrip(".")
     if own and len(own) <= FIRST:
         return own[0].lower() + own[1:] if own[1:2].islower() else own

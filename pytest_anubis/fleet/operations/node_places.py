@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from pytest_anubis.core.asking.next_step import STEP, first_act, open_act
 from pytest_anubis.core.history import CLOCKS_DIFFER, NodeRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
 from pytest_anubis.fleet.launching.health_check import span_text
@@ -16,10 +17,6 @@ from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 
 _IN_SERVICE = "in service"
 _OUT = ("drained", "repair")
-_FIRST = {
-    Triage.RETEST: ", measure again first",
-    Triage.INVESTIGATE: ", as all nodes that share a trait with it",
-}
 _NOTHING = (0, 0, True, 1.0, "")  # severity of a node without a rejection
 
 
@@ -32,6 +29,18 @@ class Place(StrEnum):
     UNDECIDED = "undecided"  # its last run could not say
     DUE = "due"  # accepted, but too long ago, or too likely to have an incident
     FIT = "fit"  # accepted, and not due
+
+
+_FIRST = {
+    Triage.RETEST: "measure again first",
+    Triage.INVESTIGATE: "find the cause that they share",
+}
+_ACTS = {
+    Place.CUT_SHORT: "see whether its run goes on, else measure it again",
+    Place.NEVER: "measure it",
+    Place.DUE: "measure it again",
+    Place.FIT: "",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +62,7 @@ class NodePlace:
         risk: Probability of an incident within the horizon that its last verdict leaves; None: unknown.
         retest: Whether what rejects it is to be measured again before anything is done.
         group: Whether it is rejected only for what all nodes have that share a trait with it.
+        act: What is done first about it, in few words; empty where there is nothing, or the operator does it.
         severity: Sorts nodes in one place as their verdicts are sorted everywhere.
     """
 
@@ -70,6 +80,7 @@ class NodePlace:
     risk: float | None = None
     retest: bool = False
     group: bool = False
+    act: str = ""
     severity: tuple[int, int, bool, float, str] = _NOTHING
 
     @property
@@ -143,8 +154,25 @@ def _place(
         risk=risk,
         retest=rejected and _verdict(one).triage is Triage.RETEST,
         group=rejected and _verdict(one).triage is Triage.INVESTIGATE,
+        act=_act(one, place),
         severity=_verdict(one).severity if rejected else _NOTHING,
     )
+
+
+def _act(one: NodeLast, place: Place) -> str:
+    """Return what is done first about a node that stands in some place."""
+    if place in _ACTS or one.last is None:
+        return _ACTS.get(place, "")
+    if place is Place.UNDECIDED:
+        step = one.last.verdict.headline.partition(STEP)[2]
+        return step or open_act(one.last.told) or "measure again"
+    worst, triage = _worst(one.last), _verdict(one).triage
+    if one.node.state in _OUT or worst is None or place is not Place.QUARANTINED:
+        return ""
+    if triage in _FIRST:
+        return _FIRST[triage]
+    sure = worst.outcome is Outcome.FAIL and triage is Triage.REJECT
+    return first_act(replace(worst, retest="") if sure else worst)
 
 
 def _verdict(one: NodeLast) -> NodeVerdict:
@@ -168,12 +196,9 @@ def _standing(
         return Place.QUARANTINED, f"{node.state}: {why}", node.changed
     answered = one.standing.answered
     if last is not None and rejected and not answered:
-        again = _FIRST.get(_verdict(one).triage, "")
-        return (
-            Place.QUARANTINED,
-            f"rejected{again}: {reason_of(last)}",
-            one.standing.since or last.at,
-        )
+        shared = _verdict(one).triage is Triage.INVESTIGATE
+        why = f"rejected{', as all nodes that share a trait with it' if shared else ''}"
+        return Place.QUARANTINED, f"{why}: {reason_of(last)}", one.standing.since or last.at
     if one.open:
         before = f"; before that {last.verdict.decision.value.lower()}" if last else ""
         return Place.CUT_SHORT, f"run {one.open} has not ended{before}", one.open_since
@@ -229,5 +254,8 @@ def _of_risk(risk: float | None) -> str:
 
 
 def _short(headline: str, node: str) -> str:
-    """Return a headline without the name, which stands beside it: equal nodes become one line."""
-    return headline.removeprefix(f"node {node} ").removeprefix("undecided: ") or "undecided"
+    """Return a headline without the name and the step, which stand beside it: equal nodes become one line."""
+    return (
+        headline.partition(STEP)[0].removeprefix(f"node {node} ").removeprefix("undecided: ")
+        or "undecided"
+    )

@@ -6,7 +6,7 @@ import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pytest_anubis.core.asking.next_step import TOLD, next_step
+from pytest_anubis.core.asking.next_step import STEP, TOLD, next_step
 from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
@@ -99,7 +99,7 @@ def headline(
         only = "".join(f"; {text}" for text in _required(verdicts, evidence, never))
         # Behind another blocker nobody would know what is meant.
         told = absent and not uncovered and _is_absence(blocking[0], absent)
-        step = f". Next step: {absence_step(absent)}" if told else ""
+        step = f"{STEP}{absence_step(absent)}" if told else ""
         first = uncovered or host_trouble(verdicts) or f"{reason.partition(AFTER_DEATH)[0]}{more}"
         doubt = doubt_of(baseline) if any(judged_by_fleet(v) for v in verdicts) else ""
         doubt = f"; the baseline's {doubt}" if doubt else ""

@@ -161,7 +161,7 @@ def _filed(store: str, node: str, now: float, max_age: float | None) -> Health |
     mine = mine or [one for one in judged if one.node.name.partition(".")[0] == short]
     for place in places_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
         if place.group:
-            said = f"{node}: {place.why}; find the cause that they share"
+            said = f"{node}: {place.why}; {place.act}"
             return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
         if place.reason and place.place is Place.QUARANTINED:
             return Health(Decision.REJECTED, place.reason)

@@ -138,7 +138,9 @@ def _lines(places: Sequence[NodePlace], now: float, *, whole: bool) -> list[str]
             one.node,
             one.place.value,
             "-" if one.since is None else span_text(now - one.since),
-            one.why + (f" ({one.device})" if "(" in one.device else ""),
+            one.why
+            + (f" ({one.device})" if "(" in one.device else "")
+            + (f" -> {one.act}" if one.act else ""),
         ]
         for one in places
         if whole or one.place is not Place.FIT
@@ -188,6 +190,7 @@ def _document(
                 "node": one.node,
                 "is": one.place.value,
                 "why": one.why,
+                "next": one.act,
                 "since": one.since,
                 "hardware_class": one.hardware_class,
                 "state": one.state,
