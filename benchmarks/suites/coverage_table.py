@@ -2,7 +2,7 @@
 
 Run: ``python benchmarks/suites/coverage_table.py [--write]``. What the marks and the code say (component,
 scope, metrics with unit and direction, what changes with profiles) is read; what only people know (which
-fault is caught, which probes must pass, what answers another's test) stands in `coverage_rows.toml`.
+fault is caught, which probes must pass, what answers another's test) is in `coverage_rows.toml`.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from pytest_anubis.hardware.round_plans import PLANS
 PAGE = ROOT / "docs" / "coverage.md"
 ROWS, PROOFS = (Path(__file__).with_name(f"coverage_{of}.toml") for of in ("rows", "proofs"))
 DIRECTIONS = {"higher": "↑", "lower": "↓", "equal": "="}
+MANY = 5
+"""Metrics of one unit that a cell names one by one."""
 
 
 def rows() -> dict[str, Any]:
@@ -41,40 +43,33 @@ def page() -> str:
     known = rows()
     ours = benchmarks(known.get("units", {}))
     about = HEAD.strip().replace("PLANS", "\n".join(_plans()))
-    lines = [*about.splitlines(), "", *_our_tables(ours, known["catches"])]
+    lines = [*about.splitlines(), *_our_table(ours, known["catches"])]
     for source in known["sources"]:
         head = ("", f"## {source['title']}", "", source["about"], "")
         lines += [*head, *_their_table(source["rows"])]
-    lines += ["", *PLAYED.strip().splitlines(), *map(_proof, proofs())]
     return "\n".join(lines) + "\n"
 
 
-def _our_tables(ours: list[Benchmark], catches: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    folder = ""
+def _our_table(ours: list[Benchmark], catches: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
     for one in ours:
-        here = one.name.rpartition("/")[0]
-        if here != folder:
-            folder = here
-            yield from ("", f"## `{folder}`", "", *_OURS)
-        told = catches.get(one.name, {})
+        row = catches.get(one.name, {})
         cells = (
-            f"`{one.name.removeprefix(folder + '/')}`",
+            f"`{one.name.removeprefix('suites/')}`",
             one.component,
             one.scope,
             "; ".join(_alike(one.metrics)),
             ", ".join(one.profiles) if one.profiles != PROFILES else "all",
             one.cost,
-            lengths(one, told),
-            told.get("catches", "?"),
-            _probes(told),
+            lengths(one, row),
+            row.get("catches", "?"),
+            "+".join(row.get("probes", ())),
         )
         yield _row(cells)
 
 
-def lengths(one: Benchmark, told: Mapping[str, Any]) -> str:
+def lengths(one: Benchmark, row: Mapping[str, Any]) -> str:
     """Return what changes with the profile: as the code says, else the work, which is the same in each."""
-    always = told.get("always", "")
-    parts = [one.parameters, always and (always if "/" in always else f"{always}, always")]
+    parts = [one.parameters, row.get("always", "")]
     return "; ".join([*filter(None, parts), *(["rounds"] if one.by_rounds else [])])
 
 
@@ -93,39 +88,25 @@ def _plans() -> Iterator[str]:
         yield f"- on {'a host' if kind == 'host' else kind}: {' / '.join(said)}"
 
 
-def _probes(told: Mapping[str, Any]) -> str:
-    """Return the probes of a benchmark, and why a busy core is not asked of it."""
-    why = f" (no core: {told['no_core']})" if "no_core" in told else ""
-    return ", ".join(told.get("probes", ())) + why
-
-
 def _alike(metrics: Mapping[str, Metric]) -> Iterator[str]:
     """Give the metrics in words, those of one unit and direction together."""
     for (unit, better), some in groupby(metrics, key=metrics.__getitem__):
-        yield f"{', '.join(f'`{name}`' for name in some)} {unit} {DIRECTIONS.get(better, better)}"
+        yield f"{_series([f'`{name}`' for name in some])} {unit} {DIRECTIONS.get(better, better)}"
 
 
-_OURS = (
-    "| benchmark | component | scope | metrics, unit, better | profiles | cost | smoke / standard / soak | "
-    "gray failure that it catches | probes |",
-    "|---|---|---|---|---|---|---|---|---|",
-)
+def _series(names: list[str]) -> str:
+    """Give a few names, or the first and the last of many."""
+    return ", ".join(names) if len(names) <= MANY else f"{names[0]} … {names[-1]}"
 
 
 def _their_table(their: list[dict[str, Any]]) -> Iterator[str]:
     yield "| theirs | answered by | how, or why not |"
     yield "|---|---|---|"
     for row in their:
-        by = [f"`{name.removeprefix('suites/')}`" for name in row.get("ours", ())]
-        by += [f"adapter `{name.removeprefix('suites/')}`" for name in row.get("adapter", ())]
+        by = dict.fromkeys([*row.get("ours", ()), *row.get("adapter", ())])
         names = ", ".join(f"`{name}`" for name in row["names"])
-        yield _row((names, ", ".join(by) or "not answered", row.get("how", "?")))
-
-
-def _proof(row: dict[str, Any]) -> str:
-    of = [f"`{name.removeprefix('suites/')}`" for name in row["of"]]
-    by = ", ".join(f"`{name}`" for name in row["by"])
-    return _row((row["probe"], ", ".join(of) if of != ["`*`"] else "all that name it", by))
+        tests = ", ".join(f"`{name.rpartition('::')[2]}`" for name in by)
+        yield _row((names, tests or "not answered", row.get("how", "?")))
 
 
 def _row(cells: tuple[str, ...]) -> str:
@@ -135,40 +116,31 @@ def _row(cells: tuple[str, ...]) -> str:
 HEAD = """
 # What the benchmark set covers
 
-`benchmarks/suites/coverage_table.py` prints this page from the marks and the code of `suites/`, and from
-`coverage_rows.toml` and `coverage_proofs.toml` beside it; write it anew with `--write` after a change of any.
-A test compares them.
+After a change of a mark, of a benchmark or of `benchmarks/suites/coverage_rows.toml` run
+`python benchmarks/suites/coverage_table.py --write`; a test compares this page with the code.
 
-First ours, by folder; then, for each benchmark, test case and level of the tools that teams run today, what
-answers it here. ↑ higher is better, ↓ lower is better, = an exact result. Costs are as declared, for `smoke`.
-What changes with the profile is named as the module names it: bytes, seconds or numbers; where the work is
-the same in each it says what it is, and "always". "Rounds" are those that each profile plans for any metric:
+↑ higher is better, ↓ lower is better, = an exact result. Costs are the declared ones for `smoke`. Work that the
+profile changes is written "smoke / standard / soak"; "rounds" are those that the profile plans for any metric:
 
 PLANS
 
-Four probes are asked of the set, and each benchmark must pass those that apply to it:
+Each benchmark passes the probes that its row names; `benchmarks/suites/coverage_proofs.toml` names the test of each,
+and `benchmarks/suites/faults` injects such faults into whole runs:
 
-- **work**: given twice the work, it reports the same rate, or twice the time; what it counts is what is done.
-- **link**: behind a link of a hidden rate it reports that rate; asked of what crosses a network, which can be
-  shaped. Links between cards cannot: there one pair is held against its neighbours.
-- **core**: with one core busy elsewhere, the run says so and rejects nobody; asked of all that the host
-  computes or times. What a card times by its own clock does not see the host's cores ("its own clock": there
-  a busy one is evidence only), and bits do not hang on time ("bits").
-- **bit**: one bit flipped in what it computes, moves or stores makes it fail.
+| probe | the benchmark |
+|---|---|
+| work | reports the same rate, or twice the time, for twice the work |
+| link | reports the rate of a shaped network link; links between cards cannot be shaped and are compared with each other |
+| core | names a busy core and rejects nothing for it; not asked where a card's clock times, or bits are compared |
+| bit | fails if one bit of its data flips |
 
-`benchmarks/suites/faults` plays a busy core, one half taken, a link at .5 and .9 of its rate, sick cards, and
-a bit in each kind of buffer. [The last table](#what-plays-each-probe) says which test plays each.
-Adapters have none: the other program checks itself; tests hold its recorded outputs, some with errors.
-"""
+Adapters have no probes: the other program checks itself, and tests read its recorded outputs.
 
-PLAYED = """
-## What plays each probe
+## Our benchmarks
 
-A test compares this with the probes above, and wants each of these tests to be there.
-
-| probe | of | played by |
-|---|---|---|
-"""
+| benchmark in `suites/` | component | scope | metrics, unit, better | profiles | cost | work by profile | gray failure that it catches | probes |
+|---|---|---|---|---|---|---|---|---|
+"""  # noqa: E501
 
 
 def main() -> None:
