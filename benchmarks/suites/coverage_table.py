@@ -55,12 +55,10 @@ def _our_table(ours: list[Benchmark], catches: Mapping[str, Mapping[str, Any]]) 
         row = catches.get(one.name, {})
         cells = (
             f"`{one.name.removeprefix('suites/')}`",
-            one.component,
-            one.scope,
+            f"{one.component}, {one.scope}",
             "; ".join(_alike(one.metrics)),
-            ", ".join(one.profiles) if one.profiles != PROFILES else "all",
-            one.cost,
-            lengths(one, row),
+            (", ".join(one.profiles) if one.profiles != PROFILES else "all") + f": {one.cost}",
+            lengths(one, row).replace(" / ", "/"),
             row.get("catches", "?"),
             "+".join(row.get("probes", ())),
         )
@@ -120,7 +118,7 @@ After a change of a mark, of a benchmark or of `benchmarks/suites/coverage_rows.
 `python benchmarks/suites/coverage_table.py --write`; a test compares this page with the code.
 
 ↑ higher is better, ↓ lower is better, = an exact result. Costs are the declared ones for `smoke`. Work that the
-profile changes is written "smoke / standard / soak"; "rounds" are those that the profile plans for any metric:
+profile changes is written "smoke/standard/soak"; "rounds" are those that the profile plans for any metric:
 
 PLANS
 
@@ -138,8 +136,8 @@ Adapters have no probes: the other program checks itself, and tests read its rec
 
 ## Our benchmarks
 
-| benchmark in `suites/` | component | scope | metrics, unit, better | profiles | cost | work by profile | gray failure that it catches | probes |
-|---|---|---|---|---|---|---|---|---|
+| benchmark in `suites/` | component, scope | metrics, unit, better | profiles: cost | work by profile | gray failure that it catches | probes |
+|---|---|---|---|---|---|---|
 """  # noqa: E501
 
 
