@@ -141,7 +141,7 @@ def counts_faults(name: str, unit: str) -> bool:
 
 _UNIT_TEXT = """
     1 % unit count ratio percent share s sec second min minute h hour day b byte bit bps flop flops
-    ops op iop iops sample token step image file frame query request queries prompt word epoch
+    ops op iop iops sample token step image img picture file frame query request queries prompt word epoch
     iteration iter batch call message msg packet pkt page line edge vertex vertices ray job task
     transaction event error cycle instruction launch kernel hz j joule w watt wh v volt a ampere k
     °c °f degc c celsius kelvin m meter g pa rpm db dbm cpu core gpu card device per node rank

@@ -125,6 +125,7 @@ class Problem:
 
     Attributes:
         kind: ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
+            ``absent`` (a table does not have it, and has it of most nodes),
             ``disturbed`` (the machine was not quiet), ``waived`` (its test is marked as expected to
             fail, and did), ``invalid`` (NaN, negative, too few), ``unit`` (recorded in another unit or
             direction than most others), ``version`` (by an earlier version of its benchmark than others).
@@ -133,6 +134,15 @@ class Problem:
 
     kind: str
     text: str
+
+    @property
+    def lacks(self) -> bool:
+        """Whether there is no value at all."""
+        return self.kind in ("missing", ABSENT)
+
+
+ABSENT = "absent"
+"""Kind of what a table has of most nodes, and not of this one."""
 
 
 def population_of(

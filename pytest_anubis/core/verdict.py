@@ -288,7 +288,7 @@ class MetricVerdict:
     def trouble(self) -> Trouble:
         """Which kind of trouble it is; of what is only listed, too."""
         if self.outcome is Outcome.FAIL and not self.retest:
-            measured = self.similarity is not None and self.better != "equal"
+            measured = bool(self.similarity) and self.better != "equal"  # 0: not slow but wrong
             return Trouble.SLOW if measured else Trouble.FAILED
         if self.outcome is Outcome.FAIL and self.retest in UNSURE:
             return UNSURE[self.retest]

@@ -118,7 +118,10 @@ def test_a_loss_close_to_the_limit_gets_the_digits_that_tell_them_apart() -> Non
 
 
 def test_units_of_the_trade_are_known_and_slips_are_not() -> None:
-    known = "GB/s GBps Gbps TFLOPS GFLOP/s samples/s tokens/s us/step ms % 1 °C MHz count kIOPS MiB/s unit"
+    known = (
+        "GB/s GBps Gbps TFLOPS GFLOP/s samples/s tokens/s us/step ms % 1 °C MHz count kIOPS MiB/s unit "
+        "img/s imgs/sec"
+    )
     assert all(map(is_known_unit, [*known.split(), "samples per second"]))
     assert not any(map(is_known_unit, ["GBs/foo", "GBs", "parrots/s", ","]))
 

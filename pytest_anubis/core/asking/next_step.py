@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Triage
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Triage, Trouble
 
 AGAIN = "measure again while nothing else runs here"
 SCATTERED = f"nothing to repair, its usual value is as good as expected: {AGAIN}"
@@ -21,62 +21,77 @@ ABSENT = "measure there what is missing"
 STEP = ". Next step: "
 """Stands before the step at the end of an undecided node's headline."""
 
+THROUGHOUT = 3
+"""Components in which a node is worse from which on one cause is likelier than several."""
+
 FIRST = 90
 """Most characters of a benchmark's own step that end a line about a node; the dossier has all of it."""
 
+WRONG = "wrong"
+"""Stands for results that are wrong and not slow."""
 BY_PART = (
-    (("power", "psu"), "read the events of its power supplies, then compare its power limit"),
-    (("cooling", "thermal", "fan"), "check fans, air flow and temperatures under load"),
+    ("power psu", "read the events of its power supplies, then compare its power limit"),
+    ("cooling thermal fan", "check fans, air flow and temperatures under load"),
+    ("nvlink link xgmi p2p", "read link states and error counts, then reseat or swap the card"),
     (
-        ("nvlink", "link", "xgmi", "p2p"),
-        "read link states and error counts, then reseat or swap the card",
-    ),
-    (
-        ("pcie", "transfer"),
+        "pcie transfer",
         "compare width and speed of its slot (lspci -vv), reseat it, then swap the riser",
     ),
-    (("disk", "storage", "nvme", "ssd"), "read the drive's health (smartctl -a), then swap it"),
+    ("disk storage nvme ssd", "read the drive's health (smartctl -a), then swap it"),
     (
-        ("network", "fabric", "rdma", "nic", "ib", "infiniband", "collective", "nccl"),
+        "network fabric rdma nic ib infiniband collective nccl",
         "check cable, transceiver and error counts of its ports",
     ),
     (
-        ("gpu memory", "accelerator memory", "hbm"),
+        "gpu+memory accelerator+memory hbm",
         "read its memory errors and remapped rows, then swap the card",
     ),
+    (WRONG, "take it out of service: wrong results are silent corruption"),
     (
-        ("gpu", "accelerator", "card"),
+        "gpu accelerator card",
         "compare its clock and temperature under load, then swap the card",
     ),
-    (("memory", "dram", "dimm"), "read the memory's error counts (edac), compare its modules"),
-    (
-        ("cpu", "compute", "host"),
-        "compare clock, governor and firmware settings with a healthy node",
-    ),
-    (
-        ("training", "inference", "workload"),
-        "look at the other benchmarks of the same devices first",
-    ),
+    ("memory dram dimm", "read the memory's error counts (edac), compare its modules"),
+    ("cpu compute host", "compare clock, governor and firmware settings with a healthy node"),
+    ("training inference workload", "look at the other benchmarks of the same devices first"),
 )
-"""What is done first about a part whose benchmark names no step; each word of a key is one of the part's."""
+"""What is done first about a part whose benchmark names no step: words of its name (all of those joined by a
+plus), and the step; the first that fits."""
 
 
-def first_act(verdict: MetricVerdict) -> str:
+def throughout(verdicts: Iterable[MetricVerdict]) -> tuple[int, int]:
+    """Return in how many metrics and components a node is worse, where one cause is likely; else zeros.
+
+    Args:
+        verdicts: Those of the node that are FAIL or MARGINAL.
+    """
+    slow = [one for one in verdicts if one.metric and one.similarity is not None]
+    components = {one.component for one in slow}
+    metrics = {(one.benchmark, one.metric) for one in slow}
+    many = len(components) >= THROUGHOUT and len(metrics) >= 2 * THROUGHOUT
+    return (len(metrics), len(components)) if many else (0, 0)
+
+
+def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
     """Return what is done first about what rejects a node, in few words that end a line.
 
-    That is to measure again what is not sure; else the first sentence of the benchmark's own step, or what
-    its component usually asks for.
+    That is to measure again what is not sure; else to look for what a node shares that is worse nearly
+    everywhere; else the first sentence of the benchmark's own step, or what its component usually asks for.
+
+    Args:
+        verdict: The worst of the node.
+        bad: All of its verdicts that are FAIL or MARGINAL.
     """
     if verdict.triage is Triage.RETEST:
         return "measure again first"
+    if throughout(bad)[0]:
+        return "look at what they share: power, cooling, clocks"
     if verdict.reason is Reason.GONE:
         return "see whether the node's driver lists it, reseat it, then swap it"
     own = re.split(r"[.;:] ", verdict.action.strip(), maxsplit=1)[0].rstrip(".")
     if own and len(own) <= FIRST:
         return own[0].lower() + own[1:] if own[1:2].islower() else own
-    return _usual(verdict.component) or (
-        f"{own[: FIRST - 2].rpartition(' ')[0]} ..." if own else _CAUSE
-    )
+    return _usual(verdict) or (f"{own[: FIRST - 2].rpartition(' ')[0]} ..." if own else _CAUSE)
 
 
 def open_act(verdicts: Iterable[MetricVerdict]) -> str:
@@ -108,10 +123,14 @@ _OF_OPEN = {
 """What answers a verdict that is INCONCLUSIVE, by its reason; any other is measured again."""
 
 
-def _usual(component: str) -> str:
+def _usual(verdict: MetricVerdict) -> str:
     """Return what a component that names no step usually asks for; empty if it is none of the known ones."""
-    words = set(re.split(r"[^a-z0-9]+", component.lower()))
-    found = (act for keys, act in BY_PART if any(words.issuperset(key.split()) for key in keys))
+    words = set(re.split(r"[^a-z0-9]+", verdict.component.lower()))
+    wrong = verdict.better in ("equal", "lower") and verdict.trouble is Trouble.FAILED
+    words |= {WRONG} if wrong else set()
+    found = (
+        act for keys, act in BY_PART if any(words.issuperset(k.split("+")) for k in keys.split())
+    )
     return next(found, "")
 
 
@@ -148,7 +167,7 @@ def next_step(verdict: MetricVerdict) -> str:
         return step
     if verdict.reason is Reason.UNSET:
         return "record what the test's mark declares, then run the test again"
-    return f"{_usual(verdict.component) or _CAUSE}; then measure again"
+    return f"{_usual(verdict) or _CAUSE}; then measure again"
 
 
 def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdict]]:

@@ -172,7 +172,8 @@ def _act(one: NodeLast, place: Place) -> str:
     if triage in _FIRST:
         return _FIRST[triage]
     sure = worst.outcome is Outcome.FAIL and triage is Triage.REJECT
-    return first_act(replace(worst, retest="") if sure else worst)
+    bad = [one for one in one.last.told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+    return first_act(replace(worst, retest="") if sure else worst, bad)
 
 
 def _verdict(one: NodeLast) -> NodeVerdict:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_anubis.core.asking.next_step import ABSENT, first_act, open_act
+from pytest_anubis.core.asking.next_step import ABSENT, first_act, open_act, throughout
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told, same_thing
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
@@ -24,8 +24,6 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line
 
-THROUGHOUT = 3
-"""Components in which a node is worse from which on one cause is likelier than several."""
 LOOK = "look at"
 """Kind of trouble of an accepted node that is worth a look."""
 BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -138,7 +136,7 @@ class NodeRow:
     def cause(self) -> str:
         """Why it is not accepted, in one sentence that begins with the part; of an accepted one its basis."""
         if self.verdict.decision is Decision.REJECTED and self.worst is not None:
-            bad = [verdict for verdict in self.told if verdict.outcome in BAD]
+            bad = self._bad
             known = {*self.devices, *self.cards, *(verdict.device for verdict in self.told)}
             thing = same_thing(self.worst)
             runs = len({verdict.run for verdict in bad if same_thing(verdict) == thing})
@@ -161,17 +159,19 @@ class NodeRow:
             return f" -> {step}" if step else ""
         if self.verdict.decision is not Decision.REJECTED or self.worst is None:
             return ""
-        return f"{sure_text(self.worst)} -> {first_act(self.worst)}"
+        return f"{sure_text(self.worst)} -> {first_act(self.worst, self._bad)}"
+
+    @property
+    def _bad(self) -> list[MetricVerdict]:
+        return [verdict for verdict in self.told if verdict.outcome in BAD]
 
     def _throughout(self, bad: Sequence[MetricVerdict]) -> str:
         """Return that a node is worse nearly everywhere, which no single component explains; else empty."""
-        components = {one.component for one in bad if one.metric and one.loss is not None}
-        metrics = {(one.benchmark, one.metric) for one in bad if one.metric}
-        if len(components) < THROUGHOUT or len(metrics) < 2 * THROUGHOUT:
+        metrics, components = throughout(bad)
+        if not metrics:
             return ""
         return (
-            f"worse in {len(metrics)} metrics of {len(components)} components, so look first at what these "
-            "share (power, cooling, clocks); the worst: "
+            f"worse in {metrics} metrics of {components} components, as by one cause; the worst: "
         )
 
 

@@ -102,7 +102,9 @@ def fleet_lines(
         worst.setdefault(row.verdict.node, row)
     counts = Counter(row.verdict.decision for row in worst.values())
     again = sum(
-        row.verdict.decision is Decision.REJECTED and row.verdict.triage is Triage.RETEST
+        row.verdict.decision is Decision.REJECTED
+        and row.verdict.triage is Triage.RETEST
+        and row.unit not in shared
         for row in worst.values()
     )
     parts = [f"{counts[decision]} {decision.value}" for decision in WORST_FIRST]
@@ -167,8 +169,8 @@ def _as_a_group(
 ) -> list[str]:
     """Return which groups of nodes are to be decided about as a whole; empty where there is none."""
     found = [
-        f"{shifts[place].trait} {shifts[place].value} ({count_text(count, 'node')})"
-        for place, count in _rejected_for(rows, shared).items()
+        f"{shifts[place].trait} {shifts[place].value} ({count_text(len(nodes), 'node')})"
+        for place, nodes in _rejected_for(rows, shared).items()
     ]
     return (
         [f"rejected for nothing but a shared cause, find that first: {', '.join(found)}"]
@@ -179,9 +181,13 @@ def _as_a_group(
 
 def _rejected_for(
     rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
-) -> Mapping[int, int]:
-    rejected = (row for row in rows if row.verdict.decision is Decision.REJECTED)
-    return Counter(shared[row.unit] for row in rejected if row.unit in shared)
+) -> Mapping[int, list[str]]:
+    """Return place of a shared cause -> the nodes that are rejected for it alone."""
+    found: dict[int, list[str]] = {}
+    for row in rows:
+        if row.verdict.decision is Decision.REJECTED and row.unit in shared:
+            found.setdefault(shared[row.unit], []).append(row.verdict.node)
+    return found
 
 
 def _groups(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
+from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.report.text.numbers import count_text
 
@@ -16,18 +18,21 @@ SOFTWARE = ("driver", "firmware", "bios", "kernel", "image", "version")
 
 
 def cause_lines(
-    shifts: Sequence[TraitShift], rejected: Mapping[int, int], *, verbose: bool = False
+    shifts: Sequence[TraitShift],
+    rejected: Mapping[int, Sequence[str]] = MappingProxyType({}),
+    *,
+    verbose: bool = False,
 ) -> list[str]:
     """Return a line for each trait whose nodes are slower, or are rejected more often, than the others.
 
     Args:
         shifts: What separates nodes, slow ones first.
-        rejected: Place in `shifts` -> how many nodes are rejected for nothing else.
+        rejected: Place in `shifts` -> the nodes that are rejected for nothing else.
         verbose: All of them.
     """
     several = len({shift.hardware_class for shift in shifts}) > 1
     lines = [
-        cause_text(shift, rejected.get(place, 0))
+        cause_text(shift, rejected.get(place, ()))
         + (f" [{shift.hardware_class}]" if several else "")
         for place, shift in enumerate(shifts)
         if shift.worse or shift.beside
@@ -40,8 +45,8 @@ def cause_lines(
     )
 
 
-def cause_text(shift: TraitShift, rejected: int = 0) -> str:
-    """Return a shared cause: ``batch C (50 nodes): pcie 4.5 % slower``, with how many it alone rejects.
+def cause_text(shift: TraitShift, rejected: Sequence[str] = ()) -> str:
+    """Return a shared cause: ``batch C (50 nodes): pcie 4.5 % slower``, with whom it alone rejects.
 
     The slower of two groups is named, with the value of the others where they all have the same.
     """
@@ -49,19 +54,24 @@ def cause_text(shift: TraitShift, rejected: int = 0) -> str:
     value, count = (shift.beside, shift.others) if better else (shift.value, len(shift.nodes))
     than = shift.value if better else shift.beside
     same = [one for one in shift.metrics if one.worse is not better]
-    named = [f"{one.metric.name} {one.size}" for one in same[:METRICS]]
+    named = [
+        f"{metric_name(one.benchmark.rpartition('::')[2], one.metric.name)} {one.size}"
+        for one in same[:METRICS]
+    ]
     named += [f"{count_text(len(same) - METRICS, 'more metric')}"] if len(same) > METRICS else []
     words = ", ".join(named) + (f" than {than}" if than and named else "")
     if not named:
         words = f"{shift.rejected} rejected, of the {shift.others} others {shift.rejected_others}"
     alike = f" (the same nodes: {', '.join(shift.aliases)})" if shift.aliases else ""
-    only = f"; {count_text(rejected, 'node')} rejected for nothing else" if rejected else ""
-    return f"{shift.trait} {value} ({count_text(count, 'node')}){alike}: {words}{only} -> {_act(shift)}"
+    only = f"; {count_text(len(rejected), 'node')} rejected for nothing else" if rejected else ""
+    head = f"{shift.trait} {value} ({count_text(count, 'node')}){alike}"
+    return f"{head}: {words}{only} -> {_act(shift, rejected)}"
 
 
-def _act(shift: TraitShift) -> str:
-    """Return how the cause is found that the slower nodes share, on one of them."""
-    slow, fast = (shift.nodes[0], shift.beside) if shift.worse else ("one of them", shift.value)
+def _act(shift: TraitShift, rejected: Sequence[str]) -> str:
+    """Return how the cause is found that the slower nodes share, on one of them that still has it."""
+    node = next(iter(rejected), shift.nodes[0])
+    slow, fast = (node, shift.beside) if shift.worse else ("one of them", shift.value)
     if any(word in shift.trait.lower() for word in SOFTWARE):
         return f"give {slow} the {shift.trait} of the others{fast and f', {fast}'}, and measure it again"
     return (

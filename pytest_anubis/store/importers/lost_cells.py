@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.metric import Metric, metric_name
-from pytest_anubis.core.sample import IntArray, Population, Problem
+from pytest_anubis.core.sample import ABSENT, IntArray, Population, Problem
 
 if TYPE_CHECKING:
     from pytest_anubis.store.importers.long_form import Rows
@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 
 UnitName = tuple[str, str, str, str, str]
 """Benchmark, metric, device, node and run."""
-MISSING = Problem(kind="missing", text="not in the results, although most nodes have it")
+MISSING = Problem(kind=ABSENT, text="not in the results, although most nodes have it")
 
 LONGEST = 60
 """Characters of a cell or name in an example."""
@@ -134,19 +134,20 @@ def lost_of_populations(
     found: dict[str, tuple[int, str]] = {}
     for population in populations:
         for row, problem in population.problems.items():
-            if problem.kind not in kinds or (gaps and problem != MISSING):
+            kind = "missing" if problem.lacks else problem.kind
+            if kind not in kinds or (gaps and problem.kind != ABSENT):
                 continue
             if gaps and told:
                 place = (population.devices[row], population.nodes[row], population.runs[row])
                 if (population.benchmark, population.metric.name, *place) in told:
                     continue
-            count, example = found.get(problem.kind, (0, ""))
+            count, example = found.get(kind, (0, ""))
             if not count:
                 device = population.devices[row]
                 on = "" if device == "node" else f" on {device[:LONGEST]}"
                 name = metric_name(population.benchmark[:LONGEST], population.metric.name[:LONGEST])
                 example = f"node {population.nodes[row][:LONGEST]}, {name}{on}: {problem.text}"
-            found[problem.kind] = (count + 1, example)
+            found[kind] = (count + 1, example)
     return tuple(
         LostCells(kind=kind, count=found[kind][0], example=found[kind][1])
         for kind in kinds

@@ -14,7 +14,7 @@ import numpy as np
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
 from pytest_anubis.core.gather import Shelf, invalid_rows
 from pytest_anubis.core.metric import DIRECTIONS, Metric
-from pytest_anubis.core.sample import FloatArray, Population, Problem
+from pytest_anubis.core.sample import ABSENT, FloatArray, Population, Problem
 from pytest_anubis.store.samples.parquet_files import (
     COLUMNS,
     VERSION,
@@ -39,7 +39,7 @@ _LIMITS: dict[str, str | bool | int | float | list[str]] = {
 _UNIT = ("node", "device", "run", "problem")
 _LONG = 1000
 """Characters that a name may have at most, as in other tables."""
-_PROBLEMS = ("failed", "missing", "disturbed", "waived", "invalid", "unit", "version")
+_PROBLEMS = ("failed", "missing", ABSENT, "disturbed", "waived", "invalid", "unit", "version")
 
 
 def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:

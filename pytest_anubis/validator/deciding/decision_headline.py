@@ -10,7 +10,7 @@ from pytest_anubis.core.asking.next_step import STEP, TOLD, next_step
 from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
-from pytest_anubis.core.metric import loss_text, percent_text, value_text
+from pytest_anubis.core.metric import loss_text, percent_text, value_text, whole_of
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
     HOST,
@@ -116,7 +116,10 @@ def headline(
     if unneeded:
         return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
     # The criterion of the whole node is not one more metric.
-    judged = len({(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)})
+    criteria = baseline.criteria if baseline is not None else ()
+    means = {whole_of(one.component) for one in criteria}
+    by_fleet = (v for v in verdicts if judged_by_fleet(v) and v.benchmark not in means)
+    judged = len({(v.benchmark, v.metric) for v in by_fleet})
     good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
     metrics = f"{judged} metric{'' if judged == 1 else 's'}"
     return (

@@ -405,6 +405,7 @@ class _Nodes:
         seen = self._seen.by_node(self._later.order, self._evidence) if expected else {}
         for name, every in self._verdicts.items():
             evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
+            every = self._seen.of_others(name, every, answers)
             lack = Lacking(answers=answers, verdicts=every)
             if name in seen:
                 lack = lacking(name, every, answers, seen[name], expected, allow_missing)

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 
 from pytest_anubis.core.metric import first_of, metric_name, whole_of
+from pytest_anubis.core.sample import ABSENT
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.missing_values import NAMED, SeenRun
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
@@ -27,6 +28,8 @@ class SeenValues:
         self._differing: dict[str, dict[str, set[str]]] = {}  # node -> run -> devices
         self._partial: defaultdict[str, list[tuple[str, str, dict[str, set[str]]]]]
         self._partial = defaultdict(list)  # node -> benchmark, metric, and the devices run by run
+        # Benchmark and metric -> run and node that have no value of it, as a table says that has others.
+        self._absent: dict[tuple[str, str], set[tuple[str, str]]] = {}
 
     def note(self, judged: JudgedColumns) -> None:
         """Take the units of one metric."""
@@ -34,7 +37,15 @@ class SeenValues:
         units: tuple[Sequence[str], ...] = (population.nodes, population.runs, population.devices)
         lost = (judged.outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
         if lost.any():
+            absent = {
+                (population.runs[row], population.nodes[row])
+                for row, problem in population.problems.items()
+                if problem.kind == ABSENT
+            }
             units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)
+            absent.difference_update(zip(units[1], units[0], strict=True))
+            metric = (population.benchmark, population.metric.name)
+            self._absent.setdefault(metric, set()).update(absent)
         if units != self._units:
             self._units, self._pairs = units, Counter(zip(units[1], units[0], strict=True))
             found: dict[str, dict[str, set[str]]] = {}
@@ -63,6 +74,38 @@ class SeenValues:
                 one = SeenRun(unit[0], frozenset(self._devices[unit]), self._metrics[unit])
                 found.setdefault(unit[1], []).append(one)
         return found
+
+    def of_others(
+        self,
+        node: str,
+        verdicts: list[MetricVerdict],
+        answers: Mapping[tuple[str, str, str], Collection[str]],
+    ) -> list[MetricVerdict]:
+        """Return verdicts without those that a value is missing in a run that did not measure the metric.
+
+        They are left out where another run of the node has the value, and this one measured others again.
+
+        Args:
+            node: Its name.
+            verdicts: All that are known of it.
+            answers: Which of its devices were judged in any run, by benchmark, metric and group.
+        """
+        if not self._absent:
+            return verdicts
+        known: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+        for (benchmark, metric, _), devices in answers.items():
+            known[benchmark, metric].update(devices)
+
+        def elsewhere(one: MetricVerdict) -> bool:
+            what = (one.benchmark, one.metric)
+            if one.reason is not Reason.NOT_REPORTED or one.outcome is not Outcome.NOT_TESTED:
+                return False
+            run = (one.run, node)
+            if run not in self._absent.get(what, ()) or run not in self._devices:
+                return False
+            return one.device in known[what] or (one.scope == "node" and bool(known[what]))
+
+        return [one for one in verdicts if not elsewhere(one)]
 
     def partly(
         self,

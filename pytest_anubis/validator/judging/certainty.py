@@ -62,8 +62,11 @@ def certainty_of(
         criterion: What it was compared with, as it holds for this sample (`criterion_for`).
         looks: How many looks the values come from.
     """
-    if criterion.metric.better == "equal":
-        return Certainty(float(alike < 1), "")
+    metric = criterion.metric
+    if metric.better == "equal" or (
+        alike <= 0 and metric.better == "lower" and metric.counts_faults
+    ):
+        return Certainty(float(alike < 1), "")  # right or wrong, whatever the next run counts
     limit = criterion.rejects_below
     if 1 - alike < NEAR * (1 - limit):
         return UNKNOWN

@@ -12,7 +12,7 @@ import numpy as np
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.core.verdict import (
-    SINGLE_VALUE,
+    NOISY,
     MetricVerdict,
     Outcome,
     Reason,
@@ -57,7 +57,7 @@ class JudgedColumns:
         beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
         named: Row -> which run it is of, in words, of bad rows of nodes with several (see `LaterRuns`).
         answered: Row -> what a later run of its unit found, in words: it is bad no more (see `LaterRuns`).
-        confirmed: Rows whose one value fails as those of other runs of the same unit do (see `confirm`).
+        confirmed: Rows that fail as other runs of the same unit do (see `confirm`).
         reference: What decided, where anything was compared.
         known: Row -> its verdict, where the unit's own history decided (see `history_judging`).
     """
@@ -94,7 +94,7 @@ class JudgedColumns:
         if row in self.current:
             return self.current[row]
         full = self.settled(row, baseline)
-        if row in self.confirmed and full.retest == SINGLE_VALUE:
+        if row in self.confirmed and full.retest not in ("", NOISY):
             full = _without_retest(full)
             full = replace(full, text=f"{full.text}, as in other runs of it")
         if row in self.beside:
@@ -187,11 +187,7 @@ def as_broken_off(verdict: MetricVerdict) -> MetricVerdict:
 
 
 def confirm(columns: JudgedColumns) -> JudgedColumns:
-    """Return columns that know which units fail with one value in more than one run.
-
-    What a second run of a unit found as well has been measured again: one value a run is then no reason to
-    measure once more.
-    """
+    """Return columns that know which units fail in more than one run: these have been measured again."""
     population = columns.population
     failed = np.flatnonzero(columns.outcome == FAIL).tolist()
     units: dict[tuple[str, str], list[int]] = {}

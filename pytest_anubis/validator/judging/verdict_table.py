@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import value_text
-from pytest_anubis.core.sample import FloatArray, Problem
+from pytest_anubis.core.sample import ABSENT, FloatArray, Problem
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
@@ -51,6 +51,7 @@ _REASON_OF = np.array([REASONS.index(reason) for _, reason in _CELLS], dtype=np.
 _OF_PROBLEM = {
     "failed": (Outcome.FAIL, Reason.TEST_FAILED),
     "missing": (Outcome.NOT_TESTED, Reason.NOT_REPORTED),
+    ABSENT: (Outcome.NOT_TESTED, Reason.NOT_REPORTED),
     "disturbed": (Outcome.INCONCLUSIVE, Reason.DISTURBED),
     "invalid": (Outcome.INCONCLUSIVE, Reason.INVALID),
     "unit": (Outcome.INCONCLUSIVE, Reason.WRONG_UNIT),

@@ -95,7 +95,7 @@ def tasks_of(populations: Sequence[Population], single: bool) -> list[Task]:
     tasks: list[Task] = []
     for population in populations:
         tasks.append((population, "unit"))
-        missing = tuple(row for row, one in population.problems.items() if one.kind == "missing")
+        missing = tuple(row for row, one in population.problems.items() if one.lacks)
         several = _several(tuple(population.nodes), tuple(population.devices), missing)
         if several and not single and population.metric.better != "equal":
             tasks.append((population, "node"))

@@ -59,6 +59,7 @@ def part_text(
         return ""
     middle = _median(values[far])
     lost = expected / middle if better == "lower" else middle / expected
+    lost = lost if expected > TINY else 0.0  # nothing is a multiple of nothing
     verb = "is" if count == 1 else "are"
     return f"{count} of {len(values)} values {verb} {loss_text(lost, better, unit)}"
 

@@ -13,7 +13,7 @@ def usual_devices(population: Population) -> tuple[str, ...]:
 
     One whose samples took no part in learning, for a disturbance perhaps, is expected all the same.
     """
-    absent = (row for row, problem in population.problems.items() if problem.kind == "missing")
+    absent = (row for row, problem in population.problems.items() if problem.lacks)
     return _usual(tuple(population.nodes), tuple(population.devices), frozenset(absent))
 
 

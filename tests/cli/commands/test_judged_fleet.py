@@ -68,7 +68,7 @@ def test_the_first_lines_say_what_to_act_on(here: Path) -> None:
     lines = done.stdout.splitlines()
     assert len(lines) < 30, done.stdout
     assert "n05: cuda:2 is gone: 4 of 4 metrics have no value" in lines[0]
-    assert lines[1].startswith("batch C (12 nodes): pcie_")
+    assert lines[1].startswith("batch C (12 nodes): pcie pcie_")
     assert "slower than A" in lines[1]
     assert lines[2].startswith("6 values are missing on 6 nodes")
     assert [line.split()[0] for line in lines[3:5]] == ["REJECTED", "REJECTED"]

@@ -69,9 +69,9 @@ def row(node: str, *told: MetricVerdict, gone: tuple[str, ...] = ()) -> NodeRow:
 
 
 def test_the_slower_group_is_named_with_what_it_is_slower_than() -> None:
-    assert cause_text(BATCH).startswith("batch C (8 nodes): copy 4.5 % slower -> ")
+    assert cause_text(BATCH).startswith("batch C (8 nodes): b copy 4.5 % slower -> ")
     half = replace(BATCH, trait="driver", value="580", others=8, beside="570")
-    words = "driver 580 (8 nodes): copy 4.5 % slower than 570 -> give "
+    words = "driver 580 (8 nodes): b copy 4.5 % slower than 570 -> give "
     assert cause_text(half).startswith(f"{words}{half.nodes[0]} the driver of the others, 570,")
     better = replace(half, value="570", beside="580", metrics=(replace(SHIFTED, worse=False),))
     assert cause_text(better).startswith(f"{words}one of them the driver of the others, 570,")
@@ -107,7 +107,7 @@ def test_nodes_that_are_slow_as_their_batch_are_one_line_behind_what_is_gone() -
     lines = fleet_lines(rows, [BATCH])
     assert [line.split(": ")[0].split()[-1] for line in lines[:1]] == ["x"]
     assert lines[1].startswith(
-        "batch C (8 nodes): copy 4.5 % slower; 5 nodes rejected for nothing else"
+        "batch C (8 nodes): b copy 4.5 % slower; 5 nodes rejected for nothing else"
     )
     assert ["n6" in lines[2], "5 nodes (n0" in lines[3], " y: " in lines[4]] == [True] * 3
     assert "as all of batch C" in lines[3]

@@ -209,8 +209,8 @@ def test_what_most_nodes_report_and_one_lacks_is_missing(tmp_path: Path) -> None
     rows.append("a,only-here,x,m,s,lower,1")
     found = import_table(table(tmp_path, "\n".join([HEAD, *rows])))
     x, y = found.populations
-    assert unit(x, "b", "g1") == ([], "missing")
-    assert unit(y, "c", "g0") == unit(y, "c", "g1") == ([], "missing")
+    assert unit(x, "b", "g1") == ([], "absent")
+    assert unit(y, "c", "g0") == unit(y, "c", "g1") == ([], "absent")
     assert len(x) == 4 * 2 + 1
     assert {run.node for run in found.runs} == set("abcd")
 
@@ -392,7 +392,7 @@ def test_superbench_failures_are_failures_and_lost_metrics_missing(tmp_path: Pat
     assert unit(bandwidth, "bad", "rank0") == unit(bandwidth, "bad", "rank1") == ([], "failed")
     assert unit(bandwidth, "lost", "rank1") == ([], "failed")
     assert unit(bandwidth, "lost", "rank0") == ([9.0], "")
-    assert unit(time, "lost") == ([], "missing")
+    assert unit(time, "lost") == ([], "absent")
     assert unit(time, "n1") == ([1.0, 2.0], "")
     assert sorted(time.runs) == ["s"] * 5 + ["s-2"]
     said = [str(line) for line in found.wrong]
@@ -434,7 +434,7 @@ def test_a_cell_of_a_summary_is_lost_for_one_cause_only(tmp_path: Path) -> None:
         "line 3: node n2, column b/x_bw:0: 'err' is not a number"
     ]
     (bandwidth,) = found.populations
-    assert unit(bandwidth, "n2", "rank0") == ([], "missing")
+    assert unit(bandwidth, "n2", "rank0") == ([], "absent")
     assert found.values + 2 + 2 + 1 == 12
 
 

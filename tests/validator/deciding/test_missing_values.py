@@ -11,7 +11,7 @@ import pytest
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.sample import Population, Problem, population_of
+from pytest_anubis.core.sample import ABSENT, Population, Problem, population_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Reason
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, NodeDetail, judge_fleet
@@ -261,3 +261,26 @@ def test_a_waiver_that_names_it_covers_a_device_that_is_gone() -> None:
     (detail,) = [d for v, d in zip(found.nodes, found.details, strict=True) if v.node == "n03"]
     assert node(found).decision is Decision.ACCEPTED
     assert [v.reason for v in detail.verdicts if v.benchmark == "inventory"] == [Reason.WAIVED]
+
+
+@pytest.mark.parametrize(
+    ("kept", "decision"),
+    [
+        (("gemm_a",), Decision.ACCEPTED),
+        (("gemm_a", "gemm_b"), Decision.ACCEPTED),
+        ((), Decision.UNDECIDED),  # a run that measured nothing
+    ],
+)
+def test_a_run_that_measures_some_metrics_again_leaves_the_others_as_they_were(
+    kept: tuple[str, ...], decision: Decision
+) -> None:
+    """A table in which most nodes have all metrics says of this one that it lacks the rest."""
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
+    cells = {("n03", name, f"cuda:{c}") for name in METRICS if name not in kept for c in ALL}
+    absent = Problem(kind=ABSENT, text="not in the results")
+    late = [
+        replace(one, problems=dict.fromkeys(one.problems, absent)) for one in fleet(cells, run="r1")
+    ]
+    found = judge_fleet(gathered(fleet(), late), {"": learned}, started=started)
+    assert node(found).decision is decision

@@ -10,15 +10,18 @@ import pytest
 from pytest_anubis.codec import from_plain, to_plain
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Direction, Metric
+from pytest_anubis.core.sample import population_of
 from pytest_anubis.core.verdict import (
     MetricVerdict,
     Outcome,
     Reason,
     Triage,
+    Trouble,
 )
 from pytest_anubis.core.waivers.waiving import waived_verdict
-from pytest_anubis.validator import judge_sample
+from pytest_anubis.validator import judge_columns, judge_sample
 from pytest_anubis.validator.judging.certainty import SURE, certainty_of
+from pytest_anubis.validator.judging.column_judging import confirm
 from pytest_anubis.validator.similarity.distance import one_sided
 
 SPREAD = 0.01
@@ -135,3 +138,26 @@ def test_a_verdict_of_an_older_journal_is_read_and_has_its_place() -> None:
     old = from_plain(MetricVerdict, plain)
     assert old.loss == pytest.approx(0.3)
     assert (old.certainty, old.triage) == (None, Triage.REJECT)
+
+
+@pytest.mark.parametrize(
+    ("name", "triage"), [("wrong_elements", Triage.REJECT), ("hops", Triage.RETEST)]
+)
+def test_a_count_of_faults_where_none_is_normal_is_sure_and_wrong(
+    name: str, triage: Triage
+) -> None:
+    metric = Metric(name=name, unit="count", better="lower")
+    found = judge_sample(
+        [17.0], replace(criterion(), metric=metric, centre=(0.0,), medians=(0.0,) * 101)
+    )
+    assert (found.outcome, found.triage) == (Outcome.FAIL, triage)
+    assert triage is Triage.RETEST or found.trouble is Trouble.FAILED
+
+
+def test_what_two_runs_of_a_unit_found_has_been_measured_again() -> None:
+    one = population_of(
+        [[94.8] * 3] * 2, metric=criterion().metric, benchmark="b", nodes=["n"] * 2, runs=["a", "b"]
+    )
+    judged = judge_columns(one, criterion())
+    assert {v.triage for v in judged.verdicts()} == {Triage.RETEST}
+    assert {v.triage for v in confirm(judged).verdicts()} == {Triage.REJECT}

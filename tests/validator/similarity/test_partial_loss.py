@@ -85,3 +85,9 @@ def test_a_median_that_lost_more_than_the_distribution_is_told_beside_it() -> No
 def test_a_centre_that_begins_with_nothing_overflows_nowhere() -> None:
     values = np.array([0.0, 0.0, 0.0, 0.0, 1e30])
     assert part_text(values, 0.5, values.tolist(), "higher", "GB/s") == ""
+
+
+def test_a_count_where_none_is_normal_is_no_multiple_of_it() -> None:
+    assert part_text(np.array([0.0] * 7 + [17.0]), 0.0, (0.0, 0.0), "lower", "count") == (
+        "1 of 8 values is above zero"
+    )

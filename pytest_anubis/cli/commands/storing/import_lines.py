@@ -37,15 +37,12 @@ def unknown_units(imported: Imported, path: Path, own: Path | None) -> list[str]
         from pytest_anubis.store.importers.metric_map import read_metric_map
 
         line = read_metric_map(own).line_of_unit(unit) if own is not None else 0
-        where = f"{own} line {line}" if line else str(path)
+        if line:  # somebody has said it with thought
+            continue
         more = f" and {len(set(names)) - 1} more" if len(set(names)) > 1 else ""
-        mend = (
-            "mend it there"
-            if line
-            else "mend it there, or leave it empty and say it in --map FILE.csv"
-        )
         lines.append(
-            f"{where}: unit {unit!r} of {names[0]}{more} is none that is known, such as GB/s, us or count: "
-            f"its values are kept under it; {mend} and import again (--lenient: exit code 0)"
+            f"{path}: unit {unit!r} of {names[0]}{more} is none that is known, such as GB/s, us or count: "
+            "its values are kept under it; mend it there, or say it in --map FILE.csv, and import again "
+            "(--lenient: exit code 0)"
         )
     return lines

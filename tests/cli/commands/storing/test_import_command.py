@@ -175,7 +175,7 @@ def test_a_unit_of_no_known_words_is_one_line_and_kept(
     assert anubis(*given).returncode == 0
 
 
-def test_what_a_map_says_reaches_the_baseline_and_an_unknown_unit_its_line(
+def test_what_a_map_says_reaches_the_baseline_with_units_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -184,8 +184,7 @@ def test_what_a_map_says_reaches_the_baseline_and_an_unknown_unit_its_line(
     head = "benchmark,metric,unit,better,component\n"
     Path("map.csv").write_text(f"{head}mi*,speed,parrots/s,lower,gpu.speed\n")
     done = anubis(*given)
-    assert done.returncode == 1
-    assert "map.csv line 2: unit 'parrots/s' of mine speed is none that is known" in done.stdout
+    assert (done.returncode, "parrots" in done.stdout) == (0, False)  # who wrote the map meant it
     shutil.rmtree(".anubis")
     Path("map.csv").write_text(f"{head}mi*,speed,us,lower,gpu.speed\n")
     assert anubis(*given).returncode == 0
