@@ -19,7 +19,7 @@ ABSENT = "measure there what is missing"
 """What answers that a table has no value."""
 
 STEP = ". Next step: "
-"""Stands before the step at the end of an undecided node's headline."""
+"""Separates an undecided headline from the step at its end."""
 
 THROUGHOUT = 3
 """Components in which a node is worse from which on one cause is likelier than several."""
@@ -28,7 +28,7 @@ FIRST = 90
 """Most characters of a benchmark's own step that end a line about a node; the dossier has all of it."""
 
 WRONG = "wrong"
-"""Stands for results that are wrong and not slow."""
+"""Word for results that are wrong and not slow."""
 BY_PART = (
     ("power psu", "read the events of its power supplies, then compare its power limit"),
     ("cooling thermal fan", "check fans, air flow and temperatures under load"),
@@ -96,11 +96,11 @@ def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
 
 def open_act(verdicts: Iterable[MetricVerdict]) -> str:
     """Return what answers what is open about an undecided node, in few words that end a line; or empty."""
-    told = sorted(verdicts, key=lambda one: one.severity)
-    first = next((one for one in told if one.outcome is Outcome.INCONCLUSIVE), None)
+    worst_first = sorted(verdicts, key=lambda one: one.severity)
+    first = next((one for one in worst_first if one.outcome is Outcome.INCONCLUSIVE), None)
     if first is not None:
         return _OF_OPEN.get(first.reason, "measure again")
-    lacking = any(one.outcome is Outcome.NOT_TESTED for one in told)
+    lacking = any(one.outcome is Outcome.NOT_TESTED for one in worst_first)
     return ABSENT if lacking else ""
 
 
