@@ -237,6 +237,9 @@ def _collected(
         strictness_of,
     )
     from pytest_anubis.cli.shared.judged_json import judged_json
+    from pytest_anubis.cli.site.fleet_source import judged_source
+    from pytest_anubis.report.text.node_row import explained_by
+    from pytest_anubis.report.text.shared_causes import cause_text
 
     baselines = baselines_in_force(options)
     if runs is None and options.history:
@@ -247,7 +250,8 @@ def _collected(
         runs = read_collected(paths, every_class)
     runs = split_classes(runs, options.split)
     judged = judge_collected(runs, baselines, **strictness_of(options, baselines))
-    rows = [row for row in rows_of(judged) if options.node in (None, row.verdict.node)]
+    every = rows_of(judged)
+    rows = [row for row in every if options.node in (None, row.verdict.node)]
     classes = sorted({row.hardware_class for row in rows})
     key = options.hardware_class
     if rows and key not in (None, *classes):
@@ -263,6 +267,13 @@ def _collected(
         raise CommandError(f"--node {options.node}: not among these; there is {_some(known)}")
     if len(rows) == 1:
         record = NodeRuns(runs, judged).run_of(rows[0])
+        source = judged_source(options, runs, judged, every, places=options.name)
+        place = explained_by(rows, source.shifts).get(rows[0].unit)
+        if place is not None and (verdict := record.node_verdict) is not None:
+            text = f"as all that share it: {cause_text(source.shifts[place])}"
+            say(f"{record.node}: {text}")
+            verdict = dataclasses.replace(verdict, noted=(text, *verdict.noted))
+            record = dataclasses.replace(record, node_verdict=verdict)
         return record, baselines.get(rows[0].hardware_class)
     if options.prometheus is not None:
         raise CommandError(
@@ -270,7 +281,6 @@ def _collected(
         )
     if options.json is not None:
         write_file(options.json, "".join(judged_json(judged, lambda done, total: None)))
-    from pytest_anubis.cli.site.fleet_source import judged_source
     from pytest_anubis.cli.site.fleet_telling import tell_fleet
 
     source = judged_source(options, runs, judged, rows, places=options.name)

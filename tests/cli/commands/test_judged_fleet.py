@@ -224,3 +224,22 @@ def test_an_import_of_days_ago_completes_one_in_the_history_and_an_older_one_doe
             assert anubis("import", "table", name, "--store", store).returncode == 0
         assert anubis("push", store, "--history", f"history-{day}").returncode == 0
         assert anubis("health", "--store", f"history-{day}", "--node", "n40").returncode == code
+
+
+def test_a_node_that_is_slow_as_its_batch_says_so_in_its_own_report(here: Path) -> None:
+    write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
+    rows = (here / "new.csv").read_text().splitlines()
+    for n in BATCH:  # slower than the limit of any one node
+        for place, row in enumerate(rows):
+            cells = row.split(",")
+            if cells[0] == f"n{n:02d}" and cells[3].startswith("pcie"):
+                rows[place] = ",".join([*cells[:7], f"{float(cells[7]) * 0.93:.4f}", *cells[8:]])
+    (here / "new.csv").write_text("\n".join(rows) + "\n")
+    for node, batch in ((f"n{min(BATCH):02d}", True), ("n40", False)):
+        done = anubis(
+            "report", "new.csv", "--node", node, "--nodes-file", "nodes.csv", "--json", "node.json"
+        )
+        noted = json.loads(Path("node.json").read_text())["node_verdict"]["noted"]
+        assert "REJECTED" in done.stdout
+        assert any("batch C" in line for line in noted) == batch
+        assert ("batch C" in done.stdout) == batch
