@@ -78,12 +78,12 @@ def _plans() -> Iterator[str]:
         for profile in PROFILES:
             plan = PLANS[profile]
             plan = plan if kind == "host" else plan.on_accelerator(profile)
-            load = f" after {plan.settle_seconds:g} to {plan.warmup_seconds:g} s of load"
+            load = f" after {plan.settle_seconds:g} to {plan.warmup_seconds:g} s"
             said.append(
-                f"{plan.rounds} of {plan.round_seconds:g} s in {plan.budget_seconds:g} s at most"
+                f"{plan.rounds} of {plan.round_seconds:g} s in at most {plan.budget_seconds:g} s"
                 + (load if kind == "accelerators" else "")
             )
-        yield f"- on {'a host' if kind == 'host' else kind}: {' / '.join(said)}"
+        yield f"- on {'a host' if kind == 'host' else f'{kind}, after some load'}: {' / '.join(said)}"
 
 
 def _alike(metrics: Mapping[str, Metric]) -> Iterator[str]:
@@ -114,29 +114,27 @@ def _row(cells: tuple[str, ...]) -> str:
 HEAD = """
 # What the benchmark set covers
 
-After a change of a mark, of a benchmark or of `benchmarks/suites/coverage_rows.toml` run
+After a change of a mark, a benchmark or `benchmarks/suites/coverage_rows.toml` run
 `python benchmarks/suites/coverage_table.py --write`; a test compares this page with the code.
 
-↑ higher is better, ↓ lower is better, = an exact result. Costs are the declared ones for `smoke`. Work that the
-profile changes is written "smoke/standard/soak"; "rounds" are those that the profile plans for any metric:
+↑ higher is better, ↓ lower is better, = an exact result. Costs are those of `smoke`. Work by profile is written
+"smoke/standard/soak"; "rounds" are the profile's:
 
 PLANS
 
-Each benchmark passes the probes that its row names; `benchmarks/suites/coverage_proofs.toml` names the test of each,
-and `benchmarks/suites/faults` injects such faults into whole runs:
+Each benchmark passes the probes of its row (tests: `benchmarks/suites/coverage_proofs.toml`);
+`benchmarks/suites/faults` injects such faults into whole runs. Adapters have none: tests read their recorded outputs.
 
 | probe | the benchmark |
 |---|---|
 | work | reports the same rate, or twice the time, for twice the work |
-| link | reports the rate of a shaped network link; links between cards cannot be shaped and are compared with each other |
+| link | reports the rate of a shaped network link; links between cards are compared with each other |
 | core | names a busy core and rejects nothing for it; not asked where a card's clock times, or bits are compared |
 | bit | fails if one bit of its data flips |
 
-Adapters have no probes: the other program checks itself, and tests read its recorded outputs.
-
 ## Our benchmarks
 
-| benchmark in `suites/` | component, scope | metrics, unit, better | profiles: cost | work by profile | gray failure that it catches | probes |
+| benchmark in `suites/` | component, scope | metrics, unit, better | profiles: cost | work by profile | catches | probes |
 |---|---|---|---|---|---|---|
 """  # noqa: E501
 
