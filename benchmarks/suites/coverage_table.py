@@ -57,12 +57,17 @@ def _our_table(ours: list[Benchmark], catches: Mapping[str, Mapping[str, Any]]) 
             f"`{one.name.removeprefix('suites/')}`",
             f"{one.component}, {one.scope}",
             "; ".join(_alike(one.metrics)),
-            (", ".join(one.profiles) if one.profiles != PROFILES else "all") + f": {one.cost}",
+            _profiles(one.profiles) + f": {one.cost}",
             lengths(one, row).replace(" / ", "/"),
             row.get("catches", "?"),
             "+".join(row.get("probes", ())),
         )
         yield _row(cells)
+
+
+def _profiles(some: tuple[str, ...]) -> str:
+    """Give a benchmark's profiles in words: `standard` and `soak` are the longer ones."""
+    return {PROFILES: "all", PROFILES[1:]: "longer"}.get(some, ", ".join(some))
 
 
 def lengths(one: Benchmark, row: Mapping[str, Any]) -> str:
@@ -118,7 +123,7 @@ After a change of a mark, a benchmark or `benchmarks/suites/coverage_rows.toml` 
 `python benchmarks/suites/coverage_table.py --write`; a test compares this page with the code.
 
 ↑ higher is better, ↓ lower is better, = an exact result. Costs are those of `smoke`. Work by profile is written
-"smoke/standard/soak"; "rounds" are the profile's:
+"smoke/standard/soak"; "longer" are `standard` and `soak`; "rounds" are the profile's:
 
 PLANS
 
