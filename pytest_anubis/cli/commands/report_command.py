@@ -48,7 +48,9 @@ from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import next_of, way_on
+from pytest_anubis.report.text.node_row import explained_by
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.shared_causes import cause_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
@@ -238,8 +240,6 @@ def _collected(
     )
     from pytest_anubis.cli.shared.judged_json import judged_json
     from pytest_anubis.cli.site.fleet_source import judged_source
-    from pytest_anubis.report.text.node_row import explained_by
-    from pytest_anubis.report.text.shared_causes import cause_text
 
     baselines = baselines_in_force(options)
     if runs is None and options.history:
