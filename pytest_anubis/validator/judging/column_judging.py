@@ -249,6 +249,9 @@ def judge_columns(
         if few.any():
             outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
             similarity[few] = threshold[few] = np.nan
+    idle = rows.idle() & ((outcome < FAIL) | (criterion is None))
+    outcome[idle], reason[idle] = INCONCLUSIVE, REASONS.index(Reason.INVALID)
+    similarity[idle] = threshold[idle] = np.nan
     _problems(population, rows, criterion, baseline, outcome, reason)
     return JudgedColumns(
         population=population,
