@@ -16,7 +16,7 @@ from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.gather import Key, key_of
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Triage
+from pytest_anubis.core.verdict import Decision, Outcome, Triage
 from pytest_anubis.report.text.node_row import NodeRow, explained_by
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
@@ -117,7 +117,7 @@ def _change_lines(source: FleetSource) -> list[str]:
         found = {one.run for one in row.told if one.outcome is Outcome.FAIL}
         if row.verdict.decision is Decision.REJECTED and found == {latest}:
             new.append(node)
-        elif row.verdict.decision is Decision.ACCEPTED and any(map(_failed_once, row.told)):
+        elif row.verdict.decision is Decision.ACCEPTED and any(one.recovered for one in row.told):
             recovered.append(node)
     parts = [
         f"{word}: {', '.join(names[:CHANGED])}"
@@ -157,13 +157,6 @@ def _age_lines(source: FleetSource) -> list[str]:
         f"{count_text(len(old), 'accepted node')} with results that are more than {OLD / 86400:g} days older "
         f"than the latest run, the oldest of {node} of {day_of(when)}: measure them whole again"
     ]
-
-
-def _failed_once(verdict: MetricVerdict) -> bool:
-    """Return whether a verdict that a later run answered was beyond its limit."""
-    if verdict.reason is not Reason.ANSWERED or verdict.threshold is None:
-        return False
-    return verdict.similarity is not None and verdict.similarity < verdict.threshold
 
 
 def _unused(text: str) -> Path:

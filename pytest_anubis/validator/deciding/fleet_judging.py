@@ -432,7 +432,8 @@ class _Nodes:
             )
             detail = NodeDetail(
                 hardware_class=key,
-                verdicts=tuple(v for v in verdicts if v.text),  # what only passed has no words
+                # What only passed has no words.
+                verdicts=(*(v for v in verdicts if v.text), *lack.back),
                 cards=evidence.cards,
                 devices=frozenset(evidence.devices).union(*answers.values()),
                 missing=(*lack.cells, *lack.absent),

@@ -199,6 +199,32 @@ def test_what_the_latest_runs_changed_is_said(here: Path) -> None:
     assert ("n42" in new, "n41" in line, "n40" in recovered) == (True, False, True)
 
 
+@pytest.mark.parametrize("how", ["gone", "failed"])
+def test_a_node_whose_card_is_back_has_recovered(here: Path, how: str) -> None:
+    """So has one of which a test failed without a value; what was only empty is no rejection."""
+    write(here / "a.csv", run="a", week=2)
+    write(here / "b.csv", run="b", week=3)
+    head, *rows = (here / "a.csv").read_text().splitlines()
+    if how == "gone":
+        rows = [row for row in rows if not row.startswith("n40,cuda:1,")]
+    else:
+        head = f"{head},status"
+        rows = [
+            f"{row},{'failed' if row.startswith('n40,cuda:1,gemm,gemm_a,') else 'ok'}"
+            for row in rows
+        ]
+    rows = [
+        row.replace(row.split(",")[7], "") if row.startswith("n41,cuda:1,gemm,gemm_b") else row
+        for row in rows
+    ]
+    (here / "a.csv").write_text("\n".join([head, *rows]) + "\n")
+    alone = anubis("judge", "a.csv")
+    assert alone.returncode == 1
+    done = anubis("judge", "a.csv", "b.csv")
+    assert done.returncode == 0
+    assert "by each node's latest run: recovered: n40" in done.stdout.splitlines()
+
+
 def test_acceptance_that_rests_on_old_results_says_so(here: Path) -> None:
     write(here / "a.csv", slow={}, run="a", week=2)
     rows = (here / "a.csv").read_text().splitlines()
