@@ -26,6 +26,9 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
 MISSING = Path(".anubis/missing.csv")
 """Lists what tables lack, unless the user names another file or it holds another list."""
+_LISTS = f"{MISSING.stem}*{MISSING.suffix}"
+_Row = tuple[str, ...]
+_HEAD: _Row = ("node", "benchmark", "metric", "device")
 LONGEST = 400
 """Characters of a finding or a note without ``-v``."""
 SHARING = 3
@@ -49,7 +52,9 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     """
     judged, rows = source.judged, source.rows
     verbosity = options.verbose
-    missing = _missing_lines(options, judged, rows)
+    cells = _missing_cells(judged, rows)
+    removed = _without_stale(options, {verdict.node for verdict in judged.nodes}, set(cells))
+    missing = _missing_lines(options, cells, rows)
     lines = fleet_lines(
         rows, source.shifts, besides=missing[:1], width=terminal_width(), verbosity=verbosity
     )
@@ -63,22 +68,28 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     alone = explained_by(rows, source.shifts)
     retests = [row for row in rows if row.unit not in alone]
     changes = [*_change_lines(source), *_age_lines(source)]
-    say(*said, *lines, *changes, *_retest_lines(retests), *missing[1:], *shared, *notes)
+    say(*said, *lines, *changes, *_retest_lines(retests), *missing[1:], *removed)
+    say(*shared, *notes)
 
 
-def _missing_lines(
-    options: argparse.Namespace, judged: JudgedFleet, rows: Sequence[NodeRow]
-) -> list[str]:
-    """Say how many values tables lack, list them in a file, and say how they are measured again."""
+def _missing_cells(judged: JudgedFleet, rows: Sequence[NodeRow]) -> list[_Row]:
+    """Return the values that tables lack of the nodes to show."""
     shown = {row.unit for row in rows if row.missing}
-    cells = [
+    return [
         (verdict.node, *cell)
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
         for cell in detail.missing
         if (verdict.node, detail.hardware_class) in shown
     ]
+
+
+def _missing_lines(
+    options: argparse.Namespace, cells: Sequence[_Row], rows: Sequence[NodeRow]
+) -> list[str]:
+    """Say how many values tables lack, list them in a file, and say how they are measured again."""
     if not cells:
         return []
+    shown = [row for row in rows if row.missing]
     fine = sum(row.missing > 0 and row.verdict.decision is Decision.ACCEPTED for row in rows)
     verb = "is" if len(cells) == 1 else "are"
     line = (
@@ -90,7 +101,7 @@ def _missing_lines(
         return [f"{line}: 'anubis judge' lists them"]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerows([("node", "benchmark", "metric", "device"), *cells])
+    table.writerows([_HEAD, *cells])
     place = options.missing or _unused(out.getvalue())
     try:
         write_atomically(place, out.getvalue())
@@ -100,6 +111,40 @@ def _missing_lines(
         ]
     again = _again(str(place), (cell[1] for cell in cells), "the nodes of ")
     return [f"{line}: {place} lists them", f"measure what is missing{again}"]
+
+
+def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row]) -> list[str]:
+    """Remove lists of what was missing that hold no more, and say so.
+
+    A list is stale where all of its nodes were judged and one of its values is there now, and one that the
+    user names where nothing is missing.
+    """
+    if "missing" not in options:
+        return []
+    places = [options.missing] if options.missing else sorted(MISSING.parent.glob(_LISTS))
+    said = []
+    for place in places:
+        listed = _listed(place)
+        judged = {node for node, *_ in listed} <= nodes and not listed <= cells
+        if not listed or (cells if options.missing else not judged):
+            continue
+        try:
+            place.unlink()
+        except OSError as error:
+            said.append(f"{place} is out of date and cannot be removed ({error.strerror})")
+        else:
+            said.append(f"removed: {place}, since not all that it listed is missing any more")
+    return said
+
+
+def _listed(place: Path) -> set[_Row]:
+    """Return what a list of missing values holds; nothing where it is none that was written here."""
+    try:
+        head, *rows = csv.reader(io.StringIO(place.read_text(encoding="utf-8")))
+    except (OSError, ValueError, csv.Error):
+        return set()
+    ours = tuple(head) == _HEAD and all(len(row) == len(_HEAD) for row in rows)
+    return set(map(tuple, rows)) if ours else set()
 
 
 def _change_lines(source: FleetSource) -> list[str]:

@@ -115,6 +115,37 @@ def test_a_list_of_what_is_missing_replaces_no_other_one(here: Path) -> None:
     assert sorted(path.stem for path in Path(".anubis").glob("missing*")) == LISTS
 
 
+@pytest.mark.parametrize("named", [(), ("--missing", "list.csv")])
+def test_a_list_of_what_is_missing_goes_when_it_is_there(
+    here: Path, named: tuple[str, ...]
+) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    write(here / "whole.csv", run="whole", week=9)
+    place = here / (named[1] if named else ".anubis/missing.csv")
+    assert anubis("judge", "new.csv", *named).returncode == 1
+    before = place.read_text()
+    if not named:  # of other nodes, it says nothing of these
+        assert anubis("judge", "whole.csv", "--nodes", "n00,n09").returncode == 0
+        assert place.read_text() == before
+    assert anubis("judge", "new.csv", "whole.csv", *named).returncode == 0
+    assert not place.exists()
+    place.write_text("what,somebody,else,wrote\nn09,gemm,gemm_b,cuda:3\n")
+    assert anubis("judge", "whole.csv", *named).returncode == 0
+    assert place.exists()
+
+
+def test_what_is_partly_there_makes_one_new_list(here: Path) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    write(here / "some.csv", run="some", week=9)
+    rows = (here / "some.csv").read_text().splitlines()
+    (here / "some.csv").write_text("\n".join([rows[0], *(r for r in rows if r < "n10")]) + "\n")
+    anubis("judge", "new.csv")
+    anubis("judge", "new.csv", "some.csv")
+    assert [path.name for path in Path(".anubis").glob("missing*")] == ["missing.csv"]
+    with Path(".anubis/missing.csv").open() as file:
+        assert [row["node"] for row in csv.DictReader(file)] == ["n19", "n29", "n39", "n49", "n59"]
+
+
 def test_an_import_of_a_known_class_is_judged_and_not_learned_from(here: Path) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     done = anubis("import", "table", "new.csv")
