@@ -13,8 +13,6 @@ from pathlib import Path
 
 from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
-from pytest_anubis.codec.moments import day_of
-from pytest_anubis.core.gather import Key, key_of
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome, Triage
 from pytest_anubis.report.text.node_row import NodeRow, explained_by
@@ -35,8 +33,6 @@ SHARING = 3
 """Rejected nodes from which on they may share a cause."""
 RETESTS = 40
 """Nodes that a command to measure again names."""
-OLD = 7 * 86400.0
-"""Seconds by which a result may be older than its node's latest run before that is said."""
 CHANGED = 12
 """Nodes named that are rejected anew, or have recovered."""
 TESTS = 12
@@ -67,7 +63,7 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     shared = [] if known else _sharing_lines(rows)
     alone = explained_by(rows, source.shifts)
     retests = [row for row in rows if row.unit not in alone]
-    changes = [*_change_lines(source), *_age_lines(source)]
+    changes = _change_lines(source)
     say(*said, *lines, *changes, *_retest_lines(retests), *missing[1:], *removed)
     say(*shared, *notes)
 
@@ -171,37 +167,6 @@ def _change_lines(source: FleetSource) -> list[str]:
         if names
     ]
     return [f"by each node's latest run: {'; '.join(parts)}"] if parts else []
-
-
-def _age_lines(source: FleetSource) -> list[str]:
-    """Say which accepted nodes rest on results that are much older than their latest run."""
-    began = source.began
-    latest: dict[str, float] = {}
-    for (_, node), when in began.items():
-        latest[node] = max(when, latest.get(node, when))
-    late = {node for (_, node), when in began.items() if latest[node] - when > OLD}
-    accepted = {
-        row.verdict.node for row in source.rows if row.verdict.decision is Decision.ACCEPTED
-    }
-    known: dict[
-        tuple[str, Key, str], float
-    ] = {}  # when each value of such a node was measured last
-    for one in source.runs.populations if late & accepted else ():
-        for node, run, device in zip(one.nodes, one.runs, one.devices, strict=True):
-            if node in late and node in accepted and (run, node) in began:
-                unit = node, key_of(one), device
-                known[unit] = max(began[run, node], known.get(unit, 0.0))
-    oldest: dict[str, float] = {}
-    for (node, _, _), when in known.items():
-        oldest[node] = min(when, oldest.get(node, when))
-    old = sorted((when, node) for node, when in oldest.items() if latest[node] - when > OLD)
-    if not old:
-        return []
-    when, node = old[0]
-    return [
-        f"{count_text(len(old), 'accepted node')} with results that are more than {OLD / 86400:g} days older "
-        f"than the latest run, the oldest of {node} of {day_of(when)}: measure them whole again"
-    ]
 
 
 def _unused(text: str) -> Path:

@@ -256,15 +256,31 @@ def test_a_node_whose_card_is_back_has_recovered(here: Path, how: str) -> None:
     assert "by each node's latest run: recovered: n40" in done.stdout.splitlines()
 
 
-def test_acceptance_that_rests_on_old_results_says_so(here: Path) -> None:
-    write(here / "a.csv", slow={}, run="a", week=2)
+@pytest.mark.parametrize(
+    ("day", "loss", "decision"),
+    [
+        ("2026-01-05", 1.0, "ACCEPTED"),
+        ("2026-01-25", 1.0, "UNDECIDED"),
+        ("2026-01-25", 0.7, "REJECTED"),
+    ],
+)
+@pytest.mark.parametrize("how", ["tables", "store"])
+def test_what_is_old_completes_no_later_run_and_rejects_all_the_same(
+    here: Path, day: str, loss: float, decision: str, how: str
+) -> None:
+    write(here / "a.csv", slow={"n40": loss}, run="a", week=2)
     rows = (here / "a.csv").read_text().splitlines()
-    some = [row for row in rows if row.startswith("n40,") and "gemm_a" in row]
-    for day, said in (("2026-01-05", False), ("2026-01-25", True)):
-        late = [row.replace(",a,2026-01-02", f",b,{day}") for row in some]
-        (here / "b.csv").write_text("\n".join([rows[0], *late]) + "\n")
-        lines = anubis("judge", "a.csv", "b.csv").stdout.splitlines()
-        assert any("n40" in line and "2026-01-02" in line for line in lines) == said
+    some = [row for row in rows if row.startswith("n40,") and "gemm_b" in row]
+    late = [row.replace(",a,2026-01-02", f",b,{day}") for row in some]
+    (here / "b.csv").write_text("\n".join([rows[0], *late]) + "\n")
+    runs = ["a.csv", "b.csv"]
+    if how == "store":
+        for name in runs:
+            assert anubis("import", "table", name).returncode == 0
+        runs = [".anubis"]
+    anubis("judge", *runs, "--json", "out.json")
+    found = {n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]}
+    assert (found["n40"], found["n00"]) == (decision, "ACCEPTED")
 
 
 def test_an_import_of_days_ago_completes_one_in_the_history_and_an_older_one_does_not(
