@@ -208,6 +208,37 @@ def test_health_says_what_the_history_says_of_imported_nodes(here: Path) -> None
     assert anubis("health", "--node", "n00", "--max-age", "1s").returncode == 20
 
 
+def test_a_history_that_was_lost_is_begun_anew_with_a_word(here: Path) -> None:
+    write(here / "new.csv", slow={"n40": 0.7, "n41": 0.7}, run="new", week=8)
+    write(here / "some.csv", run="some", week=9)
+    rows = (here / "some.csv").read_text().splitlines()
+    some = [row for row in rows if row.startswith("n41,") and "pcie_in" in row]
+    (here / "some.csv").write_text("\n".join([rows[0], *some]) + "\n")
+    push = ("push", "new.csv", "--history", "fleet")
+    assert "is new" not in anubis(*push).stdout
+    ask = [("health", "--store", "fleet", "--node", node) for node in ("n40", "n41", "n00")]
+    before = [anubis(*one) for one in ask]
+    assert [one.returncode for one in before] == [1, 1, 0]
+
+    Path("fleet/history.sqlite").unlink()
+    assert [anubis(*one).returncode for one in ask] == [1, 1, 20]
+    said = anubis("push", "some.csv", "--history", "fleet")
+    (line,) = [one for one in said.stdout.splitlines() if "history fleet is new" in one]
+    assert f"{NODES} runs" in line
+    lost = [anubis(*one) for one in ask]
+    assert [one.returncode for one in lost] == [1, 1, 20]
+    assert [one.stdout for one in lost[:2]] == [one.stdout for one in before[:2]]
+    assert "run new rejected it" in lost[1].stderr
+
+    assert "is new" not in anubis(*push).stdout
+    assert [anubis(*one).returncode for one in ask] == [1, 1, 0]
+    defects = ("history", "--store", "fleet", "defect")
+    told = json.loads(anubis(*defects, "list", "--json", "-").stdout)["defects"]
+    number = next(str(one["number"]) for one in told if one["node"] == "n40")
+    assert anubis(*defects, "close", number, "--as", "false-alarm").returncode == 0
+    assert [anubis(*one).returncode for one in ask] == [20, 1, 0]  # what is answered is not kept
+
+
 def test_a_history_that_cannot_be_read_stops_no_judging(here: Path) -> None:
     write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
     assert anubis("import", "table", "new.csv").returncode == 0
