@@ -1,4 +1,4 @@
-"""Rejections that only a history knows, as `anubis health` was told them: a lost history forgets none.
+"""Rejections that only a history knows, as `anubis health` found them: a lost history forgets none.
 
 One small file a node in the store, written where the answer has changed.
 """
@@ -44,14 +44,14 @@ def keep_rejection(store: Path, node: str, rejection: KeptRejection | None) -> N
     if rejection == kept_rejection(store, node):
         return
     path = _file(store, node)
-    # Whoever may not write there, as a health check of another user, remembers nothing.
+    # A health check of a user who may not write there remembers nothing.
     with contextlib.suppress(OSError, ValueError):
         if rejection is None:
             path.unlink(missing_ok=True)
             return
         path.parent.mkdir(exist_ok=True)
-        told = {key: without_surrogates(value) for key, value in rejection._asdict().items()}
-        write_atomically(path, (json.dumps({"format": _FORMAT, **told}) + "\n").encode())
+        words = {key: without_surrogates(value) for key, value in rejection._asdict().items()}
+        write_atomically(path, (json.dumps({"format": _FORMAT, **words}) + "\n").encode())
 
 
 def _file(store: Path, node: str) -> Path:

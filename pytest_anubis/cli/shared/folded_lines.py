@@ -1,4 +1,4 @@
-"""Lines about many files: those that say the same of each are told once, with how many there are."""
+"""Lines about many files: those that say the same of each are printed once, with their number."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.report.text.numbers import count_text
 
 EACH = 3
-"""Lines of one kind up to which each is told, and what a folded one names."""
+"""Lines of one kind up to which each is printed, and how many files a folded one names."""
 
 
 class FoldedLines:
-    """Gathers lines by what they say, and tells them in the order in which each was first met.
+    """Gathers lines by what they say, and prints them in the order in which each was first met.
 
     Args:
-        all_of_them: Tell every line as it comes.
+        all_of_them: Print every line as it comes.
     """
 
     def __init__(self, *, all_of_them: bool) -> None:
@@ -39,7 +39,7 @@ class FoldedLines:
             known.append((str(about), text))
 
     def tell(self) -> None:
-        """Tell what was gathered until now."""
+        """Print what was gathered until now."""
         for key, known in self._lines.items():
             if self._counts[key] <= EACH:
                 say(*(text for _, text in known))
@@ -47,5 +47,5 @@ class FoldedLines:
             (_, first), *others = known
             named = ", ".join(about for about, _ in others[: EACH - 1])
             more = count_text(self._counts[key] - 1, "more file")
-            say(f"{first} (and {more}, such as {named}; -v tells each)")
+            say(f"{first} (and {more}, such as {named}; -v for each)")
         self._lines, self._counts = {}, {}

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared.arguments import baseline_place
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.command_error import of_file
-from pytest_anubis.cli.shared.latest_days import only
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 from pytest_anubis.report.text.node_row import explained_by
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
@@ -57,6 +56,7 @@ class _ImportJudge:
         What is bad only as on all nodes that share a trait is to be looked into before a node is drained.
         """
         from pytest_anubis.cli.shared.collected_judging import NodeRuns, judge_collected, rows_of
+        from pytest_anubis.cli.shared.latest_days import only
         from pytest_anubis.cli.site.fleet_source import survey
 
         for name in dict.fromkeys(run.run for run in runs.runs):

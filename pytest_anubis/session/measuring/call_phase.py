@@ -165,7 +165,7 @@ class Judge:
     ) -> NoReturn:
         """Let what failed before a skip fail its test; what was not recorded is not missed.
 
-        A call of ``pytest.xfail`` is a skip where something was recorded: nobody waives what that shows.
+        A call of ``pytest.xfail`` is a skip where something was recorded: it waives none of that.
         """
         if self._fails_anyway(item, recorder, whole=False):
             self._tell(item, self._judge(item, recorder, whole=False))

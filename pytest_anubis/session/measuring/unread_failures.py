@@ -1,4 +1,4 @@
-"""Failures that a test gets told and never reads: exceptions of futures, exit codes of child processes.
+"""Failures that a test could read and does not: exceptions of futures, exit codes of child processes.
 
 `concurrent.futures` keeps what a call raised until somebody asks for its result, and `multiprocessing` prints
 it in the child: without that question the test passes whatever its checks found there.

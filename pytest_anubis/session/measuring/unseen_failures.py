@@ -1,7 +1,7 @@
 """Failures of which pytest only warns: in a thread, in a finaliser, a check that is returned or always true.
 
 While a test runs these warnings are errors, whatever filters the user or the test has set, and so is what
-event loops and executors only log, and what futures and children tell and nobody reads. A check that fails
+event loops and executors only log, and what futures and children report and no test reads. A check that fails
 in a thread or task of the test fails the test; of what else was raised nothing says what it means, so the
 test is INCONCLUSIVE (`code_mistakes`). What comes when no test runs, and an assertion that cannot fail, block
 the node.
@@ -145,7 +145,7 @@ class _Logged(logging.Handler):
     """Keeps the errors that others only log, and raises the first as pytest raises that of a thread.
 
     Args:
-        more: Returns others that were told to nobody, each once.
+        more: Returns other errors that no test has read, each once.
     """
 
     def __init__(self, more: Callable[[], list[BaseException]]) -> None:

@@ -50,9 +50,9 @@ class EndsOfTests:
         return bool(self._uncollected or self._unclean) or any(r.outcome in FAILED for r in results)
 
     def broken_off(self) -> None:
-        """Take note that nothing more comes: of a test in its teardown a failure stands.
+        """Take note that nothing more comes: of a test in its teardown a failure counts.
 
-        A file that was skipped as a whole counts as one test that was: nobody knows which tests it has.
+        A file that was skipped as a whole counts as one test that was: which tests it has is unknown.
         """
         for test, why in self._skipped.items():
             self._sink(TestsPlanned(tests=(PlannedTest(test=test),)))

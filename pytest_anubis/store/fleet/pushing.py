@@ -140,7 +140,7 @@ def push(
         return _patiently(lambda: _known(place, digests), until)
 
     try:
-        # Whether the history can be used at all is told before anything is read.
+        # Whether the history can be used at all is seen before anything is read.
         if lost := _patiently(
             lambda: use_history(place, lambda one: begun_anew(one, place)), until
         ):

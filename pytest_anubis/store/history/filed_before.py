@@ -1,6 +1,6 @@
-"""How many runs a history had, in a file beside the database: one that was lost is begun anew with a word.
+"""How many runs a history had, in a file of its folder: one that was lost is begun anew with a word.
 
-A database file that was deleted, or replaced by an empty one, is made by whoever writes to it next.
+A database file that was deleted, or replaced by an empty one, is made by the next one that writes to it.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _runs(history: History) -> int:
 
 
 def _number(place: Path) -> int:
-    """Return how many runs a history had; 0 where nobody knows."""
+    """Return how many runs a history had; 0 where that is unknown."""
     try:
         found = read_json(place / FILED, largest=_MOST)
     except (OSError, CodecError):

@@ -40,6 +40,7 @@ from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.class_offset import offset_note
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
+    as_answered,
     as_broken_off,
     confirm,
     judge_columns,
@@ -430,10 +431,10 @@ class _Nodes:
                 require_all=require_all,
                 broken_off=broken_off,
             )
+            back = (as_answered(one, "a later run has it", failed=True) for one in lack.back)
             detail = NodeDetail(
                 hardware_class=key,
-                # What only passed has no words.
-                verdicts=(*(v for v in verdicts if v.text), *lack.back),
+                verdicts=(*(v for v in verdicts if v.text), *back),  # a mere PASS has no text
                 cards=evidence.cards,
                 devices=frozenset(evidence.devices).union(*answers.values()),
                 missing=(*lack.cells, *lack.absent),

@@ -20,7 +20,6 @@ from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.standing.standing_of import GATE, GONE
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.ledger import Metric
-from pytest_anubis.validator.judging.column_judging import as_answered
 
 NAMED = 3
 """Cells named in a line."""
@@ -234,15 +233,13 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
 def _back(
     node: str, gone: Collection[str], seen: Sequence[SeenRun], expected: Sequence[Expected]
 ) -> tuple[MetricVerdict, ...]:
-    """Return the verdicts on devices that were gone by earlier runs alone, as a later one answers them."""
+    """Return the verdicts on devices that were gone by earlier runs alone: a later one answers them."""
     shown: dict[str, str] = {}  # to the latest run that lacked it
     for count in range(1, len(seen)):
         lost, run = _gone(seen[:count], expected)
         shown |= dict.fromkeys(lost, run)
     return tuple(
-        as_answered(
-            _verdict(node, device, run, expected), "a later run has values of it", failed=True
-        )
+        _verdict(node, device, run, expected)
         for device, run in sorted(shown.items())
         if device not in gone
     )

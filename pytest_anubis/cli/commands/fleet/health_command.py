@@ -174,7 +174,7 @@ def _filed(store: str, node: str, now: float, max_age: float | None) -> Health |
         kept = kept_rejection(Path(store), node)
         if kept is not None and place.place is not Place.FIT:
             asked = partial(has_run, node=place.node, run=kept.run)
-            if not use(store, asked):  # it was lost, and nobody has answered it
+            if not use(store, asked):  # lost, not answered
                 return _lost(Path(store), node)
         keep_rejection(Path(store), node, None)
         if place.place is Place.FIT:
