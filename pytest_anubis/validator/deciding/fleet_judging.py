@@ -148,8 +148,7 @@ def judge_fleet(
         ahead: (run, node) of runs that a clock ahead of the present has dated: these answer nothing.
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
-        checked: Node -> what each of its runs says of what has no value, such as a test's own check: a later
-            run may answer what an earlier one found.
+        checked: Node -> what each of its runs says of what has no value, such as a test's own check.
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
         required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
@@ -431,10 +430,10 @@ class _Nodes:
                 require_all=require_all,
                 broken_off=broken_off,
             )
-            back = (as_answered(one, "a later run has it", failed=True) for one in lack.back)
+            verdicts += [as_answered(one, "a later run has it", True) for one in lack.back]
             detail = NodeDetail(
                 hardware_class=key,
-                verdicts=(*(v for v in verdicts if v.text), *back),  # a mere PASS has no text
+                verdicts=tuple(v for v in verdicts if v.text),  # what only passed has no words
                 cards=evidence.cards,
                 devices=frozenset(evidence.devices).union(*answers.values()),
                 missing=(*lack.cells, *lack.absent),
