@@ -111,6 +111,14 @@ class Metric:
         """
         return self.better == "lower" and _is_time(self.unit)
 
+    @property
+    def is_rate(self) -> bool:
+        """Every value is how much was done in a time: higher is better, in a unit such as ``GB/s``.
+
+        Where all are 0 nothing was done, so there is nothing that could be normal.
+        """
+        return self.better == "higher" and _is_rate(self.unit)
+
 
 _RATES = ("/s", "/sec", "/second", "/min", "/h", "bps", "flops", "iops", "hz", " per second")
 """How the units of rates end, in small letters."""
@@ -174,6 +182,10 @@ def _is_unit_word(term: str) -> bool:
 
 def _is_time(unit: str) -> bool:
     return unit.partition("/")[0].strip() in _TIMES
+
+
+def _is_rate(unit: str) -> bool:
+    return unit.lower().rstrip().endswith(_RATES)
 
 
 def whole_of(component: str) -> str:
@@ -344,7 +356,7 @@ def loss_text(
         return (
             f"above {than or 'zero'}" if lower else f"nothing{f' of {than}' if than else ' at all'}"
         )
-    longer, rate = lower and _is_time(unit), unit.lower().rstrip().endswith(_RATES)
+    longer, rate = lower and _is_time(unit), _is_rate(unit)
     if similarity > (_MULTIPLE if lower else _FRACTION):
         word = "longer" if longer else "higher" if lower else "slower" if rate else "lower"
         size = percent_text(relative_loss(similarity, better), decimals)

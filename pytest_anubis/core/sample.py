@@ -55,6 +55,10 @@ def trouble(
     return None
 
 
+NOTHING_DONE = "all values are 0, so nothing was measured"
+"""What is wrong with a rate (`Metric.is_rate`) that no value of a sample is above."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Population:
     """All samples of one metric of one benchmark, of comparable units of one hardware class.

@@ -200,6 +200,7 @@ class MetricVerdict:
         part: Which part of the values is far off, in words, where only a part is; else empty.
         run: The collected run that it is about, whose waivers it was held against; empty while a run goes on.
         run_words: That run with its time, as `text` ends with it, where its node has several; else empty.
+        recovered: It failed, and a later run has answered that.
     """
 
     outcome: Outcome
@@ -236,6 +237,7 @@ class MetricVerdict:
     part: str = ""
     run: str = ""
     run_words: str = ""
+    recovered: Annotated[bool, Rare] = False
 
     @property
     def loss(self) -> float | None:

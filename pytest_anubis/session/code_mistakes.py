@@ -54,7 +54,8 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
         said = str(unseen[0]).split("\n", 1)[0]
         path, line = _last_place(unseen[0].__traceback__)
         what = (
-            f"{type(unseen[0]).__name__} in a thread or finaliser, where it fails no test: {said}"
+            f"{type(unseen[0]).__name__} in a thread, future, child or finaliser, where it fails no test: "
+            f"{said}"
         )
         return _sentence(what, path, line, item, "")
     if isinstance(error, pytest.FixtureLookupError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import importlib
 import platform
 import shlex
@@ -14,8 +15,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.commands.storing.import_lines import date_lines, unknown_units
-from pytest_anubis.cli.shared.arguments import DEFAULT_BASELINE, add_json, add_store, explain
+from pytest_anubis.cli.shared.arguments import (
+    DEFAULT_BASELINE,
+    add_json,
+    add_store,
+    add_verbose,
+    explain,
+)
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.folded_lines import FoldedLines
 from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.shared.stored.stored_sources import since
@@ -71,9 +79,9 @@ CELLS = {
 NAMED = 3
 """Files of runs that a suggested command names; of more it names their folder."""
 SHOWN = 20
-"""Wrong lines that are named, and files that have lines of their own; all are counted."""
+"""Wrong lines of a file that are named; all are counted."""
 EVERY = 500
-"""Files between two words of progress where they have none of their own: some seconds."""
+"""Files between two words of progress: some seconds."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -131,14 +139,16 @@ def add(parser: argparse.ArgumentParser) -> None:
             )  # fmt: skip
         add_store(sub)
         add_json(sub, "what was taken and what was left out")
+        add_verbose(sub, "every line of every file, also where many say the same")
 
 
 def run(options: argparse.Namespace) -> int:
     """Import every file; what is wrong is listed, what is good kept; 1 if something was left out."""
-    done = _Done()
+    done = _Done(FoldedLines(all_of_them=options.verbose > 0))
     try:
         return _import_all(options, done)
     finally:
+        done.lines.tell()
         if options.json is not None and (done.written or done.again):
             write_json(options.json, _document(done))
 
@@ -165,7 +175,6 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
 
     sources = list(_sources(options))
     folder = ImportFolder(options.store)
-    done.told = len(sources) <= SHOWN
     runs: set[tuple[str, str]] = set()
     for number, source in enumerate(sources, start=1):
         imported = None
@@ -183,13 +192,13 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
             _keep(imported, source, options, folder, done)
         except (CommandError, ImportFileError) as error:
             done.refused.append(str(error))
-            _note_refused(imported, source, options, folder)
+            _note_refused(imported, source, options, folder, done)
             if len(sources) == 1:
                 raise
-            if len(done.refused) <= SHOWN:
-                say(f"left out: {error}")
-        if not done.told and number % EVERY == 0:
+            done.lines.add(source.path, f"left out: {error}")
+        if number % EVERY == 0:
             say(f"{number:,} of {count_text(len(sources), 'file')}")
+    done.lines.tell()
     if len(sources) > 1:
         say(
             f"{count_text(len(sources), 'file')}: {count_text(len(done.written), 'import')} of "
@@ -221,7 +230,11 @@ def _import_all(options: argparse.Namespace, done: _Done) -> int:
 
 
 def _note_refused(
-    imported: Imported | None, source: _Source, options: argparse.Namespace, folder: ImportFolder
+    imported: Imported | None,
+    source: _Source,
+    options: argparse.Namespace,
+    folder: ImportFolder,
+    done: _Done,
 ) -> None:
     """Keep that nodes have a file of which nothing could be read: what they passed before is not all."""
     from pytest_anubis.store.importers.import_result import refused_file
@@ -240,7 +253,8 @@ def _note_refused(
     with contextlib.suppress(OSError, ValueError):
         kept = folder.save(imported, source.name)
         is_not = "are not" if len(nodes) > 1 else "is not"
-        say(f"kept, so that {named} {is_not} accepted without it: {kept}")
+        text = f"kept, so that {named} {is_not} accepted without it: {kept}"
+        done.lines.add(source.path, text, kind="kept")
 
 
 def _learning(classes: Iterable[str], named: str) -> str:
@@ -273,9 +287,9 @@ class _Source:
 
 @dataclass(slots=True)
 class _Done:
-    """What became of the files so far; `told`: few enough that each has its lines."""
+    """What became of the files so far, and the lines about them."""
 
-    told: bool = True
+    lines: FoldedLines
     written: list[Path] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     nodes: set[str] = field(default_factory=set)
@@ -286,7 +300,6 @@ class _Done:
     cells: Counter[str] = field(default_factory=Counter)
     unknown_units: int = 0
     classes: set[str] = field(default_factory=set)
-    unclassified: bool = False
 
 
 def _sources(options: argparse.Namespace) -> Iterator[_Source]:
@@ -327,40 +340,44 @@ def _keep(
     done.wrong_lines += imported.wrong_count
     for one in imported.lost_cells:
         done.cells[one.kind] += one.count
-    if done.told or imported.lost:
-        say(f"{path}: {_counts(imported)}")
-        for one in imported.lost_cells:
-            _, words, rule = CELLS[one.kind]
-            say(f"{path}: {words}: {one.example}{rule}")
+    tell = functools.partial(done.lines.add, path)
+    tell(f"{path}: {_counts(imported)}", kind="all of it" if not imported.lost else "a part of it")
+    for one in imported.lost_cells:
+        _, words, rule = CELLS[one.kind]
+        tell(f"{path}: {words}: {one.example}{rule}", kind=words)
     first = sorted(imported.wrong, key=lambda line: not line.first)  # an example of each cause
     for line in first[:SHOWN]:
-        say(f"{path}: {line}")
+        tell(f"{path}: {line}")
     if imported.wrong_count > SHOWN:
-        say(f"{path}: ... and {count_text(imported.wrong_count - SHOWN, 'more wrong line')}")
+        tell(
+            f"{path}: ... and {count_text(imported.wrong_count - SHOWN, 'more wrong line')}",
+            kind="more",
+        )
     for note in imported.notes:
-        say(f"{path}: {note}")
+        tell(f"{path}: {note}")
     for text in unknown_units(imported, path, getattr(options, "map", None)):
         done.unknown_units += 1
-        say(text)
+        tell(text)
     if not imported.populations:
         raise CommandError(f"{path}: nothing could be imported; the lines above say why")
-    if done.told:
-        say(*date_lines(imported, table=options.kind == "table"))
+    for text in date_lines(imported, table=options.kind == "table"):
+        tell(text, kind="dates")
     nodes = {node for population in imported.populations for node in population.nodes}
     if source.node and nodes != {source.node}:
-        say(
+        tell(
             f"{path}: its path says node {source.node}, the file {', '.join(sorted(nodes)[:NAMED])}: the "
-            "file counts"
+            "file counts",
+            kind="path",
         )
     try:
         target = folder.save(imported, source.name)
         if folder.lost:
             lost = f"{count_text(len(folder.lost), 'node')} more: {', '.join(folder.lost[:NAMED])}"
-            say(
+            tell(
                 f"{path}: replaces an earlier import of this file, which had {lost}; these are gone"
             )
     except DoubleImportError as error:
-        say(str(error))
+        tell(str(error), kind="again")
         done.again += 1
         return
     except OSError as error:
@@ -368,24 +385,22 @@ def _keep(
     if folder.twice:
         (run, node), count = min(folder.twice.items())
         more = f" (and {len(folder.twice) - 1} more)" if len(folder.twice) > 1 else ""
-        say(
+        tell(
             f"{path}: {count_text(count, 'value')} of node {node}, run {run}{more} stand in an earlier file "
-            "too: which count? It is not accepted so; give each run its --run ID, or {run} in the pattern"
+            "too: which count? It is not accepted so; give each run its --run ID, or {run} in the pattern",
+            kind="twice",
         )
         done.lost += sum(folder.twice.values())
-    if done.told:
-        say(f"written: {target}")
+    tell(f"written: {target}", kind="written")
     done.written.append(target)
     done.nodes |= nodes
     done.classes |= {population.hardware_class for population in imported.populations}
     done.values += imported.values
     if any(population.hardware_class == UNCLASSIFIED for population in imported.populations):
-        if done.told or not done.unclassified:
-            say(
-                f"{path}: hardware class '{UNCLASSIFIED}', for want of one: only nodes of one class are "
-                "compared; to name it, import the file again with --class KEY"
-            )
-        done.unclassified = True
+        tell(
+            f"{path}: hardware class '{UNCLASSIFIED}', for want of one: only nodes of one class are "
+            "compared; to name it, import the file again with --class KEY"
+        )
 
 
 def _counts(imported: Imported) -> str:

@@ -6,11 +6,12 @@ import argparse
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.latest_days import TOGETHER, Unit, of_latest_days
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
@@ -22,6 +23,7 @@ from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
+    NodeVerdict,
     Reason,
 )
 from pytest_anubis.report.text.learned_text import (
@@ -49,8 +51,6 @@ if TYPE_CHECKING:
 _WITHIN = REASONS.index(Reason.WITHIN)
 _FAR = 0.5
 """Share of the allowed loss below which it is certain that what passed has passed."""
-_Unit = tuple[str, str]
-"""Node and hardware class."""
 
 
 def read_collected(
@@ -114,6 +114,9 @@ def _ahead(runs: RunSet, now: float) -> dict[tuple[str, str], float]:
 def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: Any) -> JudgedFleet:
     """Judge all nodes of collected runs, as `judge_fleet`, with what their journals say besides samples.
 
+    What failed holds however old it is. A node is accepted only by its latest run and those of the days
+    before it that complete it (`of_latest_days`).
+
     `strictness` is that of `strictness_of`; without it they are judged as strictly as by default.
 
     Raises:
@@ -127,19 +130,61 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
                 f"--require {name}: no baseline has such a component, benchmark or metric"
                 f"{names_alike(name, things)}"
             )
+    ahead = _ahead(runs, time.time())
+    judged = _judged(runs, baselines, ahead, strictness)
+    near, aged = of_latest_days(runs, ahead)
+    if any(verdict.decision is Decision.ACCEPTED for verdict in _of(judged, aged).values()):
+        judged = _completed(judged, _judged(near, baselines, ahead, strictness), aged)
+    return _with_unlike(judged)
+
+
+def _judged(
+    runs: RunSet,
+    baselines: dict[str, Baseline],
+    ahead: Collection[tuple[str, str]],
+    strictness: Mapping[str, Any],
+) -> JudgedFleet:
     with Progress("judging") as progress:
-        judged = judge_fleet(
+        return judge_fleet(
             runs.populations,
             baselines,
             started=_started(runs),
-            ahead=_ahead(runs, time.time()),
+            ahead=ahead,
             evidence=_evidence(runs),
             checked=_checked(runs),
             unread={(run.run, run.node): run.unread for run in runs.runs if run.unread},
             progress=progress.count,
             **strictness,
         )
-    return _with_unlike(judged)
+
+
+def _of(judged: JudgedFleet, units: Collection[Unit]) -> dict[Unit, NodeVerdict]:
+    """Return the verdicts on some nodes."""
+    known = zip(judged.nodes, judged.details, strict=True)
+    found = {(verdict.node, detail.hardware_class): verdict for verdict, detail in known}
+    return {unit: found[unit] for unit in units if unit in found}
+
+
+def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -> JudgedFleet:
+    """Return verdicts that accept nodes with older runs only where their latest days do, too."""
+    alone = _of(near, aged)
+    details = {
+        (verdict.node, detail.hardware_class): detail
+        for verdict, detail in zip(near.nodes, near.details, strict=True)
+    }
+    nodes = []
+    of_nodes = []
+    for verdict, detail in zip(judged.nodes, judged.details, strict=True):
+        unit = verdict.node, detail.hardware_class
+        now = alone.get(unit, verdict)
+        if verdict.decision is Decision.ACCEPTED and now.decision is not Decision.ACCEPTED:
+            days = f"{TOGETHER / 86400:g} days"
+            why = f"what is more than {days} older than its latest run completes it no more: measure it again"
+            verdict = dataclasses.replace(now, blocking=(*now.blocking, why))
+            detail = details[unit]
+        nodes.append(verdict)
+        of_nodes.append(detail)
+    return dataclasses.replace(judged, nodes=tuple(nodes), details=tuple(of_nodes))
 
 
 def _with_unlike(judged: JudgedFleet) -> JudgedFleet:
@@ -236,16 +281,16 @@ class NodeRuns:
 
     def __init__(self, runs: RunSet, judged: JudgedFleet) -> None:
         self._judged = judged
-        self._places: dict[_Unit, list[tuple[JudgedColumns, int]]] = {}
+        self._places: dict[Unit, list[tuple[JudgedColumns, int]]] = {}
         for columns in judged.columns:
             key = columns.population.hardware_class
             for place, node in enumerate(columns.population.nodes):
                 self._places.setdefault((node, key), []).append((columns, place))
         self._alike: dict[int, dict[str, Any]] = {}  # what all that passed by one criterion share
-        self._runs: dict[_Unit, list[RunRecord]] = {}
+        self._runs: dict[Unit, list[RunRecord]] = {}
         for run in runs.runs:
             self._runs.setdefault((run.node, run.hardware_class), []).append(run)
-        self._journals: dict[_Unit, list[RunRecord]] = {}
+        self._journals: dict[Unit, list[RunRecord]] = {}
         for run in runs.journals:
             self._journals.setdefault((run.node, run.hardware_class), []).append(run)
 

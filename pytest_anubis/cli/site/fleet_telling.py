@@ -13,10 +13,8 @@ from pathlib import Path
 
 from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
-from pytest_anubis.codec.moments import day_of
-from pytest_anubis.core.gather import Key, key_of
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Triage
+from pytest_anubis.core.verdict import Decision, Outcome, Triage
 from pytest_anubis.report.text.node_row import NodeRow, explained_by
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
@@ -26,14 +24,15 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
 MISSING = Path(".anubis/missing.csv")
 """Lists what tables lack, unless the user names another file or it holds another list."""
+_LISTS = f"{MISSING.stem}*{MISSING.suffix}"
+_Row = tuple[str, ...]
+_HEAD: _Row = ("node", "benchmark", "metric", "device")
 LONGEST = 400
 """Characters of a finding or a note without ``-v``."""
 SHARING = 3
 """Rejected nodes from which on they may share a cause."""
 RETESTS = 40
 """Nodes that a command to measure again names."""
-OLD = 7 * 86400.0
-"""Seconds by which a result may be older than its node's latest run before that is said."""
 CHANGED = 12
 """Nodes named that are rejected anew, or have recovered."""
 TESTS = 12
@@ -49,7 +48,9 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     """
     judged, rows = source.judged, source.rows
     verbosity = options.verbose
-    missing = _missing_lines(options, judged, rows)
+    cells = _missing_cells(judged, rows)
+    removed = _without_stale(options, {verdict.node for verdict in judged.nodes}, set(cells))
+    missing = _missing_lines(options, cells, rows)
     lines = fleet_lines(
         rows, source.shifts, besides=missing[:1], width=terminal_width(), verbosity=verbosity
     )
@@ -62,23 +63,29 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     shared = [] if known else _sharing_lines(rows)
     alone = explained_by(rows, source.shifts)
     retests = [row for row in rows if row.unit not in alone]
-    changes = [*_change_lines(source), *_age_lines(source)]
-    say(*said, *lines, *changes, *_retest_lines(retests), *missing[1:], *shared, *notes)
+    changes = _change_lines(source)
+    say(*said, *lines, *changes, *_retest_lines(retests), *missing[1:], *removed)
+    say(*shared, *notes)
 
 
-def _missing_lines(
-    options: argparse.Namespace, judged: JudgedFleet, rows: Sequence[NodeRow]
-) -> list[str]:
-    """Say how many values tables lack, list them in a file, and say how they are measured again."""
+def _missing_cells(judged: JudgedFleet, rows: Sequence[NodeRow]) -> list[_Row]:
+    """Return the values that tables lack of the nodes to show."""
     shown = {row.unit for row in rows if row.missing}
-    cells = [
+    return [
         (verdict.node, *cell)
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
         for cell in detail.missing
         if (verdict.node, detail.hardware_class) in shown
     ]
+
+
+def _missing_lines(
+    options: argparse.Namespace, cells: Sequence[_Row], rows: Sequence[NodeRow]
+) -> list[str]:
+    """Say how many values tables lack, list them in a file, and say how they are measured again."""
     if not cells:
         return []
+    shown = [row for row in rows if row.missing]
     fine = sum(row.missing > 0 and row.verdict.decision is Decision.ACCEPTED for row in rows)
     verb = "is" if len(cells) == 1 else "are"
     line = (
@@ -90,7 +97,7 @@ def _missing_lines(
         return [f"{line}: 'anubis judge' lists them"]
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
-    table.writerows([("node", "benchmark", "metric", "device"), *cells])
+    table.writerows([_HEAD, *cells])
     place = options.missing or _unused(out.getvalue())
     try:
         write_atomically(place, out.getvalue())
@@ -100,6 +107,40 @@ def _missing_lines(
         ]
     again = _again(str(place), (cell[1] for cell in cells), "the nodes of ")
     return [f"{line}: {place} lists them", f"measure what is missing{again}"]
+
+
+def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row]) -> list[str]:
+    """Remove lists of what was missing that hold no more, and say so.
+
+    A list is stale where all of its nodes were judged and one of its values is there now, and one that the
+    user names where nothing is missing.
+    """
+    if "missing" not in options:
+        return []
+    places = [options.missing] if options.missing else sorted(MISSING.parent.glob(_LISTS))
+    said = []
+    for place in places:
+        listed = _listed(place)
+        judged = {node for node, *_ in listed} <= nodes and not listed <= cells
+        if not listed or (cells if options.missing else not judged):
+            continue
+        try:
+            place.unlink()
+        except OSError as error:
+            said.append(f"{place} is out of date and cannot be removed ({error.strerror})")
+        else:
+            said.append(f"removed: {place}, since not all that it listed is missing any more")
+    return said
+
+
+def _listed(place: Path) -> set[_Row]:
+    """Return what a list of missing values holds; nothing where it is none that was written here."""
+    try:
+        head, *rows = csv.reader(io.StringIO(place.read_text(encoding="utf-8")))
+    except (OSError, ValueError, csv.Error):
+        return set()
+    ours = tuple(head) == _HEAD and all(len(row) == len(_HEAD) for row in rows)
+    return set(map(tuple, rows)) if ours else set()
 
 
 def _change_lines(source: FleetSource) -> list[str]:
@@ -117,7 +158,7 @@ def _change_lines(source: FleetSource) -> list[str]:
         found = {one.run for one in row.told if one.outcome is Outcome.FAIL}
         if row.verdict.decision is Decision.REJECTED and found == {latest}:
             new.append(node)
-        elif row.verdict.decision is Decision.ACCEPTED and any(map(_failed_once, row.told)):
+        elif row.verdict.decision is Decision.ACCEPTED and any(one.recovered for one in row.told):
             recovered.append(node)
     parts = [
         f"{word}: {', '.join(names[:CHANGED])}"
@@ -126,44 +167,6 @@ def _change_lines(source: FleetSource) -> list[str]:
         if names
     ]
     return [f"by each node's latest run: {'; '.join(parts)}"] if parts else []
-
-
-def _age_lines(source: FleetSource) -> list[str]:
-    """Say which accepted nodes rest on results that are much older than their latest run."""
-    began = source.began
-    latest: dict[str, float] = {}
-    for (_, node), when in began.items():
-        latest[node] = max(when, latest.get(node, when))
-    late = {node for (_, node), when in began.items() if latest[node] - when > OLD}
-    accepted = {
-        row.verdict.node for row in source.rows if row.verdict.decision is Decision.ACCEPTED
-    }
-    known: dict[
-        tuple[str, Key, str], float
-    ] = {}  # when each value of such a node was measured last
-    for one in source.runs.populations if late & accepted else ():
-        for node, run, device in zip(one.nodes, one.runs, one.devices, strict=True):
-            if node in late and node in accepted and (run, node) in began:
-                unit = node, key_of(one), device
-                known[unit] = max(began[run, node], known.get(unit, 0.0))
-    oldest: dict[str, float] = {}
-    for (node, _, _), when in known.items():
-        oldest[node] = min(when, oldest.get(node, when))
-    old = sorted((when, node) for node, when in oldest.items() if latest[node] - when > OLD)
-    if not old:
-        return []
-    when, node = old[0]
-    return [
-        f"{count_text(len(old), 'accepted node')} with results that are more than {OLD / 86400:g} days older "
-        f"than the latest run, the oldest of {node} of {day_of(when)}: measure them whole again"
-    ]
-
-
-def _failed_once(verdict: MetricVerdict) -> bool:
-    """Return whether a verdict that a later run answered was beyond its limit."""
-    if verdict.reason is not Reason.ANSWERED or verdict.threshold is None:
-        return False
-    return verdict.similarity is not None and verdict.similarity < verdict.threshold
 
 
 def _unused(text: str) -> Path:

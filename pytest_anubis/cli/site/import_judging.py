@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from pytest_anubis.cli.shared.arguments import baseline_place
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.command_error import of_file
-from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
 from pytest_anubis.report.text.node_row import explained_by
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
@@ -21,10 +20,6 @@ if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.store.collected_runs import RunSet
     from pytest_anubis.store.fleet.pushing import Judge, Run
-
-
-TOGETHER = 7 * 86400.0
-"""Seconds between runs of a node that complete each other."""
 
 
 def baselines_in_force(options: argparse.Namespace) -> dict[str, Baseline]:
@@ -61,10 +56,11 @@ class _ImportJudge:
         What is bad only as on all nodes that share a trait is to be looked into before a node is drained.
         """
         from pytest_anubis.cli.shared.collected_judging import NodeRuns, judge_collected, rows_of
+        from pytest_anubis.cli.shared.latest_days import only
         from pytest_anubis.cli.site.fleet_source import survey
 
         for name in dict.fromkeys(run.run for run in runs.runs):
-            own = _only(runs, {(run.run, run.node) for run in runs.runs if run.run == name})
+            own = only(runs, {(run.run, run.node) for run in runs.runs if run.run == name})
             judged = judge_collected(own, self._baselines)
             found = rows_of(judged)
             traits = {run.node: facts_of(run) for run in own.runs}
@@ -81,26 +77,19 @@ class _ImportJudge:
     def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
         """Return what its runs of the last days say of each node that they accept, or reject as its group.
 
-        It is that of the latest run, whose date it has: so nothing older than `TOGETHER` completes it.
+        It is that of the latest run, whose date it has.
         """
         if self._together is None:
             from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
             from pytest_anubis.cli.site.fleet_source import survey
             from pytest_anubis.store.collected_runs import read_runs
 
-            runs = read_runs(imports)
+            own = read_runs(imports)
             latest: dict[tuple[str, str], RunRecord] = {}
-            for run in runs.runs:
+            for run in own.runs:
                 unit = run.node, run.hardware_class
                 if unit not in latest or run.started > latest[unit].started:
                     latest[unit] = run
-            began = {unit: moment(run.started) or 0.0 for unit, run in latest.items()}
-            near = {
-                (run.run, run.node)
-                for run in runs.runs
-                if began[run.node, run.hardware_class] - (moment(run.started) or 0.0) <= TOGETHER
-            }
-            own = _only(runs, near)
             judged = judge_collected(own, self._baselines)
             rows = rows_of(judged)
             traits = {
@@ -123,23 +112,3 @@ class _ImportJudge:
                 and (unit := (verdict.node, detail.hardware_class)) in latest
             }
         return self._together
-
-
-def _only(runs: RunSet, units: Collection[tuple[str, str]]) -> RunSet:
-    """Return what was collected in some runs, each named by its id and node."""
-    rows = [
-        (
-            one,
-            [
-                row
-                for row, unit in enumerate(zip(one.runs, one.nodes, strict=True))
-                if unit in units
-            ],
-        )
-        for one in runs.populations
-    ]
-    return replace(
-        runs,
-        runs=tuple(run for run in runs.runs if (run.run, run.node) in units),
-        populations=tuple(one.only(mine) for one, mine in rows if mine),
-    )

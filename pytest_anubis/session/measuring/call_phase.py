@@ -8,7 +8,7 @@ from bdb import BdbQuit
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 _Failed: Any = pytest.fail.Exception
 
 
-_SKIPS: Any = (pytest.skip.Exception, unittest.SkipTest)
-_NO_FAILURE: Any = (*_SKIPS, pytest.xfail.Exception)
+_Skipped: Any = pytest.skip.Exception
+_NO_FAILURE: Any = (_Skipped, unittest.SkipTest, pytest.xfail.Exception)
 """What a test may raise that is no failure."""
 
 
@@ -106,12 +106,12 @@ class Judge:
         emit(self._config, TestStarted(test=item.nodeid))
         try:
             return (yield)
-        except _SKIPS:
+        except _NO_FAILURE as skip:
             recorder = item.stash.get(recorder_key, None)
-            if recorder is not None:
-                recorder.own_process.end()
-                self._tell_before_skip(item, recorder)
-            raise
+            if recorder is None:
+                raise
+            recorder.own_process.end()
+            self._end_with_skip(item, recorder, skip)
 
     # Around the call, neither in a fixture's teardown (PASSED and ERROR for one test) nor in
     # makereport (xfail ignored): here a rejection is a plain FAILED, and xfail keeps its meaning.
@@ -127,7 +127,7 @@ class Judge:
             end_forked(self._process, None)
         except BaseException as error:
             end_forked(self._process, error)
-            if not isinstance(error, _SKIPS):
+            if not isinstance(error, _NO_FAILURE):
                 raise
             skip = error
         finally:
@@ -150,9 +150,9 @@ class Judge:
             recorder.handed_on = True
             return result
         if skip is not None:
-            if recorder is not None:
-                self._tell_before_skip(item, recorder)
-            raise skip
+            if recorder is None:
+                raise skip
+            self._end_with_skip(item, recorder, skip)
         if self._context.judging:
             self._tell(
                 item,
@@ -160,10 +160,18 @@ class Judge:
             )
         return result
 
-    def _tell_before_skip(self, item: pytest.Item, recorder: Recorder) -> None:
-        """Let what failed before a skip fail its test; what was not recorded is not missed."""
+    def _end_with_skip(
+        self, item: pytest.Item, recorder: Recorder, skip: BaseException
+    ) -> NoReturn:
+        """Let what failed before a skip fail its test; what was not recorded is not missed.
+
+        A call of ``pytest.xfail`` is a skip where something was recorded: it waives none of that.
+        """
         if self._fails_anyway(item, recorder, whole=False):
             self._tell(item, self._judge(item, recorder, whole=False))
+        if recorder.measurements and isinstance(skip, pytest.xfail.Exception):
+            skip = _Skipped(str(skip)).with_traceback(skip.__traceback__)
+        raise skip
 
     def _tell(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:
         """Hand verdicts on, and raise what they make of the test."""

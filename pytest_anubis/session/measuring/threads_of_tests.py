@@ -38,13 +38,17 @@ class ThreadsOfTests:
         self._heard = self._over = False
         self._started: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
 
+    def owner(self) -> str:
+        """Return the test that the calling thread belongs to; empty outside of tests."""
+        return self._started.get(threading.current_thread(), self.test)
+
     def listen(self, config: pytest.Config) -> None:
         """Take note of every thread that starts, and of what threads raise, until pytest ends."""
         start, hear = threading.Thread.start, threading.excepthook
 
         @functools.wraps(start)
         def started(thread: threading.Thread) -> None:
-            self._started[thread] = self._started.get(threading.current_thread(), self.test)
+            self._started[thread] = self.owner()
             start(thread)
 
         def raised(args: threading.ExceptHookArgs) -> None:

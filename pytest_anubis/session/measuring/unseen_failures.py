@@ -1,9 +1,10 @@
 """Failures of which pytest only warns: in a thread, in a finaliser, a check that is returned or always true.
 
 While a test runs these warnings are errors, whatever filters the user or the test has set, and so is what
-event loops and executors only log. A check that fails in a thread or task of the test fails the test; of what
-else was raised nothing says what it means, so the test is INCONCLUSIVE (`code_mistakes`). What comes when no
-test runs, and an assertion that cannot fail, block the node.
+event loops and executors only log, and what futures and children report and no test reads. A check that fails
+in a thread or task of the test fails the test; of what else was raised nothing says what it means, so the
+test is INCONCLUSIVE (`code_mistakes`). What comes when no test runs, and an assertion that cannot fail, block
+the node.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import re
 import sys
 import threading
 import warnings
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
@@ -30,6 +31,7 @@ from pytest_anubis.core.events import BlockerFound
 from pytest_anubis.session.code_mistakes import INSTALLED, UNSEEN, unseen_failures
 from pytest_anubis.session.context import emit
 from pytest_anubis.session.measuring.threads_of_tests import ThreadsOfTests
+from pytest_anubis.session.measuring.unread_failures import UnreadFailures
 
 _NEEDED = {
     "threadexception": "collect_thread_exception",
@@ -53,8 +55,9 @@ class UnseenFailures:
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
-        self._logged = _Logged()
         self._threads = ThreadsOfTests(self._block)
+        self._unread = UnreadFailures(self._threads.owner)
+        self._logged = _Logged(lambda: self._unread.take(self._threads.test))
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
@@ -65,6 +68,7 @@ class UnseenFailures:
                 "never fail: leave out the parentheses"
             )
         self._threads.listen(self._config)
+        self._unread.listen(self._config)
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._logged)
         for name in _NEEDED:
@@ -129,18 +133,25 @@ class UnseenFailures:
                 except Exception as error:
                     for one in unseen_failures(error, UNSEEN):
                         said = f"{type(one).__name__}: {one}".split("\n", 1)[0]
-                        self._block(f"failed in a thread or finaliser outside of any test: {said}")
+                        self._block(
+                            f"failed in a thread, future, child or finaliser outside of any test: {said}"
+                        )
 
     def _block(self, text: str) -> None:
         emit(self._config, BlockerFound(text=text))
 
 
 class _Logged(logging.Handler):
-    """Keeps the errors that others only log, and raises the first as pytest raises that of a thread."""
+    """Keeps the errors that others only log, and raises the first as pytest raises that of a thread.
 
-    def __init__(self) -> None:
+    Args:
+        more: Returns other errors that no test has read, each once.
+    """
+
+    def __init__(self, more: Callable[[], list[BaseException]]) -> None:
         super().__init__(logging.ERROR)
         self._errors: list[BaseException] = []
+        self._more = more
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep an error."""
@@ -149,7 +160,7 @@ class _Logged(logging.Handler):
 
     def tell(self, _: object = None) -> None:
         """Raise what was kept, a check first."""
-        errors, self._errors = sorted(self._errors, key=_is_check), []
+        errors, self._errors = sorted([*self._errors, *self._more()], key=_is_check), []
         if errors:
             raise UNSEEN[0](f"{type(errors[-1]).__name__} was only logged") from errors[-1]
 
@@ -159,6 +170,7 @@ class _Logged(logging.Handler):
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.tell()
+        self._more()  # what failed by itself needs no other reason
         self._errors.clear()
 
 

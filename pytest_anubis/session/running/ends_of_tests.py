@@ -7,7 +7,13 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.core.events import BlockerFound, PhaseFailed, TestFinished, TestRepeated
+from pytest_anubis.core.events import (
+    BlockerFound,
+    PhaseFailed,
+    TestFinished,
+    TestRepeated,
+    TestsPlanned,
+)
 from pytest_anubis.core.measurement import TOOL_PROPERTY, PlannedTest, TestResult
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.session.context import Sink
@@ -33,6 +39,7 @@ class EndsOfTests:
         self._around: dict[str, float] = {}  # seconds of setup and teardown of the last attempt
         self._left_out: dict[str, str] = {}  # test -> why a subtest of it was not run, or waived
         self._uncollected: set[str] = set()
+        self._skipped: dict[str, str] = {}  # file that was skipped as a whole -> why
         self._unclean: set[str] = set()  # what tests share and could not be cleaned up
         self._repeating: set[str] = set()  # tests of which an attempt was repeated, before a setup
 
@@ -43,7 +50,13 @@ class EndsOfTests:
         return bool(self._uncollected or self._unclean) or any(r.outcome in FAILED for r in results)
 
     def broken_off(self) -> None:
-        """Take note that nothing more comes: of a test in its teardown a failure stands."""
+        """Take note that nothing more comes: of a test in its teardown a failure counts.
+
+        A file that was skipped as a whole counts as one test that was: which tests it has is unknown.
+        """
+        for test, why in self._skipped.items():
+            self._sink(TestsPlanned(tests=(PlannedTest(test=test),)))
+            self._finish(TestResult(test=test, benchmark="", outcome="skipped", text=why))
         for result in list(self._ending.values()):
             if result.outcome in FAILED and result.test in self._state.planned:
                 self._finish(result)
@@ -91,7 +104,9 @@ class EndsOfTests:
             self._finish(known)
 
     def collected(self, report: pytest.CollectReport) -> None:
-        """Take note of a file or class that cannot be collected."""
+        """Take note of a file or class that cannot be collected, or is skipped as a whole."""
+        if report.skipped:
+            self._skipped[report.nodeid] = first_line(report) or "skipped"
         if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
             self._uncollected.add(report.nodeid)
             text = f"{report.nodeid} cannot be collected: {collecting_error(report)}"

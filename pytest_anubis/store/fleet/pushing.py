@@ -24,6 +24,7 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.contents.content_rows import Content, digest_of, journal_content
 from pytest_anubis.store.history.database import History, HistoryError
+from pytest_anubis.store.history.filed_before import begun_anew, note_filed
 from pytest_anubis.store.history.run_filing import News, record_together
 from pytest_anubis.store.history.upkeep.roles import APPENDED
 from pytest_anubis.store.history.waiting_runs import forget, waits_for
@@ -139,7 +140,11 @@ def push(
         return _patiently(lambda: _known(place, digests), until)
 
     try:
-        send([])  # whether the history can be used at all is told before anything is read
+        # Whether the history can be used at all is seen before anything is read.
+        if lost := _patiently(
+            lambda: use_history(place, lambda one: begun_anew(one, place)), until
+        ):
+            pushed.notes.append(lost)
         for start in range(0, len(files), _AT_ONCE):
             part = files[start : start + _AT_ONCE]
             parcels: list[_Parcel] = []
@@ -151,6 +156,7 @@ def push(
                     parcels = []
             send(parcels)
             done += len(part)
+        use_history(place, lambda history: note_filed(history, place))
     except HistoryError as error:
         pushed.stopped, pushed.left = str(error), len(files) - done
     return pushed

@@ -34,6 +34,7 @@ from pytest_anubis.store.history.database import (
     shown_time,
 )
 from pytest_anubis.store.history.engines import retried
+from pytest_anubis.store.history.filed_before import begun_anew, note_filed
 from pytest_anubis.store.history.machines.machine_owners import host_name, keep_owner, owner_of
 from pytest_anubis.store.history.nodes.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
@@ -84,7 +85,9 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
     content = _content(place, store, Path(journal))
 
     def file(history: History) -> list[str]:
+        said.extend(filter(None, [begun_anew(history, place)]))
         record_run(history, record, content, tell=said.append, just_ended=True)
+        note_filed(history, place)
         filed.append(name)
         forget(store, name)
         due = waiting_for(store, place)

@@ -40,6 +40,7 @@ from pytest_anubis.validator.judging.change_screening import MOST, find_changes
 from pytest_anubis.validator.judging.class_offset import offset_note
 from pytest_anubis.validator.judging.column_judging import (
     JudgedColumns,
+    as_answered,
     as_broken_off,
     confirm,
     judge_columns,
@@ -147,8 +148,7 @@ def judge_fleet(
         ahead: (run, node) of runs that a clock ahead of the present has dated: these answer nothing.
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
-        checked: Node -> what each of its runs says of what has no value, such as a test's own check: a later
-            run may answer what an earlier one found.
+        checked: Node -> what each of its runs says of what has no value, such as a test's own check.
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
         required: Components, benchmarks and metrics that a node must have run; empty: what its runs say.
@@ -430,6 +430,7 @@ class _Nodes:
                 require_all=require_all,
                 broken_off=broken_off,
             )
+            verdicts += [as_answered(one, "a later run has it", True) for one in lack.back]
             detail = NodeDetail(
                 hardware_class=key,
                 verdicts=tuple(v for v in verdicts if v.text),  # what only passed has no words

@@ -62,6 +62,7 @@ class Lacking:
 
     Attributes:
         gone: The verdicts on devices that are gone.
+        back: Those on devices that were, until a later run had values of them.
         unseen: What is in the way where the latest runs lack half of the devices or more; else empty.
         cells: The single cells that are missing.
         absent: The cells of benchmarks without any value, where most of its benchmarks have some.
@@ -74,6 +75,7 @@ class Lacking:
     """
 
     gone: tuple[MetricVerdict, ...] = ()
+    back: tuple[MetricVerdict, ...] = ()
     unseen: str = ""
     cells: tuple[Cell, ...] = ()
     absent: tuple[Cell, ...] = ()
@@ -151,6 +153,7 @@ def lacking(
     seen = [one._replace(metrics=0) if one.devices <= _failed(verdicts) else one for one in seen]
     gone, run = _gone(seen, expected)
     unseen = "" if gone else _unseen(seen, expected)
+    back = _back(node, gone, seen, expected)
     other: dict[tuple[str, str], set[str]] = {}  # devices of which something else is said
     empty: dict[tuple[str, str], set[str]] = {}
     for verdict in verdicts:
@@ -163,7 +166,7 @@ def lacking(
     ]
     lost = [one.devices - here for one, here in zip(expected, known, strict=True)]
     if not gone and not any(lost):
-        return Lacking(unseen=unseen, answers=answers, verdicts=verdicts)
+        return Lacking(back=back, unseen=unseen, answers=answers, verdicts=verdicts)
     ran = {one.benchmark for one, here in zip(expected, known, strict=True) if here}
     cells: list[Cell] = []
     absent: list[Cell] = []
@@ -183,6 +186,7 @@ def lacking(
     }
     return Lacking(
         gone=tuple(_verdict(node, device, run, expected) for device in sorted(gone)),
+        back=back,
         unseen=unseen,
         cells=tuple(cells),
         absent=tuple(absent) if 2 * len(ran) > len({one.benchmark for one in expected}) else (),
@@ -224,6 +228,21 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
         if lost or later >= every:
             return lost, one.run
     return frozenset(), ""
+
+
+def _back(
+    node: str, gone: Collection[str], seen: Sequence[SeenRun], expected: Sequence[Expected]
+) -> tuple[MetricVerdict, ...]:
+    """Return the verdicts on devices that were gone by earlier runs alone: a later one answers them."""
+    shown: dict[str, str] = {}  # to the latest run that lacked it
+    for count in range(1, len(seen)):
+        lost, run = _gone(seen[:count], expected)
+        shown |= dict.fromkeys(lost, run)
+    return tuple(
+        _verdict(node, device, run, expected)
+        for device, run in sorted(shown.items())
+        if device not in gone
+    )
 
 
 def _kinds(expected: Sequence[Expected]) -> dict[str, set[str]]:

@@ -7,13 +7,18 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 
 from pytest_anubis.core.metric import first_of, metric_name, whole_of
-from pytest_anubis.core.sample import ABSENT
+from pytest_anubis.core.sample import ABSENT, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.missing_values import NAMED, SeenRun
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import NOT_TESTED, REASONS
 
 _NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
+
+
+def _is_missing(population: Population, row: int) -> bool:
+    problem = population.problems.get(row)
+    return problem is not None and problem.lacks
 
 
 class SeenValues:
@@ -36,6 +41,8 @@ class SeenValues:
         population = judged.population
         units: tuple[Sequence[str], ...] = (population.nodes, population.runs, population.devices)
         lost = (judged.outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
+        # Another run may have answered what was missing; this one has no value of it all the same.
+        lost[[row for row in judged.answered if _is_missing(population, row)]] = True
         if lost.any():
             absent = {
                 (population.runs[row], population.nodes[row])

@@ -56,7 +56,8 @@ class JudgedColumns:
         waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
         beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
         named: Row -> which run it is of, in words, of bad rows of nodes with several (see `LaterRuns`).
-        answered: Row -> what a later run of its unit found, in words: it is bad no more (see `LaterRuns`).
+        answered: Row -> what a later run of its unit found, in words, and whether it had failed: it is bad no
+            more (see `LaterRuns`).
         confirmed: Rows that fail as other runs of the same unit do (see `confirm`).
         reference: What decided, where anything was compared.
         known: Row -> its verdict, where the unit's own history decided (see `history_judging`).
@@ -76,7 +77,7 @@ class JudgedColumns:
     waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
     beside: Mapping[int, str] = field(default_factory=dict)
     named: Mapping[int, str] = field(default_factory=dict)
-    answered: Mapping[int, str] = field(default_factory=dict)
+    answered: Mapping[int, tuple[str, bool]] = field(default_factory=dict)
     confirmed: frozenset[int] = frozenset()
     reference: Reference = Reference.FLEET
     known: Mapping[int, MetricVerdict] = field(default_factory=dict)
@@ -88,7 +89,7 @@ class JudgedColumns:
         full = self._unnamed(row, baseline)
         if (words := self.named.get(row)) is not None:
             full = with_run_named(full, words)
-        return as_answered(full, self.answered[row]) if row in self.answered else full
+        return as_answered(full, *self.answered[row]) if row in self.answered else full
 
     def _unnamed(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         if row in self.current:
@@ -162,8 +163,14 @@ def with_run_named(verdict: MetricVerdict, words: str) -> MetricVerdict:
     return replace(verdict, text=f"{verdict.text}; {words}", run_words=words)
 
 
-def as_answered(verdict: MetricVerdict, words: str) -> MetricVerdict:
-    """Return a bad verdict as it counts once a later run has answered it; the words say which."""
+def as_answered(verdict: MetricVerdict, words: str, failed: bool) -> MetricVerdict:
+    """Return a bad verdict as it counts once a later run has answered it; the words say which.
+
+    Args:
+        verdict: What was found.
+        words: What answers it.
+        failed: It had failed; else something was only unclear or missing.
+    """
     return replace(
         verdict,
         outcome=Outcome.PASS,
@@ -171,6 +178,7 @@ def as_answered(verdict: MetricVerdict, words: str) -> MetricVerdict:
         text=f"{verdict.text}; {words}",
         retest="",
         certainty=None,
+        recovered=failed,
     )
 
 
@@ -249,6 +257,9 @@ def judge_columns(
         if few.any():
             outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
             similarity[few] = threshold[few] = np.nan
+    idle = rows.idle() & ((outcome < FAIL) | (criterion is None))
+    outcome[idle], reason[idle] = INCONCLUSIVE, REASONS.index(Reason.INVALID)
+    similarity[idle] = threshold[idle] = np.nan
     _problems(population, rows, criterion, baseline, outcome, reason)
     return JudgedColumns(
         population=population,

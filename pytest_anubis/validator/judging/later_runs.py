@@ -187,18 +187,21 @@ class LaterRuns:
         named = with_run_named(verdict, self._words(verdict.run, verdict.node))
         fails = verdict.outcome is not Outcome.MARGINAL and verdict.run in known
         if fails and key_of(verdict) not in stands:
-            return as_answered(named, "a later run passed it")
+            failed = verdict.outcome is Outcome.FAIL
+            return as_answered(named, "a later run passed it", failed)
         return verdict if missing else named  # of several runs that lack it one line is enough
 
-    def _answered(self, judged: JudgedColumns, several: Iterable[int]) -> dict[int, str]:
-        """Return row -> what answers it, in words, of the rows that a later run of the unit answers."""
+    def _answered(
+        self, judged: JudgedColumns, several: Iterable[int]
+    ) -> dict[int, tuple[str, bool]]:
+        """Return row -> what answers it, in words, and whether it failed, of the rows that are answered."""
         population, outcome = judged.population, judged.outcome.tolist()
         units = {(population.nodes[row], population.devices[row]) for row in several}
         rows: dict[tuple[str, str], list[int]] = {}
         for row, unit in enumerate(zip(population.nodes, population.devices, strict=True)):
             if unit in units:
                 rows.setdefault(unit, []).append(row)
-        found: dict[int, str] = {}
+        found: dict[int, tuple[str, bool]] = {}
         wanted = set(several)
         for mine in rows.values():
             for bad, good in _LEVELS:
@@ -212,7 +215,7 @@ class LaterRuns:
                 if failed and passed and self._settled(population, failed, passed):
                     last = max(passed, key=lambda row: self._place(population, row))
                     words = self._words(population.runs[last], population.nodes[last])
-                    found |= dict.fromkeys(failed, f"passed {words}")
+                    found |= dict.fromkeys(failed, (f"passed {words}", FAIL in bad))
         return found
 
     def _settled(

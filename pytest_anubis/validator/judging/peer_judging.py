@@ -307,6 +307,8 @@ def _judged(seen: _Seen, learned: FloatArray) -> PeerColumns:
     # Load makes a machine slow, not wrong.
     spoiled = seen.disturbed & ((outcome == FAIL) | (outcome == MARGINAL)) & (not strict)
     outcome[spoiled], reason[spoiled] = INCONCLUSIVE, REASONS.index(Reason.DISTURBED)
+    idle = rows.idle() & (outcome < FAIL)
+    outcome[idle], reason[idle] = INCONCLUSIVE, REASONS.index(Reason.INVALID)
     for row, problem in rows.problems.items():
         word, why = problem_verdict(problem)
         outcome[row], reason[row] = OUTCOMES.index(word), REASONS.index(why)

@@ -22,7 +22,7 @@ from pytest_anubis.core.metric import (
     told_by_medians,
     value_text,
 )
-from pytest_anubis.core.sample import FloatArray, Population, trouble
+from pytest_anubis.core.sample import NOTHING_DONE, FloatArray, Population, trouble
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.verdict_table import (
@@ -106,7 +106,8 @@ def judge_sample(
 
     Args:
         values: Shape (n,), in the metric's unit, in time order; may be anything: NaN, infinite, negative
-            or too few values, and durations of 0, are INCONCLUSIVE with a reason.
+            or too few values, durations of 0, and rates of nothing but 0 that do not fail, are INCONCLUSIVE
+            with a reason.
         criterion: What is normal; None if there is none.
         baseline: The baseline that the criterion is from; None if there is none.
         metric: The metric as recorded; a unit, direction or version other than the criterion's is never
@@ -151,6 +152,7 @@ def judge_sample(
     if known is None:
         durations = of is not None and of.is_duration
         problem = trouble(array, least=least, durations=durations)
+    idle = of is not None and of.is_rate and problem is None and not array.any()
     if criterion is None:
         if (
             of is not None
@@ -159,7 +161,7 @@ def judge_sample(
             and (array != of.right).any()
         ):
             return _wrong(base, array, of.right)
-        return _without_criterion(base, baseline, problem)
+        return _without_criterion(base, baseline, NOTHING_DONE if idle else problem)
     if known is None and metric is not None and metric.variant != criterion.metric.variant:
         return _other_variant(base, metric, criterion)
     if problem is not None:
@@ -170,7 +172,9 @@ def judge_sample(
         alike, gain = likeness(array, criterion)
     if known:
         alike, gain = known.similarity, gain if known.gain is None else known.gain
-    return _conclude(base, array, alike, criterion, baseline, looks, reference, population, gain)
+    found = _conclude(base, array, alike, criterion, baseline, looks, reference, population, gain)
+    accepted = found.outcome in (Outcome.PASS, Outcome.MARGINAL)
+    return _unusable(base, NOTHING_DONE, few=False) if idle and accepted else found
 
 
 def judge_row(

@@ -26,8 +26,8 @@ from pytest_anubis.core.metric import (
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.doubtful_values import (
     NAMED,
-    faulty_rows,
     finding_on,
+    never_normal,
     strange_finding,
     without_strange,
 )
@@ -132,9 +132,8 @@ def learn_criterion(
         learned = _without(population, rows, too_few, exclusions)
     elif population.metric.better == "equal":
         learned = _exact(population, rows, scope, exclusions)
-    elif faulty := faulty_rows(rows, population):
-        reason = "faults on at least half of the units"
-        learned = _refused(population, rows, faulty, reason, exclusions)
+    elif doubted := never_normal(rows, population):
+        learned = _refused(population, rows, *doubted, exclusions)
     elif one_machine:
         learned = _of_machine(population, rows, alpha, method, scope, exclusions)
     else:

@@ -42,18 +42,26 @@ def strange_finding(population: Population, strange: Mapping[int, float]) -> Fin
     )
 
 
-def faulty_rows(rows: Rows, population: Population) -> list[int]:
-    """Return the units with faults, if at least half of the units have any: no majority makes them normal.
+def never_normal(rows: Rows, population: Population) -> tuple[list[int], str] | None:
+    """Return units that no majority makes normal, and why, if at least half of the units are such.
 
-    Of what counts faults and is best low; what has values that are not whole is no count.
+    They are faults of what counts them and is best low (what has values that are not whole is no count), and
+    rates of nothing but 0.
     """
     metric, values = population.metric, population.values
-    if metric.better != "lower" or not metric.counts_faults:
-        return []
-    with_faults = rows.usable & (rows.medians() > 0)
-    known = values[np.isfinite(values)]
-    many = 2 * int(with_faults.sum()) >= int(rows.usable.sum())
-    return np.flatnonzero(with_faults).tolist() if many and not (known % 1).any() else []
+    odd, reason = (
+        rows.idle(),
+        "nothing but 0 on at least half of the units, so nothing was measured",
+    )
+    if metric.better == "lower" and metric.counts_faults:
+        known = values[np.isfinite(values)]
+        whole = not (known % 1).any()
+        odd, reason = (
+            rows.usable & (rows.medians() > 0) & whole,
+            "faults on at least half of the units",
+        )
+    many = odd.any() and 2 * int(odd.sum()) >= int(rows.usable.sum())
+    return (np.flatnonzero(odd).tolist(), reason) if many else None
 
 
 def finding_on(population: Population, kind: str, text: str) -> Finding:

@@ -133,6 +133,13 @@ class Rows:
             out[block.index] = block.values.mean(axis=1, dtype=np.float64)
         return out
 
+    def idle(self) -> BoolArray:
+        """Return which rows are rates of nothing but 0 (`Metric.is_rate`), shape (total,)."""
+        out = np.zeros(self.total, dtype=np.bool_)
+        for block in self.blocks if self.population.metric.is_rate else ():
+            out[block.index] = block.values[:, -1] == 0
+        return out
+
     def smallest(self) -> int:
         """Return the size of the smallest usable sample, 0 if there is none."""
         return min(self.sizes, default=0)

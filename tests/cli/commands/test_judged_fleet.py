@@ -115,6 +115,37 @@ def test_a_list_of_what_is_missing_replaces_no_other_one(here: Path) -> None:
     assert sorted(path.stem for path in Path(".anubis").glob("missing*")) == LISTS
 
 
+@pytest.mark.parametrize("named", [(), ("--missing", "list.csv")])
+def test_a_list_of_what_is_missing_goes_when_it_is_there(
+    here: Path, named: tuple[str, ...]
+) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    write(here / "whole.csv", run="whole", week=9)
+    place = here / (named[1] if named else ".anubis/missing.csv")
+    assert anubis("judge", "new.csv", *named).returncode == 1
+    before = place.read_text()
+    if not named:  # of other nodes, it says nothing of these
+        assert anubis("judge", "whole.csv", "--nodes", "n00,n09").returncode == 0
+        assert place.read_text() == before
+    assert anubis("judge", "new.csv", "whole.csv", *named).returncode == 0
+    assert not place.exists()
+    place.write_text("what,somebody,else,wrote\nn09,gemm,gemm_b,cuda:3\n")
+    assert anubis("judge", "whole.csv", *named).returncode == 0
+    assert place.exists()
+
+
+def test_what_is_partly_there_makes_one_new_list(here: Path) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    write(here / "some.csv", run="some", week=9)
+    rows = (here / "some.csv").read_text().splitlines()
+    (here / "some.csv").write_text("\n".join([rows[0], *(r for r in rows if r < "n10")]) + "\n")
+    anubis("judge", "new.csv")
+    anubis("judge", "new.csv", "some.csv")
+    assert [path.name for path in Path(".anubis").glob("missing*")] == ["missing.csv"]
+    with Path(".anubis/missing.csv").open() as file:
+        assert [row["node"] for row in csv.DictReader(file)] == ["n19", "n29", "n39", "n49", "n59"]
+
+
 def test_an_import_of_a_known_class_is_judged_and_not_learned_from(here: Path) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     done = anubis("import", "table", "new.csv")
@@ -177,6 +208,37 @@ def test_health_says_what_the_history_says_of_imported_nodes(here: Path) -> None
     assert anubis("health", "--node", "n00", "--max-age", "1s").returncode == 20
 
 
+def test_a_history_that_was_lost_is_begun_anew_with_a_word(here: Path) -> None:
+    write(here / "new.csv", slow={"n40": 0.7, "n41": 0.7}, run="new", week=8)
+    write(here / "some.csv", run="some", week=9)
+    rows = (here / "some.csv").read_text().splitlines()
+    some = [row for row in rows if row.startswith("n41,") and "pcie_in" in row]
+    (here / "some.csv").write_text("\n".join([rows[0], *some]) + "\n")
+    push = ("push", "new.csv", "--history", "fleet")
+    assert "is new" not in anubis(*push).stdout
+    ask = [("health", "--store", "fleet", "--node", node) for node in ("n40", "n41", "n00")]
+    before = [anubis(*one) for one in ask]
+    assert [one.returncode for one in before] == [1, 1, 0]
+
+    Path("fleet/history.sqlite").unlink()
+    assert [anubis(*one).returncode for one in ask] == [1, 1, 20]
+    said = anubis("push", "some.csv", "--history", "fleet")
+    (line,) = [one for one in said.stdout.splitlines() if "history fleet is new" in one]
+    assert f"{NODES} runs" in line
+    lost = [anubis(*one) for one in ask]
+    assert [one.returncode for one in lost] == [1, 1, 20]
+    assert [one.stdout for one in lost[:2]] == [one.stdout for one in before[:2]]
+    assert "run new rejected it" in lost[1].stderr
+
+    assert "is new" not in anubis(*push).stdout
+    assert [anubis(*one).returncode for one in ask] == [1, 1, 0]
+    defects = ("history", "--store", "fleet", "defect")
+    told = json.loads(anubis(*defects, "list", "--json", "-").stdout)["defects"]
+    number = next(str(one["number"]) for one in told if one["node"] == "n40")
+    assert anubis(*defects, "close", number, "--as", "false-alarm").returncode == 0
+    assert [anubis(*one).returncode for one in ask] == [20, 1, 0]  # what is answered is not kept
+
+
 def test_a_history_that_cannot_be_read_stops_no_judging(here: Path) -> None:
     write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
     assert anubis("import", "table", "new.csv").returncode == 0
@@ -199,15 +261,57 @@ def test_what_the_latest_runs_changed_is_said(here: Path) -> None:
     assert ("n42" in new, "n41" in line, "n40" in recovered) == (True, False, True)
 
 
-def test_acceptance_that_rests_on_old_results_says_so(here: Path) -> None:
-    write(here / "a.csv", slow={}, run="a", week=2)
+@pytest.mark.parametrize("how", ["gone", "failed"])
+def test_a_node_whose_card_is_back_has_recovered(here: Path, how: str) -> None:
+    """So has one of which a test failed without a value; what was only empty is no rejection."""
+    write(here / "a.csv", run="a", week=2)
+    write(here / "b.csv", run="b", week=3)
+    head, *rows = (here / "a.csv").read_text().splitlines()
+    if how == "gone":
+        rows = [row for row in rows if not row.startswith("n40,cuda:1,")]
+    else:
+        head = f"{head},status"
+        rows = [
+            f"{row},{'failed' if row.startswith('n40,cuda:1,gemm,gemm_a,') else 'ok'}"
+            for row in rows
+        ]
+    rows = [
+        row.replace(row.split(",")[7], "") if row.startswith("n41,cuda:1,gemm,gemm_b") else row
+        for row in rows
+    ]
+    (here / "a.csv").write_text("\n".join([head, *rows]) + "\n")
+    alone = anubis("judge", "a.csv")
+    assert alone.returncode == 1
+    done = anubis("judge", "a.csv", "b.csv")
+    assert done.returncode == 0
+    assert "by each node's latest run: recovered: n40" in done.stdout.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("day", "loss", "decision"),
+    [
+        ("2026-01-05", 1.0, "ACCEPTED"),
+        ("2026-01-25", 1.0, "UNDECIDED"),
+        ("2026-01-25", 0.7, "REJECTED"),
+    ],
+)
+@pytest.mark.parametrize("how", ["tables", "store"])
+def test_what_is_old_completes_no_later_run_and_rejects_all_the_same(
+    here: Path, day: str, loss: float, decision: str, how: str
+) -> None:
+    write(here / "a.csv", slow={"n40": loss}, run="a", week=2)
     rows = (here / "a.csv").read_text().splitlines()
-    some = [row for row in rows if row.startswith("n40,") and "gemm_a" in row]
-    for day, said in (("2026-01-05", False), ("2026-01-25", True)):
-        late = [row.replace(",a,2026-01-02", f",b,{day}") for row in some]
-        (here / "b.csv").write_text("\n".join([rows[0], *late]) + "\n")
-        lines = anubis("judge", "a.csv", "b.csv").stdout.splitlines()
-        assert any("n40" in line and "2026-01-02" in line for line in lines) == said
+    some = [row for row in rows if row.startswith("n40,") and "gemm_b" in row]
+    late = [row.replace(",a,2026-01-02", f",b,{day}") for row in some]
+    (here / "b.csv").write_text("\n".join([rows[0], *late]) + "\n")
+    runs = ["a.csv", "b.csv"]
+    if how == "store":
+        for name in runs:
+            assert anubis("import", "table", name).returncode == 0
+        runs = [".anubis"]
+    anubis("judge", *runs, "--json", "out.json")
+    found = {n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]}
+    assert (found["n40"], found["n00"]) == (decision, "ACCEPTED")
 
 
 def test_an_import_of_days_ago_completes_one_in_the_history_and_an_older_one_does_not(

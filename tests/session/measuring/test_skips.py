@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from pytest_anubis.cli.main import main
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 WRONG = 'anubis_metric.record("wrong_words", {}, unit="errors", better="equal", expect=0)'
@@ -13,6 +14,7 @@ SKIPS = {
     "skip": "pytest.skip('half of it')",
     "importorskip": "pytest.importorskip('no_such_module')",
     "raised": "raise unittest.SkipTest('too old')",
+    "xfail": "pytest.xfail('known')",
 }
 
 
@@ -51,25 +53,27 @@ def test_a_wrong_result_before_a_skip_rejects(
 
 
 @pytest.mark.parametrize("in_fixture", [False, True])
+@pytest.mark.parametrize("how", ["skip", "xfail"])
 def test_a_skip_after_a_right_result_is_a_skip(
-    project: pytest.Pytester, learn: Learn, in_fixture: bool
+    project: pytest.Pytester, learn: Learn, how: str, in_fixture: bool
 ) -> None:
     learn()
-    write(project, 0, SKIPS["skip"], in_fixture=in_fixture)
+    write(project, 0, SKIPS[how], in_fixture=in_fixture)
     result = project.runpytest("--anubis")
     assert result.ret == 0
     result.assert_outcomes(passed=1, skipped=1)
     assert set(outcomes(project).values()) <= {"NOT_TESTED"}
 
 
+@pytest.mark.parametrize("how", ["skip", "xfail"])
 @pytest.mark.parametrize(
     ("mark", "option"), [("", "--anubis-mode=measure"), ("@pytest.mark.xfail\n", "--anubis")]
 )
 def test_where_nothing_is_judged_or_all_is_waived_a_skip_rejects_nothing(
-    project: pytest.Pytester, learn: Learn, mark: str, option: str
+    project: pytest.Pytester, learn: Learn, mark: str, option: str, how: str
 ) -> None:
     learn()
-    write(project, 3, SKIPS["skip"], in_fixture=False)
+    write(project, 3, SKIPS[how], in_fixture=False)
     path = project.path / "test_half.py"
     path.write_text(path.read_text().replace("def test_half", f"{mark}def test_half"))
     assert project.runpytest("--anubis", option).ret == 0
@@ -81,3 +85,12 @@ def test_a_loss_before_a_skip_rejects(project: pytest.Pytester, learn: Learn) ->
     path = project.path / "test_suite.py"
     path.write_text(path.read_text() + "\n    pytest.skip('half of it')\n")
     assert project.runpytest("--anubis").ret == 1
+
+
+def test_what_was_measured_before_a_skip_is_judged_later(
+    project: pytest.Pytester, learn: Learn
+) -> None:
+    learn()
+    write(project, 3, SKIPS["xfail"], in_fixture=False)
+    assert project.runpytest("--anubis", "--anubis-mode=measure").ret == 0
+    assert main(["judge", str(project.path / ".anubis" / "runs")]) == 1

@@ -11,6 +11,7 @@ from pytest_anubis.settings import Settings, without_password
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import defects
 from tests.postgres import new_database
+from tests.session.conftest import Learn
 from tests.session.selector_story import ALL, HERE, write_baseline, write_history, write_suite
 
 CHOICE = ("--anubis-select=risk", "--anubis-horizon=30d", "--anubis-risk=0.1", "--anubis-explore=0")
@@ -73,6 +74,21 @@ def test_a_database_that_cannot_be_reached_is_one_line(suite: pytest.Pytester) -
     for file in Path(suite.path).glob(".anubis/**/*.json*"):
         assert "secret" not in file.read_text()
         assert file.parent.name == "nodes" or "me:***@127" in file.read_text()
+
+
+@pytest.mark.parametrize("place", [".anubis", "fleet"])
+def test_a_history_that_was_lost_is_begun_anew_with_a_word(
+    project: pytest.Pytester, learn: Learn, place: str
+) -> None:
+    learn()
+    told = []
+    for number in range(4):
+        if number == 2:
+            (project.path / place / "history.sqlite").unlink()
+        result = project.runpytest("--anubis", f"--anubis-history={place}")
+        assert result.ret == 0
+        told.append(f"{place} is new: 2 runs" in result.stdout.str())
+    assert told == [False, False, True, False]
 
 
 @pytest.mark.usefixtures("in_workers")

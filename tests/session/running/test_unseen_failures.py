@@ -1,4 +1,4 @@
-"""Failed checks of which pytest only warns: no run with one is accepted, whatever filters are set."""
+"""Failed checks of which pytest only warns or hears nothing: no run with one is accepted, by any filters."""
 
 from __future__ import annotations
 
@@ -21,7 +21,55 @@ class Buffer:
     def __init__(self): self.me = self
     def __del__(self): {}
 """
+POOL = """
+import warnings
+from concurrent.futures import ThreadPoolExecutor, wait
+def check(it): assert it != 1
+"""
+CHILD = """
+import multiprocessing, os, signal, sys, time, pytest
+def run(target, *args):
+    child = multiprocessing.get_context('fork').Process(target=target, args=args)
+    child.start()
+    child.join()
+    return child
+def check(): assert 1 == 2
+"""
 KINDS = {
+    "future that nobody reads": (
+        1,
+        POOL + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.submit(check, 1)\n",
+    ),
+    "map that nobody reads": (
+        1,
+        POOL + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.map(check, range(3))\n",
+    ),
+    "future that is only waited for": (
+        1,
+        POOL + "def test_it():\n    with ThreadPoolExecutor() as pool:\n"
+        "        wait([pool.submit(check, 1)])\n",
+    ),
+    "error in a future": (
+        20,
+        POOL + "def test_it():\n    with ThreadPoolExecutor() as pool: pool.submit({}.pop, 1)\n",
+    ),
+    "future of a process": (
+        1,
+        POOL + "import multiprocessing\nfrom concurrent.futures import ProcessPoolExecutor\n"
+        "def test_it():\n    fork = multiprocessing.get_context('fork')\n"
+        "    with ProcessPoolExecutor(1, fork) as pool: pool.submit(check, 1)\n",
+    ),
+    "child": (20, CHILD + "def test_it(): run(check)\n"),
+    "child that is closed": (20, CHILD + "def test_it(): run(check).close()\n"),
+    "child that ends by itself": (20, CHILD + "def test_it(): run(sys.exit, 3)\n"),
+    "child that crashes": (
+        20,
+        CHILD + "def test_it(): run(lambda: os.kill(os.getpid(), signal.SIGABRT))\n",
+    ),
+    "child of a fixture": (
+        20,
+        CHILD + "@pytest.fixture\ndef it():\n    yield\n    run(check)\ndef test_it(it): pass\n",
+    ),
     "assertion in a thread": (
         1,
         THREAD + "def check(): assert 1 == 2\ndef test_it(): run(check)\n",
@@ -141,6 +189,33 @@ def test_ordinary_threads_and_finalisers_are_accepted(
     result = project.runpytest("--anubis", "-W", "default")
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*UserWarning: ordinary*"])
+
+
+READ = {
+    "futures": POOL + "import pytest\ndef test_it():\n    with ThreadPoolExecutor() as pool:\n"
+    "        one, two, three = [pool.submit(check, it) for it in (1, 1, 2)]\n"
+    "    assert isinstance(one.exception(), AssertionError)\n"
+    "    with pytest.raises(AssertionError): two.result()\n",
+    "futures of an event loop": POOL + "import asyncio, pytest\n"
+    "async def main():\n    with pytest.raises(AssertionError):\n"
+    "        await asyncio.get_running_loop().run_in_executor(None, check, 1)\n"
+    "def test_it(): asyncio.run(main())\n",
+    "children": CHILD + "def test_it():\n    assert run(check).exitcode == 1\n"
+    "    assert run(sys.exit, 3).exitcode == 3\n    run(sys.exit, 0)\n",
+    "ended children": CHILD + "def test_it():\n"
+    "    child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(60,))\n"
+    "    child.start()\n    child.terminate()\n    child.join()\n",
+    "a pool": CHILD
+    + "def test_it():\n    with multiprocessing.get_context('fork').Pool(2) as pool:\n"
+    "        assert pool.map(abs, [-1, 2]) == [1, 2]\n",
+}
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_what_is_read_is_the_tests_own(project: pytest.Pytester, learn: Learn, kind: str) -> None:
+    learn()
+    project.makepyfile(test_zz=READ[kind])
+    assert project.runpytest("--anubis").ret == 0
 
 
 def test_switching_pytests_ears_off_accepts_nothing(project: pytest.Pytester, learn: Learn) -> None:

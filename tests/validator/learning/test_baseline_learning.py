@@ -344,7 +344,7 @@ def test_two_runs_are_no_baseline() -> None:
 
 @pytest.mark.parametrize("alpha", [0.95, 1e-6])
 def test_no_criterion_is_learned_that_could_never_fail(alpha: float) -> None:
-    dead = population("dead", np.zeros((5, 1, 5)), better="higher", unit="GB/s")
+    dead = population("dead", np.zeros((5, 1, 5)), better="higher", unit="GB")
     alive = population("alive", noise(0, 5, devices=1))
     baseline = learn(dead, alive, alpha=alpha)
     assert [c.metric.name for c in baseline.criteria] == (["alive"] if alpha > 0.5 else [])

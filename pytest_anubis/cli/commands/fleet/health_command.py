@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from pytest_anubis.fleet.launching.slurm_node import SlurmError, act
 from pytest_anubis.hardware.inventory.node_name import node_name
 from pytest_anubis.report.export.drain_reason import LEADER, line
 from pytest_anubis.store.journal.journal_file import is_written, journal_path
+from pytest_anubis.store.kept_rejections import KeptRejection, keep_rejection, kept_rejection
 from pytest_anubis.store.node_standing import StandingError, boot_id, read_standing
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers
 
@@ -132,6 +134,8 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
     if standing is None and (filed := _filed(str(options.store), node, now, limit)) is not None:
         return filed
+    if standing is None and (lost := _lost(options.store, node)) is not None:
+        return lost
     if standing is None and (options.store / "imports").is_dir():
         store = shlex.quote(str(options.store))
         said = f"{node}: no run here; anubis history file --all --history {store} takes imports in"
@@ -150,6 +154,7 @@ def _filed(store: str, node: str, now: float, max_age: float | None) -> Health |
     from pytest_anubis.fleet.operations.node_places import Place, places_of
     from pytest_anubis.store.fleet.last_runs import last_of_history
     from pytest_anubis.store.history.database import HistoryError
+    from pytest_anubis.store.history.filed_before import has_run
 
     try:
         known = use(store, lambda history: last_of_history(history, store))
@@ -164,12 +169,33 @@ def _filed(store: str, node: str, now: float, max_age: float | None) -> Health |
             said = f"{node}: {place.why}; {place.act}"
             return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
         if place.reason and place.place is Place.QUARANTINED:
+            keep_rejection(Path(store), node, KeptRejection(place.reason, place.run))
             return Health(Decision.REJECTED, place.reason)
+        kept = kept_rejection(Path(store), node)
+        if kept is not None and place.place is not Place.FIT:
+            asked = partial(has_run, node=place.node, run=kept.run)
+            if not use(store, asked):  # lost, not answered
+                return _lost(Path(store), node)
+        keep_rejection(Path(store), node, None)
         if place.place is Place.FIT:
             return Health(Decision.ACCEPTED, line(f"{LEADER}ACCEPTED", run=place.run))
         said = f"{node}: no run here; in the history: {place.why}"
         return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
     return None
+
+
+def _lost(store: Path, node: str) -> Health | None:
+    """Return a rejection that the store's history knew, and has lost with its run; None without one."""
+    kept = kept_rejection(store, node)
+    if kept is None:
+        return None
+    named = shlex.quote(str(store))
+    say(
+        f"{node}: run {kept.run} rejected it, and is not in the history of {named} any more: push it there "
+        f"again (anubis push STORE --history {named}), or measure the node again",
+        file=sys.stderr,
+    )
+    return Health(Decision.REJECTED, kept.reason)
 
 
 def _act(options: argparse.Namespace, node: str, health: Health, now: float) -> None:

@@ -283,3 +283,20 @@ def test_values_that_an_earlier_file_of_the_same_run_holds_are_lost(results: Pat
     assert anubis(*given).returncode == 0  # parts of one run
     assert unread() == {("n1", "t"): 0}
     assert anubis("import", "table", *["results/n1/t.csv"] * 2, "--class", "k").returncode == 0
+
+
+def test_files_of_which_the_same_is_said_share_a_line(results: Path) -> None:
+    for number in range(4, 30):
+        shutil.copytree(results / "n1", results / f"n{number}")
+    for number in (5, 6, 7, 8, 9):
+        (results / f"n{number}" / "nccl.log").write_text("nothing\n")
+    (results / "n9" / "nccl.log").write_bytes(b"")
+    call = ("import", "nccl", "--node-pattern", "results/{node}/nccl.log")
+    few, every = anubis(*call).stdout, anubis(*call, "-v", "--store", "other").stdout
+    assert len(few.splitlines()) < 12 < 60 < len(every.splitlines())
+    (bad,) = [line for line in few.splitlines() if "results/n5/nccl.log: no line" in line]
+    assert "4 more files" in bad
+    assert "results/n6/nccl.log" in bad
+    for number in range(1, 30):
+        assert f"results/n{number}/nccl.log" in every
+    assert len(nodes()) == 29

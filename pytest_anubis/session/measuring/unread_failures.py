@@ -1,0 +1,125 @@
+"""Failures that a test could read and does not: exceptions of futures, exit codes of child processes.
+
+`concurrent.futures` keeps what a call raised until somebody asks for its result, and `multiprocessing` prints
+it in the child: without that question the test passes whatever its checks found there.
+"""
+
+from __future__ import annotations
+
+import functools
+import signal
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import pytest
+
+_ENDED = (0, -signal.SIGTERM, -signal.SIGKILL)
+"""Exit codes of children that did their work, or that somebody has ended."""
+
+
+class UnreadFailures:
+    """Knows which futures and children of `multiprocessing` failed unread, and whose they are.
+
+    Args:
+        owner: Returns the test that the calling thread works for; empty outside of tests.
+    """
+
+    def __init__(self, owner: Callable[[], str]) -> None:
+        self._owner = owner
+        self._owners: WeakKeyDictionary[Future[Any], str] = WeakKeyDictionary()
+        self._futures: dict[Future[Any], BaseException] = {}  # failed, and not read
+        self._children: dict[Any, str] = {}  # to the test that each belongs to
+        self._codes: dict[Any, int | None] = {}  # of children that were closed
+        self._exit_code: Callable[[Any], int | None] = lambda child: None
+
+    def listen(self, config: pytest.Config) -> None:
+        """Take note of futures and children that tests make, and of who reads them, until pytest ends."""
+        from multiprocessing.process import BaseProcess
+
+        process: Any = BaseProcess
+        read: Callable[[Any], int | None] = process.exitcode.fget
+        self._exit_code = read
+        own: list[tuple[Any, str, Any]] = []
+
+        def wrap(kind: Any, name: str, *, before: Any = None, after: Any = None) -> None:
+            plain = getattr(kind, name)
+
+            @functools.wraps(plain)
+            def wrapped(one: Any, *args: Any, **kwargs: Any) -> Any:
+                if before is not None:
+                    before(one, *args)
+                try:
+                    return plain(one, *args, **kwargs)
+                finally:
+                    if after is not None:
+                        after(one)
+
+            own.append((kind, name, plain))
+            setattr(kind, name, wrapped)
+
+        def failed(future: Future[Any], error: BaseException | None = None) -> None:
+            if error is not None and self._owners.get(future):
+                self._futures[future] = error
+
+        def asked(future: Future[Any]) -> None:
+            if future.done():
+                self._futures.pop(future, None)
+
+        def made(future: Future[Any]) -> None:
+            self._owners[future] = self._owner()
+
+        def started(child: Any) -> None:
+            if test := self._owner():
+                self._children[child] = test
+
+        def closing(child: Any) -> None:
+            if child in self._children:
+                self._codes[child] = read(child)
+
+        def exit_code(child: Any) -> int | None:
+            code = read(child)
+            if code is not None:
+                self._children.pop(child, None)
+            return code
+
+        wrap(Future, "__init__", after=made)
+        wrap(Future, "set_exception", before=failed)
+        wrap(Future, "result", after=asked)
+        wrap(Future, "exception", after=asked)
+        wrap(process, "start", before=started)
+        wrap(process, "close", before=closing)
+        own.append((process, "exitcode", process.exitcode))
+        process.exitcode = property(exit_code, doc=process.exitcode.__doc__)
+
+        def end() -> None:
+            for kind, name, plain in own:
+                setattr(kind, name, plain)
+
+        config.add_cleanup(end)
+
+    def take(self, test: str = "") -> list[BaseException]:
+        """Return what failed unread until now, each once.
+
+        Args:
+            test: Whose; empty: that of all tests.
+        """
+        errors: list[BaseException] = []
+        for future in list(self._futures):
+            if self._owners.get(future) == test or not test:
+                errors.append(self._futures.pop(future))
+        for child, owner in list(self._children.items()):
+            code = self._codes[child] if child in self._codes else self._exit_code(child)
+            if code is None or (test and owner != test):
+                continue  # it runs
+            del self._children[child]
+            self._codes.pop(child, None)
+            if code not in _ENDED:
+                errors.append(
+                    ChildProcessError(
+                        f"child {child.name!r} of {owner} ended with exit code {code}, which the test never "
+                        "reads: assert that its exitcode is 0"
+                    )
+                )
+        return errors

@@ -1,0 +1,81 @@
+"""How many runs a history had, in a file of its folder: one that was lost is begun anew with a word.
+
+A database file that was deleted, or replaced by an empty one, is made by the next one that writes to it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from pytest_anubis.codec import CodecError, read_json
+from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History
+
+FILED = "history-filed.json"
+"""File in the folder of a history: how many runs it had when something was filed last."""
+
+_FORMAT = "anubis-history-filed"
+_MOST = 1 << 16  # bytes; one of ours has a few hundred
+
+
+def begun_anew(history: History, place: Path | str) -> str:
+    """Say in one line that a history has lost its runs; empty where it has not, or is no file.
+
+    Args:
+        history: The history, before anything is filed.
+        place: Its folder or a database URL.
+    """
+    if isinstance(place, str) or not (before := _number(place)):
+        return ""
+    if _runs(history):
+        return ""
+    named = shlex.quote(str(place))
+    return (
+        f"history {place} is new: {before} run{'s' if before != 1 else ''} that it had are not in it, so "
+        f"nodes that they rejected are unknown there; file them again: 'anubis history file --all --history "
+        f"{named}' those of the store in this folder, 'anubis push STORE --history {named}' those of others"
+    )
+
+
+def note_filed(history: History, place: Path | str) -> None:
+    """Remember how many runs a history has."""
+    if isinstance(place, str):
+        return
+    runs = _runs(history)
+    if runs == _number(place):
+        return
+    text = json.dumps({"format": _FORMAT, "runs": runs})
+    with contextlib.suppress(OSError):  # a folder that is not ours: nothing is remembered
+        write_atomically(place / FILED, f"{text}\n".encode())
+
+
+def has_run(history: History, node: str, run: str) -> bool:
+    """Return whether a history has a run of a node."""
+    runs, nodes = schema.runs, schema.nodes
+    asked = sa.select(runs.c.id).join(nodes, nodes.c.id == runs.c.node_id)
+    with history.reading() as connection:
+        found = connection.execute(asked.where(nodes.c.name == node, runs.c.run == run).limit(1))
+        return found.first() is not None
+
+
+def _runs(history: History) -> int:
+    with history.reading() as connection:
+        return int(
+            connection.execute(sa.select(sa.func.count()).select_from(schema.runs)).scalar_one()
+        )
+
+
+def _number(place: Path) -> int:
+    """Return how many runs a history had; 0 where that is unknown."""
+    try:
+        found = read_json(place / FILED, largest=_MOST)
+    except (OSError, CodecError):
+        return 0
+    known = found.get("runs") if isinstance(found, dict) and found.get("format") == _FORMAT else 0
+    return known if isinstance(known, int) else 0

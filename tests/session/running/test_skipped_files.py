@@ -1,0 +1,78 @@
+"""A file that is skipped as a whole is among what was not tested, with its reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.session.conftest import SUITE, Learn
+
+SKIPS = {
+    "skip": "import pytest\npytest.skip('the tool is missing', allow_module_level=True)\n",
+    "importorskip": "import pytest\npytest.importorskip('no_such_module')\n",
+    "unittest": "import unittest\nraise unittest.SkipTest('too old')\n",
+    "inapplicable": "import pytest\npytest.skip('not applicable: no card', allow_module_level=True)\n",
+}
+
+
+def untested(project: pytest.Pytester) -> Mapping[str, str]:
+    """Return what the run has as not tested, each with its words."""
+    (path,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
+    happened: list[dict[str, Any]] = list(map(json.loads, path.read_text().splitlines()))
+    return {
+        one["benchmark"]: one["text"]
+        for one in happened
+        if one["event"] == "verdict" and one["outcome"] == "NOT_TESTED"
+    }
+
+
+@pytest.mark.parametrize("how", SKIPS)
+def test_it_is_not_tested(project: pytest.Pytester, learn: Learn, how: str) -> None:
+    learn()
+    project.makepyfile(test_more=f"{SKIPS[how]}{SUITE}")
+    result = project.runpytest("--anubis", "-v")
+    assert result.ret == 0
+    assert set(untested(project)) == {"test_more.py"}
+    said = {"skip": "tool is missing", "unittest": "too old", "inapplicable": "no card"}
+    assert said.get(how, "no_such_module") in untested(project)["test_more.py"]
+    result.stdout.fnmatch_lines(["*test_more.py*"])
+
+
+@pytest.mark.usefixtures("in_workers")
+def test_workers_tell_it_once(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    project.makepyfile(test_more=SKIPS["skip"])
+    assert project.runpytest("--anubis", "-n2").ret == 0
+    assert untested(project) == {"test_more.py": "the tool is missing"}
+
+
+def test_where_all_is_required_it_blocks(project: pytest.Pytester, learn: Learn) -> None:
+    learn()
+    project.makepyfile(test_more=SKIPS["skip"])
+    assert project.runpytest("--anubis", "--anubis-require-all").ret == 20
+
+
+@pytest.mark.parametrize("name", ["cpu.compute", "test_more.py::test_speed"])
+def test_what_is_required_of_it_is_missing(
+    project: pytest.Pytester, learn: Learn, name: str
+) -> None:
+    learn(benchmark="test_more.py::test_speed")
+    project.makepyfile(test_more=f"{SKIPS['skip']}{SUITE}")
+    assert project.runpytest("--anubis", f"--anubis-require={name}").ret == 20
+    assert "test_more.py" in untested(project)
+
+
+@pytest.mark.parametrize(
+    "before", [Path.unlink, lambda path: path.write_text(SKIPS["skip"])], ids=["alone", "all"]
+)
+def test_where_nothing_else_is_there_nothing_is_accepted(
+    project: pytest.Pytester, learn: Learn, before: Callable[[Path], object]
+) -> None:
+    learn()
+    project.makepyfile(test_more=SKIPS["skip"])
+    before(project.path / "test_suite.py")
+    assert project.runpytest("--anubis").ret not in (0, 1)
