@@ -118,7 +118,7 @@ def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row
     if "missing" not in options:
         return []
     places = [options.missing] if options.missing else sorted(MISSING.parent.glob(_LISTS))
-    said = []
+    said, removed = [], []
     for place in places:
         listed = _listed(place)
         judged = {node for node, *_ in listed} <= nodes and not listed <= cells
@@ -129,7 +129,9 @@ def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row
         except OSError as error:
             said.append(f"{place} is out of date and cannot be removed ({error.strerror})")
         else:
-            said.append(f"removed: {place}, since not all that it listed is missing any more")
+            removed.append(str(place))
+    if removed:
+        said.append(f"removed, as values that it listed are there now: {', '.join(removed)}")
     return said
 
 
