@@ -18,7 +18,7 @@ from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunEvidence, RunRecord
-from pytest_anubis.core.standing.recorded_run import judged_of
+from pytest_anubis.core.standing.recorded_run import judged_of, was_killed
 from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
     Decision,
@@ -130,7 +130,8 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
                 f"--require {name}: no baseline has such a component, benchmark or metric"
                 f"{names_alike(name, things)}"
             )
-    ahead = _ahead(runs, time.time())
+    killed = ((run.run, run.node) for run in runs.journals if was_killed(run))
+    ahead = {*_ahead(runs, time.time()), *killed}
     judged = _judged(runs, baselines, ahead, strictness)
     near, aged = of_latest_days(runs, ahead)
     if any(verdict.decision is Decision.ACCEPTED for verdict in _of(judged, aged).values()):

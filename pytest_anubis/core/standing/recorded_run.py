@@ -34,7 +34,7 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         for key, reference in passed_checks(record)
     ]
     return judged_run(
-        speaking(outcomes, replayed=record.replayed),
+        speaking(outcomes, clears=not (record.replayed or was_killed(record))),
         run=record.run,
         began=began,
         ended=ended,
@@ -62,10 +62,20 @@ def said_of_node(record: RunRecord) -> str:
     return verdict.decision.value
 
 
-def speaking(outcomes: Iterable[Said], *, replayed: bool) -> list[Said]:
-    """Return the verdicts that speak of the node: no pass where the machine may be another one."""
+def was_killed(record: RunRecord) -> bool:
+    """Return whether a run was cut before anything was decided: what it passed clears nothing."""
+    return record.node_verdict is None and bool(record.broken_off)
+
+
+def speaking(outcomes: Iterable[Said], *, clears: bool) -> list[Said]:
+    """Return the verdicts that speak of the node.
+
+    Args:
+        outcomes: Those of a run.
+        clears: Its passes count; not where the machine may be another one, or the run was killed.
+    """
     good = (Outcome.PASS, Outcome.MARGINAL)
-    return [one for one in outcomes if not (replayed and one[1] in good)]
+    return [one for one in outcomes if clears or one[1] not in good]
 
 
 def key_of(verdict: MetricVerdict) -> Key:

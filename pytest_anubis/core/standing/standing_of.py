@@ -15,6 +15,7 @@ from itertools import takewhile
 from typing import Annotated
 
 from pytest_anubis.core.field_types import Rare
+from pytest_anubis.core.standing.device_means import without_means
 from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
 
 Key = tuple[str, str, str, str]
@@ -37,8 +38,7 @@ Holds = Callable[[Waiver], bool]
 """Says whether a waiver that covered a failure in its run holds today."""
 
 XFAIL = Waiver(owner="", reason="the test's xfail mark", expires="")
-"""The waiver that an xfail mark, or an old row of a history, is taken for: no owner, no last day; it covers
-what its own run found only."""
+"""The waiver of an xfail mark, or an old row of a history: no owner, no last day; for its own run only."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,11 +183,11 @@ def judged_run(
         elif reason not in _WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
             found[outcome].setdefault(key, set()).add(reference)
     fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
-    rejected = decision == Decision.REJECTED
     broken = fail if decision == Decision.UNDECIDED else {}
-    failed = (fail or marginal or {_WHOLE: set()}) if rejected else broken
+    failed = (fail or marginal or {_WHOLE: set()}) if decision == Decision.REJECTED else broken
+    counted = without_means({**by_waived, **failed})
     bad = {*fail, *found[Outcome.INCONCLUSIVE], *found[Outcome.NOT_TESTED], *failed, *waived}
-    still = {key: waiver for key, waiver in waived.items() if key not in failed}
+    still = {key: waiver for key, waiver in waived.items() if key in counted - failed.keys()}
     both = {
         key: fine.get(key, set()) | marginal.get(key, set()) for key in {*fine, *marginal} - bad
     }
@@ -197,7 +197,7 @@ def judged_run(
         began=began,
         ended=began if ended is None else ended,
         decision=decision,
-        failed=tuple(sorted(failed)),
+        failed=tuple(sorted(failed.keys() & counted)),
         passed=tuple(sorted(both)),
         benchmarks=tuple(sorted(benchmarks)),
         answered=answered,

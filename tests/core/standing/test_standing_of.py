@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.recorded_run import passed_checks
+from pytest_anubis.core.standing.recorded_run import judged_of, passed_checks
 from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
@@ -24,7 +24,7 @@ from pytest_anubis.core.standing.standing_of import (
     relevant_runs,
 )
 from pytest_anubis.core.standing.standing_of import standing_of as standing_by
-from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Waiver
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference, Waiver
 from pytest_anubis.core.waivers.waiving import holds_among, holds_on
 
 PARTS = ("a", "b", "c")
@@ -110,6 +110,37 @@ def test_another_device_metric_or_group_clears_nothing() -> None:
     ):
         later = replace(run("later", 2, "ACCEPTED"), passed=(other,))
         assert standing_of([BAD, later]).decision is Decision.REJECTED
+
+
+@pytest.mark.parametrize("waived", [False, True])
+def test_a_mean_says_no_more_where_a_device_itself_is_bad(waived: bool) -> None:
+    card, mean = key("b"), (*key("b")[:2], "node", "")
+    bad = (Outcome.NOT_TESTED, Reason.WAIVED) if waived else (Outcome.FAIL, Reason.BEYOND)
+    for found, decision in (((card, mean), Decision.UNDECIDED), ((mean,), Decision.REJECTED)):
+        first = judged_run(
+            [(one, *bad, Reference.FLEET, ENDED if waived else None) for one in found],
+            run="first",
+            began=1,
+            ended=1,
+            decision="ACCEPTED" if waived else "REJECTED",
+            benchmarks=(),
+            profile="standard",
+        )
+        assert standing_of([first]).decision is Decision.REJECTED
+        again = run("again", 2, "UNDECIDED", b="PASS")
+        assert standing_of([first, again]).decision is decision
+
+
+def test_a_run_that_was_killed_clears_nothing() -> None:
+    fail, good = (
+        MetricVerdict(outcome=one, reason=Reason.BEYOND, text="", benchmark=name, metric="m")
+        for one, name in ((Outcome.FAIL, "a"), (Outcome.PASS, "b"))
+    )
+    killed = RunRecord(run="r", node="n", verdicts=(fail, good))
+    found = judged_of(killed, began=1.0, ended=None)
+    assert (found.decision, found.failed, found.passed) == ("UNDECIDED", (("a", "m", "", ""),), ())
+    ended = replace(killed, ended="2026-01-01T00:00:00+00:00", exit_status=0)
+    assert judged_of(ended, began=1.0, ended=2.0).passed == (("b", "m", "", ""),)
 
 
 STRENGTHS = {

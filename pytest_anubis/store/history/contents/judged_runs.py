@@ -88,7 +88,10 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     for row in connection.execute(judged.where(of_rejected)):
         one = _judged(
             row,
-            speaking(outcomes.get(row.id, ()), replayed=row.id in others),
+            # One without an end was killed.
+            speaking(
+                outcomes.get(row.id, ()), clears=row.id not in others and row.ended is not None
+            ),
             benchmarks.get(row.id, ()),
             answered=row.id in answered,
             after=after.get(row.id, ""),
