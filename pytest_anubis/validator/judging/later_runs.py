@@ -48,8 +48,8 @@ class LaterRuns:
     Attributes:
         started: (run, node) -> when the run began, ISO 8601 in UTC; empty if unknown.
         checked: Node -> what each of its runs says of what has no value, such as a test's own check.
-        ahead: (run, node) of runs that a clock ahead of the present has dated: their time is unknown,
-            so what they passed answers nothing.
+        ahead: (run, node) of runs that a clock ahead of the present has dated, so that their time is unknown,
+            and of those that never came to a verdict: what they passed answers nothing.
         runs: Node -> its runs; found from `started`.
         order: (run, node) -> its place in time; those without a time stand first, all in one place, unless
             they are known to come after another.
@@ -141,52 +141,51 @@ class LaterRuns:
     ) -> Sequence[MetricVerdict]:
         """Return a node's verdicts that have no sample: the bad ones name their run, or are answered.
 
-        What never reported is answered as well, by a later run in which it passed.
+        What did not run or report is answered as well, by a later run in which it passed.
         """
         if len(self.runs.get(node, ())) < 2:
             return verdicts
         checked = self.checked.get(node, ())
         failed: dict[str, set[Key]] = {}
         for one in verdicts:
-            if one.outcome is Outcome.FAIL or _never_reported(one):
+            if one.outcome is Outcome.FAIL or _unanswered(one):
                 failed.setdefault(one.run, set()).add(key_of(one))
-        standing = standing_of(
-            (
-                replace(
-                    run,
-                    began=self.order.get((run.run, node), 0),
-                    decision=Decision.REJECTED if bad else run.decision or Decision.UNDECIDED,
-                    failed=tuple(sorted(bad)),
-                    passed=tuple(
-                        key
-                        for key in run.passed
-                        if key not in bad and (run.run, node) not in self.ahead
-                    ),
-                    waived=tuple(one for one in run.waived if one[0] not in bad),
-                )
-                for run in checked
-                for bad in (failed.get(run.run, set[Key]()),)
-            ),
-            _no_waiver,
-        )
-        stands = {  # a waiver in one run hides no failure of another
-            key
-            for key, several in standing.failures.items()
-            if any(run.waiver(key) is None for run in several)
+        runs = {
+            run.run: replace(
+                run,
+                began=self.order.get((run.run, node), 0),
+                decision=run.decision or Decision.UNDECIDED,
+                failed=(),
+                passed=tuple(
+                    key
+                    for key in run.passed
+                    if key not in failed.get(run.run, ()) and (run.run, node) not in self.ahead
+                ),
+                waived=(),
+            )
+            for run in checked
+        }
+
+        def stands(run: str, key: Key) -> bool:
+            bad = replace(runs[run], decision=Decision.REJECTED, failed=(key,))
+            return bool(standing_of((runs | {run: bad}).values(), _no_waiver).failures)
+
+        stands_yet = {
+            (run, key) for run in failed.keys() & runs for key in failed[run] if stands(run, key)
         }
         known = {run.run for run in checked}
-        return [self._settled_one(one, known, stands) for one in verdicts]
+        return [self._settled_one(one, known, stands_yet) for one in verdicts]
 
     def _settled_one(
-        self, verdict: MetricVerdict, known: Collection[str], stands: Collection[Key]
+        self, verdict: MetricVerdict, known: Collection[str], stands: Collection[tuple[str, Key]]
     ) -> MetricVerdict:
-        missing = _never_reported(verdict)
+        missing = _unanswered(verdict)
         bad = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL)
         if not verdict.run or not (bad or missing):
             return verdict
         named = with_run_named(verdict, self._words(verdict.run, verdict.node))
         fails = verdict.outcome is not Outcome.MARGINAL and verdict.run in known
-        if fails and key_of(verdict) not in stands:
+        if fails and (verdict.run, key_of(verdict)) not in stands:
             failed = verdict.outcome is Outcome.FAIL
             return as_answered(named, "a later run passed it", failed)
         return verdict if missing else named  # of several runs that lack it one line is enough
@@ -212,15 +211,15 @@ class LaterRuns:
                     if outcome[row] in good
                     and (population.runs[row], population.nodes[row]) not in self.ahead
                 ]
-                if failed and passed and self._settled(population, failed, passed):
+                settled = [row for row in failed if self._settled(population, row, passed)]
+                if settled:
                     last = max(passed, key=lambda row: self._place(population, row))
                     words = self._words(population.runs[last], population.nodes[last])
-                    found |= dict.fromkeys(failed, (f"passed {words}", FAIL in bad))
+                    found |= dict.fromkeys(settled, (f"passed {words}", FAIL in bad))
         return found
 
-    def _settled(
-        self, population: Population, failed: Sequence[int], passed: Sequence[int]
-    ) -> bool:
+    def _settled(self, population: Population, failed: int, passed: Sequence[int]) -> bool:
+        """Return whether one of the rows that passed answers one that failed, whatever others do."""
         key = (population.benchmark, population.metric.name, "", population.group)
 
         def run(row: int, decision: Decision) -> JudgedRun:
@@ -234,7 +233,7 @@ class LaterRuns:
                 campaign=self.campaigns.get((population.runs[row], population.nodes[row]), ""),
             )
 
-        runs = [run(row, Decision.REJECTED) for row in failed]
+        runs = [run(failed, Decision.REJECTED)]
         runs += [run(row, Decision.ACCEPTED) for row in passed]
         return not standing_of(runs, _no_waiver).failures
 
@@ -246,8 +245,11 @@ class LaterRuns:
         return f"in run {run}" + (f" of {_moment(began)}" if began else "")
 
 
-def _never_reported(verdict: MetricVerdict) -> bool:
-    return verdict.outcome is Outcome.NOT_TESTED and verdict.reason is Reason.NOT_REPORTED
+def _unanswered(verdict: MetricVerdict) -> bool:
+    """Return whether a test came to nothing: it was skipped, crashed, or never reported."""
+    left = (Reason.WAIVED, Reason.PRUNED)  # by somebody's decision
+    open_one = verdict.outcome in (Outcome.NOT_TESTED, Outcome.INCONCLUSIVE)
+    return open_one and verdict.reason not in left
 
 
 def _no_waiver(_: Waiver) -> bool:

@@ -63,7 +63,8 @@ def with_earlier_devices(
     """Return the population in which a run of some of a node's devices has the others from runs before it.
 
     What some devices show says nothing about the node as a whole: alone it would answer a verdict on all of
-    them. A run that stays without some of the devices is left out, unless every run of the node does.
+    them. A run that stays without some of the devices is left out, unless every run of the node does. A
+    device without a value was not measured, whether the run has an empty cell for it or none.
 
     Args:
         population: One row per device.
@@ -72,6 +73,7 @@ def with_earlier_devices(
     nodes = _by_node(tuple(population.nodes), tuple(population.runs))[0]
     if len(set(nodes)) == len(nodes):  # one run each
         return population
+    population = _measured(population)
     runs: dict[str, dict[str, dict[str, int]]] = {}  # node -> run -> device -> row
     units = zip(population.nodes, population.runs, population.devices, strict=True)
     for row, (node, run, device) in enumerate(units):
@@ -100,6 +102,23 @@ def with_earlier_devices(
     found = population.only([*rows, *(row for row, _ in added)])
     names = (*(population.runs[row] for row in rows), *(run for _, run in added))
     return replace(found, runs=names)
+
+
+def _measured(population: Population) -> Population:
+    """Return the rows that are not missing; of a node with one run, or with no other row, all."""
+    missing = {row for row, problem in population.problems.items() if problem.lacks}
+    if not missing:
+        return population
+    runs: dict[str, set[str]] = {}
+    there = set[str]()
+    for row, (node, run) in enumerate(zip(population.nodes, population.runs, strict=True)):
+        runs.setdefault(node, set()).add(run)
+        there |= set() if row in missing else {node}
+    left = {node for node in there if len(runs[node]) > 1}
+    rows = [
+        row for row, node in enumerate(population.nodes) if row not in missing or node not in left
+    ]
+    return population.only(rows)
 
 
 def _in_order(population: Population, order: IntArray, shelf: Shelf | None) -> Iterator[FloatArray]:

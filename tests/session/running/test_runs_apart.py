@@ -135,8 +135,15 @@ def test_an_old_run_rejects_until_a_later_one_passes_what_failed(
     assert runs.make(monkeypatch, "worse", "slow") == 1
     code, said = runs.tell("judge", str(runs.runs), "-v")
     assert code == 1
-    for name in ("before", "worse"):
-        assert re.search(rf"^ +FAIL .* in run {name} of", said, re.M)
+    found = {
+        run: set(
+            re.findall(
+                rf"^ +(?:seen, does not block: )?(FAIL|PASS) .*; in run {run} of", said, re.M
+            )
+        )
+        for run in ("before", "worse")
+    }
+    assert found == {"before": {"PASS"}, "worse": {"FAIL"}}  # "after" passed the first
 
 
 def test_a_check_of_an_old_run_that_failed_names_it(

@@ -168,6 +168,7 @@ def test_a_clock_that_went_back_makes_no_earlier_run_the_answer() -> None:
         ((0.8, 0.8, None), {"r1"}, Decision.REJECTED),
         ((1.0, 0.8, 0.8), {"r1"}, Decision.REJECTED),
         ((0.8, 1.0, None), {"r1"}, Decision.ACCEPTED),
+        ((0.8, 1.0, 0.8), {"r2"}, Decision.UNDECIDED),
         ((0.8, 0.8, 0.8), {"r0", "r1", "r2"}, Decision.UNDECIDED),
     ],
 )
@@ -186,14 +187,24 @@ def test_what_failed_in_a_broken_off_run_rejects_nothing_and_is_to_be_judged_aga
     assert verdict.decision is decision
 
 
-def test_a_test_that_a_broken_off_run_did_not_reach_is_answered_by_a_later_run() -> None:
+@pytest.mark.parametrize(
+    ("outcome", "reason"),
+    [
+        (Outcome.NOT_TESTED, Reason.NOT_REPORTED),
+        (Outcome.NOT_TESTED, Reason.NOT_RUN),
+        (Outcome.INCONCLUSIVE, Reason.NOT_REPORTED),
+    ],
+)
+def test_a_test_that_came_to_nothing_is_answered_by_a_later_run(
+    outcome: Outcome, reason: Reason
+) -> None:
     learned = learn_baseline([table(1, 1, 1)], hardware_class="", created="2026-01-01")
     node = f"n{NODES - 1}"
     silent = MetricVerdict(
-        outcome=Outcome.NOT_TESTED,
-        reason=Reason.NOT_REPORTED,
+        outcome=outcome,
+        reason=reason,
         text="never reported",
-        benchmark="check",
+        benchmark="b",
         metric="",
         node=node,
         run="r1",
@@ -202,7 +213,7 @@ def test_a_test_that_a_broken_off_run_did_not_reach_is_answered_by_a_later_run()
     started = {(run, node): began for run, began in STARTED.items()}
     for passed, decision in (("r2", Decision.ACCEPTED), ("r0", Decision.UNDECIDED)):
         checked = [
-            JudgedRun(run=run, began=0.0, passed=(("check", "", "", ""),) if run == passed else ())
+            JudgedRun(run=run, began=0.0, passed=(("b", "", "", ""),) if run == passed else ())
             for run in STARTED
         ]
         judged = judge_fleet(
