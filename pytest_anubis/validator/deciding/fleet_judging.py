@@ -145,7 +145,8 @@ def judge_fleet(
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What has no criterion blocks acceptance.
         started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
-        ahead: (run, node) of runs that a clock ahead of the present has dated: these answer nothing.
+        ahead: (run, node) of runs that a clock ahead of the present has dated, or that never came to a
+            verdict: these answer nothing.
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
         checked: Node -> what each of its runs says of what has no value, such as a test's own check.
@@ -312,7 +313,7 @@ class _Nodes:
             self._verdicts[name] = verdicts
             self._counts[name] = Counter(verdict.counted_as for verdict in verdicts)
         self._last: tuple[_Units, Mapping[str, frozenset[str]]] = (((), (), ()), {})
-        self._seen = SeenValues()
+        self._seen = SeenValues(later)
 
     def waived(self, judged: JudgedColumns, baseline: Baseline | None) -> JudgedColumns:
         """Return verdicts as they count next to the waivers of their runs, and in the noise of these.
@@ -402,7 +403,7 @@ class _Nodes:
         found = []
         criteria = baseline.criteria if baseline is not None else ()
         expected = expected_of(criteria)
-        seen = self._seen.by_node(self._later.order, self._evidence) if expected else {}
+        seen = self._seen.by_node(self._evidence) if expected else {}
         for name, every in self._verdicts.items():
             evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
             every = self._seen.of_others(name, every, answers)
@@ -410,9 +411,9 @@ class _Nodes:
             if name in seen:
                 lack = lacking(name, every, answers, seen[name], expected, allow_missing)
             broken_off, ends = self._broken_off(name)
-            lines = self._seen.unread(name, unread, self._later.order)
+            lines = self._seen.unread(name, unread)
             if name in seen:
-                lines += self._seen.partly(name, every, self._later.order, allow_missing)
+                lines += self._seen.partly(name, allow_missing)
             blockers = (*evidence.blockers, *ends, *lines, *lack.lines)
             evidence = replace(evidence, blockers=blockers)
             lost = [with_waiver(v, evidence.waivers_for(v.run), fail_on) for v in lack.gone]

@@ -34,7 +34,7 @@ class Cell(NamedTuple):
 
 
 class SeenRun(NamedTuple):
-    """What one run of a node has values of: its id, the devices, and how many metrics."""
+    """What one run of a node has values of: its id, the devices, and how many metrics; 0: it is a retest."""
 
     run: str
     devices: frozenset[str]
@@ -150,7 +150,6 @@ def lacking(
         expected: What its class has.
         allowed: Share of its values that may be missing.
     """
-    seen = [one._replace(metrics=0) if one.devices <= _failed(verdicts) else one for one in seen]
     gone, run = _gone(seen, expected)
     unseen = "" if gone else _unseen(seen, expected)
     back = _back(node, gone, seen, expected)
@@ -202,15 +201,6 @@ def lacking(
             one for one in verdicts if not (_is_missing(one) and _excused(one, excused, gone))
         ],
     )
-
-
-def _failed(verdicts: Sequence[MetricVerdict]) -> set[str]:
-    """Return the devices that failed in any run: a run of these alone is a retest, and lacks none."""
-    return {
-        one.device
-        for one in verdicts
-        if one.reason is Reason.ANSWERED or one.outcome in (Outcome.FAIL, Outcome.MARGINAL)
-    }
 
 
 def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozenset[str], str]:

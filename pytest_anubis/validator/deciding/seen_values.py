@@ -6,14 +6,18 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from itertools import compress
 
+import numpy as np
+
 from pytest_anubis.core.metric import first_of, metric_name, whole_of
 from pytest_anubis.core.sample import ABSENT, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.missing_values import NAMED, SeenRun
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
-from pytest_anubis.validator.judging.verdict_table import NOT_TESTED, REASONS
+from pytest_anubis.validator.judging.later_runs import LaterRuns
+from pytest_anubis.validator.judging.verdict_table import NOT_TESTED, PASS, REASONS
 
 _NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
+_ANSWERED = REASONS.index(Reason.ANSWERED)
 
 
 def _is_missing(population: Population, row: int) -> bool:
@@ -22,9 +26,16 @@ def _is_missing(population: Population, row: int) -> bool:
 
 
 class SeenValues:
-    """Knows of which devices there was any value, run by run."""
+    """Knows of which devices there was any value, run by run, and which had been bad before a run.
 
-    def __init__(self) -> None:
+    Args:
+        later: The runs of all nodes and their order.
+    """
+
+    def __init__(self, later: LaterRuns) -> None:
+        self._runs, self._order = later.runs, later.order
+        # Node -> run -> cell that is bad in some run -> whether it is in this one.
+        self._bad: dict[str, dict[str, dict[tuple[str, ...], bool]]] = {}
         self._devices: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # by run and node
         self._metrics: Counter[tuple[str, str]] = Counter()
         self._cells: Counter[tuple[str, str]] = Counter()
@@ -40,6 +51,8 @@ class SeenValues:
         """Take the units of one metric."""
         population = judged.population
         units: tuple[Sequence[str], ...] = (population.nodes, population.runs, population.devices)
+        bad = (judged.outcome != PASS) | (judged.reason == _ANSWERED)
+        self._note_bad(population, np.flatnonzero(bad).tolist())
         lost = (judged.outcome == NOT_TESTED) & (judged.reason == _NOT_REPORTED)
         # Another run may have answered what was missing; this one has no value of it all the same.
         lost[[row for row in judged.answered if _is_missing(population, row)]] = True
@@ -71,15 +84,45 @@ class SeenValues:
         for node, runs in self._differing.items():
             self._partial[node].append((population.benchmark, population.metric.name, runs))
 
-    def by_node(
-        self, order: Mapping[tuple[str, str], int], besides: Collection[str]
-    ) -> dict[str, list[SeenRun]]:
+    def _note_bad(self, population: Population, rows: Sequence[int]) -> None:
+        """Take what is bad in some run of a node with several, and what became of it in the others."""
+        bad = {row for row in rows if len(self._runs.get(population.nodes[row], ())) > 1}
+        cells = {(population.nodes[row], population.devices[row]) for row in bad}
+        units = zip(population.nodes, population.runs, population.devices, strict=True)
+        for row, (node, run, device) in enumerate(units if cells else ()):
+            if (node, device) in cells:
+                cell = (device, population.benchmark, population.metric.name, population.group)
+                self._bad.setdefault(node, {}).setdefault(run, {})[cell] = row in bad
+
+    def _sought(self, node: str) -> dict[str, set[str]]:
+        """Return run -> the devices that were bad, or had no value, when it began: alone they are a retest.
+
+        What one retest has passed is still sought by another one after it, until a run that is none.
+        """
+        told = self._bad.get(node, {})
+        open_yet: dict[tuple[str, ...], bool] = {}
+        sought, found = set[str](), dict[str, set[str]]()
+        runs = [run for run in self._runs.get(node, ()) if (run, node) in self._devices]
+        for run in sorted(runs, key=lambda run: (self._order.get((run, node), 0), run)):
+            found[run] = sought
+            open_yet |= told.get(run, {})
+            if not self._devices[run, node] <= sought:
+                sought = {cell[0] for cell, bad in open_yet.items() if bad}
+        return found
+
+    def by_node(self, besides: Collection[str]) -> dict[str, list[SeenRun]]:
         """Return what the runs of each node have values of, in order, except of the nodes `besides`."""
         found: dict[str, list[SeenRun]] = {}
-        for unit in sorted(self._devices, key=lambda unit: (order.get(unit, 0), unit)):
-            if unit[1] not in besides:
-                one = SeenRun(unit[0], frozenset(self._devices[unit]), self._metrics[unit])
-                found.setdefault(unit[1], []).append(one)
+        sought: dict[str, dict[str, set[str]]] = {}
+        for unit in sorted(self._devices, key=lambda unit: (self._order.get(unit, 0), unit)):
+            run, node = unit
+            if node in besides:
+                continue
+            devices, metrics = frozenset(self._devices[unit]), self._metrics[unit]
+            if node in self._bad:
+                again = sought.setdefault(node, self._sought(node))
+                metrics = 0 if devices <= again[run] else metrics
+            found.setdefault(node, []).append(SeenRun(run, devices, metrics))
         return found
 
     def of_others(
@@ -117,8 +160,6 @@ class SeenValues:
     def partly(
         self,
         node: str,
-        verdicts: Sequence[MetricVerdict],
-        order: Mapping[tuple[str, str], int],
         allowed: float,
     ) -> tuple[str, ...]:
         """Return what is in the way where a metric's latest run lacks devices that one before it had.
@@ -129,22 +170,17 @@ class SeenValues:
 
         Args:
             node: Its name.
-            verdicts: All that are known of it.
-            order: (run, node) -> its place in time.
             allowed: Share of a run's values that may be missing.
         """
-        sought = {
-            one.device
-            for one in verdicts
-            if one.outcome is not Outcome.PASS or one.reason is Reason.ANSWERED
-        }
+        partial = self._partial.get(node, ())
+        sought = self._sought(node) if partial else {}
         lost: dict[str, list[str]] = {}
         cells: Counter[str] = Counter()
-        for benchmark, metric, runs in self._partial.get(node, ()):
-            latest = max(runs, key=lambda run: (order.get((run, node), 0), run))
+        for benchmark, metric, runs in partial:
+            latest = max(runs, key=lambda run: (self._order.get((run, node), 0), run))
             before = set[str]().union(*(runs[run] for run in runs if run != latest))
             again = runs[latest] & before
-            if before > runs[latest] and not again <= sought:
+            if before > runs[latest] and not again <= sought[latest]:
                 lost.setdefault(latest, []).append(metric_name(benchmark, metric))
                 cells[latest] += len(before - runs[latest])
         return tuple(
@@ -154,14 +190,13 @@ class SeenValues:
             if cells[run] > allowed * (cells[run] + self._cells[run, node])
         )
 
-    def unread(
-        self, node: str, unread: Mapping[tuple[str, str], int], order: Mapping[tuple[str, str], int]
-    ) -> tuple[str, ...]:
+    def unread(self, node: str, unread: Mapping[tuple[str, str], int]) -> tuple[str, ...]:
         """Return what is in the way of a node's acceptance for lines that could not be read, if anything."""
 
         def read_again(unit: tuple[str, str]) -> bool:
             return any(
-                order.get(other, 0) > order.get(unit, 0) and metrics >= self._metrics[unit]
+                self._order.get(other, 0) > self._order.get(unit, 0)
+                and metrics >= self._metrics[unit]
                 for other, metrics in self._metrics.items()
                 if other[1] == node and other not in unread
             )

@@ -192,6 +192,49 @@ def test_a_retest_of_the_failed_card_alone_clears_it(
     assert node(found).decision is decision
 
 
+def test_a_mean_has_the_earlier_value_of_a_card_without_one() -> None:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
+    first = fleet()
+    for card in (4, 5, 6):
+        first = [slowed(one, "n03", f"cuda:{card}") for one in first]
+    late = fleet({("n03", "gemm_a", "cuda:2")}, run="r1")
+    mine = [one.only([r for r, n in enumerate(one.nodes) if n == "n03"]) for one in late]
+    verdict = node(judge_fleet(gathered(first, mine), {"": learned}, started=started))
+    assert verdict.decision is Decision.UNDECIDED  # of the card without a value
+
+
+FEW = (*range(CARDS - 2),)
+
+
+@pytest.mark.parametrize(
+    ("between", "again", "decision"),
+    [
+        ((), FEW, Decision.ACCEPTED),  # a retest of what had failed
+        ((ALL,), FEW, Decision.REJECTED),  # that had passed already, so two cards are gone
+        ((FEW,), FEW, Decision.ACCEPTED),  # the retest once more
+        ((ALL,), ALL, Decision.ACCEPTED),
+    ],
+)
+def test_a_retest_is_of_what_was_bad_when_it_began(
+    between: tuple[Sequence[int], ...], again: Sequence[int], decision: Decision
+) -> None:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    first = fleet()
+    for card in FEW:
+        first = [slowed(one, "n03", f"cuda:{card}") for one in first]
+    later = [
+        fleet(run=f"r{number}", left_out=gone(*set(ALL).difference(cards)))
+        for number, cards in enumerate((*between, again), 1)
+    ]
+    mine = [
+        [one.only([r for r, n in enumerate(one.nodes) if n == "n03"]) for one in x] for x in later
+    ]
+    started = {(f"r{number}", "n03"): f"2026-01-0{1 + number}" for number in range(4)}
+    found = judge_fleet(gathered(first, *mine), {"": learned}, started=started)
+    assert node(found).decision is decision
+
+
 def test_a_retest_of_two_cards_answers_no_loss_of_all_cards() -> None:
     learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
     started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
