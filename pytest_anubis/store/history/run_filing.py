@@ -342,7 +342,8 @@ def _known_run(
     there = content_row(connection, row.id) if content is not None else None
     said = record.node_verdict.decision.value if record.node_verdict else ""
     if content is not None and there is not None and there.digest == content.digest:
-        return row.id, bool(row.decision) or not said  # an import may be judged later
+        # An import may be judged later, or with others that complete it.
+        return row.id, row.decision in _FINAL or said in ("", row.decision)
     began = moment(record.started)
     imported = there is not None and content is not None and content.kind == "columns"
     if began is not None and began != row.started and not imported:

@@ -296,6 +296,21 @@ def test_a_run_that_completes_earlier_ones_is_filed_with_what_all_of_them_say(
     assert not alone_filed.asked
 
 
+def test_a_run_that_was_pushed_alone_is_completed_when_all_are_pushed(tmp_path: Path) -> None:
+    for name in ("first", "again"):
+        (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
+    files = [tmp_path / "first.csv", tmp_path / "again.csv"]
+    for several, decision in (
+        (files[1:], "UNDECIDED"),
+        (files, "ACCEPTED"),
+        (files[1:], "ACCEPTED"),
+    ):
+        push(several, tmp_path / "fleet", judge=Judged())
+        with History(tmp_path / "fleet") as history:
+            found = {run.run: run.decision for run in history.node_history("n1")}
+        assert found["again"] == decision
+
+
 def test_a_run_that_rejects_a_node_as_its_group_says_so(tmp_path: Path) -> None:
     for name in ("first", "again"):
         (tmp_path / f"{name}.csv").write_text(TABLE + "n1,cuda:0,copy,rate,GB/s,higher,1\n")
