@@ -11,9 +11,11 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Annotated
 
 from pytest_anubis.codec import from_plain, read_json, to_plain
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.identity.machine_marks import marks_of
 from pytest_anubis.core.run import RunRecord
@@ -74,6 +76,7 @@ class NodeStanding:
         running: The run that began last and has not ended; empty if there is none.
         since: When that one began, seconds since 1970; not before another one here had ended.
         boot: Id of the start of the machine in which it began.
+        answered: Ids of the runs that somebody has answered for (`keep_answered`), kept or not.
     """
 
     node: str
@@ -81,6 +84,7 @@ class NodeStanding:
     running: str = ""
     since: float = 0.0
     boot: str = ""
+    answered: Annotated[tuple[str, ...], Rare] = ()
 
     @property
     def machines(self) -> list[list[KeptRun]]:
@@ -268,13 +272,16 @@ def keep_answered(
     """
 
     def noted(known: NodeStanding) -> NodeStanding:
-        answered = (
+        every = known.runs if in_service is None else (*known.runs, *_journals(Path(place), node))
+        found = {*runs, *known.answered}
+        found |= {one.judged.run for one in every if one.judged.ended < (in_service or 0.0)}
+        kept = (
             replace(one, judged=replace(one.judged, answered=True))
-            if one.judged.run in runs or (in_service is not None and one.judged.ended < in_service)
+            if one.judged.run in found
             else one
             for one in known.runs
         )
-        return replace(known, runs=tuple(answered))
+        return replace(known, runs=tuple(kept), answered=tuple(sorted(found)))
 
     return _change_known(place, node, noted)
 
@@ -294,8 +301,7 @@ def answered_runs(places: Iterable[Path], nodes: Iterable[str]) -> set[tuple[str
         for node in names & _names(store):
             with contextlib.suppress(StandingError):
                 known = read_standing(store, node)
-                runs = known.runs if known else ()
-                found |= {(one.judged.run, node) for one in runs if one.judged.answered}
+                found |= {(run, node) for run in (known.answered if known else ())}
     return found
 
 
@@ -367,15 +373,18 @@ def _locked(file: int) -> bool:
 
 def _of_journals(store: Path, node: str) -> NodeStanding:
     """Return what a node's journals say, for a file that is not there or cannot be used."""
+    return NodeStanding(node=node, runs=_relevant([*_journals(store, node)]))
+
+
+def _journals(store: Path, node: str) -> Iterator[KeptRun]:
+    """Yield what the journals of a node say, the latest ones."""
     from pytest_anubis.store.earlier_runs import journals_of
 
-    runs = []
     for path in journals_of(store, node)[:_JOURNALS]:
         with contextlib.suppress(JournalError):
             record = read_journal(path)
             began = moment(record.started) or 0.0
-            runs.append(_kept(record, began, moment(record.ended) or began, ""))
-    return NodeStanding(node=node, runs=_relevant(runs))
+            yield _kept(record, began, moment(record.ended) or began, "")
 
 
 def dated_run(record: RunRecord, now: float) -> JudgedRun:

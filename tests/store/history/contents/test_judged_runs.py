@@ -24,7 +24,12 @@ from pytest_anubis.store.history.defect_records import close_defect, defects
 from pytest_anubis.store.history.fleet_history import last_verdicts
 from pytest_anubis.store.history.run_filing import record_run
 from pytest_anubis.store.history.upkeep.retention import retain
-from pytest_anubis.store.node_standing import keep_answered, keep_ended, read_standing
+from pytest_anubis.store.node_standing import (
+    answered_runs,
+    keep_answered,
+    keep_ended,
+    read_standing,
+)
 from pytest_anubis.store.run_set import RunSet
 
 BEGIN = 1_700_000_000.0
@@ -149,3 +154,15 @@ def test_a_closed_defect_is_answered_for(tmp_path: Path) -> None:
         )
     health = health_of(read_standing(tmp_path, "n1"), "n1", now=BEGIN, max_age=None, boot="")
     assert (place.place, health.decision) == (Place.DUE, Decision.UNDECIDED)
+
+
+def test_all_runs_of_a_closed_defect_are_answered_for(tmp_path: Path) -> None:
+    """The first is kept no more once the second has found the same."""
+    runs = [record("n1", number, number, "REJECTED", a="FAIL") for number in (1, 2)]
+    for one in runs:
+        keep_ended(tmp_path, one, ended=drawn_day(one) * DAY + BEGIN, reason="")
+    assert keep_answered(str(tmp_path), "n1", [one.run for one in runs]) == ""
+    answered = answered_runs([tmp_path], ["n1"])
+    assert answered == {(one.run, "n1") for one in runs}
+    (row,) = fleet_verdict(RunSet(journals=tuple(runs)), answered=answered).rows
+    assert row.verdict.decision is Decision.UNDECIDED
