@@ -145,8 +145,7 @@ def judge_fleet(
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What has no criterion blocks acceptance.
         started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
-        ahead: (run, node) of runs that a clock ahead of the present has dated, or that never came to a
-            verdict: these answer nothing.
+        ahead: (run, node) of runs dated by a clock ahead of the present, or killed: these answer nothing.
         evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
             nothing was measured on it.
         checked: Node -> what each of its runs says of what has no value, such as a test's own check.
