@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import RunFinished
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.collected_runs import RunSet, read_runs
 from pytest_anubis.store.fleet.import_contents import import_contents
 from pytest_anubis.store.history import tables as schema
@@ -224,8 +224,8 @@ def _of_import(
 ) -> Iterator[_Parcel]:
     """Yield the runs of an import.
 
-    A run that measures some of a node's values again is undecided by itself. Where all runs of the node that
-    are pushed together accept it, so does this one.
+    A run that measures some of a node's values again is undecided by itself, and one of most cards seems to
+    have lost the others. Where all runs of the node that are pushed together accept it, so does this one.
     """
     try:
         runs = read_runs([path])
@@ -242,8 +242,11 @@ def _of_import(
     for key in bad:
         whole = together.get(key)
         if whole is not None and whole.decision is not found[key].decision:
-            undecided = found[key].decision is Decision.UNDECIDED
-            whole = whole if undecided and whole.decision is Decision.ACCEPTED else None
+            failed = [one for one in judged[key].told if one.outcome is Outcome.FAIL]
+            partial = all(
+                one.reason is Reason.GONE for one in failed
+            )  # of a retest the rest is not gone
+            whole = whole if partial and whole.decision is Decision.ACCEPTED else None
         elif whole is not None:
             whole = replace(found[key], triage=whole.triage)
         if whole is not None:

@@ -347,3 +347,24 @@ def test_a_node_that_is_slow_as_its_batch_says_so_in_its_own_report(here: Path) 
         assert "REJECTED" in done.stdout
         assert any("batch C" in line for line in noted) == batch
         assert ("batch C" in done.stdout) == batch
+
+
+def test_a_retest_of_most_cards_that_is_pushed_with_what_it_answers_has_lost_none(
+    here: Path,
+) -> None:
+    write(here / "a.csv", slow={}, run="a", week=2)
+    head, *rows = (here / "a.csv").read_text().splitlines()
+    cards = tuple(f"n40,cuda:{card}," for card in range(CARDS - 1))
+    good = [row for row in rows if row.startswith(cards)]
+    for place, row in enumerate(rows):
+        cells = row.split(",")
+        if row in good and cells[3] == "gemm_a":
+            rows[place] = ",".join([*cells[:7], f"{float(cells[7]) * 0.7:.4f}", *cells[8:]])
+    (here / "a.csv").write_text("\n".join([head, *rows]) + "\n")
+    late = [row.replace(",a,2026-01-02", ",b,2026-01-03") for row in good]
+    (here / "b.csv").write_text("\n".join([head, *late]) + "\n")
+    for name in ("a.csv", "b.csv"):
+        assert anubis("import", "table", name, "--store", "store").returncode == 0
+    assert anubis("push", "store", "--history", "history").returncode == 0
+    assert anubis("judge", "store", "--nodes", "n40").returncode == 0
+    assert anubis("health", "--store", "history", "--node", "n40").returncode == 0
