@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from pytest_anubis import __version__
+from pytest_anubis.cli.shared.collected_judging import rows_of
 from pytest_anubis.codec import to_plain
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.sample import FloatArray, Population
@@ -42,8 +43,8 @@ def write_judged(
     investigate or empty), the expected value, the loss relative to it, the certainty that it is beyond the
     limit, and the sentence for people, and one of a run that changed has onset, size and probability of the
     change; one that a waiver covers has the waiver. What does not exist is null. What is bad comes first,
-    the one to act on first before the others, as do the nodes. Findings concern a class as a whole;
-    ``shared`` has what separates nodes of a class, such as their batch.
+    the one to act on first before the others, as do the nodes, each with what is done ``next``. Findings
+    concern a class as a whole; ``shared`` has what separates nodes of a class, such as their batch.
 
     Args:
         judged: What was judged.
@@ -64,8 +65,12 @@ def judged_json(
 ) -> Iterator[str]:
     """Yield the text of the file, in pieces and in ASCII; as `write_judged`."""
     nodes = [
-        {**to_plain(verdict, full=True), "verdict": verdict.decision.value}
-        for verdict in sorted(judged.nodes, key=lambda verdict: verdict.severity)
+        {
+            **to_plain(row.verdict, full=True),
+            "verdict": row.verdict.decision.value,
+            "next": row.step,
+        }
+        for row in sorted(rows_of(judged), key=lambda row: row.verdict.severity)
     ]
     findings = json.dumps([to_plain(finding, full=True) for finding in judged.findings])
     shared = json.dumps([to_plain(shift, full=True) for shift in shifts])

@@ -152,14 +152,20 @@ class NodeRow:
         return plain_line(after_name(self.verdict))
 
     @property
-    def act(self) -> str:
-        """How sure a rejection is, and what is done first about a node; empty where nothing is to be done."""
+    def step(self) -> str:
+        """What is done first about it, in few words; empty where nothing is to be done."""
         if self.verdict.decision is Decision.UNDECIDED:
-            step = open_act(self.told) or (ABSENT if self.only_missing else "")
-            return f" -> {step}" if step else ""
+            return open_act(self.told) or (ABSENT if self.only_missing else "")
         if self.verdict.decision is not Decision.REJECTED or self.worst is None:
             return ""
-        return f"{sure_text(self.worst)} -> {first_act(self.worst, self._bad)}"
+        return first_act(self.worst, self._bad)
+
+    @property
+    def act(self) -> str:
+        """How sure a rejection is, and what is done first, to end a line; or empty."""
+        rejected = self.verdict.decision is Decision.REJECTED and self.worst is not None
+        sure = sure_text(self.worst) if rejected and self.worst else ""
+        return f"{sure} -> {self.step}" if self.step else sure
 
     @property
     def _bad(self) -> list[MetricVerdict]:

@@ -368,3 +368,15 @@ def test_a_retest_of_most_cards_that_is_pushed_with_what_it_answers_has_lost_non
     assert anubis("push", "store", "--history", "history").returncode == 0
     assert anubis("judge", "store", "--nodes", "n40").returncode == 0
     assert anubis("health", "--store", "history", "--node", "n40").returncode == 0
+
+
+def test_each_node_of_the_json_has_its_next_step_as_the_terminal_does(here: Path) -> None:
+    write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
+    done = anubis("judge", "new.csv", "--allow-missing", "0", "--json", "out.json")
+    steps = {n["node"]: n["next"] for n in json.loads(Path("out.json").read_text())["nodes"]}
+    (line,) = [
+        one for one in done.stdout.splitlines() if one.startswith("REJECTED") and "n40" in one
+    ]
+    assert line.endswith(f" -> {steps['n40']}")
+    assert steps["n09"] != ""
+    assert steps["n00"] == ""
