@@ -34,11 +34,25 @@ class Cell(NamedTuple):
 
 
 class SeenRun(NamedTuple):
-    """What one run of a node has values of: its id, the devices, and how many metrics; 0: it is a retest."""
+    """What one run of a node has values of.
+
+    Attributes:
+        run: Its id.
+        devices: The devices.
+        metrics: How many metrics; 0: it is a retest.
+        values: How many pairs of a metric and a device.
+    """
 
     run: str
     devices: frozenset[str]
     metrics: int
+    values: int
+
+    def is_whole(self, expected: Sequence[Expected]) -> bool:
+        """Return whether it has most metrics of the class, and most values of the devices that it has."""
+        if 2 * self.metrics <= len(expected):
+            return False
+        return 2 * self.values > sum(len(one.devices & self.devices) for one in expected)
 
 
 class Expected(NamedTuple):
@@ -206,15 +220,16 @@ def lacking(
 def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozenset[str], str]:
     """Return the devices that are gone, and the run that shows it.
 
-    That is the latest run with most metrics of the class on most devices of the kind: a run that measures
-    some cards or metrics again loses nothing.
+    That is the latest run with most metrics of the class on most devices of the kind, and most of their
+    values: a run that measures some cards, metrics or values again loses nothing.
     """
     kinds = _kinds(expected)
     every, later = frozenset[str]().union(*kinds.values()), frozenset[str]()
     for one in reversed(seen):
         later |= one.devices
         most = [kind - later for kind in kinds.values() if 2 * len(kind & one.devices) > len(kind)]
-        lost = frozenset[str]().union(*most) if 2 * one.metrics > len(expected) else frozenset()
+        lost = frozenset[str]().union(*most)
+        lost = lost if lost and one.is_whole(expected) else frozenset()
         if lost or later >= every:
             return lost, one.run
     return frozenset(), ""
@@ -253,7 +268,7 @@ def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> str:
     kinds = _kinds(expected).values()
     later, after, latest = frozenset[str](), frozenset[str](), ""
     for one in reversed(seen):
-        whole = 2 * one.metrics > len(expected)
+        whole = one.is_whole(expected)
         if whole and latest and one.devices >= after:
             few = [kind for kind in kinds if 2 * len(kind & later) <= len(kind)]
             if lost := (one.devices - later) & frozenset[str]().union(*few):

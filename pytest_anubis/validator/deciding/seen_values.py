@@ -44,8 +44,8 @@ class SeenValues:
         self._differing: dict[str, dict[str, set[str]]] = {}  # node -> run -> devices
         self._partial: defaultdict[str, list[tuple[str, str, dict[str, set[str]]]]]
         self._partial = defaultdict(list)  # node -> benchmark, metric, and the devices run by run
-        # Benchmark and metric -> run and node that have no value of it, as a table says that has others.
-        self._absent: dict[tuple[str, str], set[tuple[str, str]]] = {}
+        # Benchmark and metric -> run and node -> devices that a table has not, and has of most nodes.
+        self._absent: dict[tuple[str, str], dict[tuple[str, str], set[str]]] = {}
 
     def note(self, judged: JudgedColumns) -> None:
         """Take the units of one metric."""
@@ -57,15 +57,13 @@ class SeenValues:
         # Another run may have answered what was missing; this one has no value of it all the same.
         lost[[row for row in judged.answered if _is_missing(population, row)]] = True
         if lost.any():
-            absent = {
-                (population.runs[row], population.nodes[row])
-                for row, problem in population.problems.items()
-                if problem.kind == ABSENT
-            }
             units = tuple(tuple(compress(names, (~lost).tolist())) for names in units)
-            absent.difference_update(zip(units[1], units[0], strict=True))
             metric = (population.benchmark, population.metric.name)
-            self._absent.setdefault(metric, set()).update(absent)
+            for row, problem in population.problems.items():
+                if problem.kind == ABSENT:
+                    here = self._absent.setdefault(metric, {})
+                    unit = (population.runs[row], population.nodes[row])
+                    here.setdefault(unit, set()).add(population.devices[row])
         if units != self._units:
             self._units, self._pairs = units, Counter(zip(units[1], units[0], strict=True))
             found: dict[str, dict[str, set[str]]] = {}
@@ -122,7 +120,7 @@ class SeenValues:
             if node in self._bad:
                 again = sought.setdefault(node, self._sought(node))
                 metrics = 0 if devices <= again[run] else metrics
-            found.setdefault(node, []).append(SeenRun(run, devices, metrics))
+            found.setdefault(node, []).append(SeenRun(run, devices, metrics, self._cells[unit]))
         return found
 
     def of_others(
@@ -131,9 +129,9 @@ class SeenValues:
         verdicts: list[MetricVerdict],
         answers: Mapping[tuple[str, str, str], Collection[str]],
     ) -> list[MetricVerdict]:
-        """Return verdicts without those that a value is missing in a run that did not measure the metric.
+        """Return verdicts without those that a table lacks a value that another run of the node has.
 
-        They are left out where another run of the node has the value, and this one measured others again.
+        The table measured other values again; `partly` says what it should have measured as well.
 
         Args:
             node: Its name.
@@ -150,10 +148,11 @@ class SeenValues:
             what = (one.benchmark, one.metric)
             if one.reason is not Reason.NOT_REPORTED or one.outcome is not Outcome.NOT_TESTED:
                 return False
-            run = (one.run, node)
-            if run not in self._absent.get(what, ()) or run not in self._devices:
+            absent = self._absent.get(what, {}).get((one.run, node), set())
+            if (one.run, node) not in self._devices:  # it measured nothing
                 return False
-            return one.device in known[what] or (one.scope == "node" and bool(known[what]))
+            pooled = one.scope == "node" and bool(absent) and bool(known[what])
+            return pooled or one.device in known[what].intersection(absent)
 
         return [one for one in verdicts if not elsewhere(one)]
 

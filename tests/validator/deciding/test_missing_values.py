@@ -327,3 +327,21 @@ def test_a_run_that_measures_some_metrics_again_leaves_the_others_as_they_were(
     ]
     found = judge_fleet(gathered(fleet(), late), {"": learned}, started=started)
     assert node(found).decision is decision
+
+
+def test_some_values_of_all_metrics_that_are_measured_again_lose_no_card() -> None:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
+    every = {("n03", name, f"cuda:{card}") for name in METRICS for card in ALL}
+    for kept, lost in ((2, ()), (CARDS - 1, (f"cuda:{CARDS - 1}",))):
+        some = {  # other cards for each metric, and the last one for none
+            ("n03", name, f"cuda:{(2 * place + one) % (CARDS - 1)}")
+            for place, name in enumerate(METRICS)
+            for one in range(kept)
+        }
+        late = [
+            one.only([row for row, name in enumerate(one.nodes) if name == "n03"])
+            for one in fleet(run="r1", left_out=every - some)
+        ]
+        found = judge_fleet(gathered(fleet(), late), {"": learned}, started=started)
+        assert node(found).gone == lost
