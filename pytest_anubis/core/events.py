@@ -51,6 +51,7 @@ class RunStarted:
         tests, root: The tests as they were typed, and where their ids begin, as in `run.RunRecord`.
         traits: What a table says of the node besides, as in `run.RunRecord`.
         took: Benchmark -> its seconds on the node, of an imported file that says them.
+        file_dated: `started` is when the imported file was last written, as it names no time.
         unread: Lines of an imported file about the node that could not be read.
         looked_at: What besides tests is looked at: `INVENTORY`, `KERNEL_LOG`, `COUNTERS`, and each part whose
             own counters could be read (``disk nvme0n1``); None in journals of older versions.
@@ -75,6 +76,7 @@ class RunStarted:
     root: str = ""
     traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
     took: Annotated[Mapping[str, float], Rare] = field(default_factory=dict)
+    file_dated: Annotated[bool, Rare] = False
     unread: Annotated[int, Rare] = 0
     looked_at: Annotated[tuple[str, ...] | None, Rare] = None
     behind: Annotated[float, Rare] = 0.0

@@ -162,6 +162,7 @@ class RunRecord:
         root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
         traits: What a table says of the node besides: its driver, firmware, batch, rack, ...
         took: Benchmark -> its seconds on the node, of an imported file that says them.
+        file_dated: `started` is when the imported file was last written, as it names no time.
         unread: Lines of an imported file about the node that could not be read.
         looked_at: What besides tests was looked at in all its parts, as in `RunStarted`.
         after: Id of the node's run before it in its store; empty if unknown.
@@ -195,6 +196,7 @@ class RunRecord:
     root: str = ""
     traits: Annotated[Mapping[str, str], Rare] = field(default_factory=dict)
     took: Annotated[Mapping[str, float], Rare] = field(default_factory=dict)
+    file_dated: Annotated[bool, Rare] = False
     unread: Annotated[int, Rare] = 0
     looked_at: Annotated[tuple[str, ...] | None, Rare] = None
     behind: Annotated[float, Rare] = 0.0

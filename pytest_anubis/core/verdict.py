@@ -257,6 +257,11 @@ class MetricVerdict:
         return NOT_JUDGED if passed else self.outcome.value
 
     @property
+    def shown_as(self) -> str:
+        """Its word in tables: as it counts, but what a later run answered is no plain PASS."""
+        return self.reason.name if self.reason is Reason.ANSWERED else self.counted_as
+
+    @property
     def broken(self) -> bool:
         """Whether a test as a whole hung, died, is written wrongly or was kept from its work."""
         whole = self.outcome is Outcome.INCONCLUSIVE and not self.metric

@@ -17,6 +17,7 @@ from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, was_killed
 from pytest_anubis.core.standing.standing_of import JudgedRun
@@ -34,7 +35,7 @@ from pytest_anubis.report.text.learned_text import (
     unlike_text,
 )
 from pytest_anubis.report.text.node_row import NodeRow
-from pytest_anubis.report.text.numbers import duration_text
+from pytest_anubis.report.text.numbers import count_text, duration_text
 from pytest_anubis.store.collected_runs import EVERYTHING, RunSet, read_runs
 from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.waiver_files import read_waivers, today
@@ -48,6 +49,8 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, UnlikeNode
     from pytest_anubis.core.gather import Shelf
 
+NAMED = 3
+"""Nodes named in a note."""
 _WITHIN = REASONS.index(Reason.WITHIN)
 _FAR = 0.5
 """Share of the allowed loss below which it is certain that what passed has passed."""
@@ -136,7 +139,22 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
     near, aged = of_latest_days(runs, ahead)
     if any(verdict.decision is Decision.ACCEPTED for verdict in _of(judged, aged).values()):
         judged = _completed(judged, _judged(near, baselines, ahead, strictness), aged)
+    judged = dataclasses.replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
     return _with_unlike(judged)
+
+
+def _by_file_dates(runs: RunSet) -> list[str]:
+    """Say which nodes' runs are in the order of their files' dates alone: a copy changes these."""
+    several: dict[str, set[str]] = {}
+    for run in runs.runs:
+        several.setdefault(run.node, set()).add(run.run)
+    found = {run.node for run in runs.runs if run.file_dated and len(several[run.node]) > 1}
+    if not found:
+        return []
+    return [
+        f"the runs of {count_text(len(found), 'node')} ({first_of(sorted(found), NAMED)}) are in the order "
+        "of their files' dates, which a copy changes: import with --date WHEN, or with a column 'time'"
+    ]
 
 
 def _judged(

@@ -21,7 +21,7 @@ from pytest_anubis.cli.site.fleet_source import (
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.survey.fleet_survey import MetricDrift
-from pytest_anubis.core.verdict import MetricVerdict, Outcome
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.fleet.fleet_view import (
     OUTCOME_ORDER,
     BenchmarkTime,
@@ -216,7 +216,8 @@ def _fill(
             rows = np.array([places.get((n, key), -1) for n in population.nodes], dtype=np.int64)
             last = (population.nodes, key, rows)
         codes = cells.packed(population.metric, columns.outcome, columns.reason, columns.similarity)
-        here = last[2] >= 0
+        # What a later run answered is no more how the node is.
+        here = (last[2] >= 0) & (columns.reason != REASONS.index(Reason.ANSWERED))
         column = order[population.benchmark, population.metric.name]
         cells.lower(last[2][here], column, codes[here])
 

@@ -42,6 +42,8 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
     if worst is None:
         first = verdict.hindrances[0] if verdict.hindrances else verdict.headline
         return line(f"{LEADER}{verdict.decision.value}", first, run=run)
+    if worst.reason is Reason.NO_BASELINE:
+        return line(f"{LEADER}NO-BASELINE", worst.text, run=run)
     if worst.reason is Reason.DISTURBED:
         disturbed = sum(one.reason is Reason.DISTURBED for one in told)
         words = f"{count_text(disturbed, 'measurement')} under other load, measure again:"

@@ -71,7 +71,7 @@ def badge(word: str) -> str:
 
 def triaged_badge(verdict: MetricVerdict) -> str:
     """Return a verdict as a coloured word, with what to do about it."""
-    return f"{badge(verdict.counted_as)} {verdict.triage.value}".rstrip()
+    return f"{badge(verdict.shown_as)} {verdict.triage.value}".rstrip()
 
 
 def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:

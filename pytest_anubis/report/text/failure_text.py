@@ -288,5 +288,5 @@ def _row(verdict: MetricVerdict, *, benchmark: bool, units: bool) -> list[str]:
         "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",
         *([] if benchmark else [verdict.baseline or "-"]),
         verdict.triage.value or "-",
-        verdict.counted_as + _NEAR.get(verdict.reference, ""),
+        verdict.shown_as + _NEAR.get(verdict.reference, ""),
     ]

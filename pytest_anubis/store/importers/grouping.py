@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -36,9 +36,6 @@ _LATEST = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 
 SPARED = 0.02
 """Share of a node's values that may be empty, of units that have others."""
-PARTLY_EMPTY = Problem(
-    kind="missing", text="some of its values are empty, as more of its node's are"
-)
 HALF_EMPTY = Problem(kind="missing", text="at least half of its values are empty")
 EMPTY = Problem(kind="missing", text="named in the results, but without a value")
 
@@ -62,11 +59,14 @@ class Grouped:
         populations: Sorted by hardware class, benchmark, metric and group.
         values: How many values can be looked at.
         lost: The cells that no verdict can rest on, by cause.
+        empty: Node -> how many of its values are empty in units that have others, where these are more than
+            `SPARED` of all.
     """
 
     populations: tuple[Population, ...] = ()
     values: int = 0
     lost: tuple[LostCells, ...] = ()
+    empty: Mapping[str, int] = field(default_factory=dict)
 
 
 def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = ()) -> Grouped:
@@ -126,8 +126,6 @@ def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = 
     empty = np.add.reduceat(rows.missing[order].astype(np.int64), starts)
     for row in np.flatnonzero((count > 0) & (empty >= count)).tolist():
         marked.setdefault(row, HALF_EMPTY)
-    for row in np.flatnonzero(_too_empty(node, count, empty)).tolist():
-        marked.setdefault(row, PARTLY_EMPTY)
     component = codes["component"][order][starts]
     populations = _cut(
         names, key_parts, units, rows.values[order][keep], marked, chosen, sizes, component
@@ -141,23 +139,25 @@ def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = 
         populations=populations,
         values=int(keep.sum() - invalid.sum()),
         lost=lost_of_rows(rows, lost, metrics, key_of_row, populations, keyed=keyed, told=told),
+        empty=_empty_values(names["node"], node, count, empty),
     )
 
 
-def _too_empty(
-    node: IntArray, count: IntArray, empty: IntArray
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Return which units have an empty value and belong to a node that has more of them than are spared.
+def _empty_values(
+    names: Sequence[str], node: IntArray, count: IntArray, empty: IntArray
+) -> dict[str, int]:
+    """Return node -> empty values of units that have others, of nodes where they are too many to be spared.
 
     Args:
-        node: Shape (units,), the number of each unit's node.
+        names: Of all nodes.
+        node: Shape (units,), place of each unit's node among the names.
         count: Shape (units,), its values.
         empty: Shape (units,), its empty values.
     """
-    beside = np.where(empty < count, empty, 0)  # a unit with more of them is missing anyway
-    lost = np.bincount(node, weights=beside)
-    every = np.bincount(node, weights=count + empty)
-    return np.asarray((beside > 0) & (lost > SPARED * every)[node])
+    beside = np.where(empty < count, empty, 0)  # a unit with more of them is missing as a whole
+    lost = np.bincount(node, weights=beside, minlength=len(names))
+    every = np.bincount(node, weights=count + empty, minlength=len(names))
+    return {names[i]: int(lost[i]) for i in np.flatnonzero(lost > SPARED * every).tolist()}
 
 
 def _check_populations(count: int) -> None:

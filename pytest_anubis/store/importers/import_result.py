@@ -135,7 +135,7 @@ class Imported:
     def dated(self, moment: float) -> Imported:
         """Return it with all of its runs at another moment, seconds since 1970."""
         when = datetime.fromtimestamp(moment, UTC).isoformat(timespec="seconds")
-        runs = tuple(replace(run, started=when, ended=when) for run in self.runs)
+        runs = tuple(replace(run, started=when, ended=when, file_dated=False) for run in self.runs)
         return replace(self, runs=runs, file_dated=False)
 
 
@@ -257,6 +257,7 @@ def runs_of(
                 ended=ended,
                 traits=traits.get((run, node), {}),
                 took=took.get((run, node), {}),
+                file_dated=(run, node) not in known,
                 unread=unread.get(node, 0),
             )
         )

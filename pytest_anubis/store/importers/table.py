@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import os
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -121,7 +122,7 @@ def import_table(
         notes.append(
             f"column {DURATION!r}: {odd[0][:40]!r} is no duration: write seconds, or 90s, 5m, 2h"
         )
-    unread = wrong.nodes
+    unread = wrong.nodes + Counter(grouped.empty)
     if not populations:
         notes.append("no good line at all")
     return Imported(

@@ -154,6 +154,7 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
             | {name: getattr(r, name) for name in _RUN}
             | ({"traits": r.traits} if r.traits else {})
             | ({"took": r.took} if r.took else {})
+            | ({"file_dated": True} if r.file_dated else {})
             | ({"unread": r.unread} if r.unread else {})
             for r in columns.runs
         ],

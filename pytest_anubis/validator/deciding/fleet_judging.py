@@ -196,7 +196,7 @@ def judge_fleet(
         if open_ones := groups_of(baseline):
             notes.append(f"hardware class {key}: {open_ones}: anubis baseline populations FILE")
         if offset := offset_note(key, columns[before:]):
-            notes.append(offset)
+            findings.append(Finding(kind="class-offset", text=offset))
         asides += _too_short(key, searched)
     nodes.sort(key=lambda pair: pair[0].node)
     return JudgedFleet(

@@ -208,8 +208,8 @@ class SeenValues:
         if not left:
             return ()
         lines = sum(left.values())
+        are = "lines about it are empty or" if lines > 1 else "line about it is empty or"
         return (
-            f"{lines} line{'s' if lines > 1 else ''} about it could not be used "
-            f"({', '.join(sorted(run for run, _ in left))}), as 'anubis import' says: mend and import them "
-            "again, or measure again",
+            f"{lines} {are} could not be used ({', '.join(sorted(run for run, _ in left))}), as "
+            "'anubis import' says: mend and import them again, or measure the whole node again",
         )

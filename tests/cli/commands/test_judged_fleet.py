@@ -380,3 +380,22 @@ def test_each_node_of_the_json_has_its_next_step_as_the_terminal_does(here: Path
     assert line.endswith(f" -> {steps['n40']}")
     assert steps["n09"] != ""
     assert steps["n00"] == ""
+
+
+@pytest.mark.parametrize("dated", ["time", "--date", ""])
+def test_runs_in_the_order_of_their_files_dates_are_said(dated: str, here: Path) -> None:
+    write(here / "a.csv", slow={}, run="a", week=2)
+    head, *rows = (here / "a.csv").read_text().splitlines()
+    some = [row for row in rows if row.startswith("n40,")]
+    if dated != "time":
+        head, *rows = [row.rpartition(",")[0] for row in (head, *rows)]
+        some = [row.rpartition(",")[0].replace(",a", ",b") for row in some]
+    some = [row.replace(",a,2026-01-02", ",b,2026-01-03") for row in some]
+    (here / "a.csv").write_text("\n".join([head, *rows]) + "\n")
+    (here / "b.csv").write_text("\n".join([head, *some]) + "\n")
+    for day, name in enumerate(("a.csv", "b.csv"), start=2):
+        date = ["--date", f"2026-01-0{day}"] if dated == "--date" else []
+        assert anubis("import", "table", name, "--store", "store", *date).returncode == 0
+    anubis("judge", "store", "--json", "out.json")
+    notes = json.loads(Path("out.json").read_text())["notes"]
+    assert any("n40" in note for note in notes) == (not dated)

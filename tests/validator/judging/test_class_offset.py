@@ -40,7 +40,7 @@ def judged(*several: Population) -> JudgedFleet:
 
 
 def offsets(found: JudgedFleet) -> Sequence[str]:
-    return [note for note in found.notes if "step_rate" in note]
+    return [one.text for one in found.findings if one.kind == "class-offset"]
 
 
 def test_a_small_loss_of_all_nodes_is_said_and_rejects_none() -> None:
