@@ -89,9 +89,9 @@ SCREENS = (
     Screen(
         title="Rejected",
         told={"cuda:5": 0.8},
-        next="Next: follow the next step at the slot that is named, and run again; the node takes no work until "
-        "then. `anubis report latest --html dossier.html` writes the page for the repair. For a known fault: "
-        "[waivers](waivers.md).",
+        next="Next: follow the next step at the slot that is named, and run again; the node takes no work "
+        "until then. `anubis report latest --html dossier.html` writes the page for the repair. For a known "
+        "fault: [waivers](waivers.md).",
     ),
     Screen(
         title="Undecided",
