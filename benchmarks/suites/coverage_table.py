@@ -63,7 +63,7 @@ def _our_table(ours: list[Benchmark], catches: Mapping[str, Mapping[str, Any]]) 
             f"{one.component}, {one.scope}",
             "; ".join(_alike(one.metrics)),
             _profiles(one.profiles) + f": {one.cost}",
-            lengths(one, row).replace(" / ", "/").removesuffix("; rounds"),
+            one.parameters.replace(" / ", "/"),
             row.get("catches", "?"),
         )
         yield _row(cells)
@@ -144,7 +144,8 @@ After a change of a mark, a benchmark or `benchmarks/suites/coverage_rows.toml` 
 `python benchmarks/suites/coverage_table.py --write`; a test compares this page with the code.
 
 ↑ higher is better, ↓ lower is better, = an exact result. Costs are those of `smoke`; "longer" are `standard` and
-`soak`. Work is written "smoke/standard/soak". Most benchmarks take the profile's rounds:
+`soak`. Work that differs is written "smoke/standard/soak" ([else](benchmarks.md)). Most benchmarks take the profile's
+rounds:
 
 PLANS
 
@@ -160,7 +161,7 @@ read recorded outputs.
 
 ## Our benchmarks
 
-| benchmark in `suites/` | component, scope | metrics, unit, better | profiles: cost | work | catches |
+| benchmark in `suites/` | component, scope | metrics, unit, better | profiles: cost | work by profile | catches |
 |---|---|---|---|---|---|
 """  # noqa: E501
 
