@@ -145,7 +145,7 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-gate",
         choices=("stop", "continue", "off"),
         default="stop",
-        help="What missing or wrong hardware does before any benchmark",
+        help="Effect of missing or wrong hardware, before any benchmark",
     ),
     Option(
         flag="--anubis-timeout",
