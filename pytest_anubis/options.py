@@ -75,8 +75,8 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-baseline",
         metavar="PATH",
         default=DEFAULT_BASELINES,
-        help="Folder of learned baselines, or one baseline file; PATH@sha256:DIGEST insists on the digest of "
-        "the file, or of the folder's SHA256SUMS",
+        help="Folder of baselines, or one file; PATH@sha256:DIGEST insists on the digest of the file, or of "
+        "the folder's SHA256SUMS",
     ),
     Option(
         flag="--anubis-store",
@@ -89,8 +89,7 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-history",
         metavar="DIR|URL",
         env=ENV_HISTORY,
-        help="History of incidents, defects and durations: a folder, or the database of a fleet; "
-        "default: the store",
+        help="History: a folder, or the database of a fleet; default: the store",
     ),
     Option(
         flag="--anubis-run-id",
@@ -102,8 +101,7 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-node",
         metavar="NAME",
         env=ENV_NODE,
-        help="Name of this node; default: Slurm's (SLURMD_NODENAME), in a pod Kubernetes' (NODE_NAME), else "
-        "the host name",
+        help="Name of this node; default: SLURMD_NODENAME, NODE_NAME, else the host name",
     ),
     Option(
         flag="--anubis-fail-on",
@@ -119,8 +117,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         flag="--anubis-require",
         metavar="NAME,...",
-        help="Components, benchmarks or metrics that a node must have run to be accepted ('any': whatever "
-        "ran); default: all of the baseline",
+        help="Components, benchmarks or metrics that acceptance needs ('any': whatever ran); default: all "
+        "of the baseline",
     ),
     Option(
         flag="--anubis-other-machine",
@@ -135,8 +133,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         flag="--anubis-split",
         metavar="NAME,...",
-        help="Versions or settings of a node that split its hardware class, as findings name them, e.g. "
-        "'driver nvidia'; see 'anubis learn --split'",
+        help="Versions or settings that split a hardware class, as findings name them, e.g. 'driver nvidia'",
     ),
     Option(
         flag="--anubis-inventory",
@@ -148,7 +145,7 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-gate",
         choices=("stop", "continue", "off"),
         default="stop",
-        help="What missing or wrong hardware does before any benchmark",
+        help="Effect of missing or wrong hardware, before any benchmark",
     ),
     Option(
         flag="--anubis-timeout",
@@ -159,36 +156,35 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-quiet-limit",
         metavar="NAME=SHARE,...",
         env=ENV_QUIET_LIMIT,
-        help="Shares that others may take before a measurement counts as disturbed: steal, others (of the "
-        "CPUs), cpu, memory, io (pressure), e.g. others=0.2",
+        help="Shares from which a measurement counts as disturbed: steal, others (of the CPUs), cpu, "
+        "memory, io (pressure), e.g. others=0.2",
         default="steal=0.03,others=0.1,cpu=0.1,memory=0.05,io=0.1",
     ),
     Option(
         flag="--anubis-allow-process",
         metavar="NAME,...",
         env=ENV_ALLOW_PROCESS,
-        help="Processes that are part of a quiet machine, by the names of their commands (shell patterns), "
-        "e.g. dcgm-exporter,kubelet",
+        help="Commands that are part of a quiet machine (shell patterns), e.g. dcgm-exporter,kubelet",
     ),
     Option(
         flag="--anubis-waivers",
         metavar="FILE",
         env=ENV_WAIVERS,
-        help="TOML file of failures that somebody answers for, each with owner, reason and expiry date",
+        help="TOML file of accepted failures, each with owner, reason and expiry date",
     ),
     Option(
         flag="--anubis-junit",
         choices=("properties", "plain"),
         default="properties",
-        help="Test cases of --junitxml carry the numbers as properties, or none, for readers with a strict "
-        "schema (Jenkins' xUnit plugin)",
+        help="Numbers as properties of --junitxml's test cases, or none, for strict schemas (Jenkins' xUnit "
+        "plugin)",
     ),
     Option(
         flag="--anubis-in-process",
         switch=True,
         ini=False,
-        help="Run the tests in pytest's own process, to debug them: no deadline holds, and a hang or a crash "
-        "ends the run",
+        help="Run the tests in pytest's own process, to debug: no deadline holds, a hang or crash ends the "
+        "run",
     ),
     Option(
         flag="--anubis-resume",
@@ -211,8 +207,8 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         flag="--anubis-select",
         choices=("risk", "budget", "cost", "all"),
-        help="Run only the benchmarks worth their time: cheapest set within an accepted risk, most "
-        "coverage within a time, least expected total cost, or all",
+        help="Run only the benchmarks worth their time: cheapest within an accepted risk, most coverage "
+        "within a time, least expected cost, or all",
     ),
     Option(
         flag="--anubis-risk",
@@ -240,7 +236,7 @@ OPTIONS: tuple[Option, ...] = (
         flag="--anubis-explore",
         metavar="SHARE",
         default="0.02",
-        help="Share of what --anubis-select leaves out that runs by chance, so that learning goes on",
+        help="Share of what --anubis-select leaves out that runs by chance",
     ),
     Option(
         flag="--anubis-seed",

@@ -70,33 +70,33 @@ class Screen:
         title: The decision, for people.
         told: Card -> what is told instead of healthy values: a factor, or why its test is skipped.
         next: What whoever sees it does next.
+        shown: Whether the page shows it; what is left out is seen elsewhere on it.
     """
 
     title: str
     told: Mapping[str, float | str]
     next: str
+    shown: bool = True
 
 
 SCREENS = (
     Screen(
         title="Accepted",
         told={},
-        next="Next: nothing. The node may take work; exit code 0 is for the scheduler. For the ticket: "
-        "`anubis report latest --html dossier.html`.",
+        next="",
+        shown=False,
     ),
     Screen(
         title="Rejected",
         told={"cuda:5": 0.8},
-        next="Next: do what the next step says, at the slot that the line above it names, and run again: "
-        "exit code 1 says that the node takes no work until then. `anubis report latest --html dossier.html` "
-        "is what goes to whoever repairs it, with the card's serial number. If the card is known and "
-        "answered for: [waivers](waivers.md).",
+        next="Next: follow the next step at the slot that is named, and run again; the node takes no work "
+        "until then. `anubis report latest --html dossier.html` writes the page for the repair. For a known "
+        "fault: [waivers](waivers.md).",
     ),
     Screen(
         title="Undecided",
         told={"cuda:3": "nvbandwidth is not installed"},
-        next="Next: take away what prevents acceptance (here: install the tool) and run again; "
-        "exit code 20 is neither a good node nor a bad one.",
+        next="Next: take away what prevents acceptance (here: install the tool) and run again.",
     ),
 )
 
@@ -109,7 +109,7 @@ def healthy(node: int, card: int) -> list[float]:
 
 
 def screens(pages: Path | None = None) -> str:
-    """Play the three runs; return them as a part of the page.
+    """Play the three runs; return those that the page shows.
 
     Args:
         pages: Folder that gets the pages of each, and that of what was learned; None makes none.
@@ -121,7 +121,8 @@ def screens(pages: Path | None = None) -> str:
         (folder / "test_cards.py").write_text(SUITE)
         shutil.copy(NODE, folder / "node.json")
         _learn(folder, pages)
-        return "\n".join(_screen(folder, one, pages) for one in SCREENS)
+        played = [(one.shown, _screen(folder, one, pages)) for one in SCREENS]
+        return "\n".join(text for shown, text in played if shown)
 
 
 def _learn(folder: Path, pages: Path | None) -> None:

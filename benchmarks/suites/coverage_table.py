@@ -24,8 +24,11 @@ from pytest_anubis.hardware.round_plans import PLANS
 PAGE = ROOT / "docs" / "coverage.md"
 ROWS, PROOFS = (Path(__file__).with_name(f"coverage_{of}.toml") for of in ("rows", "proofs"))
 DIRECTIONS = {"higher": "↑", "lower": "↓", "equal": "="}
-MANY = 5
+MANY = 4
 """Metrics of one unit that a cell names one by one."""
+PROBES = ("work", "link", "core", "bit")
+FEW = 8
+"""Benchmarks that the table of probes names one by one."""
 
 
 def rows() -> dict[str, Any]:
@@ -43,6 +46,8 @@ def page() -> str:
     known = rows()
     ours = benchmarks(known.get("units", {}))
     about = HEAD.strip().replace("PLANS", "\n".join(_plans()))
+    for probe in PROBES:
+        about = about.replace(f"ASKED {probe}", _asked(probe, known["catches"]))
     lines = [*about.splitlines(), *_our_table(ours, known["catches"])]
     for source in known["sources"]:
         head = ("", f"## {source['title']}", "", source["about"], "")
@@ -58,11 +63,27 @@ def _our_table(ours: list[Benchmark], catches: Mapping[str, Mapping[str, Any]]) 
             f"{one.component}, {one.scope}",
             "; ".join(_alike(one.metrics)),
             _profiles(one.profiles) + f": {one.cost}",
-            lengths(one, row).replace(" / ", "/"),
+            one.parameters.replace(" / ", "/"),
             row.get("catches", "?"),
-            "+".join(row.get("probes", ())),
         )
         yield _row(cells)
+
+
+def _asked(probe: str, catches: Mapping[str, Mapping[str, Any]]) -> str:
+    """Name the benchmarks that a probe is asked of, or the others, or give their number."""
+    asked = {
+        name.rpartition("::")[2]: probe in row["probes"]
+        for name, row in catches.items()
+        if row["probes"]
+    }
+    yes, no = (
+        [f"`{name}`" for name, one in asked.items() if one is wanted] for wanted in (True, False)
+    )
+    if len(yes) <= FEW:
+        return ", ".join(yes)
+    if len(no) <= FEW:
+        return " but ".join(filter(None, ("all", ", ".join(no))))
+    return f"{len(yes)} of {len(asked)}"
 
 
 def _profiles(some: tuple[str, ...]) -> str:
@@ -107,7 +128,7 @@ def _their_table(their: list[dict[str, Any]]) -> Iterator[str]:
     yield "|---|---|---|"
     for row in their:
         by = dict.fromkeys([*row.get("ours", ()), *row.get("adapter", ())])
-        names = ", ".join(f"`{name}`" for name in row["names"])
+        names = ", ".join(row.get("shown") or [f"`{name}`" for name in row["names"]])
         tests = ", ".join(f"`{name.rpartition('::')[2]}`" for name in by)
         yield _row((names, tests or "not answered", row.get("how", "?")))
 
@@ -122,25 +143,26 @@ HEAD = """
 After a change of a mark, a benchmark or `benchmarks/suites/coverage_rows.toml` run
 `python benchmarks/suites/coverage_table.py --write`; a test compares this page with the code.
 
-↑ higher is better, ↓ lower is better, = an exact result. Costs are those of `smoke`. Work by profile is written
-"smoke/standard/soak"; "longer" are `standard` and `soak`; "rounds" are the profile's:
+↑ higher is better, ↓ lower is better, = an exact result. Costs are those of `smoke`; "longer" are `standard` and
+`soak`. Work that differs is written "smoke/standard/soak" ([else](benchmarks.md)). Most benchmarks take the profile's
+rounds:
 
 PLANS
 
-Each benchmark passes the probes of its row (tests: `benchmarks/suites/coverage_proofs.toml`);
-`benchmarks/suites/faults` injects such faults into whole runs. Adapters have none: tests read their recorded outputs.
+These probes prove the benchmarks (`benchmarks/suites/coverage_proofs.toml` names the tests). Adapters have none: tests
+read recorded outputs.
 
-| probe | the benchmark |
-|---|---|
-| work | reports the same rate, or twice the time, for twice the work |
-| link | reports the rate of a shaped network link; links between cards are compared with each other |
-| core | names a busy core and rejects nothing for it; not asked where a card's clock times, or bits are compared |
-| bit | fails if one bit of its data flips |
+| probe | the benchmark | asked of |
+|---|---|---|
+| work | reports the same rate, or twice the time, for twice the work | ASKED work |
+| link | reports the rate of a shaped network link | ASKED link |
+| core | names a busy core and rejects nothing for it | ASKED core |
+| bit | fails if one bit of its data flips | ASKED bit |
 
 ## Our benchmarks
 
-| benchmark in `suites/` | component, scope | metrics, unit, better | profiles: cost | work by profile | catches | probes |
-|---|---|---|---|---|---|---|
+| benchmark in `suites/` | component, scope | metrics, unit, better | profiles: cost | work by profile | catches |
+|---|---|---|---|---|---|
 """  # noqa: E501
 
 
