@@ -243,9 +243,9 @@ def _of_import(
         whole = together.get(key)
         if whole is not None and whole.decision is not found[key].decision:
             failed = [one for one in judged[key].told if one.outcome is Outcome.FAIL]
-            partial = all(
-                one.reason is Reason.GONE for one in failed
-            )  # of a retest the rest is not gone
+            undecided = found[key].decision is Decision.UNDECIDED
+            gone = bool(failed) and all(one.reason is Reason.GONE for one in failed)
+            partial = undecided or gone  # of a retest of some cards the others are not gone
             whole = whole if partial and whole.decision is Decision.ACCEPTED else None
         elif whole is not None:
             whole = replace(found[key], triage=whole.triage)
