@@ -84,7 +84,7 @@ def key_of(verdict: MetricVerdict) -> Key:
 
 
 def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
-    """Yield what passed and has no value: the own checks of tests, the comparison of the inventory.
+    """Yield what passed and has no verdict: own checks of tests, right values, the inventory.
 
     So is each place where the run looked for faults of the hardware, that it did (`JudgedRun.looked`). Of a
     table, which has no inventory, that is every device that gave a value. The reference is MACHINE where the
@@ -95,6 +95,12 @@ def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
         if result.outcome == "passed" and not result.left_out and result.test in places:
             benchmark, device = places[result.test]
             yield (benchmark, "", device, ""), Reference.NONE
+    judged = {key_of(one) for one in record.told if one.reason is not Reason.NO_CRITERION}
+    for one in record.measurements:  # right without any criterion, as a wrong one is wrong
+        key = (one.benchmark, one.metric.name, one.device, one.group)
+        right = one.metric.right
+        if right is not None and key not in judged and set(one.values) == {right}:
+            yield key, Reference.NONE
     if not record.planned and not record.inventory:
         devices = {one.device for one in record.measurements if one.values}
         for device in sorted(devices.difference(HOST)):

@@ -2,9 +2,8 @@
 
 A rejection falls only when a later run judged what had failed as strictly and passed it, or when somebody
 answered for it by name: closed the defect, or put the node into service again. As strictly: in a profile that
-is no shorter, and against a baseline where a baseline had found it, since a node's other devices, or its own
-past, may be as bad. A failure that a waiver covered is a failure: it counts from the day on which the waiver
-does not hold any more. The cycles of a soak are one statement: none takes away what another one found.
+is no shorter, and against a baseline where one had found it, as other devices or its own past may be as bad.
+A waived failure counts from the day on which its waiver ends. The cycles of a soak are one statement.
 """
 
 from __future__ import annotations
@@ -175,7 +174,8 @@ def judged_run(
     found: dict[Outcome, dict[Key, set[Reference]]] = {outcome: {} for outcome in Outcome}
     waived: dict[Key, Waiver] = {}
     by_waived: dict[Key, set[Reference]] = {}
-    for key, outcome, reason, reference, waiver in outcomes:
+    for key, outcome, reason, by, waiver in outcomes:
+        reference = Reference.SELF if reason is Reason.UNSET else by  # any value answers it
         if reason is Reason.WAIVED:
             first = min(waived.get(key, waiver), waiver, key=_last_day) if waiver else None
             waived[key] = first or waived.get(key, XFAIL)

@@ -241,7 +241,7 @@ class _Csv:
             more = self._fill(rows, reader)
             lines: Sequence[int] = range(before + 1, before + 1 + len(rows))
             if reader.line_num + self._begin - before != len(rows):
-                lines = _first_lines(rows, before + 1)
+                lines, rows = self._without_swallowed(_first_lines(rows, before + 1), rows)
             if set(map(len, rows)) != {width}:
                 lines, rows = self._of_width(width, lines, rows)
             if any(row[0].strip() in self.columns or not row[0].strip("-=+: ") for row in rows):
@@ -263,6 +263,30 @@ class _Csv:
             self.lines += 1
             return True
         return len(rows) == _CHUNK
+
+    def _without_swallowed(
+        self, lines: Sequence[int], rows: list[list[str]]
+    ) -> tuple[list[int], list[list[str]]]:
+        """Leave out rows with a quotation mark that is closed lines below, or never: it swallowed others."""
+        names = [name.strip().lower() for name in self.columns]
+        place = names.index("node") if "node" in names else len(names)
+        kept = []
+        for first, row in zip(lines, rows, strict=True):
+            whole = next((one for one in row if _holds_rows(one, self.mark, self.columns)), "")
+            if not whole:
+                kept.append((first, row))
+                continue
+            self.lines += 1 + whole.count("\n")
+            parts = [
+                self.mark.join(row[: row.index(whole) + 1]).split("\n")[0],
+                *whole.split("\n")[1:],
+            ]
+            for number, part in enumerate(parts, start=first):
+                cells = part.split(self.mark)
+                node = cells[place].strip(' "\r') if place < len(cells) else ""
+                text = f"a quotation mark in line {first} is closed lines below it, or never"
+                self._wrong.add(number, text, "swallowed by a quotation mark", node)
+        return [line for line, _ in kept], [row for _, row in kept]
 
     def _of_width(
         self, width: int, lines: Sequence[int], rows: list[list[str]]
@@ -323,6 +347,13 @@ def _failure(remark: str) -> str:
     said = remark.strip()
     what = "" if said.startswith("#") else failure_said(said)
     return what and f"it says that {what}: {said[:100]}"
+
+
+def _holds_rows(cell: str, mark: str, columns: Sequence[str]) -> bool:
+    """Return whether a cell has a line of as many parts as a table's row, or nearly so."""
+    return "\n" in cell and any(
+        line.count(mark) >= max(len(columns) - 2, 1) for line in cell.split("\n")
+    )
 
 
 def _first_lines(rows: Sequence[Sequence[str]], first: int) -> list[int]:

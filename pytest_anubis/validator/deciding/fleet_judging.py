@@ -402,7 +402,7 @@ class _Nodes:
         found = []
         criteria = baseline.criteria if baseline is not None else ()
         expected = expected_of(criteria)
-        seen = self._seen.by_node(self._evidence) if expected else {}
+        seen = self._seen.by_node(self._evidence, unread) if expected else {}
         for name, every in self._verdicts.items():
             evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
             every = self._seen.of_others(name, every, answers)

@@ -108,8 +108,13 @@ class SeenValues:
                 sought = {cell[0] for cell, bad in open_yet.items() if bad}
         return found
 
-    def by_node(self, besides: Collection[str]) -> dict[str, list[SeenRun]]:
-        """Return what the runs of each node have values of, in order, except of the nodes `besides`."""
+    def by_node(
+        self, besides: Collection[str], unread: Collection[tuple[str, str]]
+    ) -> dict[str, list[SeenRun]]:
+        """Return what the runs of each node have values of, in order, except of the nodes `besides`.
+
+        A run and node with lines that are `unread` show no device to be gone: its values may be in these.
+        """
         found: dict[str, list[SeenRun]] = {}
         sought: dict[str, dict[str, set[str]]] = {}
         for unit in sorted(self._devices, key=lambda unit: (self._order.get(unit, 0), unit)):
@@ -117,6 +122,7 @@ class SeenValues:
             if node in besides:
                 continue
             devices, metrics = frozenset(self._devices[unit]), self._metrics[unit]
+            metrics = 0 if unit in unread else metrics
             if node in self._bad:
                 again = sought.setdefault(node, self._sought(node))
                 metrics = 0 if devices <= again[run] else metrics
