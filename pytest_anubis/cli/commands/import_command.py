@@ -10,7 +10,7 @@ import platform
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -247,6 +247,8 @@ def _note_refused(
             return
         run, key = source.run or options.run, options.hardware_class
         imported = refused_file(source.path, node=node, run=run, hardware_class=key)
+    runs = tuple(replace(run, unread=max(run.unread, 1)) for run in imported.runs)
+    imported = replace(imported, runs=runs)
     imported = imported if options.date is None else imported.dated(options.date)
     nodes = sorted({run.node for run in imported.runs})
     named = ", ".join(nodes[:NAMED]) + (", ..." if len(nodes) > NAMED else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -202,8 +203,17 @@ def _path(options: Mapping[str, Any], number: int, alike: int) -> str:
 
 
 def _disks(paths: Collection[str]) -> dict[str, str]:
-    """Return path -> name of the device: its last part, the whole path where several end alike."""
-    short = {path: path.rsplit("/", 1)[-1] or "disk" for path in paths}
+    """Return path -> name of the device: its last part, the whole path where several end alike.
+
+    Of a job over several files they are all named, as fio does not say which of them failed.
+    """
+    short = {
+        path: "+".join(part.rsplit("/", 1)[-1] for part in re.split(r"(?<!\\):", path))
+        if not path.endswith("/")
+        else "disk"
+        for path in paths
+    }
+    short = {path: name or "disk" for path, name in short.items()}
     count = Counter(short.values())
     return {path: name if count[name] == 1 else path.rstrip("/") or name
             for path, name in short.items()}  # fmt: skip

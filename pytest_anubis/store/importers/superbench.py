@@ -201,6 +201,7 @@ class _Reader:
                 text = "an object that names no node; name it with --node"
                 self.wrong.add(number, text, text)
                 return
+        node = str(node) if type(node) is int else node
         if not isinstance(node, str) or not node.strip() or not node.isprintable():
             text = "not an object with a node's name in 'node'"
             self.wrong.add(number, text, text)
@@ -252,6 +253,9 @@ class _Reader:
             text += f"{str(value)[:20]!r} is not a number"
             self.wrong.add(number, text, "value is not a number", node)
             self.told.add((*key.columns[:3], node, run))
+        if not rows and not failed and not unreadable:
+            text = "no result of any benchmark"
+            self.wrong.add(number, f"node {node[:40]}: {text}", text, node)
         if failed:
             self._failed[number, node, run] = failed
         codes = [_code(row, failed) for row in rows] if failed else [0] * len(rows)

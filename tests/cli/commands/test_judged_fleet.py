@@ -399,3 +399,17 @@ def test_runs_in_the_order_of_their_files_dates_are_said(dated: str, here: Path)
     anubis("judge", "store", "--json", "out.json")
     notes = json.loads(Path("out.json").read_text())["notes"]
     assert any("n40" in note for note in notes) == (not dated)
+
+
+@pytest.mark.parametrize(("cell", "code"), [(None, 1), ("3'012.5", 20)])
+def test_a_device_whose_values_could_not_be_read_is_not_gone(
+    cell: str | None, code: int, here: Path
+) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    head, *rows = (here / "new.csv").read_text().splitlines()
+    own = [row for row in rows if row.startswith("n05,")]
+    if cell is not None:
+        other = [row.split(",") for row in own if row.startswith("n05,cuda:1,")]
+        own += [",".join(["n05", "cuda:2", *row[2:7], cell, *row[8:]]) for row in other]
+    (here / "one.csv").write_text("\n".join([head, *own]) + "\n")
+    assert anubis("judge", "one.csv").returncode == code

@@ -567,3 +567,35 @@ def test_since_is_when_the_failure_was_first_found_after_it_last_passed() -> Non
     assert standing_of(runs).since == 2
     assert standing_of([*runs, run("r4", 4, "REJECTED", a="PASS", b="FAIL")]).since == 3
     assert standing_of(runs[:2]).since is None
+
+
+def test_a_metric_that_was_never_recorded_falls_by_any_value_that_passes() -> None:
+    unset = judged_run(
+        [(key("b"), Outcome.FAIL, Reason.UNSET, Reference.NONE, None)],
+        run="unset",
+        began=1,
+        ended=1,
+        decision="REJECTED",
+        benchmarks=(),
+        profile="standard",
+    )
+    for reference, decision in (
+        (Reference.MACHINE, Decision.ACCEPTED),
+        (Reference.FLEET, Decision.ACCEPTED),
+    ):
+        later = run("later", 2, "ACCEPTED", reference, b="PASS")
+        assert standing_of([unset, later]).decision is decision
+    assert standing_of([unset, run("later", 2, "ACCEPTED", a="PASS")]).decision is Decision.REJECTED
+
+
+@pytest.mark.parametrize(("values", "passed"), [((0.0, 0.0), True), ((0.0, 3.0), False)])
+def test_a_count_of_faults_without_a_criterion_passes_as_it_fails(
+    values: tuple[float, ...], passed: bool
+) -> None:
+    metric = Metric(name="wrong", unit="errors", better="equal")
+    one = Measurement(
+        test="t", benchmark="t", component="c", metric=metric, device="node", values=values
+    )
+    record = RunRecord(run="r", node="n", measurements=(one,))
+    found = ("t", "wrong", "node", ""), Reference.NONE
+    assert (found in passed_checks(record)) == passed

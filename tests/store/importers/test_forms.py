@@ -237,6 +237,7 @@ def test_disks_of_different_paths_are_different_devices(tmp_path: Path) -> None:
     dealt = {"directory": "/mnt/d0:/mnt/d1", "numjobs": "4"}  # fio gives each job the next folder
     assert disks(path, *[dealt] * 4) == ["/mnt/d0", "/mnt/d1"]
     assert disks(path, *[dealt] * 3) == ["disk"]
+    assert disks(path, {"filename": "/dev/nvme0n1:/dev/nvme1n1"}) == ["nvme0n1+nvme1n1"]
 
 
 def test_a_folder_for_all_jobs_and_outputs_of_several_disks(tmp_path: Path) -> None:

@@ -651,3 +651,41 @@ def test_many_empty_values_beside_others_leave_a_node_not_read_whole(
         "\n".join([HEAD, *lines, *(line.replace("a,", "b,", 1) for line in lines[:80])])
     )
     assert import_table(path).runs[0].unread == unread
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "lost"),
+    [
+        ('"', "", {"b", "c", "d"}),  # never closed
+        ('"b', '"', {"b", "c"}),  # closed two lines below
+    ],
+)
+def test_rows_that_a_quotation_mark_swallows_are_wrong_lines_of_their_nodes(
+    first: str, last: str, lost: set[str], tmp_path: Path
+) -> None:
+    rows = [f"{node},node,x,m,GB/s,higher,1,fine" for node in "abcd"]
+    if last:  # in a column with remarks
+        rows[1] = 'b,node,x,m,GB/s,higher,1,"second try'
+        rows[2] = 'c,node,x,m,GB/s,higher,1,again"'
+    else:
+        rows[1] = first + rows[1]
+    found = import_table(table(tmp_path, "\n".join([f"{HEAD},note", *rows]) + "\n"))
+    assert {run.node for run in found.runs if run.unread} == lost
+    assert {node for one in found.populations for node in one.nodes} == set("abcd") - lost
+
+
+def test_a_remark_over_several_lines_swallows_nothing(tmp_path: Path) -> None:
+    text = f'{HEAD},note\na,node,x,m,GB/s,higher,1,"by hand,\nagain"\nb,node,x,m,GB/s,higher,1,\n'
+    found = import_table(table(tmp_path, text))
+    assert (found.values, found.wrong_count) == (2, 0)
+
+
+def test_a_node_of_a_summary_without_any_result_is_not_read_whole(tmp_path: Path) -> None:
+    lines = [{"node": f"n{i}", "b/x_bw:0": 10.0 + i, "b/return_code": 0} for i in range(4)]
+    lines += [{"node": "bare"}, {"node": 7, "b/x_bw:0": 11.0, "b/return_code": 0}]
+    path = table(tmp_path, "\n".join(map(json.dumps, lines)) + "\n", "s.jsonl")
+    found = import_superbench(path)
+    assert {run.node: run.unread for run in found.runs if run.node in ("bare", "7")} == {
+        "bare": 1,
+        "7": 0,
+    }

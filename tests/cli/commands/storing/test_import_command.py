@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 
 from pytest_anubis.store.collected_runs import read_runs
+from pytest_anubis.store.samples.columnar_files import load_columns
 from tests.cli.command_line import anubis
 
 DATA = Path(__file__).parents[3] / "store" / "importers" / "data"
@@ -300,3 +302,15 @@ def test_files_of_which_the_same_is_said_share_a_line(results: Path) -> None:
     for number in range(1, 30):
         assert f"results/n{number}/nccl.log" in every
     assert len(nodes()) == 29
+
+
+def test_a_diagnostic_that_skipped_everything_leaves_its_node_undecided(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = Path(__file__).parents[3] / "tool_outputs" / "data" / "dcgm_diag_4.json"
+    text = re.sub(r'("status"\s*:\s*)"[^"]*"', r'\1"Skip"', data.read_text())
+    Path("diag.json").write_text(text)
+    assert anubis("import", "dcgm", "diag.json", "--node", "n1").returncode == 2
+    (kept,) = Path(".anubis/imports").glob("*.npz")
+    assert [(run.node, run.unread) for run in load_columns(kept).runs] == [("n1", 1)]
