@@ -80,7 +80,7 @@ def verdicts_of_tests(
         elif result.outcome == "crashed":
             text = _how_it_died(plan.test, result.text)
             verdicts.append(_verdict(plan, node, Outcome.INCONCLUSIVE, Reason.NOT_REPORTED, text))
-        elif result.outcome == "passed" and result.left_out and not spoken_for:
+        elif result.outcome == "passed" and result.left_out:
             text = f"a part of it was left out: {result.left_out}"
             verdicts.append(_verdict(plan, node, Outcome.NOT_TESTED, Reason.PARTLY_RUN, text))
         elif result.outcome == "skipped" and not spoken_for:

@@ -254,6 +254,7 @@ def _reservations(
     for reason, what in (
         (Reason.REPEATED, "failed at first and passed when repeated"),
         (Reason.PRUNED, "left out by the Selector"),
+        (Reason.PARTLY_RUN, "a part was left out"),
     ):
         names = _names(v for v in _reasons(verdicts, reason) if v.waiver is None)
         if names:

@@ -238,6 +238,7 @@ def _blockers(
     wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
     open_ones = [one for one in verdicts if one.outcome in _OPEN and one.scope != "node"]
     lacking = set(map(_what_lacks, open_ones))
+    judged = {v.benchmark for v in verdicts if v.metric and v.reference.is_baseline}
     for verdict in verdicts:
         if verdict.scope == "node" and _what_lacks(verdict) in lacking:
             continue  # a node's values lack what one of its devices lacks, which stands there
@@ -253,6 +254,8 @@ def _blockers(
             needed = (verdict.benchmark, verdict.metric) in wanted or (
                 not verdict.metric and verdict.benchmark in wanted_benchmarks
             )
+            # What it recorded was judged: that a part of it was left out is told.
+            needed &= verdict.reason is not Reason.PARTLY_RUN or verdict.benchmark not in judged
             if verdict.reason is Reason.WAIVED:  # somebody saw it fail
                 noted.append(_line(verdict))
                 continue

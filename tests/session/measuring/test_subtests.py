@@ -44,6 +44,8 @@ def test_subtest_waives_nothing(
     assert ended["benchmark"] == "test_suite.py::test_speed"
     verdicts = [one for one in happened if one["event"] == "verdict"]
     assert not [one for one in verdicts if one["reason"] == "waived"]
+    partly = [one for one in verdicts if one["reason"] == "partly-run"]
+    assert bool(partly) == ("assert" not in inner)
     assert result.ret == code
 
 
