@@ -42,9 +42,11 @@ def sought(ordered: Sequence[Statement]) -> list[set[str]]:
 
 
 def _whole_runs(ordered: Sequence[Statement]) -> list[bool]:
-    """Return which statements have most metrics, and are no retest."""
+    """Return which statements have most metrics and most values of their devices, and are no retest."""
     return [
-        2 * len({cell[:2] for cell in one.said}) > len(METRICS) and not _devices(one) <= again
+        2 * len({cell[:2] for cell in one.said}) > len(METRICS)
+        and 2 * len(one.said) > len(METRICS) * len(_devices(one))
+        and not _devices(one) <= again
         for one, again in zip(ordered, sought(ordered), strict=True)
     ]
 
