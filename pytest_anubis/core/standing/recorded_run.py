@@ -10,6 +10,7 @@ from pytest_anubis.core.standing.standing_of import (
     GATE,
     GONE,
     HARDWARE,
+    WITHOUT_NORM,
     JudgedRun,
     Key,
     Said,
@@ -95,7 +96,7 @@ def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
         if result.outcome == "passed" and not result.left_out and result.test in places:
             benchmark, device = places[result.test]
             yield (benchmark, "", device, ""), Reference.NONE
-    judged = {key_of(one) for one in record.told if one.reason is not Reason.NO_CRITERION}
+    judged = {key_of(one) for one in record.told if one.reason not in WITHOUT_NORM}
     for one in record.measurements:  # right without any criterion, as a wrong one is wrong
         key = (one.benchmark, one.metric.name, one.device, one.group)
         right = one.metric.right

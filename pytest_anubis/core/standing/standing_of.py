@@ -24,7 +24,7 @@ GATE: Key = ("inventory", "", "", "")
 """Passes where the inventory was compared with that of the class and nothing of it was wrong."""
 GONE = "gone"  # metric of `GATE` that says of each device of a table whether it has any value
 HARDWARE = "hardware"  # benchmark of its own reports; without a metric it passes where one looked
-_WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
+WITHOUT_NORM = (Reason.NO_BASELINE, Reason.NO_CRITERION)
 _NEXT = 1e-3  # seconds by which a run begins after the one before it, at least
 _STRENGTH = ("", Decision.ACCEPTED, Decision.UNDECIDED, Decision.REJECTED)
 _WHOLE: Key = ("", "", "", "")  # what rejects a run in which nothing failed by name
@@ -180,7 +180,7 @@ def judged_run(
             first = min(waived.get(key, waiver), waiver, key=_last_day) if waiver else None
             waived[key] = first or waived.get(key, XFAIL)
             by_waived.setdefault(key, set()).add(reference)
-        elif reason not in _WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
+        elif reason not in WITHOUT_NORM:  # peers or earlier runs may have judged it all the same
             found[outcome].setdefault(key, set()).add(reference)
     fail, marginal, fine = (found[one] for one in (Outcome.FAIL, Outcome.MARGINAL, Outcome.PASS))
     broken = fail if decision == Decision.UNDECIDED else {}

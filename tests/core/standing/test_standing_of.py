@@ -588,14 +588,23 @@ def test_a_metric_that_was_never_recorded_falls_by_any_value_that_passes() -> No
     assert standing_of([unset, run("later", 2, "ACCEPTED", a="PASS")]).decision is Decision.REJECTED
 
 
+@pytest.mark.parametrize("reason", [Reason.NO_CRITERION, Reason.NO_BASELINE])
 @pytest.mark.parametrize(("values", "passed"), [((0.0, 0.0), True), ((0.0, 3.0), False)])
 def test_a_count_of_faults_without_a_criterion_passes_as_it_fails(
-    values: tuple[float, ...], passed: bool
+    values: tuple[float, ...], passed: bool, reason: Reason
 ) -> None:
     metric = Metric(name="wrong", unit="errors", better="equal")
     one = Measurement(
         test="t", benchmark="t", component="c", metric=metric, device="node", values=values
     )
-    record = RunRecord(run="r", node="n", measurements=(one,))
+    open_yet = MetricVerdict(
+        outcome=Outcome.INCONCLUSIVE,
+        reason=reason,
+        text="",
+        benchmark="t",
+        metric="wrong",
+        device="node",
+    )
+    record = RunRecord(run="r", node="n", measurements=(one,), verdicts=(open_yet,))
     found = ("t", "wrong", "node", ""), Reference.NONE
     assert (found in passed_checks(record)) == passed
