@@ -36,6 +36,14 @@ __all__ = [
 ]
 
 
+_NOT_TIMED = "ignore:Benchmarks are automatically disabled"
+"""Filter of the warning that pytest-benchmark up to 5.2 gives in every run with workers.
+
+Where a project makes errors of warnings it would end the run; a test that needs that plugin's
+fixture is refused by name instead.
+"""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare options and ini keys."""
     add_options(parser)
@@ -52,11 +60,14 @@ def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, None, None]:
     """Let nothing but an accepting verdict end a run with 0."""
+    known = early_config.known_args_namespace
+    if known.anubis:
+        known.pythonwarnings = [*(known.pythonwarnings or ()), _NOT_TIMED]
     if "PYTEST_ANUBIS_CPUS" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:
         from pytest_anubis.start_worker import begin_worker
 
         begin_worker()
-    if early_config.known_args_namespace.anubis:
+    if known.anubis:
         from pytest_anubis.session.running.exit_guard import guard_exit
 
         guard_exit(early_config)

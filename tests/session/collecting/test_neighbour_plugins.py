@@ -190,6 +190,31 @@ def test_what_pytest_benchmark_cannot_time_in_a_worker_is_refused() -> None:
     assert refusal(timed_item(benchmark_disable=True), worker=True) == ""
 
 
+NOT_TIMED = """
+import warnings
+
+import pytest
+
+@pytest.hookimpl(trylast=True)
+def pytest_configure(config):
+    if config.getoption("dist", "no") != "no" or hasattr(config, "workerinput"):
+        warnings.warn("Benchmarks are automatically disabled because xdist plugin is active.")
+"""
+
+
+@pytest.mark.parametrize("asked", ["option", "file"])
+def test_a_warning_of_pytest_benchmark_about_our_workers_ends_no_run(
+    pytester: pytest.Pytester, asked: str
+) -> None:
+    # As versions up to 5.2 warn, in every run with workers.
+    pytester.makepyfile(test_it=SUITE, old_benchmark=NOT_TIMED)
+    pytester.makeini(f"[pytest]\nfilterwarnings = {'error' * (asked == 'file')}\n")
+    pytester.syspathinsert()
+    options = ["-W", "error"] if asked == "option" else []
+    command = ["-p", "old_benchmark", "-n1", "--anubis", "--anubis-mode=measure", *options]
+    pytester.runpytest_subprocess(*command).assert_outcomes(passed=2)
+
+
 FROZEN = """
 import time
 
