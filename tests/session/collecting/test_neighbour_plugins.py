@@ -204,14 +204,14 @@ def pytest_configure(config):
 
 @pytest.mark.parametrize("asked", ["option", "file"])
 def test_a_warning_of_pytest_benchmark_about_our_workers_ends_no_run(
-    pytester: pytest.Pytester, asked: str
+    pytester: pytest.Pytester, in_workers: None, asked: str
 ) -> None:
     # As versions up to 5.2 warn, in every run with workers.
     pytester.makepyfile(test_it=SUITE, old_benchmark=NOT_TIMED)
     pytester.makeini(f"[pytest]\nfilterwarnings = {'error' * (asked == 'file')}\n")
     pytester.syspathinsert()
     options = ["-W", "error"] if asked == "option" else []
-    command = ["-p", "old_benchmark", "-n1", "--anubis", "--anubis-mode=measure", *options]
+    command = ["-p", "old_benchmark", "--anubis", "--anubis-mode=measure", *options]
     pytester.runpytest_subprocess(*command).assert_outcomes(passed=2)
 
 
