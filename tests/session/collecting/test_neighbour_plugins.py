@@ -207,11 +207,11 @@ def test_a_warning_of_pytest_benchmark_about_our_workers_ends_no_run(
     pytester: pytest.Pytester, in_workers: None, asked: str
 ) -> None:
     # As versions up to 5.2 warn, in every run with workers.
-    pytester.makepyfile(test_it=SUITE, old_benchmark=NOT_TIMED)
+    pytester.makeconftest(NOT_TIMED)
+    pytester.makepyfile(SUITE)
     pytester.makeini(f"[pytest]\nfilterwarnings = {'error' * (asked == 'file')}\n")
-    pytester.syspathinsert()
     options = ["-W", "error"] if asked == "option" else []
-    command = ["-p", "old_benchmark", "--anubis", "--anubis-mode=measure", *options]
+    command = ["--anubis", "--anubis-mode=measure", *options]
     pytester.runpytest_subprocess(*command).assert_outcomes(passed=2)
 
 
