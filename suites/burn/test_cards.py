@@ -50,7 +50,7 @@ TRAFFIC = {
 """What runs beside the products, and what is asked of it."""
 
 SECOND = 1.0
-START = {1: 8.0, 2: 12.0}
+START = {1: 5.0, 2: 12.0}
 """Seconds until at least so many processes have loaded torch and are connected, in the first test here."""
 
 AROUND = 2.0

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import torch
 
 from pytest_anubis.benchmarking.placement import checking_device
-from pytest_anubis.benchmarking.verification import Pattern, fingerprint, flip_bit
+from pytest_anubis.benchmarking.verification import fingerprint, flip_bit, hashed
 
 Multiply = Callable[[torch.Tensor, torch.Tensor, torch.Tensor], object]
 
@@ -32,7 +32,7 @@ HOPPER = 9
 
 def whole_numbers(begin: int, count: int, bound: int, device: torch.device) -> torch.Tensor:
     """Return the numbers, from -`bound` to `bound` (int64), of `count` places from `begin` on."""
-    words = Pattern("random").words(begin, count, device)
+    words = hashed(torch.arange(begin, begin + count, device=device))
     return torch.remainder(words, 2 * bound + 1) - bound
 
 

@@ -175,7 +175,7 @@ def test_cold_start(
 @pytest.mark.anubis(
     component="compute.start",
     scope="node",
-    cost="8s",
+    cost="12s",
     cards=1,
     deadline="600s",
     profiles=("smoke",),

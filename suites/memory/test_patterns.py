@@ -57,7 +57,7 @@ def keeps_all(
 @pytest.mark.anubis(
     component="memory.cells",
     scope="device",
-    cost={"cpu": "0.1s", "accelerator": {"smoke": "12s", "standard": "80s", "soak": "2h"}},
+    cost={"cpu": "0.1s", "accelerator": {"smoke": "15s", "standard": "80s", "soak": "2h"}},
     cards=1,
     deadline="300s",
     metrics=["covered_share", "pattern_rate", "pattern_errors"],

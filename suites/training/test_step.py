@@ -32,7 +32,7 @@ SEQUENCE_BYTES = 1_000_000_000
 pytestmark = [
     pytest.mark.anubis(
         scope="device",
-        cost={"cpu": "2s", "accelerator": "4s"},
+        cost={"cpu": "2s", "accelerator": "5s"},
         deadline="300s",
         metrics=["training_rate"],
         goal="Training runs at the rate of its class, and learns",

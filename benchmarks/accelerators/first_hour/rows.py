@@ -172,10 +172,10 @@ EXPECTED: dict[str, dict[str, _Range]] = {
         "busbw": (460, None, "S"), **_HOST_SIDE,
     },
     "H200": {
-        "copy": (4.3, None, "W"), "bf16": (769, None, "W"),
-        "fp32": (51, None, "E"), "fp64": (60, None, "E"),
-        "h2d": (48, None, "S"), "d2h": (48, None, "S"), "peer": (335, None, "S"),
-        "busbw": (431, None, "S"), **_HOST_SIDE,
+        "copy": (4.25, None, "W"), "bf16": (729, None, "W"),
+        "fp32": (50.7, None, "W"), "fp64": (62, None, "W"),
+        "h2d": (53.7, None, "W"), "d2h": (54.4, None, "W"), "peer": (335, None, "S"),
+        "busbw": (431, None, "S"), "dispatch": (3, 12, "W"), "round_trip": (8, 32, "W"),
     },
     "B200": {
         "copy": (7.2, None, "E"), "bf16": (1745, None, "P"),

@@ -35,6 +35,12 @@ def test_shipped_recording_is_a_clean_node_with_eight_cards() -> None:
     assert hardware_class(inventory, "smoke")[0].startswith("8x-nvidia-h100-80gb-hbm3_")
 
 
+def test_recording_of_a_real_card_is_a_clean_node_with_one() -> None:
+    inventory = replay(FILE.with_name("recorded_h200.json")).inventory
+    assert check_inventory(inventory) == []
+    assert hardware_class(inventory, "smoke")[0].startswith("1x-nvidia-h200_")
+
+
 def test_recording_is_written_and_read_again(tmp_path: Path) -> None:
     path = tmp_path / "node.json"
     path.write_text(recording_text(recorded()), encoding="utf-8")
