@@ -26,7 +26,9 @@ from pytest_anubis.core.verdict import (
     MetricVerdict,
     NodeVerdict,
     Reason,
+    Waiver,
 )
+from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
     UNLIKE,
@@ -415,12 +417,43 @@ def _started(runs: RunSet) -> dict[tuple[str, str], str]:
 def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
     """Return what the journals of each node say besides samples."""
     found: dict[tuple[str, str], RunEvidence] = {}
+    several: dict[tuple[str, str], list[RunRecord]] = {}
     for run in runs.journals:
         key = (run.hardware_class, run.node)
         said = evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
         found[key] = found[key].with_more(said) if key in found else said
+        several.setdefault(key, []).append(run)
+    for key, those in several.items():
+        if any(run.waivers for run in those):
+            of = _waivers_today(those)
+            last = max(those, key=lambda run: run.started)
+            found[key] = dataclasses.replace(found[key], waivers=last.waivers, waivers_of=of)
     measured = {node for population in runs.populations for node in population.nodes}
     for run in runs.runs:
         if run.unread and run.node not in measured:  # else no verdict would name it
             found.setdefault((run.hardware_class, run.node), RunEvidence())
+    return found
+
+
+def _waivers_today(runs: Sequence[RunRecord]) -> dict[str, tuple[Waiver, ...]]:
+    """Return run -> the waivers that its failures are held against today, as a node's standing has them.
+
+    They are its own, and for what it failed those with which a later run accepted the node in spite of it.
+    """
+    holds = holds_on(today())
+    found = {
+        run.run: tuple(dataclasses.replace(one, expired=not holds(one)) for one in run.waivers)
+        for run in runs
+    }
+    judged = [judged_of(run, began=moment(run.started) or 0.0) for run in runs]
+    for later in judged:
+        if later.decision != Decision.ACCEPTED:
+            continue
+        for key, waiver in later.waived:
+            if not waiver.owner or not holds(waiver):
+                continue
+            exact = dataclasses.replace(waiver, test=key[0], device=key[2], expired=False)
+            for run in judged:
+                if run.began < later.began and key in run.found:
+                    found[run.run] += (exact,)
     return found

@@ -1,4 +1,4 @@
-"""Several runs of one node, judged together: the waivers of one hide no failure of another."""
+"""Several runs of one node, judged together: a waiver covers failures of its own run and of earlier ones."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import pytest
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.cli.shared import collected_judging
 from pytest_anubis.report.pages.html_blocks import badge
 from tests.session.conftest import Learn
 
@@ -72,6 +73,10 @@ class Runs:
         code = main([*words, f"--baseline={self.path / 'baselines'}"])
         return code, self._capsys.readouterr().out
 
+    def health(self, node: str) -> int:
+        """Return the exit code of ``anubis health``."""
+        return main(["health", f"--store={self.runs.parent}", f"--node={node}"])
+
 
 @pytest.fixture
 def runs(project: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> Runs:
@@ -81,7 +86,7 @@ def runs(project: pytest.Pytester, capsys: pytest.CaptureFixture[str]) -> Runs:
 @pytest.mark.parametrize("fault", ["slow", "wrong"])
 @pytest.mark.parametrize("order", [("", "2999-01-01"), ("2999-01-01", "")])
 @pytest.mark.parametrize("expired", [False, True])
-def test_a_waived_run_hides_no_failure_of_another_run(
+def test_a_waived_run_hides_no_failure_of_a_later_run(
     runs: Runs, monkeypatch: pytest.MonkeyPatch, fault: str, order: tuple[str, str], expired: bool
 ) -> None:
     for name, expires in zip("ab", order, strict=True):
@@ -92,17 +97,30 @@ def test_a_waived_run_hides_no_failure_of_another_run(
     assert runs.tell("judge", str(runs.runs / bare))[0] == 1
     code, said = runs.tell("judge", str(runs.runs), "--json=-")
     (node,) = json.loads(said)["nodes"]
-    assert (code, node["decision"]) == (1, "REJECTED")
+    covered = waived == "b"  # the waiver came after the failure
+    assert (code, node["decision"]) == ((0, "ACCEPTED") if covered else (1, "REJECTED"))
+    assert runs.health(node["node"]) == code
     waivers = str(runs.path / "w.toml")  # of today, for every run
     (runs.path / "w.toml").write_text(WAIVERS.format(expires="2999-01-01"))
     assert runs.tell("judge", str(runs.runs), f"--waivers={waivers}")[0] == 0
 
 
-def test_reports_pages_and_the_history_hide_it_as_little(
-    runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_a_waiver_that_has_ended_since_covers_nothing(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs.make(monkeypatch, "a", "slow")
     runs.make(monkeypatch, "b", "slow", "2999-01-01")
+    assert runs.tell("judge", str(runs.runs))[0] == 0
+    monkeypatch.setattr(collected_judging, "today", lambda: "2999-01-02")
+    assert runs.tell("judge", str(runs.runs))[0] == 1
+    assert runs.tell("judge", str(runs.runs / "b"))[0] == 1
+
+
+def test_reports_pages_and_the_history_hide_it_as_little(
+    runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.make(monkeypatch, "b", "slow", "2999-01-01")
+    runs.make(monkeypatch, "a", "slow")
     _, said = runs.tell("judge", str(runs.runs), "--json=-")
     node = json.loads(said)["nodes"][0]["node"]
     _, said = runs.tell("report", str(runs.runs), "--node", node, "--json=-")

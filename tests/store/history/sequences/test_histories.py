@@ -130,7 +130,7 @@ def test_runs_in_any_order(seed: int, here: Path) -> None:
     assert {node: health(node, f"nodes/{node}") for node in found} == expected
     assert placed("nodes") == expected
     assert judged("fleet", "verdict", "nodes") == expected
-    # The mean of all devices is told apart from a device whose failure is waived or of a run that was cut.
+    # The mean of all devices is told apart from a device that failed in a run that was cut.
     excused = {node for node, statements in found.items() if any(map(excuses, statements))}
     plain = {node: statements for node, statements in found.items() if node not in excused}
     said = judged("judge", "nodes")
