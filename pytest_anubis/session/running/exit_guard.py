@@ -170,8 +170,13 @@ def _forked() -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     os.close(reading)
     die_with_parent(parent)
+    interrupt = _once()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _once())
+        signal.signal(signal.SIGINT, interrupt)
+    if (
+        signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    ):  # as a scheduler ends a job: with a verdict
+        signal.signal(signal.SIGTERM, interrupt)
     return writing
 
 
@@ -187,7 +192,7 @@ def _once() -> Any:
         now, before = time.monotonic(), last
         last = now
         if now - before > _SAME_INTERRUPT:
-            signal.default_int_handler(number, frame)
+            raise KeyboardInterrupt(*(["SIGTERM"] if number == signal.SIGTERM else []))
 
     return interrupt
 
