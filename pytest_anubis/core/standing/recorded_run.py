@@ -45,6 +45,7 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         after=record.after,
         undated=record.behind > 0,
         campaign=record.campaign,
+        noisy=bool(record.quiet_limits),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
-from typing import Annotated
+from typing import Annotated, Any
 
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.standing.device_means import without_means
@@ -63,6 +63,7 @@ class JudgedRun:
         undated: Its clock was behind its baseline: when it took place is unknown.
         waived: What failed and was covered by a waiver or an xfail mark, with that waiver.
         campaign: The soak that it is a cycle of; empty if it is none.
+        noisy: Its machine was let be noisier than usual, so it confirms nothing.
     """
 
     run: str
@@ -82,6 +83,7 @@ class JudgedRun:
     undated: bool = False
     waived: tuple[tuple[Key, Waiver], ...] = ()
     campaign: Annotated[str, Rare] = ""
+    noisy: Annotated[bool, Rare] = False
 
     @property
     def rejected(self) -> bool:
@@ -155,21 +157,16 @@ class Standing:
 def judged_run(
     outcomes: Iterable[Said],
     *,
-    run: str,
     began: float,
     ended: float | None,
     decision: str,
     benchmarks: Collection[str],
-    answered: bool = False,
-    number: int = 0,
-    profile: str = "",
-    after: str = "",
-    undated: bool = False,
-    campaign: str = "",
+    **more: Any,
 ) -> JudgedRun:
     """Return what a run says about its node, out of its verdicts; of one thing the worst verdict counts.
 
-    Of several references the strongest counts for what failed, the weakest for what passed.
+    Of several references the strongest counts for what failed, the weakest for what passed. `more` is what
+    else `JudgedRun` has of the run.
     """
     found: dict[Outcome, dict[Key, set[Reference]]] = {outcome: {} for outcome in Outcome}
     waived: dict[Key, Waiver] = {}
@@ -193,23 +190,17 @@ def judged_run(
     }
     past, near = {Reference.SELF}, {Reference.SELF, Reference.PEERS, Reference.MACHINE}
     return JudgedRun(
-        run=run,
         began=began,
         ended=began if ended is None else ended,
         decision=decision,
         failed=tuple(sorted(failed.keys() & counted)),
         passed=tuple(sorted(both)),
         benchmarks=tuple(sorted(benchmarks)),
-        answered=answered,
-        number=number,
-        profile=profile,
         by_peers=_weak({**by_waived, **failed}, both, near),
         by_past=_weak({**by_waived, **failed}, both, past),
         marginal=tuple(sorted(marginal.keys() & {*failed, *both} - fail.keys())),
-        after=after,
-        undated=undated,
         waived=tuple(sorted(still.items(), key=lambda one: one[0])),
-        campaign=campaign,
+        **more,
     )
 
 
@@ -297,7 +288,7 @@ def _findings(
                 settled.setdefault(by.run, set()).add(run.run)
         open_yet = _open_of(run, in_service)
         again = standing.keys() & open_yet & set(run.failed)
-        confirmed.update(again - {_WHOLE})
+        confirmed.update(set() if run.noisy else again - {_WHOLE})
         for key in open_yet:
             before = (
                 by

@@ -22,7 +22,7 @@ from pytest_anubis.core.verdict import Decision, Outcome, Reason, Reference, Wai
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST, UNDATED
-from pytest_anubis.store.history.tables import CAMPAIGN, REPLAYED
+from pytest_anubis.store.history.tables import CAMPAIGN, NOISY, REPLAYED
 
 _KNOWN = [one.value for one in Decision]
 _REFERENCES = [one.value for one in Reference]
@@ -59,6 +59,8 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     marks = sa.select(schema.findings.c.run_id, schema.findings.c.why)
     marks = marks.where(schema.findings.c.reason == CAMPAIGN)
     campaigns = {row.run_id: row.why for row in connection.execute(marks)}
+    marks_noisy = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == NOISY)
+    noisy = set(connection.execute(marks_noisy).scalars())
     last = judged.with_only_columns(runs.c.node_id, sa.func.max(schema.began).label("started"))
     newest = last.where(~of_rejected).group_by(runs.c.node_id).subquery()
     same = (newest.c.node_id == runs.c.node_id) & (newest.c.started == schema.began)
@@ -97,6 +99,7 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
             after=after.get(row.id, ""),
             undated=known.get(row.id) == UNDATED,
             campaign=campaigns.get(row.id, ""),
+            noisy=row.id in noisy,
         )
         if known.get(row.id) == AT_LEAST:  # when it took place is unknown, so it clears nothing
             one = replace(one, passed=())
@@ -163,16 +166,7 @@ def outcome_of(outcome: str, reason: str) -> tuple[Outcome, Reason]:
         return Outcome.INCONCLUSIVE, Reason.NOT_REPORTED
 
 
-def _judged(
-    row: Any,
-    outcomes: Any,
-    benchmarks: Any,
-    *,
-    answered: bool,
-    after: str = "",
-    undated: bool = False,
-    campaign: str = "",
-) -> JudgedRun:
+def _judged(row: Any, outcomes: Any, benchmarks: Any, **more: Any) -> JudgedRun:
     return judged_run(
         outcomes,
         run=row.run,
@@ -180,10 +174,7 @@ def _judged(
         ended=row.ended,
         decision=row.decision,
         benchmarks=benchmarks,
-        answered=answered,
         number=row.id,
         profile=row.profile,
-        after=after,
-        undated=undated,
-        campaign=campaign,
+        **more,
     )

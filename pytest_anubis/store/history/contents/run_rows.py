@@ -62,12 +62,15 @@ def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
 def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield the verdicts of metrics that have a group on a device, or are waived there, with either.
 
-    Of a run with a recorded inventory one row more, which says so; of a cycle of a soak one that names it.
+    A run with a recorded inventory has one row more, which says so, and so has one on a machine that was let
+    be noisy; a cycle of a soak one that names it.
     """
     names = [column.name for column in schema.findings.columns if column.name != "id"]
     empty = dict.fromkeys(names, "") | {"run_id": run}
     if record.replayed:
         yield empty | {"reason": schema.REPLAYED}
+    if record.quiet_limits:
+        yield empty | {"reason": schema.NOISY}
     if record.campaign:
         yield empty | {"reason": schema.CAMPAIGN, "why": record.campaign}
     places = {_place(one) for one in record.told if one.group or one.reason is Reason.WAIVED}
