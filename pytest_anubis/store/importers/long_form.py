@@ -21,7 +21,7 @@ from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
-from pytest_anubis.store.importers.outcome_columns import FINE, STATES, outcomes
+from pytest_anubis.store.importers.outcome_columns import FINE, MOST_WORDS, STATES, outcomes
 from pytest_anubis.tool_outputs.table_heads import melted, missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
@@ -128,23 +128,18 @@ class LongForm:
                     f"{', '.join((*NEEDED, 'value'))}: one row a value, not one column a metric "
                     f"({melted(self.columns)})"
                 )
-        self._states = [name for name in STATES if name in self.columns]
-        for name in (*TEXTS, *NUMBERS, *self._states):
+        for name in (*TEXTS, *NUMBERS, *STATES):
             if self.columns.count(name) > 1:
                 raise ImportFileError(f"column {name!r} stands twice; keep one")
-        self._worded: set[str] = set()  # of the states, those with words for a test that passed
         self._traits = [name for name in (*TRAITS, DURATION) if name in self.columns]
+        used = (*TEXTS, *NUMBERS, *self._traits)
+        self.unused = [name for name in self.columns if name not in used]
+        self._words = {name: _Numbers() for name in self.unused}  # of what may say how a test went
         self._names = {name: _Numbers() for name in (*TEXTS, *self._traits)}
         self._nodes: list[Any] = []  # their names, once all is read
         self._chunks: list[dict[str, Any]] = []
         self._rows = 0
         self._has_times = "time" in self.columns
-
-    @property
-    def unused(self) -> list[str]:
-        """Columns that nothing is done with."""
-        used = (*TEXTS, *NUMBERS, *STATES, *self._traits)
-        return [name for name in self.columns if name not in used]
 
     def add(self, lines: Sequence[int], columns: Sequence[Sequence[Any]]) -> None:
         """Take one chunk.
@@ -184,15 +179,11 @@ class LongForm:
                 np.isfinite(found) & ((found == 0) | (np.abs(found) >= 1)), found, -1.0
             )
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
-        for name in self._states:
-            state = outcomes(name, by_name[name])
-            chunk["return_code"][state.failed] = -1
-            chunk[f"number in {name}"] = np.isin(np.arange(count), state.numbers)
-            self._worded |= {name} if state.passed else set()
-            for row in state.unknown:
-                node, said = str(nodes[row] or "").strip(), str(by_name[name][row])[:40]
-                text = f"{where.node(row)}column {name}: {said!r} is neither PASS nor FAIL"
-                self._wrong.add(lines[row], text, f"{name} is unknown", node)
+        for name, words in list(self._words.items()):
+            codes, size = map(words.__getitem__, by_name[name]), "i4" if name in STATES else "i2"
+            chunk[f"word of {name}"] = np.fromiter(codes, dtype=size, count=count)
+            if len(words) > MOST_WORDS and name not in STATES:
+                del self._words[name]
         if self._mark not in ("", ","):
             points = ("." in cell for cell in by_name["value"])
             chunk["point"] = np.fromiter(points, dtype=bool, count=count)
@@ -203,7 +194,7 @@ class LongForm:
 
     def rows(self) -> Rows:
         """Return all good rows; names that cannot be used are listed with each of their lines."""
-        kinds = tuple(self._chunks[0]) if self._chunks else ()
+        kinds = tuple(self._chunks[-1]) if self._chunks else ()
         joined = {key: np.concatenate([c.pop(key) for c in self._chunks]) for key in kinds}
         self._chunks.clear()
         if not joined:
@@ -223,9 +214,15 @@ class LongForm:
             for row in np.flatnonzero(doubtful).tolist():
                 self._say(joined, row, _DOUBTFUL, _DOUBTFUL)
             good &= ~doubtful
-        for name in self._worded:
-            text = f"column {name}: a number, where others say PASS"
-            for row in np.flatnonzero(joined[f"number in {name}"]).tolist():
+        for name, words in self._words.items():
+            cells, places = list(words), joined[f"word of {name}"]
+            told = outcomes(name, cells, np.bincount(places, minlength=len(cells)).tolist())
+            if told is None:
+                continue
+            self.unused.remove(name)
+            joined["return_code"][np.isin(places, told.failed)] = -1
+            for row in np.flatnonzero(np.isin(places, told.unknown)).tolist():
+                text = f"column {name}: {str(cells[places[row]])[:40]!r} is neither PASS nor FAIL"
                 self._say(joined, row, text, f"{name} is unknown")
         if self._known is not None:
             self._fill(joined, self._known)

@@ -8,7 +8,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 _FAILED = frozenset(
-    ("fail", "failed", "failure", "error", "timeout", "killed", "crashed", "aborted", "ko", "nok")
+    (
+        *("fail", "failed", "failure", "error", "timeout", "timed out", "timed_out", "timedout"),
+        *("killed", "crash", "crashed", "aborted", "ko", "nok", "bad", "unhealthy", "rejected"),
+        *("unsuccessful", "not ok", "down", "unreachable", "node_fail"),
+    )
 )
 _PASSED = frozenset(
     (
@@ -17,7 +21,8 @@ _PASSED = frozenset(
     )
 )
 """Words that say of a test that it did not fail."""
-FINE = _PASSED | {"", "n/a", "na", "-", "none", "null"}
+_BLANK = frozenset(("", "n/a", "na", "-", "none", "null"))
+FINE = _PASSED | _BLANK
 """Words that say of no test that it failed."""
 _YES, _NO = frozenset(("true", "yes", "y", "t", "1")), frozenset(("false", "no", "n", "f", "0"))
 _ERRORS = ("error", "errors", "error_message", "exception")
@@ -37,44 +42,71 @@ _RESULTS = ("result", "outcome", "verdict")
 _ALL = re.compile(r"(\d+)/\1")
 
 
+_NAMED_GOOD = frozenset(("pass", "passed", "ok", "healthy", "success", "succeeded", "successful"))
+_NAMED_BAD = frozenset(
+    (
+        *("fail", "failed", "failure", "error", "crash", "crashed", "killed", "unhealthy"),
+        *("timeout", "timedout", "timed_out", "timed out", "timed-out"),
+    )
+)
+"""Words at the end of a column's name that say what a yes in it means."""
+_NOT = frozenset(("no", "not", "non", "without"))
+_NEARLY_ALL = 0.9
+"""Share of a column's words that say how a test went, from which on it is a column of outcomes."""
+MOST_WORDS = 1_000
+"""Different words of a column of outcomes that bears none of the names."""
+
+
 class Outcomes(NamedTuple):
-    """What some rows of a column say.
+    """What the words of a column say, by their places among these.
 
     Attributes:
-        failed: Rows of tests that failed.
-        unknown: Rows with a word that is not known.
-        numbers: Rows with a number, which says nothing where no row of the whole column says `passed`.
-        passed: Some row says in a word that its test passed.
+        failed: Those of tests that failed.
+        unknown: Those that are not known; a number says nothing where no word says that a test passed.
     """
 
     failed: list[int]
     unknown: list[int]
-    numbers: list[int]
-    passed: bool
 
 
-def outcomes(name: str, column: Sequence[Any]) -> Outcomes:
-    """Return what the rows of a column say, or of a part of it.
+def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes | None:
+    """Return what the words of a column say; None where it is no column of outcomes.
+
+    That is one of `STATES`, and any other whose cells nearly all say how a test went, but for empty ones.
 
     Args:
-        name: One of `STATES`.
-        column: Its cells.
+        name: Its name, in small letters.
+        cells: Its distinct cells.
+        counts: How many rows have each.
     """
-    bad, fine = STATES[name]
-    words = ["" if cell is None else str(cell).strip().lower() for cell in column]
-    distinct = set(words)
-    numbers = {
-        word
-        for word in distinct
-        if name in _RESULTS and (number := _number(word)) is not None and math.isfinite(number)
-    }
-    known = {word for word in distinct if word in bad or word in fine or _says_nothing(word, name)}
+    words = ["" if cell is None else str(cell).strip().lower() for cell in cells]
+    bad, fine = STATES.get(name) or _meanings(name)
+    known = [word in bad or word in fine or _says_nothing(word, name) for word in words]
+    if name not in STATES:
+        said = [count * (word not in _BLANK) for word, count in zip(words, counts, strict=True)]
+        told = sum(count for count, one in zip(said, known, strict=True) if one)
+        telling = not (bad | fine - _BLANK).isdisjoint(words)
+        if not telling or told < _NEARLY_ALL * sum(said):
+            return None
+    elif name in _RESULTS:
+        bare = _PASSED.isdisjoint(words)
+        known = [bare if _is_finite(word) else one for one, word in zip(known, words, strict=True)]
     return Outcomes(
-        failed=[row for row, word in enumerate(words) if word in bad],
-        unknown=[row for row, word in enumerate(words) if word not in known | numbers],
-        numbers=[row for row, word in enumerate(words) if word in numbers] if numbers else [],
-        passed=not distinct.isdisjoint(_PASSED),
+        failed=[place for place, word in enumerate(words) if word in bad],
+        unknown=[place for place, one in enumerate(known) if not one],
     )
+
+
+def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    """Return the words of failure and those of none; yes and no mean one of them where the name says it."""
+    words = re.findall(r"(?:^(?:is|has))?(timed[\W_]?out|[a-z]+)", name)
+    said = (_NAMED_GOOD | _NAMED_BAD | _NOT).intersection(words)
+    if said and words[-1] in said:
+        if said <= _NAMED_GOOD:
+            return _FAILED | _NO, FINE | _YES
+        if said <= _NAMED_BAD:
+            return _FAILED | _YES, FINE | _NO
+    return _FAILED, FINE
 
 
 def _says_nothing(word: str, name: str) -> bool:
@@ -83,6 +115,11 @@ def _says_nothing(word: str, name: str) -> bool:
     number = _number(word)
     # 0.02 is the error of a measurement
     return name in _ERRORS and number is not None and not (number and number.is_integer())
+
+
+def _is_finite(word: str) -> bool:
+    number = _number(word)
+    return number is not None and math.isfinite(number)
 
 
 def _number(word: str) -> float | None:

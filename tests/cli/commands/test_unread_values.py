@@ -101,6 +101,11 @@ def test_a_head_that_stands_again_is_no_node(here: Path) -> None:
         ("status", "FAIL", "PASS"),
         ("passed", "false", "true"),
         ("failed", "True", "False"),
+        ("pass_fail", "FAIL", "PASS"),
+        ("job_state", "TIMEOUT", "COMPLETED"),
+        ("timed out", "True", "no"),
+        ("isHealthy", "no", "yes"),
+        ("Remarks", "unreachable", ""),
     ],
 )
 def test_a_column_that_says_of_a_failure_is_read(
@@ -111,6 +116,28 @@ def test_a_column_that_says_of_a_failure_is_read(
             f"{row},{word if number == 30 else good}" for number, row in enumerate(rows("b00", 4))
         ]
         assert anubis("judge", written("t.csv", told, f"{HEAD},{column}")).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("column", "usual", "other", "code"),
+    [
+        ("job_state", "COMPLETED", "CANCELLED by 1000", 20),
+        ("retried", "no", "yes", 0),
+        ("not_passed", "false", "true", 0),
+        ("timeout", "300", "600", 0),
+        ("slot", "upper", "down", 0),
+    ],
+)
+def test_a_column_of_another_name_is_read_if_nearly_all_of_its_words_are_of_outcomes(
+    here: Path, column: str, usual: str, other: str, code: int
+) -> None:
+    told = [
+        f"{row},{other if number == 30 else usual}" for number, row in enumerate(rows("b00", 4))
+    ]
+    done = anubis("judge", written("t.csv", told, f"{HEAD},{column}"))
+    assert done.returncode == code
+    imported = anubis("import", "table", "t.csv").stdout
+    assert (f"column '{column}' is not used" in imported) == (code == 0)
 
 
 def test_imports_of_one_path_replace_no_other_node(here: Path) -> None:
