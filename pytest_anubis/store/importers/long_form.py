@@ -21,7 +21,7 @@ from pytest_anubis.core.metric import DIRECTIONS
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
-from pytest_anubis.store.importers.outcome_columns import FINE, MOST_WORDS, STATES, outcomes
+from pytest_anubis.store.importers.outcome_columns import MOST_WORDS, STATES, code_said, outcomes
 from pytest_anubis.tool_outputs.table_heads import melted, missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
@@ -172,12 +172,14 @@ class LongForm:
         chunk["value"], chunk["missing"] = values, missing
         chunk["return_code"] = np.zeros(count, dtype=np.int64)
         if "return_code" in by_name:
-            found, empty = self._numbers(by_name["return_code"], "return_code", where, good)
-            # A return code that is NaN, huge or a fraction is still no success.
-            found = np.where(empty, 0.0, found)
-            found = np.where(
-                np.isfinite(found) & ((found == 0) | (np.abs(found) >= 1)), found, -1.0
-            )
+            found, _ = self._numbers(by_name["return_code"], "return_code", where, good)
+            for row in np.flatnonzero(np.isnan(found)).tolist():
+                said = str(by_name["return_code"][row])[:40]
+                text = f"{where.node(row)}column return_code: {said!r} says not how the test ended"
+                node = str(nodes[row] or "").strip()
+                self._wrong.add(lines[row], text, "return_code is unknown", node)
+            found = np.nan_to_num(found, posinf=-1.0, neginf=-1.0)
+            found = np.where((found == 0) | (np.abs(found) >= 1), found, -1.0)  # a fraction
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
         for name, words in list(self._words.items()):
             codes, size = map(words.__getitem__, by_name[name]), "i4" if name in STATES else "i2"
@@ -312,8 +314,8 @@ class LongForm:
             try:
                 found[i] = _moment(item) if name == "time" else _number(item)
             except (TypeError, ValueError, OverflowError):
-                if name == "return_code":  # any other word is no success
-                    missing[i] = str(item).strip().lower() in (*FINE, "0x0", "0:0")
+                if name == "return_code":
+                    found[i] = code_said(str(item))
                     continue
                 if good[i]:  # a row is one wrong line, whatever else is wrong with it
                     said = _no_number(item, self._mark) if name != "time" else _no_moment(item)

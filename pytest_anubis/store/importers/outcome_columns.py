@@ -22,18 +22,18 @@ _PASSED = frozenset(
 )
 """Words that say of a test that it did not fail."""
 _BLANK = frozenset(("", "n/a", "na", "-", "none", "null"))
-FINE = _PASSED | _BLANK
+_FINE = _PASSED | _BLANK
 """Words that say of no test that it failed."""
 _YES, _NO = frozenset(("true", "yes", "y", "t", "1")), frozenset(("false", "no", "n", "f", "0"))
 _ERRORS = ("error", "errors", "error_message", "exception")
 STATES = {
     **dict.fromkeys(
-        ("status", "test_status", "state", "outcome", "verdict", "result"), (_FAILED, FINE | {"0"})
+        ("status", "test_status", "state", "outcome", "verdict", "result"), (_FAILED, _FINE | {"0"})
     ),
-    **dict.fromkeys(("pass", "passed", "success", "ok"), (_FAILED | _NO, FINE | _YES)),
+    **dict.fromkeys(("pass", "passed", "success", "ok"), (_FAILED | _NO, _FINE | _YES)),
     **dict.fromkeys(
         ("fail", "failed", "error", "errors", "error_message", "exception"),
-        (_FAILED | _YES, FINE | _NO),
+        (_FAILED | _YES, _FINE | _NO),
     ),
 }
 """Such columns -> the words that mean that the test failed, and those that mean that it did not."""
@@ -97,16 +97,24 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     )
 
 
+def code_said(word: str) -> float:
+    """Return the return code that a word stands for: 0, NaN where it says none, and -1 for any other."""
+    word = word.strip().lower()
+    if word in _PASSED or word in ("0x0", "0:0"):
+        return 0.0
+    return math.nan if word in _BLANK else -1.0
+
+
 def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
     """Return the words of failure and those of none; yes and no mean one of them where the name says it."""
     words = re.findall(r"(?:^(?:is|has))?(timed[\W_]?out|[a-z]+)", name)
     said = (_NAMED_GOOD | _NAMED_BAD | _NOT).intersection(words)
     if said and words[-1] in said:
         if said <= _NAMED_GOOD:
-            return _FAILED | _NO, FINE | _YES
+            return _FAILED | _NO, _FINE | _YES
         if said <= _NAMED_BAD:
-            return _FAILED | _YES, FINE | _NO
-    return _FAILED, FINE
+            return _FAILED | _YES, _FINE | _NO
+    return _FAILED, _FINE
 
 
 def _says_nothing(word: str, name: str) -> bool:

@@ -97,7 +97,7 @@ def test_a_head_that_stands_again_is_no_node(here: Path) -> None:
     ("column", "bad", "good"),
     [
         *(("returncode", code, "0") for code in ("9", "SIGKILL", "0x8b")),
-        ("Exit Code", "1", ""),
+        ("Exit Code", "1", "0"),
         ("status", "FAIL", "PASS"),
         ("passed", "false", "true"),
         ("failed", "True", "False"),
@@ -179,8 +179,6 @@ def test_a_remark_in_a_table_is_no_result(here: Path, line: str) -> None:
         ("failed", "3", 20),
         ("passed", "8/8", 0),
         ("result", "71.2", 0),
-        ("rc", "N/A", 0),
-        ("rc", "SIGKILL", 1),
     ],
 )
 def test_a_word_of_a_column_of_outcomes_that_is_not_known_accepts_nothing(
@@ -188,6 +186,15 @@ def test_a_word_of_a_column_of_outcomes_that_is_not_known_accepts_nothing(
 ) -> None:
     told = [f"{row},{word if number == 30 else ''}" for number, row in enumerate(rows("b00", 4))]
     assert anubis("judge", written("t.csv", told, f"{HEAD},{column}")).returncode == code
+
+
+@pytest.mark.parametrize(
+    ("word", "code"),
+    [("0:0", 0), ("SIGKILL", 1), *((word, 20) for word in ("", "N/A", "None", "null", "nan"))],
+)
+def test_a_return_code_that_is_not_told_is_no_success(here: Path, word: str, code: int) -> None:
+    told = [f"{row},{word if number == 30 else '0'}" for number, row in enumerate(rows("b00", 4))]
+    assert anubis("judge", written("t.csv", told, f"{HEAD},rc")).returncode == code
 
 
 def test_a_file_that_is_refused_as_a_whole_leaves_its_node_undecided(here: Path) -> None:

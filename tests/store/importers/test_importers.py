@@ -176,7 +176,7 @@ def test_failed_and_invalid_rows_are_problems_and_never_values(tmp_path: Path) -
         "b,d,x,m,GB/s,higher,0,124\n"
         "c,d,x,m,GB/s,higher,,3\n"
         "e,d,x,m,GB/s,higher,nan,0\n"
-        "f,d,x,m,GB/s,higher,-1,\n"
+        "f,d,x,m,GB/s,higher,-1,0\n"
         "g,d,x,m,GB/s,higher,,0\n"
         "h,d,x,m,MB/s,higher,9,0\n"
         "i,d,x,m,GB/s,lower,9,0\n"
