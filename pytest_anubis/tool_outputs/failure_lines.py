@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Set as AbstractSet
 
 _SIGNALS = (
     "Killed|Aborted|Illegal instruction|Bus error|Segmentation fault|Floating point exception|"
@@ -59,11 +60,34 @@ FAILURES = (
 _ANY = re.compile("|".join(f"(?:{pattern})" for pattern, _ in FAILURES))
 _LONGEST = 400
 """Characters of a line that are searched: its beginning says what happened."""
+_NODE_FAILED = re.compile(
+    r"(?i:(?<!\bno )(?<!\bnot )(?<!\bnone )(?<!\b0 )(?<!\bwithout )\b(?:fail(?:s|ed|ing|ures?)?|errors?|"
+    r"unreachable|(?:shut )?down|dead|died|offline|lost|crash(?:ed)?|hung|hangs|panic|killed|aborted|"
+    r"time[d-]? ?outs?|no (?:response|answer|route)|not respond(?:ing)?|refused|rebooted|broken|unhealthy)\b"
+    r"(?! ?[:=] ?0\b))"
+)
+"""Words of a failure, where a line names a node as well."""
+_CHATTER = re.compile(r"\b(?:INFO|DEBUG|TRACE)\b")
+_WORD = re.compile(r"[^\s:;,|\"'`()<>]+")
+"""What may be a node's name; in square brackets it is the label of a library, healthy runs have those."""
 
 
-def failure_said(line: str) -> str:
-    """Return what a line says went wrong; empty where it says of no program that it failed or was ended."""
+def failure_said(line: str, nodes: AbstractSet[str] = frozenset()) -> str:
+    """Return what a line says went wrong; empty where it says of no program that it failed or was ended.
+
+    Args:
+        line: The line.
+        nodes: Those of the file; a word of failure beside the name of one is a failure as well.
+    """
     line = line[:_LONGEST].rstrip()
-    if not _ANY.search(line):
-        return ""
-    return next(said for pattern, said in FAILURES if re.search(pattern, line))
+    if _ANY.search(line):
+        return next(said for pattern, said in FAILURES if re.search(pattern, line))
+    if _NODE_FAILED.search(line) and not _CHATTER.search(line) and named_in(line, nodes):
+        return "a node failed"
+    return ""
+
+
+def named_in(line: str, nodes: AbstractSet[str]) -> AbstractSet[str]:
+    """Return those of some nodes that a line names, with or without their domain."""
+    words = [word.rstrip(".!") for word in _WORD.findall(line[:_LONGEST])]
+    return nodes & {*words, *(word.partition(".")[0] for word in words)}

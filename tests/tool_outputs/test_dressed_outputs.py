@@ -408,6 +408,22 @@ def test_what_is_no_failure_is_none(line: str) -> None:
     assert not failure_said(line)
 
 
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("n1 failed: no response", True),
+        ("host 'n1.rack7' is not responding.", True),
+        ("n2 failed", False),
+        ("[n1] component.c:17 error obtaining attributes of a fabric device", False),
+        ("n1: 0 errors", False),
+        ("n1:1:2 [0] NCCL INFO NET/Plugin: Failed to find ncclNetPlugin symbol", False),
+        ("#  Rank  0 Group  0 Pid  123 on n1 device  0 [0x07] NVIDIA H100", False),
+    ],
+)
+def test_a_word_of_failure_beside_the_name_of_a_node_is_one(line: str, said: bool) -> None:
+    assert bool(failure_said(line, {"n1"})) is said
+
+
 def test_lines_around_json_are_told_from_its_own() -> None:
     own = '{\n  "warning": "GPU 3: uncorrectable ECC error",\n"b": 1\n}'
     text = f"before\n{own}\n[1,0]<stderr>:free(): invalid pointer\n05:06:07 Killed"

@@ -300,8 +300,11 @@ def import_samples(
     node = of_node["node"]
     samples.finish()
     if not any(one.kind == "failed" for one in samples.problems.values()):  # else it is known
-        for number, text in lines_around(read_text(path)):
-            if what := failure_said(text):
+        around = list(lines_around(read_text(path)))
+        labels = sum(text.startswith(node) for _, text in around)
+        named = {node} if labels <= max(4, len(around) // 2) else set()  # else it is their label
+        for number, text in around:
+            if what := failure_said(text, named):
                 samples.wrong.add(number, f"the output says that {what}: {text.strip()[:100]}")
     for unit, values in samples.values.items():
         gather.add(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import os
-import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -40,9 +39,9 @@ from pytest_anubis.store.importers.long_form import (
     check_rows,
 )
 from pytest_anubis.store.importers.metric_map import MetricMap, known_metrics
+from pytest_anubis.store.importers.odd_lines import OddLines
 from pytest_anubis.store.samples.parquet_files import ParquetError, first_line, literal
 from pytest_anubis.store.samples.parquet_reading import read_samples
-from pytest_anubis.tool_outputs.failure_lines import failure_said
 from pytest_anubis.tool_outputs.table_heads import count_known, table_head
 
 _CHUNK = 1_000  # rows: more at once leaves the processor's cache and slows the collector
@@ -56,8 +55,6 @@ _LEAST_MEMORY = 256 << 20
 _NAMES = (*TEXTS, *NUMBERS)
 _HEADS = 20
 """Lines in which the head is looked for: titles, remarks and Excel's ``sep=;`` may stand above it."""
-_WORD = re.compile(r"[^\s:;,|]+")
-"""What may be a node's name in a line that is no row."""
 _TELL = 100_000  # rows between two words of progress
 
 
@@ -94,7 +91,7 @@ def import_table(
     parquet = path.suffix.lower() in (".parquet", ".pq")
     if parquet and (exported := exported_samples(path)) is not None:
         return exported
-    reader = _Parquet(path) if parquet else _Csv(path, wrong)
+    reader = _Parquet(path) if parquet else _Csv(path, wrong, node)
     try:
         form = LongForm(
             reader.columns,
@@ -176,11 +173,12 @@ class _Csv:
         mark: What parts the columns.
     """
 
-    def __init__(self, path: Path, wrong: WrongLines) -> None:
+    def __init__(self, path: Path, wrong: WrongLines, node: str) -> None:
         self.lines = 0
         self.notes: list[str] = []
         self._wrong = wrong
-        self._nodes: set[str] = set()
+        self._nodes = {node} - {""}
+        self._odd = OddLines()
         try:
             # Bytes that are no UTF-8 stay visible and are refused where they stand.
             self._file = open_text(path, errors="surrogateescape", newline="")
@@ -226,8 +224,7 @@ class _Csv:
         self._begin = at + 1  # lines before the first row
         self._rest = chain(lines[at + 1 :], self._file)
         for number, line in enumerate(lines[:at], start=1):
-            if text := _failure(line):
-                self._wrong.add(number, text, "says that something failed")
+            self._odd.add(number, [line], title=True)
         if at:
             self.notes.append(f"line {at + 1} is the head; what stands above it is not used")
 
@@ -235,6 +232,8 @@ class _Csv:
         """Yield (line numbers, one tuple per column)."""
         reader = csv.reader(self._rest, delimiter=self.mark)
         width = len(self.columns)
+        names = [name.strip().lower() for name in self.columns]
+        place = names.index("node") if "node" in names else width
         while True:
             before = reader.line_num + self._begin
             rows: list[list[str]] = []
@@ -243,13 +242,17 @@ class _Csv:
             if reader.line_num + self._begin - before != len(rows):
                 lines, rows = self._without_swallowed(_first_lines(rows, before + 1), rows)
             if set(map(len, rows)) != {width}:
-                lines, rows = self._of_width(width, lines, rows)
+                lines, rows = self._of_width(width, place, lines, rows)
             if any(row[0].strip() in self.columns or not row[0].strip("-=+: ") for row in rows):
                 lines, rows = self._without_heads(lines, rows)
             self.lines += len(rows)
+            if place < width:
+                self._nodes.update({row[place] for row in rows})
             if rows:
                 yield lines, list(zip(*rows, strict=True))
             if not more:
+                nodes = {node.strip() for node in self._nodes}
+                self.lines += self._odd.tell(width, nodes, self._wrong)
                 return
 
     def _fill(self, rows: list[list[str]], reader: Iterator[list[str]]) -> bool:
@@ -289,24 +292,12 @@ class _Csv:
         return [line for line, _ in kept], [row for _, row in kept]
 
     def _of_width(
-        self, width: int, lines: Sequence[int], rows: list[list[str]]
+        self, width: int, place: int, lines: Sequence[int], rows: list[list[str]]
     ) -> tuple[list[int], list[list[str]]]:
         good = [(line, row) for line, row in zip(lines, rows, strict=True) if len(row) == width]
-        names = [name.strip().lower() for name in self.columns]
-        place = names.index("node") if "node" in names else width
-        self._nodes.update(row[place].strip() for _, row in good if place < width)
         for line, row in zip(lines, rows, strict=True):
-            if len(row) == width:
-                continue
-            text, cause = f"{len(row)} columns, the head has {width}", "another number of columns"
-            if _is_remark(row, self._nodes):
-                text, cause = _failure(" ".join(row)), "says that something failed"
-                if not text:
-                    continue
-            self.lines += 1
-            node = row[place].strip() if place < len(row) else ""
-            named = self._nodes.intersection((node, *_WORD.findall(" ".join(row))))
-            self._wrong.add(line, text, cause, named.pop() if len(named) == 1 else "")
+            if len(row) != width:
+                self._odd.add(line, row, row[place].strip() if place < len(row) else "")
         return [line for line, _ in good], [row for _, row in good]
 
     def _without_heads(
@@ -333,20 +324,6 @@ class _Csv:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
-
-
-def _is_remark(row: Sequence[str], nodes: Collection[str]) -> bool:
-    """Return whether a line is no row: empty, a rule, or one text such as ``(16 rows)`` or ``# by hand``."""
-    texts = [text for cell in row if (text := cell.strip("-=+:\\| \t"))]
-    alone = len(texts) < 2 and not set(texts) & set(nodes)
-    return alone or row[0].lstrip().startswith("#")
-
-
-def _failure(remark: str) -> str:
-    """Return what a line that is no row says of a failure; empty where it says none, or is a comment."""
-    said = remark.strip()
-    what = "" if said.startswith("#") else failure_said(said)
-    return what and f"it says that {what}: {said[:100]}"
 
 
 def _holds_rows(cell: str, mark: str, columns: Sequence[str]) -> bool:

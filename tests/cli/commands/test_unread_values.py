@@ -173,6 +173,37 @@ def test_a_remark_in_a_table_is_no_result(here: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "line",
+    [
+        "b00 failed: no response",
+        "node b00: unreachable",
+        "b00 DOWN",
+        "b00.rack7: ssh: connect to host b00 port 22: Connection timed out",
+        "b00 and b02 failed, b03 did not",
+    ],
+)
+@pytest.mark.parametrize("place", [0, 1, -1])
+def test_a_remark_that_a_node_failed_accepts_not_this_node(
+    here: Path, line: str, place: int
+) -> None:
+    lines = [HEAD, *rows("b00", 4), *(row for n in range(12) for row in rows(f"g{n}", n))]
+    lines[place:place] = [
+        line
+    ]  # above the head, before the rows of its node, and chunks behind them
+    Path("t.csv").write_text("\n".join(lines))
+    done = anubis("judge", "t.csv")
+    assert done.returncode == 20
+    assert "13 nodes: 0 REJECTED, 1 UNDECIDED, 12 ACCEPTED" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "line", ["b00 had no errors", "b00: failed: 0", "b99 failed", "b00", "# b00 failed"]
+)
+def test_a_remark_that_no_node_of_the_file_failed_is_none(here: Path, line: str) -> None:
+    assert anubis("judge", written("t.csv", rows("b00", 4), f"{line}\n{HEAD}")).returncode == 0
+
+
+@pytest.mark.parametrize(
     ("column", "word", "code"),
     [
         ("status", "OUT_OF_MEMORY", 20),

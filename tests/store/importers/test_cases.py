@@ -263,3 +263,15 @@ def test_a_job_that_went_on_in_spite_of_errors_has_failed(tmp_path: Path) -> Non
     (tmp_path / "fio_errors.json").write_text(json.dumps(output))
     told = cells(of("fio_errors.json", folder=tmp_path))["fio/randread"]
     assert told["read_bandwidth nvme0n1"] == "failed"
+
+
+@pytest.mark.parametrize(
+    "name", ["nccl_two_programs.log", "fio_2_1.json", "nvbandwidth_foreign_error_line.txt"]
+)
+@pytest.mark.parametrize(("said", "lost"), [("node-a failed: no response", 1), ("node-b DOWN", 0)])
+def test_a_remark_that_the_node_failed_leaves_it_undecided(
+    tmp_path: Path, name: str, said: str, lost: int
+) -> None:
+    path = tmp_path / name
+    path.write_text(f"{(CASES / name).read_text()}\n{said}\n")
+    assert [run.unread for run in of(name, folder=tmp_path).runs] == [lost]

@@ -1,0 +1,82 @@
+"""Lines of a table that are no rows: remarks, and rows of another width, each charged to its nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from typing import NamedTuple
+
+from pytest_anubis.store.importers.import_result import WrongLines
+from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, check_rows
+from pytest_anubis.tool_outputs.failure_lines import failure_said, named_in
+
+_RULE = "-=+:\\| \t"
+"""What rules and frames of tables are made of."""
+
+
+class _OddLine(NamedTuple):
+    """A line that is no row.
+
+    Attributes:
+        line: Its number, from 1.
+        columns: How many it has; 0 above the head.
+        node: What stands where rows have the node.
+        text: The line.
+        alone: It is one text such as ``(16 rows)``, or a comment.
+    """
+
+    line: int
+    columns: int
+    node: str
+    text: str
+    alone: bool
+
+
+class OddLines:
+    """Keeps lines that are no rows until all nodes of the file are known."""
+
+    def __init__(self) -> None:
+        self._lines: list[_OddLine] = []
+
+    def add(self, line: int, cells: list[str], node: str = "", *, title: bool = False) -> None:
+        """Take a line; one that is blank or a rule says nothing.
+
+        Args:
+            line: Its number, from 1.
+            cells: What it holds.
+            node: What stands where rows have the node.
+            title: It stands above the head.
+        """
+        texts = [cell for cell in cells if cell.strip(_RULE)]
+        alone = title or len(texts) < 2 or cells[0].lstrip().startswith("#")
+        if texts:
+            text = " ".join(cells).strip()[:NAMES_MAY_BE]
+            self._lines.append(_OddLine(line, 0 if title else len(cells), node, text, alone))
+            check_rows(len(self._lines))
+
+    def tell(self, width: int, nodes: AbstractSet[str], wrong: WrongLines) -> int:
+        """List those that say something was lost; return how many of them stand below the head.
+
+        Args:
+            width: Columns of the head.
+            nodes: Those of the file.
+            wrong: Where to list them.
+        """
+        told = 0
+        for one in self._lines:
+            named = nodes & {one.node} or named_in(one.text, nodes)
+            text = f"{one.columns} columns, the head has {width}"
+            cause = "another number of columns"
+            if one.alone and (not one.columns or one.text.strip(_RULE) not in nodes):
+                text, cause = _failure(one.text, named), "says that something failed"
+            if text:
+                told += one.columns > 0
+                first, *others = sorted(named) or [""]
+                wrong.add(one.line, text, cause, first)
+                wrong.nodes.update(others)
+        return told
+
+
+def _failure(remark: str, named: AbstractSet[str]) -> str:
+    """Return what a remark says of a failure; empty where it says none, or is a comment."""
+    what = "" if remark.startswith("#") else failure_said(remark, named)
+    return what and f"it says that {what}: {remark[:100]}"
