@@ -1,21 +1,22 @@
 """Failures that a test could read and does not: exceptions of futures, exit codes of child processes.
 
-`concurrent.futures` keeps what a call raised until somebody asks for its result, and `multiprocessing` prints
-it in the child: without that question the test passes whatever its checks found there.
+`concurrent.futures` and pools of `multiprocessing` keep what a call raised until somebody asks for its
+result, and a child prints it: without that question the test passes whatever its checks found there.
 """
 
 from __future__ import annotations
 
 import functools
+import os
 import signal
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 import pytest
 
-_ENDED = (0, -signal.SIGTERM, -signal.SIGKILL)
+_ENDED = (0, -signal.SIGTERM)
 """Exit codes of children that did their work, or that somebody has ended."""
 
 
@@ -28,14 +29,16 @@ class UnreadFailures:
 
     def __init__(self, owner: Callable[[], str]) -> None:
         self._owner = owner
-        self._owners: WeakKeyDictionary[Future[Any], str] = WeakKeyDictionary()
-        self._futures: dict[Future[Any], BaseException] = {}  # failed, and not read
+        self._owners: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # of futures
+        self._futures: dict[Any, BaseException] = {}  # failed, and not read
         self._children: dict[Any, str] = {}  # to the test that each belongs to
         self._codes: dict[Any, int | None] = {}  # of children that were closed
+        self._killed: WeakSet[Any] = WeakSet()  # children to which this process sent SIGKILL
         self._exit_code: Callable[[Any], int | None] = lambda child: None
 
     def listen(self, config: pytest.Config) -> None:
         """Take note of futures and children that tests make, and of who reads them, until pytest ends."""
+        from multiprocessing.pool import ApplyResult, MapResult
         from multiprocessing.process import BaseProcess
 
         process: Any = BaseProcess
@@ -59,15 +62,19 @@ class UnreadFailures:
             own.append((kind, name, plain))
             setattr(kind, name, wrapped)
 
-        def failed(future: Future[Any], error: BaseException | None = None) -> None:
+        def failed(future: Any, error: BaseException | None = None) -> None:
             if error is not None and self._owners.get(future):
                 self._futures[future] = error
 
-        def asked(future: Future[Any]) -> None:
-            if future.done():
+        def told(result: Any, _number: int, outcome: tuple[bool, Any]) -> None:
+            if not outcome[0] and not result._error_callback:
+                failed(result, outcome[1])
+
+        def asked(future: Any) -> None:
+            if future.done() if isinstance(future, Future) else future.ready():
                 self._futures.pop(future, None)
 
-        def made(future: Future[Any]) -> None:
+        def made(future: Any) -> None:
             self._owners[future] = self._owner()
 
         def started(child: Any) -> None:
@@ -77,6 +84,11 @@ class UnreadFailures:
         def closing(child: Any) -> None:
             if child in self._children:
                 self._codes[child] = read(child)
+
+        def signalled(pid: int, number: int) -> None:
+            if number == signal.SIGKILL:
+                running = self._children.keys() - self._codes.keys()
+                self._killed.update(child for child in running if child.pid == pid)
 
         def exit_code(child: Any) -> int | None:
             code = read(child)
@@ -88,6 +100,13 @@ class UnreadFailures:
         wrap(Future, "set_exception", before=failed)
         wrap(Future, "result", after=asked)
         wrap(Future, "exception", after=asked)
+        wrap(ApplyResult, "__init__", after=made)
+        for result in (ApplyResult, MapResult):
+            wrap(result, "_set", before=told)
+        wrap(ApplyResult, "get", after=asked)
+        wrap(ApplyResult, "successful", after=asked)
+        wrap(os, "kill", before=signalled)
+        wrap(os, "killpg", before=signalled)
         wrap(process, "start", before=started)
         wrap(process, "close", before=closing)
         own.append((process, "exitcode", process.exitcode))
@@ -115,7 +134,7 @@ class UnreadFailures:
                 continue  # it runs
             del self._children[child]
             self._codes.pop(child, None)
-            if code not in _ENDED:
+            if code not in _ENDED and not (code == -signal.SIGKILL and child in self._killed):
                 errors.append(
                     ChildProcessError(
                         f"child {child.name!r} of {owner} ended with exit code {code}, which the test never "

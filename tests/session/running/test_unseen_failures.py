@@ -35,6 +35,10 @@ def run(target, *args):
     return child
 def check(): assert 1 == 2
 """
+RESULTS = (
+    CHILD + "import multiprocessing.pool\ndef check(it): assert it != 1\ndef test_it():\n"
+    "    with multiprocessing.Pool(2) as pool:\n"
+)
 KINDS = {
     "future that nobody reads": (
         1,
@@ -65,6 +69,23 @@ KINDS = {
     "child that crashes": (
         20,
         CHILD + "def test_it(): run(lambda: os.kill(os.getpid(), signal.SIGABRT))\n",
+    ),
+    "child that something else kills": (
+        20,
+        CHILD + "def test_it(): run(lambda: os.kill(os.getpid(), signal.SIGKILL))\n",
+    ),
+    "result of a pool that nobody reads": (
+        1,
+        RESULTS + "        pool.apply_async(check, (1,)).wait()\n",
+    ),
+    "results of a pool that nobody reads": (
+        1,
+        RESULTS + "        pool.map_async(check, range(3)).wait()\n",
+    ),
+    "result of a pool of threads": (
+        1,
+        RESULTS.replace("Pool(2)", "pool.ThreadPool(2)")
+        + "        pool.apply_async(check, (1,)).wait()\n",
     ),
     "child of a fixture": (
         20,
@@ -205,6 +226,17 @@ READ = {
     "ended children": CHILD + "def test_it():\n"
     "    child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(60,))\n"
     "    child.start()\n    child.terminate()\n    child.join()\n",
+    "killed children": CHILD + "def test_it():\n"
+    "    for kill in (lambda it: it.kill(), lambda it: os.kill(it.pid, signal.SIGKILL)):\n"
+    "        child = multiprocessing.get_context('fork').Process(target=time.sleep, args=(60,))\n"
+    "        child.start()\n        kill(child)\n        child.join()\n",
+    "results of a pool": RESULTS + "        with pytest.raises(AssertionError):\n"
+    "            pool.apply_async(check, (1,)).get()\n"
+    "        with pytest.raises(AssertionError): pool.map(check, range(3))\n"
+    "        one, told = pool.apply_async(check, (1,)), []\n        one.wait()\n"
+    "        assert not one.successful()\n"
+    "        pool.apply_async(check, (1,), error_callback=told.append).wait()\n"
+    "        assert told\n",
     "a pool": CHILD
     + "def test_it():\n    with multiprocessing.get_context('fork').Pool(2) as pool:\n"
     "        assert pool.map(abs, [-1, 2]) == [1, 2]\n",
