@@ -41,12 +41,14 @@ class SeenRun(NamedTuple):
         devices: The devices.
         metrics: How many metrics; 0: it is a retest.
         values: How many pairs of a metric and a device.
+        usual: The devices that most nodes have in this run; None where it is of fewer than three.
     """
 
     run: str
     devices: frozenset[str]
     metrics: int
     values: int
+    usual: frozenset[str] | None = None
 
     def is_whole(self, expected: Sequence[Expected]) -> bool:
         """Return whether it has most metrics of the class, and most values of the devices that it has."""
@@ -221,14 +223,17 @@ def _gone(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> tuple[frozen
     """Return the devices that are gone, and the run that shows it.
 
     That is the latest run with most metrics of the class on most devices of the kind, and most of their
-    values: a run that measures some cards, metrics or values again loses nothing.
+    values: a run that measures some cards, metrics or values again loses nothing. Nor does one that has a
+    device of few nodes, where an earlier run of this one has it: it measured some cards of all nodes again.
     """
     kinds = _kinds(expected)
     every, later = frozenset[str]().union(*kinds.values()), frozenset[str]()
-    for one in reversed(seen):
+    for place, one in reversed(list(enumerate(seen))):
         later |= one.devices
         most = [kind - later for kind in kinds.values() if 2 * len(kind & one.devices) > len(kind)]
         lost = frozenset[str]().union(*most)
+        if one.usual is not None:
+            lost -= frozenset[str]().union(*(run.devices for run in seen[:place])) - one.usual
         lost = lost if lost and one.is_whole(expected) else frozenset()
         if lost or later >= every:
             return lost, one.run
@@ -263,14 +268,16 @@ def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> str:
     """Return what is in the way where the latest runs lack half of the devices or more; else empty.
 
     That is where a run before them measured the same devices and these besides. They may be gone, or only
-    left out. A run with few of the metrics repeats some, and one of other devices is a part of the same.
+    left out; so may those that most nodes of the latest run lack. A run with few of the metrics repeats some,
+    and one of other devices is a part of the same.
     """
     kinds = _kinds(expected).values()
     later, after, latest = frozenset[str](), frozenset[str](), ""
+    rare = frozenset[str]()
     for one in reversed(seen):
         whole = one.is_whole(expected)
         if whole and latest and one.devices >= after:
-            few = [kind for kind in kinds if 2 * len(kind & later) <= len(kind)]
+            few = [rare, *(kind for kind in kinds if 2 * len(kind & later) <= len(kind))]
             if lost := (one.devices - later) & frozenset[str]().union(*few):
                 named = first_of(sorted(lost), NAMED)
                 return (
@@ -279,6 +286,8 @@ def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> str:
                 )
         later |= one.devices
         if whole:
+            if one.usual is not None and not latest:
+                rare = frozenset[str]().union(*kinds) - one.usual
             after, latest = after | one.devices, latest or one.run
     return ""
 

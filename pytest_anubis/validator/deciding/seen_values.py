@@ -117,6 +117,7 @@ class SeenValues:
         """
         found: dict[str, list[SeenRun]] = {}
         sought: dict[str, dict[str, set[str]]] = {}
+        usual = self._usual()
         for unit in sorted(self._devices, key=lambda unit: (self._order.get(unit, 0), unit)):
             run, node = unit
             if node in besides:
@@ -126,8 +127,21 @@ class SeenValues:
             if node in self._bad:
                 again = sought.setdefault(node, self._sought(node))
                 metrics = 0 if devices <= again[run] else metrics
-            found.setdefault(node, []).append(SeenRun(run, devices, metrics, self._cells[unit]))
+            one = SeenRun(run, devices, metrics, self._cells[unit], usual.get(run))
+            found.setdefault(node, []).append(one)
         return found
+
+    def _usual(self) -> dict[str, frozenset[str]]:
+        """Return run -> the devices that more than half of its nodes have, of runs of three nodes or more."""
+        nodes = Counter(run for run, _ in self._devices)
+        counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+        for (run, _), devices in self._devices.items():
+            if nodes[run] > 2:
+                counts[run].update(devices)
+        return {
+            run: frozenset(device for device, count in found.items() if 2 * count > nodes[run])
+            for run, found in counts.items()
+        }
 
     def of_others(
         self,

@@ -132,6 +132,33 @@ def test_half_of_the_cards_without_a_value_in_the_latest_run_are_no_acceptance(
 
 
 @pytest.mark.parametrize(
+    ("lacking", "before", "decision"),
+    [
+        (NODES, True, Decision.UNDECIDED),
+        (NODES - 4, True, Decision.UNDECIDED),
+        (NODES - 8, True, Decision.REJECTED),
+        (NODES, False, Decision.REJECTED),  # no run has ever had them
+    ],
+)
+def test_a_table_of_some_cards_of_most_nodes_loses_none_that_an_earlier_one_has(
+    lacking: int, before: bool, decision: Decision
+) -> None:
+    learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
+    cells = {
+        (f"n{number:02d}", name, f"cuda:{card}")
+        for number in range(lacking)
+        for name in METRICS
+        for card in (5, 6, 7)
+    }
+    names = [f"n{number:02d}" for number in range(NODES)]
+    started = {(f"r{day}", name): f"2026-01-0{1 + day}" for day in range(2) for name in names}
+    runs = gathered(*([fleet()] if before else []), fleet(run="r1", left_out=cells))
+    found = judge_fleet(runs, {"": learned}, started=started, allow_missing=0.5)
+    assert {node(found, name).decision for name in names[:lacking]} == {decision}
+    assert {node(found, name).decision for name in names[lacking:]} <= {Decision.ACCEPTED}
+
+
+@pytest.mark.parametrize(
     ("allowed", "decision"), [(0.0, Decision.UNDECIDED), (0.05, Decision.ACCEPTED)]
 )
 def test_few_empty_cells_of_a_later_run_are_as_allowed_as_those_of_the_only_one(
