@@ -35,6 +35,7 @@ from pytest_anubis.session.fixture_frames import failed_cleanups
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.own_process import (
+    begin_run,
     end_forked,
     mistake_of_child,
 )
@@ -83,6 +84,7 @@ class Judge:
         self._config = config
         self._context = context
         self._process = os.getpid()  # the one that began the test
+        begin_run()
         config.stash[judge_key] = lambda one: replace(self._judge_one(one), test=one.test)
 
     @pytest.hookimpl(tryfirst=True)  # before the run's own end is recorded

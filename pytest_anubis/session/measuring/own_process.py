@@ -61,6 +61,12 @@ class OwnProcess:
             raise MetricUsageError(late)
 
 
+def begin_run() -> None:
+    """Forget what was shared before: runs that one process has forked hear of their own children only."""
+    global _in_child
+    _in_child = mmap.mmap(-1, 1)
+
+
 def mistake_of_child() -> str:
     """Return what a child process of a test did wrongly since this was asked last; empty: nothing."""
     found = _FROM_CHILD[_in_child[0]]

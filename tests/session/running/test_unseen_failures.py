@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 import pytest
 
+from pytest_anubis.session.measuring import own_process
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 THREAD = """
+import os
 import threading
 def run(check):
     thread = threading.Thread(target=check)
@@ -425,3 +428,12 @@ def test_a_forked_child_that_exits_keeps_its_status(pytester: pytest.Pytester, c
     result = pytester.runpytest_subprocess("--anubis", timeout=60)
     result.assert_outcomes(passed=1, skipped=1)  # no criterion
     assert "a child process that a test forked" not in result.stdout.str()
+
+
+def test_a_run_hears_nothing_of_the_children_of_another_that_the_same_process_forked() -> None:
+    own_process.mistake_of_child()
+    if (run := os.fork()) == 0:
+        own_process.begin_run()
+        own_process.end_forked(os.getppid(), RuntimeError("its child"))
+    os.waitpid(run, 0)
+    assert not own_process.mistake_of_child()
