@@ -77,7 +77,7 @@ def failure_said(line: str, nodes: AbstractSet[str] = frozenset()) -> str:
 
     Args:
         line: The line.
-        nodes: Those of the file; a word of failure beside the name of one is a failure as well.
+        nodes: Those of the file; a word of failure with the name of one is a failure as well.
     """
     line = line[:_LONGEST].rstrip()
     if _ANY.search(line):

@@ -66,7 +66,7 @@ class UnreadFailures:
             if error is not None and self._owners.get(future):
                 self._futures[future] = error
 
-        def told(result: Any, _number: int, outcome: tuple[bool, Any]) -> None:
+        def ended(result: Any, _number: int, outcome: tuple[bool, Any]) -> None:
             if not outcome[0] and not result._error_callback:
                 failed(result, outcome[1])
 
@@ -102,7 +102,7 @@ class UnreadFailures:
         wrap(Future, "exception", after=asked)
         wrap(ApplyResult, "__init__", after=made)
         for result in (ApplyResult, MapResult):
-            wrap(result, "_set", before=told)
+            wrap(result, "_set", before=ended)
         wrap(ApplyResult, "get", after=asked)
         wrap(ApplyResult, "successful", after=asked)
         wrap(os, "kill", before=signalled)

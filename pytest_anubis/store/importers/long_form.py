@@ -132,7 +132,7 @@ class LongForm:
             if self.columns.count(name) > 1:
                 raise ImportFileError(f"column {name!r} stands twice; keep one")
         self._traits = [name for name in (*TRAITS, DURATION) if name in self.columns]
-        used = (*TEXTS, *NUMBERS, *self._traits)
+        used = (*TEXTS, *NUMBERS, *self._traits)  # and those that `rows` finds to be of outcomes
         self.unused = [name for name in self.columns if name not in used]
         self._words = {name: _Numbers() for name in self.unused}  # of what may say how a test went
         self._names = {name: _Numbers() for name in (*TEXTS, *self._traits)}
@@ -172,12 +172,8 @@ class LongForm:
         chunk["value"], chunk["missing"] = values, missing
         chunk["return_code"] = np.zeros(count, dtype=np.int64)
         if "return_code" in by_name:
-            found, _ = self._numbers(by_name["return_code"], "return_code", where, good)
-            for row in np.flatnonzero(np.isnan(found)).tolist():
-                said = str(by_name["return_code"][row])[:40]
-                text = f"{where.node(row)}column return_code: {said!r} says not how the test ended"
-                node = str(nodes[row] or "").strip()
-                self._wrong.add(lines[row], text, "return_code is unknown", node)
+            found, empty = self._numbers(by_name["return_code"], "return_code", where, good)
+            chunk["no code"], chunk["empty code"] = np.isnan(found), empty
             found = np.nan_to_num(found, posinf=-1.0, neginf=-1.0)
             found = np.where((found == 0) | (np.abs(found) >= 1), found, -1.0)  # a fraction
             chunk["return_code"] = np.clip(np.rint(found), -(2**31), 2**31).astype(np.int64)
@@ -216,14 +212,20 @@ class LongForm:
             for row in np.flatnonzero(doubtful).tolist():
                 self._say(joined, row, _DOUBTFUL, _DOUBTFUL)
             good &= ~doubtful
+        if "no code" in joined:
+            unknown = joined["no code"]
+            if not (joined["return_code"][~unknown] == 0).any():  # it has codes of failures only
+                unknown = unknown & ~joined["empty code"]
+            for row in np.flatnonzero(unknown).tolist():
+                self._say(joined, row, "column return_code says no code", "return_code is unknown")
         for name, words in self._words.items():
             cells, places = list(words), joined[f"word of {name}"]
-            told = outcomes(name, cells, np.bincount(places, minlength=len(cells)).tolist())
-            if told is None:
+            found = outcomes(name, cells, np.bincount(places, minlength=len(cells)).tolist())
+            if found is None:
                 continue
             self.unused.remove(name)
-            joined["return_code"][np.isin(places, told.failed)] = -1
-            for row in np.flatnonzero(np.isin(places, told.unknown)).tolist():
+            joined["return_code"][np.isin(places, found.failed)] = -1
+            for row in np.flatnonzero(np.isin(places, found.unknown)).tolist():
                 text = f"column {name}: {str(cells[places[row]])[:40]!r} is neither PASS nor FAIL"
                 self._say(joined, row, text, f"{name} is unknown")
         if self._known is not None:

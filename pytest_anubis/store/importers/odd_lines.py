@@ -19,7 +19,7 @@ class _OddLine(NamedTuple):
     Attributes:
         line: Its number, from 1.
         columns: How many it has; 0 above the head.
-        node: What stands where rows have the node.
+        node: The cell where rows have the node.
         text: The line.
         alone: It is one text such as ``(16 rows)``, or a comment.
     """
@@ -43,8 +43,8 @@ class OddLines:
         Args:
             line: Its number, from 1.
             cells: What it holds.
-            node: What stands where rows have the node.
-            title: It stands above the head.
+            node: Its cell where rows have the node.
+            title: It is above the head.
         """
         texts = [cell for cell in cells if cell.strip(_RULE)]
         alone = title or len(texts) < 2 or cells[0].lstrip().startswith("#")
@@ -61,7 +61,7 @@ class OddLines:
             nodes: Those of the file.
             wrong: Where to list them.
         """
-        told = 0
+        count = 0
         for one in self._lines:
             named = nodes & {one.node} or named_in(one.text, nodes)
             text = f"{one.columns} columns, the head has {width}"
@@ -69,11 +69,11 @@ class OddLines:
             if one.alone and (not one.columns or one.text.strip(_RULE) not in nodes):
                 text, cause = _failure(one.text, named), "says that something failed"
             if text:
-                told += one.columns > 0
+                count += one.columns > 0
                 first, *others = sorted(named) or [""]
                 wrong.add(one.line, text, cause, first)
                 wrong.nodes.update(others)
-        return told
+        return count
 
 
 def _failure(remark: str, named: AbstractSet[str]) -> str:

@@ -84,9 +84,9 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
     known = [word in bad or word in fine or _says_nothing(word, name) for word in words]
     if name not in STATES:
         said = [count * (word not in _BLANK) for word, count in zip(words, counts, strict=True)]
-        told = sum(count for count, one in zip(said, known, strict=True) if one)
+        clear = sum(count for count, one in zip(said, known, strict=True) if one)
         telling = not (bad | fine - _BLANK).isdisjoint(words)
-        if not telling or told < _NEARLY_ALL * sum(said):
+        if not telling or clear < _NEARLY_ALL * sum(said):
             return None
     elif name in _RESULTS:
         bare = _PASSED.isdisjoint(words)
@@ -98,7 +98,7 @@ def outcomes(name: str, cells: Sequence[Any], counts: Sequence[int]) -> Outcomes
 
 
 def code_said(word: str) -> float:
-    """Return the return code that a word stands for: 0, NaN where it says none, and -1 for any other."""
+    """Return the return code that a word means: 0, NaN where it says none, and -1 for any other."""
     word = word.strip().lower()
     if word in _PASSED or word in ("0x0", "0:0"):
         return 0.0

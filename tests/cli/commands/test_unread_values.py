@@ -220,11 +220,20 @@ def test_a_word_of_a_column_of_outcomes_that_is_not_known_accepts_nothing(
 
 
 @pytest.mark.parametrize(
-    ("word", "code"),
-    [("0:0", 0), ("SIGKILL", 1), *((word, 20) for word in ("", "N/A", "None", "null", "nan"))],
+    ("word", "usual", "code"),
+    [
+        ("0:0", "0", 0),
+        ("SIGKILL", "0", 1),
+        ("SIGKILL", "", 1),  # codes of failures only
+        ("", "", 0),
+        ("None", "", 20),
+        *((word, "0", 20) for word in ("", "N/A", "None", "null", "nan")),
+    ],
 )
-def test_a_return_code_that_is_not_told_is_no_success(here: Path, word: str, code: int) -> None:
-    told = [f"{row},{word if number == 30 else '0'}" for number, row in enumerate(rows("b00", 4))]
+def test_a_return_code_that_is_not_told_is_no_success(
+    here: Path, word: str, usual: str, code: int
+) -> None:
+    told = [f"{row},{word if number == 30 else usual}" for number, row in enumerate(rows("b00", 4))]
     assert anubis("judge", written("t.csv", told, f"{HEAD},rc")).returncode == code
 
 

@@ -12,7 +12,6 @@ from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import HEALTHY, Learn, set_speed
 
 THREAD = """
-import os
 import threading
 def run(check):
     thread = threading.Thread(target=check)
