@@ -16,13 +16,13 @@ from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.plots.fleet_plots import day_text
 from pytest_anubis.report.text.node_row import NodeRow
-from pytest_anubis.report.text.node_text import WORST_FIRST
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.surveying.trait_shifts import trait_shifts
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians
 
+WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 REGISTER = "nodes.csv"
 """Name of a table of nodes that is read where it lies beside collected runs."""
 _NO_TRAITS = ("node", "class", "since", "state", "on", "note")
@@ -90,7 +90,7 @@ class FleetSource:
         if not self.filed:
             return ""
         counts = Counter(decision for decision, _ in self.filed.values())
-        told = ", ".join(f"{counts[d]} {d.value}" for d in WORST_FIRST if counts[d])
+        told = ", ".join(f"{counts[one]} {one.value}" for one in WORST_FIRST if counts[one])
         days = sorted(day for _, day in self.filed.values())
         when = f"on {days[0]}" if days[0] == days[-1] else f"from {days[0]} to {days[-1]}"
         return f"as filed in the history when they ran, {when}: {told}"

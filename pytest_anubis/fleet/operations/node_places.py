@@ -1,4 +1,4 @@
-"""Where each node of a fleet stands today: quarantined, cut short, never measured, undecided, due, or fit."""
+"""Where each node of a fleet stands today: rejected, cut short, never measured, undecided, due, accepted."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Out
 from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, worst_told
 from pytest_anubis.report.text.failure_text import place_text
+from pytest_anubis.report.text.node_row import LOOK, RETEST
 from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 
@@ -23,12 +24,12 @@ _NOTHING = (0, 0, True, 1.0, "")  # severity of a node without a rejection
 class Place(StrEnum):
     """Where a node stands, the worst first."""
 
-    QUARANTINED = "quarantined"  # rejected and not put into service since, drained, or in repair
-    CUT_SHORT = "cut short"  # a run began after its last verdict and never ended
-    NEVER = "never measured"  # no run of it came to a verdict
-    UNDECIDED = "undecided"  # its last run could not say
-    DUE = "due"  # accepted, but too long ago, or too likely to have an incident
-    FIT = "fit"  # accepted, and not due
+    QUARANTINED = "REJECTED"  # rejected and not put into service since, drained, or in repair
+    CUT_SHORT = "CUT SHORT"  # a run began after its last verdict and never ended
+    NEVER = "NEVER MEASURED"  # no run of it came to a verdict
+    UNDECIDED = "UNDECIDED"  # its last run could not say
+    DUE = "DUE"  # accepted, but too long ago, or too likely to have an incident
+    FIT = "ACCEPTED"  # accepted, and not due
 
 
 _FIRST = {
@@ -61,6 +62,7 @@ class NodePlace:
         device: The device that the worst finding is about, with its slot where a journal tells it.
         risk: Probability of an incident within the horizon that its last verdict leaves; None: unknown.
         retest: Whether what rejects it is to be measured again before anything is done.
+        look: Whether something on it is worth a look, though it is accepted.
         group: Whether it is rejected only for what all nodes have that share a trait with it.
         act: What is done first about it, in few words; empty where there is nothing, or the operator does it.
         severity: Sorts nodes in one place as their verdicts are sorted everywhere.
@@ -79,9 +81,19 @@ class NodePlace:
     device: str = ""
     risk: float | None = None
     retest: bool = False
+    look: bool = False
     group: bool = False
     act: str = ""
     severity: tuple[int, int, bool, float, str] = _NOTHING
+
+    @property
+    def word(self) -> str:
+        """What it is called: its place, RETEST, or DRAINED and REPAIR by its operator alone."""
+        if self.place is Place.QUARANTINED and not self.reason:
+            return self.state.upper()
+        if self.place is Place.FIT and self.look:
+            return LOOK
+        return RETEST if self.retest and self.place is Place.QUARANTINED else self.place.value
 
     @property
     def to_drain(self) -> bool:
@@ -123,6 +135,7 @@ def places_of(
             key=lambda one: (
                 order.index(one.place),
                 not one.to_drain,  # nobody has done anything about these yet
+                one.word != LOOK,
                 -(one.risk or 0.0) * (one.place is Place.DUE),
                 one.severity[:-1],
                 one.since or 0.0,
@@ -153,6 +166,7 @@ def _place(
         device=place_text(worst.device, last.cards) if worst and last and worst.device else "",
         risk=risk,
         retest=rejected and _verdict(one).triage is Triage.RETEST,
+        look=last is not None and any(one.worth_a_look for one in last.told),
         group=rejected and _verdict(one).triage is Triage.INVESTIGATE,
         act=_act(one, place),
         severity=_verdict(one).severity if rejected else _NOTHING,

@@ -7,7 +7,6 @@ the nodes in a section of its own (`found_section`).
 from __future__ import annotations
 
 import html
-from collections import Counter
 
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.fleet.fleet_script import SCRIPT, policy
@@ -26,7 +25,7 @@ from pytest_anubis.report.fleet.glance import glance
 from pytest_anubis.report.fleet.heat_map import data_block, heat_section
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
-from pytest_anubis.report.text.node_text import WORST_FIRST
+from pytest_anubis.report.text.node_row import counted_words
 from pytest_anubis.report.text.numbers import count_text, moment_text
 
 MARK = "pytest-anubis fleet page"
@@ -58,11 +57,7 @@ _HELP = (
 
 def fleet_index(view: FleetView) -> str:
     """Return the page, with the data of all nodes and the script that searches them."""
-    counts = Counter(node.row.verdict.decision for node in view.nodes)
-    decisions = " ".join(
-        f"<span class='kv'>{blocks.badge(decision.value)} {counts[decision]}</span>"
-        for decision in WORST_FIRST
-    )
+    decisions = blocks.word_badges(counted_words(node.row for node in view.nodes))
     sections = {
         "map": heat_section(view),
         "shifts": shifts_section(view),

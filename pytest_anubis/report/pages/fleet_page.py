@@ -7,16 +7,15 @@ It is that of runs which were judged where they ran; of what is judged here it i
 from __future__ import annotations
 
 import html
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_anubis.core.verdict import Decision, Outcome, Triage
+from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
 from pytest_anubis.report.text.headlines import after_name
 from pytest_anubis.report.text.learned_text import UNLIKE
-from pytest_anubis.report.text.node_row import NodeRow
-from pytest_anubis.report.text.node_text import WORST_FIRST, traits_text
+from pytest_anubis.report.text.node_row import NodeRow, counted_words
+from pytest_anubis.report.text.node_text import traits_text
 from pytest_anubis.report.text.numbers import count_text
 
 ROWS = 2000
@@ -31,11 +30,7 @@ _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 def fleet_page(rows: Iterable[NodeRow], notes: Sequence[str]) -> str:
     """Return the page."""
     ordered = sorted(rows, key=lambda row: row.verdict.severity)
-    counts = Counter(row.verdict.decision for row in ordered)
-    told = " ".join(
-        f"<span class='kv'>{blocks.badge(decision.value)} {counts[decision]}</span>"
-        for decision in WORST_FIRST
-    )
+    told = blocks.word_badges(counted_words(ordered))
     shown = [row for row in ordered if has_findings(row)]
     details = "".join(found_on(row, number, {}) for number, row in enumerate(shown[:DETAILS]))
     left = len(shown) - DETAILS
@@ -64,11 +59,10 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
     for row in open_ones[:ROWS]:
         number = numbers.get(id(row))
         linked = blocks.linked(row.verdict.node, "" if number is None else f"#n{number}")
-        again = ", measure again" if row.verdict.triage is Triage.RETEST else ""
         rest = f"also {row.rest}" if row.rest else ""
         rows.append(
-            f"<td>{blocks.badge(row.verdict.decision.value)}</td><td>{linked}</td>"
-            + blocks.cells(row.trouble + again, row.cause, *[rest] * besides)
+            f"<td>{blocks.badge(row.word, row.verdict.decision.value)}</td><td>{linked}</td>"
+            + blocks.cells(row.trouble, row.cause, *[rest] * besides)
         )
     left = len(open_ones) - ROWS
     more = f"<p>and {left} more, none of them worse; --json FILE writes all</p>" if left > 0 else ""
@@ -87,7 +81,7 @@ def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> str:
     bad = [verdict for verdict in row.told if verdict.outcome in _BAD]
     verdict = row.verdict
     rejected = verdict.decision is Decision.REJECTED
-    head = f"{blocks.badge(verdict.decision.value)} <h3>{html.escape(verdict.node)}</h3>"
+    head = f"{blocks.badge(row.word, verdict.decision.value)} <h3>{html.escape(verdict.node)}</h3>"
     inner = (
         blocks.paragraph(after_name(verdict), "why")
         + blocks.paragraph(

@@ -64,9 +64,18 @@ def criterion_of(
     return found if same else None
 
 
-def badge(word: str) -> str:
-    """Return a verdict or decision as a coloured word."""
-    return f"<span class='verdict {html.escape(word)}'>{html.escape(word)}</span>"
+def badge(word: str, decision: str = "") -> str:
+    """Return a verdict or decision as a word in its colour; of a node's word in that of its decision."""
+    return f"<span class='verdict {html.escape(decision or word)}'>{html.escape(word)}</span>"
+
+
+def word_badges(counts: Iterable[tuple[str, int]]) -> str:
+    """Return how many nodes are called what, as coloured words."""
+    colours = {"RETEST": "REJECTED", "LOOK AT": "MARGINAL"}
+    return " ".join(
+        f"<span class='kv'>{badge(word, colours.get(word, ''))} {count}</span>"
+        for word, count in counts
+    )
 
 
 def triaged_badge(verdict: MetricVerdict) -> str:

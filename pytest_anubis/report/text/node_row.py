@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pytest_anubis.core.asking.next_step import ABSENT, first_act, open_act, throughout
@@ -15,6 +15,7 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
+    Triage,
     Trouble,
     without_absent,
 )
@@ -24,8 +25,10 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line
 
-LOOK = "look at"
-"""Kind of trouble of an accepted node that is worth a look."""
+RETEST, LOOK = "RETEST", "LOOK AT"
+"""What a rejected node is called that is to be measured again, and an accepted one that is worth a look."""
+WORDS = (Decision.REJECTED.value, RETEST, LOOK, Decision.UNDECIDED.value, Decision.ACCEPTED.value)
+"""What nodes are called, the worst first."""
 BAD = (Outcome.FAIL, Outcome.MARGINAL)
 
 
@@ -98,12 +101,18 @@ class NodeRow:
         return accepted and any(verdict.reason is Reason.WAIVED for verdict in self.told)
 
     @property
+    def word(self) -> str:
+        """What it is called everywhere: its decision, or one of `RETEST` and `LOOK`."""
+        verdict = self.verdict
+        if verdict.decision is Decision.REJECTED and verdict.triage is Triage.RETEST:
+            return RETEST
+        return LOOK if self.look is not None else verdict.decision.value
+
+    @property
     def trouble(self) -> str:
         """Kind of the worst trouble, or what an undecided node lacks."""
-        if self.verdict.decision is Decision.REJECTED and self.worst is not None:
+        if self.worst is not None and (self.look or self.verdict.decision is Decision.REJECTED):
             return self.worst.trouble.value
-        if self.look is not None:
-            return LOOK
         return self._lacks.value if self.verdict.decision is Decision.UNDECIDED else ""
 
     @property
@@ -179,6 +188,12 @@ class NodeRow:
         return (
             f"worse in {metrics} metrics of {components} components, as by one cause; the worst: "
         )
+
+
+def counted_words(rows: Iterable[NodeRow]) -> list[tuple[str, int]]:
+    """Return how many nodes are called what, the worst first; no RETEST or LOOK AT where there is none."""
+    counts = Counter(row.word for row in rows)
+    return [(word, counts[word]) for word in WORDS if counts[word] or word not in (RETEST, LOOK)]
 
 
 def explained_by(

@@ -14,7 +14,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.report.text.failure_text import worst_text
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.node_row import BAD, LOOK, NodeRow, explained_by
+from pytest_anubis.report.text.node_row import BAD, LOOK, NodeRow, counted_words, explained_by
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.shared_causes import cause_lines
 from pytest_anubis.report.text.summary_text import without_folders
@@ -35,7 +35,6 @@ CLASS_SHOWN = 40
 WAIVED = "waived"
 LINES = 3
 """Lines of one node without ``-v``: a long trace is in its dossier."""
-WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 
 
 def traits_text(traits: Mapping[str, str]) -> str:
@@ -100,20 +99,9 @@ def fleet_lines(
     worst: dict[str, NodeRow] = {}  # a node may be in several classes
     for row in ordered:
         worst.setdefault(row.verdict.node, row)
-    counts = Counter(row.verdict.decision for row in worst.values())
-    again = sum(
-        row.verdict.decision is Decision.REJECTED
-        and row.verdict.triage is Triage.RETEST
-        and row.unit not in shared
-        for row in worst.values()
-    )
-    parts = [f"{counts[decision]} {decision.value}" for decision in WORST_FIRST]
-    looked = sum(row.look is not None for row in worst.values())
+    parts = [f"{count} {word}" for word, count in counted_words(worst.values())]
     waived = sum(row.waived for row in worst.values())
-    also = [f"{looked} of them to be looked at"] if looked else []
-    also += [f"{waived} with failures that are waived"] if waived else []
-    parts[-1] += f" ({', '.join(also)})" if also else ""
-    parts[0] += f" ({again} of them to be measured again first)" if again else ""
+    parts += [f"{waived} of them with failures that are waived"] if waived else []
     lines.append(f"{count_text(len(worst), 'node')}: {', '.join(parts)}")
     return [
         *lines,
@@ -251,7 +239,7 @@ def _row(
         more = f", and {len(group) - NAMED} more" if len(group) > NAMED else ""
         names = f"{len(group)} nodes ({shown}{more})"
     kind = f"{first.trouble:{column}} " if column else ""
-    head = f"{first.verdict.decision.value:9} {kind}{names}"
+    head = f"{first.word:9} {kind}{names}"
     only = f"; as all of {why.trait} {why.value}, and nothing else" if why is not None else ""
     if len(group) > 1 and why is not None:
         return f"{head}: slower{only}"

@@ -172,7 +172,7 @@ def _runs(
     bad = sa.select(verdicts).where(verdicts.c.run_id.in_(numbers), verdicts.c.outcome.in_(_BAD))
     for row in connection.execute(bad.order_by(verdicts.c.id)):
         last = found.get(row.run_id)
-        if last is not None and last.verdict.decision is not Decision.ACCEPTED:
+        if last is not None:
             told[row.run_id].append(one := _verdict(row))
             if one.reason is Reason.GONE:
                 gone = replace(last.verdict, gone=(*last.verdict.gone, one.device))

@@ -424,14 +424,14 @@ def test_what_to_act_on_first_stands_first(here: Path) -> None:
     assert [line.split()[:3] for line in lines[:4]] == [
         ["REJECTED", "slow", "n08:"],
         ["REJECTED", "slow", "n06:"],
-        ["REJECTED", "single", "value"],
-        ["REJECTED", "borderline", "n02:"],
+        ["RETEST", "single", "value"],
+        ["RETEST", "borderline", "n02:"],
     ]
     assert "n08: copy rate on cuda:1 80 % slower: 19.97 GB/s, expected" in lines[0]
     assert lines[2].endswith(" -> measure again first")
     verbose = anubis("judge", "new.csv", "-v").stdout
     assert "note: hardware class unclassified: not searched for changes" in verbose
-    assert "10 nodes: 4 REJECTED (2 of them to be measured again first), 0 UNDECIDED" in done.stdout
+    assert "10 nodes: 2 REJECTED, 2 RETEST, 0 UNDECIDED" in done.stdout
     data = judged(here / "out.json")
     assert [n["node"] for n in data["nodes"][:4]] == ["n08", "n06", "n04", "n02"]
     headline = data["nodes"][2]["headline"]

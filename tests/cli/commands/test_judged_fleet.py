@@ -71,7 +71,7 @@ def test_the_first_lines_say_what_to_act_on(here: Path) -> None:
     assert lines[1].startswith("batch C (12 nodes): pcie pcie_")
     assert "slower than A" in lines[1]
     assert lines[2].startswith("6 values are missing on 6 nodes")
-    assert [line.split()[0] for line in lines[3:5]] == ["REJECTED", "REJECTED"]
+    assert [line.split()[0] for line in lines[3:5]] == ["RETEST", "RETEST"]
     assert ("n41" in lines[3], "n40" in lines[4]) == (True, True)
     decisions = {
         n["node"]: n["decision"] for n in json.loads(Path("out.json").read_text())["nodes"]
@@ -374,9 +374,7 @@ def test_each_node_of_the_json_has_its_next_step_as_the_terminal_does(here: Path
     write(here / "new.csv", slow={"n40": 0.7}, run="new", week=8)
     done = anubis("judge", "new.csv", "--allow-missing", "0", "--json", "out.json")
     steps = {n["node"]: n["next"] for n in json.loads(Path("out.json").read_text())["nodes"]}
-    (line,) = [
-        one for one in done.stdout.splitlines() if one.startswith("REJECTED") and "n40" in one
-    ]
+    (line,) = [one for one in done.stdout.splitlines() if one.startswith("RETEST") and "n40" in one]
     assert line.endswith(f" -> {steps['n40']}")
     assert steps["n09"] != ""
     assert steps["n00"] == ""

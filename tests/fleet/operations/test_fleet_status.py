@@ -108,10 +108,10 @@ def test_a_folder_of_journals_says_who_stands_where(collected: Path) -> None:
     done = anubis("fleet", "status", str(collected), "--nodes-file", "n[1-12]")
     assert done.returncode == 1, done.stderr
     head, _, *lines = done.stdout.splitlines()
-    assert head == ("12 nodes: 1 quarantined, 1 cut short, 2 never measured, 1 undecided, 7 fit")
-    assert lines[0].split()[:2] == ["n3", "quarantined"]
+    assert head == ("12 nodes: 1 REJECTED, 1 CUT SHORT, 2 NEVER MEASURED, 1 UNDECIDED, 7 ACCEPTED")
+    assert lines[0].split()[:2] == ["n3", "REJECTED"]
     assert f" 3 d rejected: {REASON} -> " in " ".join(lines[0].split())
-    assert lines[1].split()[:3] == ["n10", "cut", "short"]
+    assert lines[1].split()[:3] == ["n10", "CUT", "SHORT"]
     assert "run r-later has not ended; before that accepted" in lines[1]
     assert [line.split()[0] for line in lines[2:5]] == ["n11", "n12", "n9"]
     assert lines[6].startswith("note: no incident is known")
@@ -120,10 +120,10 @@ def test_a_folder_of_journals_says_who_stands_where(collected: Path) -> None:
 def test_equal_nodes_are_one_line_and_age_makes_them_due(collected: Path) -> None:
     done = anubis("fleet", "status", str(collected), "--max-age", "1d", "--nodes", "n[1245678]")
     assert done.returncode == 20
-    assert done.stdout.splitlines()[0] == "7 nodes: 7 due"
-    assert "n1, n2, n4 and 4 more  due  2 d  accepted longer than 1 d ago" in done.stdout
+    assert done.stdout.splitlines()[0] == "7 nodes: 7 DUE"
+    assert "n1, n2, n4 and 4 more  DUE  2 d  accepted longer than 1 d ago" in done.stdout
     fit = anubis("fleet", "status", str(collected), "--nodes", "n1,n2")
-    assert (fit.returncode, fit.stdout.splitlines()[0]) == (0, "2 nodes: 2 fit")
+    assert (fit.returncode, fit.stdout.splitlines()[0]) == (0, "2 nodes: 2 ACCEPTED")
 
 
 def test_the_history_says_the_same_and_knows_the_risk(place: Path) -> None:
@@ -138,8 +138,8 @@ def test_the_history_says_the_same_and_knows_the_risk(place: Path) -> None:
     assert found["n3"]["device"] == "gpu3"
     assert found["n8"]["why"] == "repair: by its operator"
     assert found["n8"]["since"] == pytest.approx(NOW - DAY)
-    assert found["n11"]["is"] == "never measured"
-    assert found["n1"]["is"] == "due"
+    assert found["n11"]["is"] == "NEVER MEASURED"
+    assert found["n1"]["is"] == "DUE"
     assert found["n1"]["residual_risk"] > 0.01
 
 
@@ -217,7 +217,7 @@ def test_choosing_later_runs_forgets_no_rejection(tmp_path: Path, narrow: tuple[
     for place in ([str(tmp_path)], ["--history", str(store)]):
         done = anubis("fleet", "status", *place, *narrow)
         assert done.returncode == 1, done.stdout
-        assert done.stdout.splitlines()[0] == "2 nodes: 1 quarantined, 1 fit"
+        assert done.stdout.splitlines()[0] == "2 nodes: 1 REJECTED, 1 ACCEPTED"
     assert (
         anubis("fleet", "status", str(tmp_path), "--since", "1h", "--nodes", "n2").returncode == 20
     )

@@ -95,9 +95,9 @@ def test_nodes_to_be_taken_out_are_listed_without_those_to_be_measured_again() -
 
 def test_a_borderline_node_says_that_it_is_measured_again_first() -> None:
     lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="borderline"))])
-    assert lines[0].startswith("REJECTED  borderline n1: ")
+    assert lines[0].startswith("RETEST    borderline n1: ")
     assert lines[0].endswith(" -> measure again first")
-    assert "(1 of them to be measured again first)" in lines[1]
+    assert "1 RETEST" in lines[1]
 
 
 def test_nodes_that_lack_the_same_are_one_line_and_so_are_many_accepted_ones() -> None:
@@ -165,9 +165,9 @@ def test_an_accepted_node_with_a_part_of_its_values_far_off_has_a_line_of_its_ow
     rows = [row(f"n{number}", Decision.ACCEPTED) for number in range(9)]
     lines = fleet_lines([*rows, row("odd", Decision.ACCEPTED, part)])
     found = next(line for line in lines if "odd" in line)
-    assert found.startswith("ACCEPTED  look at odd: test_copy rate on cuda:3")
+    assert found.startswith("LOOK AT   odd: test_copy rate on cuda:3")
     assert "2 of 13 values are 70 % slower" in found
-    assert lines[-1].endswith("10 ACCEPTED (1 of them to be looked at)")
+    assert lines[-1].endswith("0 REJECTED, 1 LOOK AT, 0 UNDECIDED, 9 ACCEPTED")
     failed = replace(part, outcome=Outcome.FAIL, reason=Reason.BEYOND, threshold=0.95)
     assert " 22 % worse in its distribution: 2 of 13 values are 70 % slower; median" in worst_text(
         failed, {}
@@ -176,7 +176,7 @@ def test_an_accepted_node_with_a_part_of_its_values_far_off_has_a_line_of_its_ow
 
 def test_a_single_value_is_called_that() -> None:
     lines = fleet_lines([row("n1", Decision.REJECTED, replace(SLOW, retest="a single value"))])
-    assert lines[0].startswith("REJECTED  single value n1: ")
+    assert lines[0].startswith("RETEST    single value n1: ")
     assert lines[0].endswith(" -> measure again first")
 
 
@@ -207,4 +207,4 @@ def test_an_accepted_node_with_a_waived_failure_is_not_among_those_that_are_only
     rows = [row(f"n{number}", Decision.ACCEPTED) for number in range(20)]
     lines = fleet_lines([*rows, row("n99", Decision.ACCEPTED, waived)])
     assert any(line.split(":")[0].split() == ["ACCEPTED", "n99"] for line in lines)
-    assert lines[-1].endswith("21 ACCEPTED (1 with failures that are waived)")
+    assert lines[-1].endswith("21 ACCEPTED, 1 of them with failures that are waived")

@@ -210,7 +210,7 @@ def _cases(
     aside: set[str],
     now: float,
 ) -> list[NodeCase]:
-    """Return the nodes that could be validated: in service, not quarantined, and no partners."""
+    """Return the nodes that could be validated: in service, not rejected, and no partners."""
     from pytest_anubis.fleet.operations.node_places import Place
     from pytest_anubis.selector.choice.choice_inputs import exposing_open
     from pytest_anubis.selector.planning.fleet_coverage import Passed, credit
@@ -252,9 +252,15 @@ def _partners(
     options: argparse.Namespace, places: Sequence[NodePlace], risk: FleetRisk
 ) -> tuple[str, ...]:
     """Return the accepted nodes of the least risk that are set aside."""
+    from pytest_anubis.fleet.operations.node_places import Place
+
     count = options.partners or 0
     good = sorted(
-        (one for one in places if one.decision == "ACCEPTED" and one.place.value in ("due", "fit")),
+        (
+            one
+            for one in places
+            if one.decision == "ACCEPTED" and one.place in (Place.DUE, Place.FIT)
+        ),
         key=lambda one: (risk.left.get(one.node, 1.0), one.node),
     )
     if len(good) < count:

@@ -34,8 +34,8 @@ TOLD = 5
 """Notes about single files on the terminal; JSON has all of them."""
 
 STATUS_CODES = (
-    "Exit codes: 0 every node is fit; 1 a node is quarantined; 20 none is, but one was cut short, never "
-    "measured, is undecided or due, or a file is damaged; 2 wrong usage or input."
+    "Exit codes: 0 every node is ACCEPTED; 1 a node is REJECTED or RETEST; 20 none is, but one was cut "
+    "short, never measured, is undecided or due, or a file is damaged; 2 wrong usage or input."
 )
 DRAIN_CODES = (
     "Exit codes: 0 no node is to be drained; 1 those that are printed without a # before them, which are to "
@@ -47,7 +47,7 @@ def add_status(actions: Any) -> None:
     """Declare ``status``."""
     parser = add_action(
         actions, "status", _status,
-        "say which nodes are quarantined and why, cut short, never measured, undecided or due, worst first",
+        "say which nodes are rejected and why, cut short, never measured, undecided or due, worst first",
         STATUS_CODES,
     )  # fmt: skip
     add_fleet(parser, folders=True)
@@ -115,8 +115,8 @@ def _status(options: argparse.Namespace) -> int:
         write_json(to, _document(options, found, places, risk, now))
     if to == "-":
         return exit_code(places, found.damaged)
-    counts = Counter(one.place for one in places)
-    told = ", ".join(f"{counts[place]} {place.value}" for place in counts)
+    counts = Counter(one.word for one in places)
+    told = ", ".join(f"{counts[word]} {word}" for word in counts)
     say(f"{count_text(len(places), 'node')}: {told}")
     say(*_lines(places, now, whole=options.all))
     say(*(f"note: {note}" for note in (*_some(found.notes), *_notes(options, risk))))
@@ -136,7 +136,7 @@ def _lines(places: Sequence[NodePlace], now: float, *, whole: bool) -> list[str]
     rows += [
         [
             one.node,
-            one.place.value,
+            one.word,
             "-" if one.since is None else span_text(now - one.since),
             one.why
             + (f" ({one.device})" if "(" in one.device else "")
@@ -149,7 +149,7 @@ def _lines(places: Sequence[NodePlace], now: float, *, whole: bool) -> list[str]
     if not whole and len(shown) > SHOWN + 1:
         left = sum(stands_for[SHOWN + 1 :])
         shown = shown[: SHOWN + 1]
-        more = [f"{count_text(left, 'more node')} that are not fit (--all shows them)"]
+        more = [f"{count_text(left, 'more node')} that are not ACCEPTED (--all shows them)"]
     else:
         more = []
     if len(shown) == 1:
@@ -177,18 +177,18 @@ def _document(
 ) -> dict[str, Any]:
     from pytest_anubis.fleet.operations.node_places import Place, exit_code
 
-    counts = Counter(one.place for one in places)
+    counts = Counter(one.word for one in places)
     return {
         "schema": 1,
         "at": now,
         "horizon": options.horizon,
         "accepted_risk": options.risk,
         "basis": None if risk is None else risk.outlook.basis,
-        "counts": {place.value: counts[place] for place in Place},
+        "counts": {place.value: 0 for place in Place} | counts,
         "nodes": [
             {
                 "node": one.node,
-                "is": one.place.value,
+                "is": one.word,
                 "why": one.why,
                 "next": one.act,
                 "since": one.since,

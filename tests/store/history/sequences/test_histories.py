@@ -39,7 +39,7 @@ from tests.store.history.sequences.statements import (
 
 AT_ONCE = 16  # nodes of a fleet
 FLEETS = max(1, int(os.environ.get("ANUBIS_HISTORIES", "64")) // (2 * AT_ONCE))
-PLACES = {"quarantined": "REJECTED", "fit": "ACCEPTED"}
+PLACES = {"REJECTED": "REJECTED", "RETEST": "REJECTED", "ACCEPTED": "ACCEPTED"}
 Fleet = Mapping[str, Sequence[Statement]]
 
 
