@@ -286,6 +286,7 @@ def _verdict(row: _Row) -> MetricVerdict:
         scope=row.scope,
         value=row.value,
         expected=row.expected,
+        better="equal" if row.expected == 0 else "",  # only of what is counted 0 is right
         similarity=row.similarity,
         threshold=row.threshold,
     )

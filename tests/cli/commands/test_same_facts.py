@@ -115,3 +115,9 @@ def _near(node: str, text: str) -> str:
     """Return the whole line in which a node's value stands."""
     line = line_of(node, text)
     return next(one for one in text.splitlines() if line in one)
+
+
+@pytest.mark.parametrize("node", SICK)
+def test_a_node_has_the_same_next_step_everywhere(said: dict[str, str], node: str) -> None:
+    steps = {_near(node, said[name]).rpartition(" -> ")[2] for name in ("judge", "status")}
+    assert len(steps) == 1, steps
