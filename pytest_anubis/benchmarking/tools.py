@@ -57,6 +57,7 @@ VERSION_SECONDS = 30.0
 _LAST_LINES, _LAST_CHARACTERS = 4, 400
 _WIDEST = 200
 """Characters of a version that are kept."""
+_FIRST_LINE = r"\A\s*(\S.*)"
 _BLOCK = 1 << 16
 
 Record = Callable[[str, object], None]
@@ -176,23 +177,25 @@ def tool_version(
     tool: str,
     arguments: Sequence[str] = ("--version",),
     *,
-    pattern: str = r"\A\s*(\S.*)",
+    pattern: str = "",
     record_property: Record | None = None,
 ) -> str:
     """Return what a tool says of its version; empty where it does not say it.
 
     Args:
         tool: Path of the program.
-        arguments: What makes it say so; its exit status is not looked at.
-        pattern: Regular expression whose first group is the version; default: the first line.
+        arguments: What makes it say so.
+        pattern: Regular expression whose first group is the version, whatever the exit status; default: the
+            first line where the status is 0, since a tool that refuses prints its error there.
         record_property: pytest's fixture of that name: notes tool and version in the run.
     """
     try:
         said = run_tool([tool, *arguments], timeout=VERSION_SECONDS, accept=None)
     except ToolFailed:
         return ""
-    found = re.search(pattern, f"{said.output}\n{said.errors}"[:_BLOCK])
-    version = found[1].strip()[:_WIDEST] if found else ""
+    found = re.search(pattern or _FIRST_LINE, f"{said.output}\n{said.errors}"[:_BLOCK])
+    told = found if pattern or not said.code else None
+    version = told[1].strip()[:_WIDEST] if told else ""
     if record_property is not None:
         note_tool(tool, version, record_property)
     return version

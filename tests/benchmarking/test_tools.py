@@ -131,6 +131,15 @@ def test_output_and_version_are_returned(tmp_path: Path) -> None:
         run_tool("echo a", timeout=60)
 
 
+def test_a_tool_that_refuses_has_no_version(tmp_path: Path) -> None:
+    tool = script(tmp_path, "echo 'Invalid command; type \"help\"' >&2; echo tool 1.2; exit 1")
+    kept: dict[str, object] = {}
+    assert tool_version(tool, record_property=kept.__setitem__) == ""
+    assert "sha256" in str(kept["anubis_tool"])  # which one it was is told nevertheless
+    assert tool_version(tool, pattern=r"tool (\S+)") == "1.2"
+    assert tool_version(tool, pattern=r"version (\S+)") == ""
+
+
 def test_failure_says_the_last_lines(tmp_path: Path) -> None:
     tool = script(tmp_path, "for i in 1 2 3 4 5 6 7; do echo line $i >&2; done; exit 3")
     with pytest.raises(ToolFailed, match=r"^tool ended with status 3: line 4 \|.*\| line 7$"):
