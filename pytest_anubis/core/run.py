@@ -388,12 +388,15 @@ class RunRecord:
     def budget(self) -> tuple[float, float] | None:
         """Seconds of what was chosen within a budget and of the full set; None where nothing was left out."""
         choice = self.choice or {}
-        spent, full = choice.get("cost"), choice.get("full_cost")
-        if choice.get("mode") != "budget" or not choice.get("pruned"):
+        late = {one.benchmark for one in self.verdicts if one.reason is Reason.PRUNED}
+        if choice.get("mode") != "budget" or not (choice.get("pruned") or late):
             return None
-        if isinstance(spent, int | float) and isinstance(full, int | float):
-            return spent, full
-        return None  # a damaged journal
+        try:  # of what was chosen, the end of the budget left some out
+            costs = {item["benchmark"]: item["cost_seconds"] for item in choice.get("picked") or ()}
+            spent = choice["cost"] - sum(costs.get(name, 0.0) for name in late)
+            return spent, float(choice["full_cost"])
+        except (TypeError, KeyError, ValueError):
+            return None  # a damaged journal
 
 
 def died_at(event: WorkerDied) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime
+import math
 import re
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -126,8 +128,15 @@ def _vendor(card: Mapping[str, Any]) -> str:
 
 context_key = pytest.StashKey[RunContext]()
 sink_key = pytest.StashKey[Sink]()
+ends_key = pytest.StashKey[float]()
+"""When the time that was given for a run is over, by the monotonic clock of this process's machine."""
 judge_key = pytest.StashKey[Callable[["Measurement"], "MetricVerdict"]]()
 """Judges one measurement as the tests' own call phase does."""
+
+
+def time_left(config: pytest.Config) -> float:
+    """Return the seconds that are left of the run's budget; infinite where none was given."""
+    return config.stash.get(ends_key, math.inf) - time.monotonic()
 
 
 def new_run_id(node: str) -> str:

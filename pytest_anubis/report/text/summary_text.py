@@ -116,6 +116,9 @@ def summary_lines(
         blocking = node.blocking  # stands there with its reason
         reasons = [v.text for v in skipped if without_absent(blocking, [v.benchmark]) == blocking]
         texts = [f"not run here: {untested_text(reasons)}"] if reasons else []
+        # What a choice left out has been said before: these had been chosen.
+        late = [v for v in verdicts if v.reason is Reason.PRUNED and v.test]
+        texts += [f"{count_text(len(late), 'test')} {late[0].text} (-v names them)"] if late else []
     lines += wrapped_lines([(text, "") for text in texts if text], columns)
     return [(printable(text), style) for text, style in lines]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -20,7 +21,7 @@ from pytest_anubis.session.collecting.device_parameters import (
     pair_named,
     unit_named,
 )
-from pytest_anubis.session.context import context_key, discard, sink_key
+from pytest_anubis.session.context import context_key, discard, sink_key, time_left
 from pytest_anubis.session.measuring.attempts import Patience
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.recorder import Recorder, earlier_key, recorder_key, visit_key
@@ -51,13 +52,15 @@ def _ambient(config: pytest.Config) -> Ambient | None:
 
 
 def _patience(limit: float | None, item: pytest.Item) -> Patience:
-    """Return how long a test's measurements may go on.
+    """Return how long a test's measurements may go on: until its deadline, or the end of the run's budget.
 
     Args:
         limit: Seconds of ``--anubis-timeout``.
         item: The test, maybe with a mark of its own.
     """
-    return Patience(limit or timeout_mark(item))
+    left = time_left(item.config)
+    own = limit or timeout_mark(item)
+    return Patience(own if left == math.inf else min(left, own or left))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ import pytest
 from _pytest.runner import call_and_report  # the phases of one test; pytest has no public way
 
 from pytest_anubis.core.events import TestPutOff
-from pytest_anubis.session.context import RunContext, emit
+from pytest_anubis.session.context import RunContext, emit, time_left
 from pytest_anubis.session.measuring.attempts import GAP, Visit
 from pytest_anubis.session.measuring.recorder import (
     Recorder,
@@ -27,7 +27,8 @@ from pytest_anubis.session.measuring.recorder import (
 
 SHARE, LEAST = 1.0, 20.0
 """For this part of the time that the run took before, or for so many seconds, tests are visited again; then
-each that waits has its last visit. For half as long where nothing is judged: learning has other rounds."""
+each that waits has its last visit. For half as long where nothing is judged: learning has other rounds. Never
+for longer than the run's budget lasts."""
 
 MOST_VISITS = 8
 """Visits of one test, at most."""
@@ -84,7 +85,8 @@ class Visits:
         begin = time.monotonic()
         result = yield
         most = max(LEAST, SHARE * (time.monotonic() - begin))
-        until = time.monotonic() + (most if self._judging else most / 2)
+        most = min(most if self._judging else most / 2, time_left(session.config))
+        until = time.monotonic() + most
         clear = sum(map(_clear_values, self._waiting))
         busy, fruitless = self._busy(), 0
         while self._waiting and not _stops(session):
@@ -93,7 +95,8 @@ class Visits:
             for item, after in zip(turn, [*turn[1:], None], strict=True):
                 if _stops(session):
                     break
-                if self._judging:  # a loss has to be seen at two moments
+                if self._judging and (not self._last or _slow(item)):
+                    # A loss has to be seen at two moments.
                     time.sleep(max(0.0, self._ended[item.nodeid] + GAP - time.monotonic()))
                 self._last |= time.monotonic() >= until
                 follows = after or next(iter(self._waiting), None)
@@ -107,7 +110,8 @@ class Visits:
         if hasattr(item, "_request") and not item._request:
             item._initrequest()  # type: ignore[attr-defined]  # as pytest does before each run
         visits = self._visits[item.nodeid] = self._visits.get(item.nodeid, 0) + 1
-        last = self._last or visits >= MOST_VISITS
+        # Within a budget there is no further visit of what would have to wait for it until the end.
+        last = self._last or visits >= MOST_VISITS or time_left(item.config) < GAP
         hopeless = len(self._waiting) >= TELLING and self._busy()
         item.stash[visit_key] = Visit(last=last, hurry=self._last or hopeless)
         try:
@@ -168,6 +172,11 @@ def _others(caller: Any, own: object) -> list[Any]:
 def _stops(session: pytest.Session) -> bool:
     """Return whether pytest is to stop, as after a failure with ``-x``."""
     return bool(session.shouldstop or session.shouldfail)
+
+
+def _slow(item: pytest.Item) -> bool:
+    """Return whether a visit of a test would have failed."""
+    return any(one.slow for one in item.stash[earlier_key].values())
 
 
 def _clear_values(item: pytest.Item) -> int:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.events import Judged
+from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
+from pytest_anubis.report.text.numbers import duration_text
 from pytest_anubis.session.collecting.benchmark_mark import (
     benchmark_mark,
     not_applicable,
     takes_metrics,
 )
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
+from pytest_anubis.session.context import context_key, emit, ends_key, time_left
+from pytest_anubis.session.measuring.recorder import earlier_key
 
 Ask = Callable[[list[dict[str, Any]]], dict[str, Any]]
 """Takes what was collected, and returns `Selection.answer`; in a worker it asks the controller."""
@@ -50,6 +55,7 @@ class Pruning:
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._left_none = False
+        self._always: set[str] = set()  # benchmarks that run whatever it takes
 
     # Last: every other selection comes first, and the original order is kept. Order is the
     # scheduler's business.
@@ -57,7 +63,7 @@ class Pruning:
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Drop the tests of benchmarks that were left out, in one go.
+        """Drop the tests of benchmarks that were left out, and what does not apply here, in one go.
 
         Raises:
             pytest.UsageError: The choice cannot be made; one line says why.
@@ -66,14 +72,19 @@ class Pruning:
             return
         benchmarks = [benchmark_id(item) if takes_metrics(item) else "" for item in items]
         with _without_sweeps():
-            answer = self._ask(describe(config, items, benchmarks))
+            described = describe(config, items, benchmarks)
+            answer = self._ask(described)
         if "error" in answer:
             raise pytest.UsageError(answer["error"])
         reasons = answer["pruned"]
+        self._always.update(answer["pinned"])
+        if answer["left"] is not None:
+            config.stash[ends_key] = time.monotonic() + answer["left"]
         kept, dropped = [], []
         for item, name in zip(items, benchmarks, strict=True):
-            reason = reasons.get(name)
-            if reason is None:
+            # Where nothing applies here, that is what the run has to say.
+            reason = reasons.get(name) or (not_applicable(item) if described else "")
+            if not reason:
                 kept.append(item)
             else:
                 item.stash[reason_key] = reason
@@ -82,6 +93,28 @@ class Pruning:
             self._left_none = not kept
             items[:] = kept
             config.hook.pytest_deselected(items=dropped)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> None:
+        """Leave a benchmark out that has not begun when the budget is over."""
+        if time_left(item.config) > 0 or earlier_key in item.stash or not takes_metrics(item):
+            return
+        name, context = benchmark_id(item), item.config.stash[context_key]
+        if name in self._always:
+            return
+        verdict = MetricVerdict(
+            outcome=Outcome.NOT_TESTED,
+            reason=Reason.PRUNED,
+            text=f"left out: the budget of {duration_text(context.settings.budget or 0.0)} was over",
+            benchmark=name,
+            metric="",
+            component=benchmark_mark(item).component,
+            node=context.node,
+            device=device_of(item),
+            test=item.nodeid,
+        )
+        emit(item.config, Judged(verdict=verdict))
+        pytest.skip(verdict.text)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:

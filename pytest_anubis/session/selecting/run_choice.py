@@ -66,13 +66,15 @@ class Selection:
         self._sink = sink
         self._earlier = earlier
         self._damaged = False
+        self._ends: float | None = None  # when a budget is over
         self._offers: dict[str, Offer] = {}
         self._lock = threading.Lock()  # workers ask in the threads of their connections
 
     def answer(self, described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Answer one process: ``pruned`` maps benchmarks to reasons; or ``error`` says what is wrong.
 
-        The first question decides; benchmarks that it did not name run.
+        The first question decides; benchmarks that it did not name run. ``left`` is how many seconds are left
+        of a budget, None without one, and ``pinned`` names the benchmarks that run all the same.
 
         Args:
             described: What the process has collected, see `pruning.describe`.
@@ -83,8 +85,12 @@ class Selection:
                     self._choose(described)
                 except SelectorError as error:
                     return {"error": f"--anubis-select: {error}"}
-        pruned = self.record["pruned"] if self.record is not None else ()
-        return {"pruned": {item["benchmark"]: item["reason"] for item in pruned}}
+        record = self.record or {"pruned": (), "pinned": ()}
+        return {
+            "pruned": {item["benchmark"]: item["reason"] for item in record["pruned"]},
+            "pinned": list(record["pinned"]),
+            "left": None if self._ends is None else self._ends - time.monotonic(),
+        }
 
     def _choose(self, described: Sequence[Mapping[str, Any]]) -> None:
         from pytest_anubis.selector.choice.choice_inputs import Offer, choose, exposing_open
@@ -118,6 +124,8 @@ class Selection:
         pinned = [offer.benchmark for offer in offers if offer.pinned]
         self.record = to_plain(choice_record(choice, request, pinned=pinned))
         self._sink(BenchmarksChosen(choice=self.record))
+        if request.mode == "budget" and request.budget is not None:
+            self._ends = time.monotonic() + request.budget
 
     def lines(self, *, explain: bool, width: int | None = None) -> list[str]:
         """Return the choice for the terminal; nothing before it is made."""

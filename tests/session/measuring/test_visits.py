@@ -135,6 +135,17 @@ def test_clear_moment_at_the_end_of_the_run(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
+def test_no_visit_goes_beyond_a_budget(pytester: pytest.Pytester, where: str) -> None:
+    named = ("test_suite.py::test_first", "test_suite.py::test_second")  # run whatever they take
+    budget = ("--anubis-select=budget", "--anubis-budget=1ms")
+    result, events = run(pytester, *named, *budget, where, last=99)
+    result.assert_outcomes(passed=2)
+    assert visits(pytester) == ["first", "second"]
+    assert not [e for e in events if e["event"] == "test_put_off"]
+
+
+@pytest.mark.usefixtures("in_workers")
 def test_visits_in_a_worker(pytester: pytest.Pytester) -> None:
     result, events = run(pytester, "-v")
     result.assert_outcomes(passed=2)

@@ -248,6 +248,33 @@ def test_a_budget_is_kept_without_a_history(
     result.stdout.fnmatch_lines([f"anubis: {len(ran(result))} of 30 benchmarks, *"])
 
 
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
+def test_what_has_not_begun_when_the_budget_is_over_is_left_out(
+    pytester: pytest.Pytester, where: str
+) -> None:
+    pytester.makeini("[pytest]\n")
+    write_suite(pytester.path)
+    path = pytester.path / "suites" / "test_storage_disk.py"
+    costs = re.sub(r"cost=\d+", "cost=0.1", path.read_text())  # each takes a second
+    path.write_text(
+        costs.replace("    anubis_metric", "    __import__('time').sleep(1)\n    anubis_metric")
+    )
+    budget = ("--anubis-select=budget", "--anubis-budget=900ms", "--anubis-explore=0", where)
+    result = run(pytester, "suites/test_storage_disk.py::test_b3", *budget)
+    assert result.ret == 20
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(journal)
+    late = {v.test for v in record.verdicts if v.reason == "pruned" and v.test}
+    measured = {one.test for one in record.measurements}
+    # The first has begun, and what was named runs whatever it takes.
+    assert measured == {f"suites/test_storage_disk.py::test_b{n}" for n in (0, 3)}
+    assert late == {f"suites/test_storage_disk.py::test_b{n}" for n in (1, 2)}
+    assert record.budget is not None
+    assert record.budget[0] == pytest.approx(0.2)
+    result.stdout.fnmatch_lines(["2 tests left out: the budget of * was over*"])
+
+
 @pytest.mark.parametrize(
     "named",
     ["suites/test_storage_disk.py::test_b3", "./suites/../suites/test_storage_disk.py::test_b3"],
