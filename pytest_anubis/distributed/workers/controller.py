@@ -319,8 +319,8 @@ class Controller:
         if only and self._context.settings.mode == "measure":  # else the verdicts speak
             session.exitstatus = Decision.UNDECIDED.exit_code
         never = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        unneeded = self._selection is not None and bool(self._selection.unneeded())
-        if never and self._plan is None and not unneeded:
+        left_all = self._selection is not None and self._selection.left_all
+        if never and self._plan is None and not left_all:
             self._lines.append("no worker came as far as running a test: nothing was measured")
             session.exitstatus = Decision.UNDECIDED.exit_code
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -38,11 +39,19 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
         if whole is not None and whole > event["target"]:
             asked += f": even the full set leaves {percent(whole)}"
         lines.append(asked)
-    if event["pruned"] and event.get("budget") is not None and event["cost"] > event["budget"]:
+    budget = event.get("budget") if event["mode"] == "budget" else None
+    if left and budget is not None and event["cost"] > budget:
         must = "what was named, or exposed an open defect, runs whatever it takes"
         lines.append(
             f"takes {duration_text(event['cost'])}, more than the budget of "
-            f"{duration_text(event['budget'])}: {must}"
+            f"{duration_text(budget)}: {must}"
+        )
+    if left and budget is not None and not event["chosen"] and event["method"] != "nothing":
+        least = min(left, key=lambda item: item["cost_seconds"])
+        takes = least["cost_seconds"]
+        lines.append(
+            f"the budget of {duration_text(budget)} is too small for any benchmark: the cheapest, "
+            f"{least['benchmark']}, takes {duration_text(takes)}; give at least {math.ceil(takes)}s"
         )
     if event["explored"]:
         lines.append(

@@ -241,7 +241,7 @@ class Run:
             self.broken = f"exit status {int(exitstatus)}"
         self._ends.broken_off()
         state = self.state
-        pruned = self.selection is not None and bool(self.selection.unneeded())
+        pruned = self.selection is not None and self.selection.left_all
         # Where not one file could be collected, pytest's 1 would say that a node was rejected.
         judged = state.planned or pruned or state.judged or self._ends.failed
         if self.context.settings.mode == "judge" and judged:

@@ -178,9 +178,14 @@ class Selection:
             unneeded=self.unneeded(),
         )
 
+    @property
+    def left_all(self) -> bool:
+        """A choice was made, and it left out every benchmark."""
+        return self.record is not None and not self.record["chosen"]
+
     def unneeded(self) -> str:
         """Say why nothing had to be measured; empty where something had to be."""
-        if self.record is None or self.record["method"] != "nothing" or self.record["chosen"]:
+        if self.record is None or self.record["method"] != "nothing" or not self.left_all:
             return ""
         return choice_lines(self.record)[0]
 

@@ -112,7 +112,10 @@ def test_a_nodes_risk_has_its_interval_and_what_it_comes_from() -> None:
             {"reached": False, "full_risk": 0.011},
             "the accepted risk of 1.0 % cannot be reached: even the full set leaves 1.1 %",
         ),
-        ({"budget": 10.0}, "takes 30.0 s, more than the budget of 10.0 s: what was named"),
+        (
+            {"mode": "budget", "budget": 10.0},
+            "takes 30.0 s, more than the budget of 10.0 s: what was named",
+        ),
         ({"optimal": False}, "chosen greedily, not proven to be the best choice"),
         ({"unpriced": ["a"]}, "1 benchmark of unknown duration"),
         ({"risk_before": None, "target": None}, "the risk is unknown, since no incident"),

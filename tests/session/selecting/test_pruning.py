@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.core.events import PlanPredicted
 from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import add_defect
@@ -273,6 +274,41 @@ def test_what_has_not_begun_when_the_budget_is_over_is_left_out(
     assert record.budget is not None
     assert record.budget[0] == pytest.approx(0.2)
     result.stdout.fnmatch_lines(["2 tests left out: the budget of * was over*"])
+
+
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
+def test_a_budget_that_is_too_small_for_anything_is_told(
+    story: pytest.Pytester, where: str
+) -> None:
+    budget = ("--anubis-select=budget", "--anubis-budget=100ms", "--anubis-explore=0", where)
+    result = run(story, *budget)
+    assert result.ret == 20
+    assert len(choice(story)["pruned"]) == len(ALL)
+    result.stdout.fnmatch_lines(["*too small for any benchmark: *takes 10.0 s; give at least 10s"])
+
+
+@pytest.mark.usefixtures("in_workers")
+@pytest.mark.parametrize("where", ["--anubis-in-process", "-n1"])
+@pytest.mark.parametrize("chosen", [True, False])
+def test_what_does_not_apply_here_is_not_planned(
+    pytester: pytest.Pytester, where: str, chosen: bool
+) -> None:
+    pytester.makeini("[pytest]\n")
+    write_suite(pytester.path)
+    path = pytester.path / "suites" / "test_network_collective.py"
+    path.write_text(path.read_text().replace("cost=10)", "cost=10, cards=1)"))
+    no_card = "suites/test_network_collective.py::test_b0"
+    options = ("--anubis-select=all",) if chosen else ()
+    result = run(pytester, *options, where)
+    (journal,) = pytester.path.glob(".anubis/runs/*/journal.jsonl")
+    record = read_journal(journal)
+    assert (no_card in {one.test for one in record.planned}) is not chosen
+    assert (no_card in {one.test for one in record.results}) is not chosen
+    if where == "-n1":
+        result.stdout.fnmatch_lines([f"anubis: {len(ALL) - 1} tests, about *"])
+        (plan,) = [event for event in record.events if isinstance(event, PlanPredicted)]
+        assert no_card not in {slot.test for slot in plan.tests}
 
 
 @pytest.mark.parametrize(
