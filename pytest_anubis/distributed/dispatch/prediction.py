@@ -65,7 +65,7 @@ def plan(
     overhead: float = 0.0,
     barrier: float = 0.0,
 ) -> Plan:
-    """Predict when every test runs if none fails to finish.
+    """Predict when every test runs if none fails to finish; what does not apply here takes no time.
 
     Args:
         tasks: What is to be run.
@@ -77,8 +77,9 @@ def plan(
             can start: the other workers end meanwhile.
     """
     measured = costs or {}
-    known = [_cost(task, measured) for task in tasks]
+    known = [_cost(task, measured) if task.applies else -overhead for task in tasks]
     needs = [(UNKNOWN_COST if cost is None else cost) + overhead for cost in known]
+    apply = {task.test for task in tasks if task.applies}
     dispatcher = Dispatcher(lanes)
     for lane in lanes:
         dispatcher.worker_ready(lane.name, lane.name)  # a worker is as good as its lane here
@@ -91,7 +92,7 @@ def plan(
             stage.follow(dispatcher.worker_finished(name))
         else:
             stage.follow(dispatcher.test_complete(name, index))
-    slots = stage.slots
+    slots = [slot for slot in stage.slots if slot.test in apply]
     used = {slot.lane for slot in slots}
     return Plan(
         slots=tuple(slots),

@@ -31,6 +31,7 @@ class Task:
         cost: Expected duration in seconds, None when nothing is known.
         deadline: Seconds after which it is taken to hang, None without a limit.
         why: Where the deadline comes from, for people.
+        applies: This node has what it needs; else it is skipped, and no part of a plan.
     """
 
     test: str
@@ -41,6 +42,7 @@ class Task:
     cost: float | None = None
     deadline: float | None = None
     why: str = ""
+    applies: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ def make_task(
     why: str = "",
     timing: str = "device",
     apart: bool = True,
+    applies: bool = True,
 ) -> Task:
     """Make a task of what a test's mark says.
 
@@ -87,6 +90,7 @@ def make_task(
         why: Where the deadline comes from.
         timing: The mark's timing: ``device`` or ``host``.
         apart: Every lane of accelerators has cores of its own.
+        applies: This node has what it needs.
     """
     occupied = frozenset(resources) | ({CPU} if device == CPU else frozenset())
     on_device = scope == "device" and device != NODE
@@ -103,6 +107,7 @@ def make_task(
         cost=cost,
         deadline=deadline,
         why=why,
+        applies=applies,
     )
 
 

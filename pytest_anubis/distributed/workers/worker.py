@@ -29,6 +29,7 @@ from pytest_anubis.distributed.workers.raised_by_tests import RaisedByTests
 from pytest_anubis.session.collecting.benchmark_mark import (
     benchmark_mark,
     is_benchmark,
+    not_applicable,
     timeout_mark,
 )
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
@@ -234,6 +235,7 @@ def _describe(item: pytest.Item) -> dict[str, Any]:
         "cost": mark.cost,
         "timeout": timeout_mark(item),
         "least": mark.deadline,
+        "applies": not not_applicable(item),
     }
 
 
