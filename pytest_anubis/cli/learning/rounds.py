@@ -42,6 +42,9 @@ LEAST_ON_CARDS = 3
 FOR_ALL = 0.7
 """Part of the time in which all benchmarks run; the rest goes to those that cannot show enough yet."""
 
+GRACE = 0.1
+"""Part of the time by which rounds may exceed it for a component that no metric covers yet."""
+
 ENDING = 6.0
 """Seconds that the command takes at its end to read the runs, learn and write, where nothing tells it yet."""
 
@@ -162,26 +165,27 @@ class Rounds:
                     break
                 what = f"round {len(self._paths) + 1}, of {why}"
                 self._run(line, what, left(), without=self._known() - wanted)
-            self._cover(line, judge)
+            self._cover(line, judge, lambda: left() + GRACE * seconds)
         return self._paths
 
-    def _cover(self, line: LiveLine, judge: Judge) -> None:
+    def _cover(self, line: LiveLine, judge: Judge, left: Callable[[], float]) -> None:
         """Add rounds of the components that no metric covers: no machine is accepted without them.
 
-        At most as many as there had to be: twice as many show what a third more noise hid.
+        At most as many as there had to be, since twice as many show what a third more noise hid, and none
+        that is expected to end later than in the seconds that are left.
         """
         for _ in range(self._least):
             baseline = judge(self._paths)
             lacking = uncovered_components(baseline) if baseline else ()
             components = [one.component for one in lacking]
             wanted = {one.test for one in self._useful() if one.component in components}
-            if not wanted or self._disturbed_twice():
+            if not wanted or self._disturbed_twice() or left() < self._expected(wanted):
                 break
             what = (
                 f"round {len(self._paths) + 1}, added: no metric of {', '.join(components)} "
                 "shows a loss of a half yet"
             )
-            self._run(line, what, self._expected(wanted), without=self._known() - wanted)
+            self._run(line, what, left(), without=self._known() - wanted)
 
     def _run(
         self,

@@ -123,11 +123,20 @@ def test_rounds_are_added_until_a_metric_of_every_component_shows_a_half(
     machine: Machine, tmp_path: Path, shown_from: int, added: int
 ) -> None:
     def judge(paths: Sequence[Path]) -> Any:
-        more = len(paths) - LEAST_TIMED
+        more = len(paths) - 7  # of the whole suite
         return showing(a=0.4 if more >= shown_from else 0.6, b=0.2)(paths)
 
-    of_suite(tmp_path).within(60.0, 0.1, judge, quiet)
+    of_suite(tmp_path).within(200.0, 0.7, judge, quiet)
+    assert machine.asked == [["suite.py"]] * 7 + [["suite.py::test_a"]] * added
+
+
+@pytest.mark.parametrize(("asked", "added"), [(60.0, 0), (120.0, 1), (130.0, 2)])
+def test_rounds_are_added_within_the_time_asked_for_and_a_tenth(
+    machine: Machine, tmp_path: Path, asked: float, added: int
+) -> None:
+    of_suite(tmp_path).within(asked, 0.7, showing(a=0.6, b=0.2), quiet)
     assert machine.asked == [["suite.py"]] * LEAST_TIMED + [["suite.py::test_a"]] * added
+    assert machine.now <= max(6 * 20.0, 1.1 * asked)
 
 
 def test_a_test_that_is_always_skipped_has_no_more_rounds(machine: Machine, tmp_path: Path) -> None:
