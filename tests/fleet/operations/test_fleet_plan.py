@@ -100,6 +100,8 @@ def test_more_that_would_add_nothing_is_not_offered(mixed: Path) -> None:
     assert document["another_hour"] < 1
     said = anubis(*given, "--hours", "8").stdout
     assert "would add" not in said
+    assert (document["value"], document["gap"]) == (document["bound"], 0)
+    assert ": the best plan there is\n" in said
     short = anubis(*given, "--hours", "1m", "--at-once", "1").stdout
     assert "\nanother hour would add " in short
 

@@ -39,9 +39,7 @@ def show_plan(
         f"{len(chosen)} of {count_text(len(plan.nodes), 'node')} run something within "
         f"{duration_text(window.seconds)}: {duration_text(plan.spent)} of nodes spare "
         f"{duration_text(plan.spared)} of incidents to be expected within {duration_text(options.horizon)}",
-        f"net {duration_text(plan.value)}, and no plan can have more than "
-        f"{duration_text(plan.bound)}: it lacks "
-        f"at most {percent(plan.gap)}",
+        f"net {duration_text(plan.value)}: {_how_good(plan)}",
         *_more_words(plan),
     )
     rows = [["node", "from", "to", "risk", "then", "runs"]]
@@ -106,6 +104,12 @@ def class_notes(found: FleetRead, risk: FleetRisk) -> list[str]:
             count = count_text(len(known.unpriced), "benchmark")
             notes.append(f"{name}: {count} of unknown duration, counted like the others")
     return notes
+
+
+def _how_good(plan: WindowPlan) -> str:
+    """Say what the plan lacks to the bound that no plan can exceed, as far as it can be shown."""
+    gap = percent(plan.gap)
+    return "the best plan there is" if gap == percent(0.0) else f"within {gap} of the best possible"
 
 
 def _more_words(plan: WindowPlan) -> list[str]:
