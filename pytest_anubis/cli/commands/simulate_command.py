@@ -158,13 +158,13 @@ def _own(options: argparse.Namespace) -> Own:
     """Return what the options tell of a fleet of one's own; what is named by itself goes before a history."""
     from pytest_anubis.selector.simulation.scenarios import Own, own_of
 
-    own = Own()
+    costs = _costs(options.costs) if options.costs is not None else None
+    own = Own() if costs is None else Own(tests=costs)
     if options.history:
         from pytest_anubis.store.history.fleet_history import read_fleet
 
-        own = own_of(histories.read(options.history, read_fleet), time.time())
+        own = own_of(histories.read(options.history, read_fleet), time.time(), costs)
     given = {
-        "tests": _costs(options.costs) if options.costs is not None else None,
         "wear": options.wear and options.wear / 3600,
         "manifest": options.manifest and options.manifest / 3600,
         "stays": options.stays,

@@ -106,7 +106,9 @@ def with_own(world: Scenario, own: Own) -> Scenario:
     return replace(world, rates=rates, benchmark_hours=hours)
 
 
-def own_of(fleet: FleetHistory, now: float) -> Own:
+def own_of(
+    fleet: FleetHistory, now: float, tests: Mapping[str, tuple[float, float]] | None = None
+) -> Own:
     """Return what a history knows: what benchmarks take, which defects they found, how often incidents come.
 
     Every benchmark gets one defect more than it found, so that one which has found nothing yet counts too.
@@ -116,22 +118,27 @@ def own_of(fleet: FleetHistory, now: float) -> Own:
     Args:
         fleet: The history.
         now: The present, seconds since 1970.
+        tests: What benchmarks find and take, from elsewhere; None: the history has to know it.
 
     Raises:
-        SelectorError: It knows no benchmark's duration.
+        SelectorError: It knows no benchmark's duration, and has to.
     """
+    hours = sum(max(0.0, fleet.gone.get(n.name, now) - n.since) for n in fleet.nodes) / 3600
+    mtbi = hours / len(fleet.incidents) if fleet.incidents and hours > 0 else None
+    if tests is not None:
+        return Own(tests=tests, mtbi=mtbi)
     found: Counter[str] = Counter()
     for defect in fleet.defects:
         if defect.state != "false alarm":
             found.update(name for name in defect.benchmarks if name in fleet.durations)
     if not fleet.durations or not sum(fleet.durations.values()) > 0:
         raise SelectorError(
-            "the history knows no benchmark's duration; run 'pytest --anubis suites/' first"
+            "the history knows no benchmark's duration; run 'pytest --anubis suites/' first, or give "
+            "--costs FILE"
         )
-    hours = sum(max(0.0, fleet.gone.get(n.name, now) - n.since) for n in fleet.nodes) / 3600
     return Own(
         tests={name: (1.0 + found[name], took / 3600) for name, took in fleet.durations.items()},
-        mtbi=hours / len(fleet.incidents) if fleet.incidents and hours > 0 else None,
+        mtbi=mtbi,
     )
 
 

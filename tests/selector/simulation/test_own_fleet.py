@@ -52,6 +52,8 @@ def test_a_history_tells_costs_shares_and_the_rate_of_incidents() -> None:
     assert (own.mtbi, own.wear) == (500, None)
     with pytest.raises(SelectorError, match="no benchmark's duration"):
         own_of(FleetHistory(), now=0.0)
+    told = own_of(fleet, now=400 * HOUR, tests={"c": (1.0, 2.0)})
+    assert (told.tests, told.mtbi) == ({"c": (1.0, 2.0)}, 500)
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C"])
@@ -124,6 +126,10 @@ def test_a_history_without_runs_is_said_in_one_line(tmp_path: Path, monkeypatch:
     assert (refused.returncode, refused.stdout) == (2, "")
     (line,) = refused.stderr.splitlines()
     assert "no benchmark's duration" in line
+    Path("costs.csv").write_text("benchmark,time,share\na,5m,3\n")
+    small = ("--nodes=64", "--time=1d", "--seeds=1", "--risk=0.1", "--jobs=1")
+    done = anubis("simulate", *small, "--history=.anubis", "--costs=costs.csv")
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_share_may_be_in_percent() -> None:
