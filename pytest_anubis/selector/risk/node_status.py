@@ -34,13 +34,13 @@ _TIMES = {
     _AGE: "in service {} when it last came up",
     _BEFORE: "up {} before the last incident",
     _DURING: "last incident lasted {}",
-    _VALIDATED: "validated {} ago",
+    _VALIDATED: "validated {} before it last came up",
 }
 """Covariates in hours -> how their values are reported."""
 ABSENT = {
     _BEFORE: "no incident yet",
     _DURING: "no incident yet",
-    _VALIDATED: "not validated yet",
+    _VALIDATED: "not validated before it last came up",
     _SIMILAR: "no similarity known",
 }
 """What it means that a covariate has no value, in words."""

@@ -414,7 +414,12 @@ def test_counts_of_incidents_are_one_fact() -> None:
             "up 67.2 days before the last incident (usual 20 h)",
         ),
         ("hours of the last incident", 24.0, 5.0, "last incident lasted 24 h (usual 5 h)"),
-        ("hours since validation", 12.0, 72.0, "validated 12 h ago (usual 3.0 days)"),
+        (
+            "hours since validation",
+            12.0,
+            72.0,
+            "validated 12 h before it last came up (usual 3.0 days)",
+        ),
         ("last was nic", 1.0, 0.0, "last incident nic"),
         ("last was nic", 0.0, 1.0, "last incident not nic"),
         ("incidents", 7.0, 2.0, "incidents 7 (usual 2)"),
