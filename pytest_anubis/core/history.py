@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
+
+from pytest_anubis.core.field_types import Rare
 
 DefectState = Literal["open", "confirmed", "false alarm"]
 DEFECT_STATES: tuple[str, ...] = get_args(DefectState)
@@ -60,6 +62,7 @@ class Defect:
     state: str = "open"  # ``open``, ``confirmed`` or ``false alarm``
     closed: float | None = None  # when it was confirmed or found a false alarm; None while open
     note: str = ""
+    passed: Annotated[bool, Rare] = False  # nobody closed it, but later runs passed it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,8 +28,8 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
         lines = [f"the history has {_lacking(event)}: {_how_many(event, total, full)}"]
     elif event["method"] == "nothing":
         lines = [
-            f"{'only what was named runs' if event['chosen'] else 'nothing needs to run'}: "
-            f"{_risks(event)}; the full set of {count_text(total, 'benchmark')} would take {full}"
+            f"{_pinned(event)}{_risks(event)}; the full set of {count_text(total, 'benchmark')} would "
+            f"take {full}"
         ]
     else:
         lines = [f"{_how_many(event, total, full)}; {_risks(event)}"]
@@ -66,6 +66,18 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
     if not event["optimal"]:
         lines.append("chosen greedily, not proven to be the best choice")
     return lines + [f"warning: {words}" for words in event.get("warnings", ())]
+
+
+def _pinned(event: Mapping[str, Any]) -> str:
+    """Say what runs although nothing needs to, and why; older journals know no numbers of defects."""
+    numbers = [str(number) for number in event.get("open_defects", ())]
+    named = set(event["chosen"]) - set(event.get("exposing", ()))
+    told = ["only what was named runs"] if named or (event["chosen"] and not numbers) else []
+    if len(numbers) == 1:
+        told.append(f"open defect {numbers[0]}: its component is measured again")
+    elif numbers:
+        told.append(f"open defects {', '.join(numbers)}: their components are measured again")
+    return ("; ".join(told) or "nothing needs to run") + ("; " if numbers else ": ")
 
 
 def _lacking(event: Mapping[str, Any]) -> str:

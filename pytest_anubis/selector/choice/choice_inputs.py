@@ -54,14 +54,14 @@ class Offer:
     pinned: bool = False
 
 
+def open_defects(defects: Iterable[Defect], nodes: Collection[str]) -> list[Defect]:
+    """Return the defects of some nodes that nobody has closed, and no later run has passed."""
+    return [one for one in defects if one.node in nodes and one.state == "open" and not one.passed]
+
+
 def exposing_open(defects: Iterable[Defect], nodes: Collection[str]) -> set[str]:
     """Return the benchmarks that exposed an open defect of one of the nodes: these are never left out."""
-    return {
-        benchmark
-        for defect in defects
-        if defect.node in nodes and defect.state == "open"
-        for benchmark in defect.benchmarks
-    }
+    return {name for one in open_defects(defects, nodes) for name in one.benchmarks}
 
 
 def exposed_of(defects: Iterable[Defect], benchmarks: Collection[str]) -> int:

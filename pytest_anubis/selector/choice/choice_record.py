@@ -9,7 +9,7 @@ from pytest_anubis.selector.choice.choice_inputs import (
     Choice,
     ChoiceRequest,
     exposed_of,
-    exposing_open,
+    open_defects,
 )
 
 
@@ -31,12 +31,15 @@ def choice_record(
     names = (*plan.chosen, *(item.benchmark for item in plan.pruned))
     untold = bool(inputs.defects) and not exposed_of(inputs.defects, names)
     alarms = inputs.false_alarms if blind and "defects" in inputs.lacking else 0
-    exposing = exposing_open(inputs.defects, [risk.node for risk in inputs.risks])
+    still = open_defects(inputs.defects, [risk.node for risk in inputs.risks])
+    exposing = {name for one in still for name in one.benchmarks}
+    measured = [one.number for one in still if not set(one.benchmarks).isdisjoint(plan.chosen)]
     return {
         **unreadable,
         **warned,
         **({"false_alarms": alarms} if alarms else {}),
         **({"other_defects": len(inputs.defects)} if untold else {}),
+        **({"open_defects": measured} if measured else {}),
         "mode": request.mode,
         "target": None if unknown or request.target is None else float(request.target),
         "budget": request.budget,

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import sqlalchemy as sa
 
-from pytest_anubis.core.history import FleetHistory, Incident, NodeRecord, RunSummary
+from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecord, RunSummary
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judged_runs import standings_of
 from pytest_anubis.store.history.database import History
@@ -30,7 +30,7 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
     whole = FleetHistory(
         nodes=_nodes(history, happened),
         incidents=happened,
-        defects=defects(history),
+        defects=_defects(history),
         runs=_runs(history),
         components=_components(history),
         measured=_measured(history),
@@ -115,6 +115,29 @@ def _nodes(history: History, happened: tuple[Incident, ...]) -> tuple[NodeRecord
     return tuple(
         replace(node, since=min(node.since, first.get(node.name, node.since)))
         for node in history.nodes()
+    )
+
+
+def _defects(history: History) -> tuple[Defect, ...]:
+    """Return all defects, with which of those that runs found later runs passed."""
+    found = defects(history)
+    if not any(one.state == "open" and one.runs for one in found):
+        return found
+    nodes = schema.nodes
+    with history.reading() as connection:
+        rows = connection.execute(sa.select(nodes.c.id, nodes.c.name))
+        names = {row.id: row.name for row in rows}
+        stands = {
+            (names[node], by.run)
+            for node, one in standings_of(connection).items()
+            for several in one.failures.values()
+            for by in several
+        }
+    return tuple(
+        replace(one, passed=True)
+        if one.state == "open" and one.runs and stands.isdisjoint((one.node, r) for r in one.runs)
+        else one
+        for one in found
     )
 
 

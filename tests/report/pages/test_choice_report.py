@@ -107,6 +107,14 @@ def test_a_nodes_risk_has_its_interval_and_what_it_comes_from() -> None:
         ),
         ({"method": "nothing", "chosen": []}, "nothing needs to run: risk of an incident in 24 h"),
         ({"method": "nothing", "chosen": ["a"]}, "only what was named runs: risk"),
+        (
+            {"method": "nothing", "chosen": ["a"], "exposing": ["a"], "open_defects": [7]},
+            "open defect 7: its component is measured again; risk",
+        ),
+        (
+            {"method": "nothing", "chosen": ["a", "b"], "exposing": ["a"], "open_defects": [7, 9]},
+            "only what was named runs; open defects 7, 9: their components are measured again; risk",
+        ),
         ({"reached": False}, "the accepted risk of 1.0 % cannot be reached"),
         (
             {"reached": False, "full_risk": 0.011},

@@ -15,7 +15,7 @@ import pytest
 from pytest_anubis.core.events import PlanPredicted
 from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.store.history.database import History
-from pytest_anubis.store.history.defect_records import add_defect
+from pytest_anubis.store.history.defect_records import add_defect, defects
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.selector_story import (
     ALL,
@@ -399,7 +399,10 @@ def test_a_benchmark_that_exposed_an_open_defect_of_this_node_is_never_left_out(
         for node, state in ((HERE, "open"), ("n05", "open"), (HERE, "false alarm")):
             tests = [name] if (node, state) == (HERE, "open") else names("storage.disk")[:1]
             add_defect(history, node=node, benchmarks=tests, state=state)
-    assert ran(run(story, *low, "--collect-only", "-q")) == {name}
+        own = defects(history, node=HERE, state="open")[0].number
+    result = run(story, *low, "--collect-only", "-q")
+    assert ran(result) == {name}
+    result.stdout.fnmatch_lines([f"anubis: open defect {own}: its component is measured again; *"])
 
 
 def test_false_alarms_teach_nothing(story: pytest.Pytester) -> None:

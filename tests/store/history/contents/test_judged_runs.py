@@ -18,10 +18,11 @@ from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
 from pytest_anubis.fleet.launching.health_check import health_of
 from pytest_anubis.fleet.operations.drain_list import drain_lines
 from pytest_anubis.fleet.operations.node_places import Place, places_of
+from pytest_anubis.selector.choice.choice_inputs import exposing_open
 from pytest_anubis.store.fleet.last_runs import last_of_history, last_of_runs
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import close_defect, defects
-from pytest_anubis.store.history.fleet_history import last_verdicts
+from pytest_anubis.store.history.fleet_history import last_verdicts, read_fleet
 from pytest_anubis.store.history.run_filing import record_run
 from pytest_anubis.store.history.upkeep.retention import retain
 from pytest_anubis.store.node_standing import (
@@ -93,6 +94,23 @@ def drawn(seed: int, node: str) -> list[RunRecord]:
         soak = draw.choice("st") if draw.random() < 0.5 else ""
         found.append(replace(one, settings=recorded, campaign=soak))
     return found
+
+
+def test_what_a_later_run_passed_is_no_open_defect(tmp_path: Path) -> None:
+    """Else the choice for a node would measure it for ever, whatever its standing is."""
+    runs = [
+        (("REJECTED", {"a": "FAIL"}), ["t.py::test_a"]),
+        (("ACCEPTED", {"b": "PASS"}), ["t.py::test_a"]),  # nobody looked at it again
+        (("ACCEPTED", {"a": "PASS"}), []),
+        (("REJECTED", {"a": "FAIL"}), ["t.py::test_a"]),  # the same defect once more
+    ]
+    with History(tmp_path) as history:
+        record_run(history, record("n2", 0, 9, "REJECTED", a="FAIL"))  # of a run of the same name
+        for number, ((decision, outcomes), still) in enumerate(runs):
+            record_run(history, record("n1", number, number, decision, **outcomes))
+            known = read_fleet(history).defects
+            assert sorted(exposing_open(known, ["n1"])) == still
+            assert {one.state for one in known} == {"open"}  # that is for somebody to say
 
 
 def test_everybody_says_the_same(tmp_path: Path) -> None:
