@@ -194,8 +194,8 @@ def tool_version(
     except ToolFailed:
         return ""
     found = re.search(pattern or _FIRST_LINE, f"{said.output}\n{said.errors}"[:_BLOCK])
-    told = found if pattern or not said.code else None
-    version = told[1].strip()[:_WIDEST] if told else ""
+    says = found if pattern or not said.code else None
+    version = says[1].strip()[:_WIDEST] if says else ""
     if record_property is not None:
         note_tool(tool, version, record_property)
     return version

@@ -62,7 +62,7 @@ class Defect:
     state: str = "open"  # ``open``, ``confirmed`` or ``false alarm``
     closed: float | None = None  # when it was confirmed or found a false alarm; None while open
     note: str = ""
-    passed: Annotated[bool, Rare] = False  # nobody closed it, but later runs passed it
+    passed: Annotated[bool, Rare] = False  # it was not closed, but later runs passed it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

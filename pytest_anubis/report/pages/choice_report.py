@@ -72,12 +72,12 @@ def _pinned(event: Mapping[str, Any]) -> str:
     """Say what runs although nothing needs to, and why; older journals know no numbers of defects."""
     numbers = [str(number) for number in event.get("open_defects", ())]
     named = set(event["chosen"]) - set(event.get("exposing", ()))
-    told = ["only what was named runs"] if named or (event["chosen"] and not numbers) else []
+    words = ["only what was named runs"] if named or (event["chosen"] and not numbers) else []
     if len(numbers) == 1:
-        told.append(f"open defect {numbers[0]}: its component is measured again")
+        words.append(f"open defect {numbers[0]}: its component is measured again")
     elif numbers:
-        told.append(f"open defects {', '.join(numbers)}: their components are measured again")
-    return ("; ".join(told) or "nothing needs to run") + ("; " if numbers else ": ")
+        words.append(f"open defects {', '.join(numbers)}: their components are measured again")
+    return ("; ".join(words) or "nothing needs to run") + ("; " if numbers else ": ")
 
 
 def _lacking(event: Mapping[str, Any]) -> str:

@@ -55,7 +55,7 @@ class Offer:
 
 
 def open_defects(defects: Iterable[Defect], nodes: Collection[str]) -> list[Defect]:
-    """Return the defects of some nodes that nobody has closed, and no later run has passed."""
+    """Return the defects of some nodes that are not closed, and that no later run has passed."""
     return [one for one in defects if one.node in nodes and one.state == "open" and not one.passed]
 
 

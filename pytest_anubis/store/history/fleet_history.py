@@ -127,7 +127,7 @@ def _defects(history: History) -> tuple[Defect, ...]:
     with history.reading() as connection:
         rows = connection.execute(sa.select(nodes.c.id, nodes.c.name))
         names = {row.id: row.name for row in rows}
-        stands = {
+        failing = {
             (names[node], by.run)
             for node, one in standings_of(connection).items()
             for several in one.failures.values()
@@ -135,7 +135,7 @@ def _defects(history: History) -> tuple[Defect, ...]:
         }
     return tuple(
         replace(one, passed=True)
-        if one.state == "open" and one.runs and stands.isdisjoint((one.node, r) for r in one.runs)
+        if one.state == "open" and one.runs and failing.isdisjoint((one.node, r) for r in one.runs)
         else one
         for one in found
     )
