@@ -39,7 +39,7 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
         if whole is not None and whole > event["target"]:
             asked += f": even the full set leaves {percent(whole)}"
         lines.append(asked)
-    budget = event.get("budget") if event["mode"] == "budget" else None
+    budget = event.get("budget") if event.get("mode") == "budget" else None
     if left and budget is not None and event["cost"] > budget:
         must = "what was named, or exposed an open defect, runs whatever it takes"
         lines.append(
