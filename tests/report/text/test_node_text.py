@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytest_anubis.core.identity.alike_devices import told_once
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -184,6 +185,16 @@ def test_single_values_are_counted_in_plain_words() -> None:
     single = replace(SLOW, retest="a single value", metric="other", similarity=0.3)
     also = [replace(single, benchmark=f"t{n}::test_{n}") for n in range(8)]
     assert row("n1", Decision.REJECTED, SLOW, *also).rest == "8 of a single value"
+
+
+def test_a_failed_test_is_one_failure_however_many_metrics_it_has() -> None:
+    check = replace(SLOW, metric="", reason=Reason.TEST_FAILED, similarity=None, value=None)
+    metrics = [replace(check, metric=name, text=f"{name}: test failed") for name in "ab"]
+    other = replace(check, metric="c", benchmark="other.py::test_other")
+    found = [check, *metrics, SLOW, other]
+    assert told_once(found) == [check, SLOW, other]
+    assert row("n1", Decision.REJECTED, *found).rest == "1 slow, 1 failed"
+    assert told_once(metrics) == metrics  # nothing else says so
 
 
 def test_cards_that_fail_alike_are_told_together() -> None:
