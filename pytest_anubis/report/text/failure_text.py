@@ -29,8 +29,6 @@ _SPARE = ("percentile", "fleet percentile", "baseline", "certainty", "limit", "u
 """Columns that a narrow terminal does without, in this order, before names are cut; ``-v`` shows all."""
 _TABLE = 2
 """Lines of a failure's text before its table: the one that stands alone, and an empty one."""
-_ALMOST = 0.999
-"""Highest certainty of a measured loss that is printed: a computed 1.0 is rounding."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
 """What decided where it was not a baseline."""
 _COLUMNS = (
@@ -213,7 +211,7 @@ def sure_text(verdict: MetricVerdict) -> str:
     """
     if verdict.certainty is None or verdict.better == "equal" or verdict.retest in UNSURE:
         return ""
-    return f"; {certainty_text(min(verdict.certainty, _ALMOST))} sure"
+    return f"; {certainty_text(verdict.certainty)} sure"
 
 
 def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:

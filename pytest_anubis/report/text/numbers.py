@@ -13,6 +13,8 @@ from pytest_anubis.core.metric import percent_text, size_text
 from pytest_anubis.core.metric import similarity_text as similarity_text
 from pytest_anubis.core.metric import value_text as value_text
 
+_ALMOST = 0.999
+"""Highest certainty that is printed."""
 _BYTES = frozenset({"memory", "memory_free", "total", "limit", "swap", "size"})
 _UNITS = {
     "power_limit": "W",
@@ -43,12 +45,18 @@ def percent(share: float | None) -> str:
 
 
 def certainty_text(probability: float | None) -> str:
-    """Return the probability that a loss is beyond the limit: ``81 %``, never rounded to all; or a dash."""
-    if probability is None:
-        return "-"
-    whole = round(100 * probability)
+    """Return the probability that a loss is beyond the limit: ``81 %``, at most ``>99 %``; or a dash.
+
+    A computed 1 is rounding.
+    """
+    return "-" if probability is None else share_text(min(probability, _ALMOST))
+
+
+def share_text(share: float) -> str:
+    """Return a share in whole percent that is rounded neither to nothing nor to all."""
+    whole = round(100 * share)
     if whole in (0, 100):
-        return "100 %" if probability == 1 else ">99 %" if whole else "<1 %"
+        return "100 %" if share == 1 else ">99 %" if whole else "<1 %"
     return f"{whole} %"
 
 
