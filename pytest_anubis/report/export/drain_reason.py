@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from pytest_anubis.core.metric import measured_text, value_text
+from pytest_anubis.core.shown_loss import place_of, shown_similarity
 from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.text.numbers import count_text
 
@@ -20,9 +21,6 @@ LONGEST = 128
 
 _RUN = 48
 """Characters of a run's id, of which the end tells more than the beginning; most have half of that."""
-
-ALL_DEVICES = "all devices"
-"""Place of what the node's pooled values show, as every other report names it."""
 
 _WORDS = re.compile(r"[^A-Z0-9]+")
 
@@ -49,11 +47,13 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
         words = f"{count_text(disturbed, 'measurement')} under other load, measure again:"
         return line(f"{LEADER}DISTURBED", words, worst.metric, run=run)
     code = reason_code(worst.metric or worst.benchmark.rpartition("::")[2].removeprefix("test_"))
-    place = ALL_DEVICES if worst.scope == "node" else worst.device
+    place = place_of(worst)
     if worst.value is None or worst.expected is None or worst.outcome is Outcome.INCONCLUSIVE:
         return line(code, place, worst.text, run=run)
     where = f"[{worst.component}]" if worst.component else ""
     values = measured_text(worst.value, worst.expected, worst.unit)
+    if worst.similarity is not None and shown_similarity(worst) is None:
+        values = f"{worst.part or 'worse in its distribution'}; median {values}"
     return line(code, place, values, where, run=run)
 
 
