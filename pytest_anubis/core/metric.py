@@ -221,11 +221,10 @@ def value_text(value: float | None, unit: str = "") -> str:
     return f"{text} {'' if unit == '1' else unit}".rstrip()
 
 
-def close_unit(unit: str) -> str:
-    """Return a unit as it is written right behind a number where there is little room."""
-    if unit == "1":
-        return ""
-    return f" {unit}" if unit[:1].isdigit() else unit  # 20 of "10us" is no 2010
+def measured_text(value: float | None, expected: float | None, unit: str) -> str:
+    """Return what was measured beside what is expected, as every line says it: ``402 GB/s, expected 439``."""
+    beside = "" if expected is None else f", expected {value_text(expected)}"
+    return f"{value_text(value, unit)}{beside}"
 
 
 def slip_of(ratio: float) -> str:

@@ -313,6 +313,15 @@ class RunRecord:
         return next(found, ())
 
     @property
+    def reached(self) -> tuple[MetricVerdict, ...]:
+        """The verdicts as they were reached, whoever answers for them, and marked where noise was allowed."""
+        return self._in_noise(self.verdicts)
+
+    def _in_noise(self, verdicts: Iterable[MetricVerdict]) -> tuple[MetricVerdict, ...]:
+        noisy = bool(self.quiet_limits)
+        return tuple(in_noise(v) if noisy and not v.run else v for v in verdicts)
+
+    @property
     def told(self) -> tuple[MetricVerdict, ...]:
         """The verdicts as they count: what an xfail mark expects, or a waiver covers, is no failure.
 
@@ -321,9 +330,8 @@ class RunRecord:
         is to be measured again where the machine was let be noisy.
         """
         waived, excused, why = self.waived, self.excused, self.heat_of_the_room
-        noisy = bool(self.quiet_limits)
-        if not (waived or excused or self.waivers or noisy):
-            return self.verdicts
+        if not (waived or excused or self.waivers):
+            return self.reached
         told = (
             v
             if v.run
@@ -335,8 +343,7 @@ class RunRecord:
             for v in self.verdicts
         )
         waivers, fail_on = self.waivers, str(self.settings.get("fail_on", ""))
-        told = (v if v.run else with_waiver(v, waivers, fail_on) for v in told)
-        return tuple(in_noise(v) if noisy and not v.run else v for v in told)
+        return self._in_noise(v if v.run else with_waiver(v, waivers, fail_on) for v in told)
 
     @property
     def lanes(self) -> tuple[LaneCores, ...]:

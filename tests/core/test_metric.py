@@ -10,7 +10,6 @@ from pytest_anubis.core.metric import (
     Direction,
     Metric,
     MetricError,
-    close_unit,
     found_from,
     is_known_unit,
     loss_size,
@@ -166,11 +165,3 @@ def test_a_slip_is_known_by_its_factor_in_both_directions(factor: int) -> None:
 @pytest.mark.parametrize("ratio", [0.0, 1.0, 2.0, 9.0, 70.0, 500.0])
 def test_other_ratios_are_no_slips(ratio: float) -> None:
     assert slip_of(ratio) == ""
-
-
-@pytest.mark.parametrize(
-    ("unit", "text"),
-    [("GB/s", "50GB/s"), ("1", "50"), ("10us", "50 10us"), ("%", "50%"), ("", "50")],
-)
-def test_a_unit_close_to_its_number_adds_no_digit(unit: str, text: str) -> None:
-    assert f"50{close_unit(unit)}" == text

@@ -40,7 +40,7 @@ def test_example_of_a_device_notices_a_wrong_bit(pytester: pytest.Pytester) -> N
     pytester.makepyfile(test_move=spoiled)
     run = pytester.runpytest()
     run.assert_outcomes(failed=1)
-    run.stdout.fnmatch_lines(["*wrong data after a copy (1 words)*"])
+    run.stdout.fnmatch_lines(["*wrong words after a copy: 1"])
 
 
 def test_example_of_a_link(pytester: pytest.Pytester) -> None:

@@ -16,6 +16,7 @@ from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.identity.alike_devices import told_once
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunEvidence, RunRecord
@@ -285,7 +286,7 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
     return [
         NodeRow(
             verdict=verdict,
-            told=detail.verdicts,
+            told=told_once(detail.verdicts),
             cards=detail.cards,
             hardware_class=detail.hardware_class,
             unlike=detail.unlike,

@@ -24,6 +24,20 @@ def failing_alike(worst: MetricVerdict, found: Iterable[MetricVerdict]) -> list[
     return list(alike.values())
 
 
+def told_once(found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
+    """Return verdicts without the metrics of tests whose own check failed: that it did is one failure."""
+    checks = {_place(v) for v in found if v.reason is Reason.TEST_FAILED and not v.metric}
+    return [
+        v
+        for v in found
+        if not (v.metric and v.reason is Reason.TEST_FAILED and _place(v) in checks)
+    ]
+
+
+def _place(verdict: MetricVerdict) -> tuple[str, str]:
+    return verdict.benchmark, verdict.device or "node"
+
+
 def others_told(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     """Return those that say something else than the worst does with the devices that fail alike.
 
@@ -36,7 +50,8 @@ def others_told(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[Me
     """
     alike = failing_alike(worst, found)
     same = {*map(same_thing, (worst, *alike))}
-    left = list({same_thing(one): one for one in found if same_thing(one) not in same}.values())
+    rest = (one for one in told_once(found) if same_thing(one) not in same)
+    left = list({same_thing(one): one for one in rest}.values())
     if not alike:
         return left
     return [v for v in left if v.scope != "node" or _sort(v) != _sort(worst)]

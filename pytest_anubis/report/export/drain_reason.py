@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from pytest_anubis.core.metric import close_unit, value_text
+from pytest_anubis.core.metric import measured_text, value_text
+from pytest_anubis.core.shown_loss import place_of, shown_similarity
 from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.text.numbers import count_text
 
@@ -21,9 +22,6 @@ LONGEST = 128
 _RUN = 48
 """Characters of a run's id, of which the end tells more than the beginning; most have half of that."""
 
-ALL_DEVICES = "all devices"
-"""Place of what the node's pooled values show, as every other report names it."""
-
 _WORDS = re.compile(r"[^A-Z0-9]+")
 
 
@@ -33,7 +31,7 @@ def reason_code(text: str) -> str:
 
 
 def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) -> str:
-    """Return why a node is not accepted, e.g. ``ANB:BANDWIDTH gpu3 402<439GB/s run=7c1e``, ASCII."""
+    """Return why a node is not accepted, such as ``ANB:COPY gpu3 402 GB/s, expected 439 run=7c1e``."""
     if verdict.decision is Decision.ACCEPTED:
         return line(f"{LEADER}ACCEPTED", run=run)
     wanted = Outcome.FAIL if verdict.decision is Decision.REJECTED else Outcome.INCONCLUSIVE
@@ -49,13 +47,13 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
         words = f"{count_text(disturbed, 'measurement')} under other load, measure again:"
         return line(f"{LEADER}DISTURBED", words, worst.metric, run=run)
     code = reason_code(worst.metric or worst.benchmark.rpartition("::")[2].removeprefix("test_"))
-    place = ALL_DEVICES if worst.scope == "node" else worst.device
-    if worst.value is None or worst.limit is None or worst.outcome is Outcome.INCONCLUSIVE:
+    place = place_of(worst)
+    if worst.value is None or worst.expected is None or worst.outcome is Outcome.INCONCLUSIVE:
         return line(code, place, worst.text, run=run)
-    sign = ">" if worst.better == "lower" else "<"
-    sign = sign if (worst.value > worst.limit) is (sign == ">") else " limit "
     where = f"[{worst.component}]" if worst.component else ""
-    values = f"{worst.value:.4g}{sign}{worst.limit:.4g}{close_unit(worst.unit)}"
+    values = measured_text(worst.value, worst.expected, worst.unit)
+    if worst.similarity is not None and shown_similarity(worst) is None:
+        values = f"{worst.part or 'worse in its distribution'}; median {values}"
     return line(code, place, values, where, run=run)
 
 

@@ -25,7 +25,7 @@ def properties(verdicts: Iterable[MetricVerdict]) -> list[tuple[str, str]]:
         if verdict.triage:
             pairs.append((f"{name}.triage", verdict.triage.value))
             if verdict.loss is not None:
-                pairs.append((f"{name}.loss", lost_text(verdict.loss, verdict.better)))
+                pairs.append((f"{name}.loss", lost_text(verdict)))
             if verdict.certainty is not None:
                 pairs.append((f"{name}.certainty", certainty_text(verdict.certainty)))
         if verdict.outcome.value != "PASS":

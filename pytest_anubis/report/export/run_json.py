@@ -18,11 +18,12 @@ SCHEMA = 2
 def run_json(record: RunRecord) -> str:
     """Return the whole record as strict JSON: NaN and the infinities become strings.
 
-    The verdicts are those that were reached; failures that a waiver covers stand once more in ``waived``, as
-    they count. Its ``questions`` are those that `AskedQuestions.plain` counts.
+    The verdicts are those that were reached (`RunRecord.reached`); failures that a waiver covers stand once
+    more in ``waived``, as they count. Its ``questions`` are those that `AskedQuestions.plain` counts.
     """
-    plain = to_plain(dataclasses.replace(record, events=()), full=True)
-    for verdict, told in zip(record.verdicts, plain["verdicts"], strict=True):
+    reached = record.reached
+    plain = to_plain(dataclasses.replace(record, verdicts=reached, events=()), full=True)
+    for verdict, told in zip(reached, plain["verdicts"], strict=True):
         # What follows from the others.
         told |= {"triage": verdict.triage.value, "loss": to_plain(verdict.loss)}
         del told["waiver"]  # as it was reached, none has one

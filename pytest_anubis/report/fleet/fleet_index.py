@@ -45,7 +45,7 @@ _SECTIONS = (
 _HELP = (
     (
         "loss",
-        "how much worse than normal the distribution is, on the scale of the values: 12 % slower, longer",
+        "how much worse than expected the distribution is, on the scale of the values: 12 % slower, longer",
     ),
     ("FAIL, MARGINAL", "beyond the limit; unusual for the fleet, not yet costly"),
     ("INCONCLUSIVE, NOT_TESTED", "measured and could not be judged; no answer"),

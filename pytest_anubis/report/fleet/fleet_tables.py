@@ -22,7 +22,7 @@ from pytest_anubis.report.fleet.glance import (
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.metric_sections import short
 from pytest_anubis.report.plots.fleet_plots import drift_plot
-from pytest_anubis.report.text.numbers import certainty_text, count_text, duration_text, value_text
+from pytest_anubis.report.text.numbers import count_text, duration_text, share_text, value_text
 
 DRIFTS = 6
 """Metrics over time that are drawn where none drifts, and most that are drawn at all beside those that do."""
@@ -46,7 +46,7 @@ def shifts_section(view: FleetView) -> str:
             f"<tr><th scope='row'><a href='{shift_link(view, shift)}'>{html.escape(shift_name(shift))}</a>"
             f"</th>{blocks.cells(shift.hardware_class)}{_number(len(shift.nodes))}"
             f"{blocks.cells('worse' if shift.worse else 'better', shift_text(shift, 6))}"
-            f"{blocks.number(certainty_text(apart))}{blocks.cells(alias)}</tr>"
+            f"{blocks.number(share_text(apart))}{blocks.cells(alias)}</tr>"
         )
     heads = ("trait", "class", "nodes", "they are", "in what", "apart", "cannot be told from")
     return (

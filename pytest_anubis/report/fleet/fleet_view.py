@@ -62,7 +62,8 @@ def cell_kind(
     if similarity is None or better == "equal":
         fine = outcome is Outcome.PASS
         text = outcome.value if fine else f"{outcome.value}, {reason.value}"
-        short = FINE if fine else f"{mark} {'wrong' if outcome is Outcome.FAIL else ''}".strip()
+        bad = "failed" if reason is Reason.TEST_FAILED else "wrong"
+        short = FINE if fine else f"{mark} {bad if outcome is Outcome.FAIL else ''}".strip()
         level = len(LEVELS) if outcome is Outcome.FAIL else 0
         return CellKind(
             rank=rank, similarity=0.0 if outcome is Outcome.FAIL else 2.0, outcome=outcome.value,

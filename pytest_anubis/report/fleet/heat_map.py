@@ -45,7 +45,7 @@ def heat_section(view: FleetView) -> str:
         f"<div class='pages'><p id='told' role='status'>{_first(view)}</p>{_pages()}</div>"
         "<div class='grid' role='region' aria-label='heat map of nodes and metrics' tabindex='0'>"
         f"<table class='heat' id='heat'><caption class='skip'>Nodes in rows, metrics in columns, both the "
-        f"worst first; a cell says how much worse the node is than normal.</caption>{_head(view)}"
+        f"worst first; a cell says how much worse the node is than expected.</caption>{_head(view)}"
         f"<tbody>{''.join(_rows(view))}</tbody></table></div>{_names(view)}"
     )
 
@@ -123,7 +123,7 @@ def _legend() -> str:
         "\N{BLACK DIAMOND} FAIL, \N{WHITE DIAMOND} MARGINAL, \N{WHITE CIRCLE} INCONCLUSIVE, \N{EN DASH} "
         "NOT_TESTED, ? not measured; without a mark: PASS"
     )
-    return f"<p class='legend heat'>loss beside what is normal: {shades}<br>{marks}</p>"
+    return f"<p class='legend heat'>loss beside what is expected: {shades}<br>{marks}</p>"
 
 
 def _tools(view: FleetView) -> str:

@@ -12,6 +12,7 @@ from pytest_anubis import __version__
 from pytest_anubis.core.asking.next_step import next_step, next_steps
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.shown_loss import ALL_DEVICES
 from pytest_anubis.core.verdict import (
     HOST,
     Decision,
@@ -41,7 +42,7 @@ FOLD = 20
 ALIKE = 3
 """So many lines that say the same of several things are one: of two, each may be read."""
 
-ALL = "all devices"
+ALL = ALL_DEVICES
 """Title of what the node's pooled values show."""
 
 _UNLEARNED = (Reason.NO_BASELINE, Reason.NO_CRITERION)
@@ -89,14 +90,16 @@ def verdict_rows(verdicts: Iterable[MetricVerdict]) -> str:
     head = headings("metric", "verdict") + headings(*words, "fleet percentile", number=True)
     rows = []
     for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
-        name = (verdict.metric or "(none)") + (" of the node" if verdict.scope == "node" else "")
+        name = (verdict.metric or "(none)") + (
+            f" of {ALL_DEVICES}" if verdict.scope == "node" else ""
+        )
         rows.append(
             f"{cells(name)}<td>{triaged_badge(verdict)}</td>"
             + numbers(
                 value_text(verdict.value, verdict.unit),
                 value_text(verdict.expected, verdict.unit),
                 value_text(verdict.limit, verdict.unit),
-                lost_text(verdict.loss, verdict.better),
+                lost_text(verdict),
                 certainty_text(verdict.certainty),
                 similarity_text(verdict.similarity),
                 similarity_text(verdict.threshold),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import Measurement
+from pytest_anubis.core.shown_loss import place_of
 from pytest_anubis.core.verdict import LEAST_SEVERE, MetricVerdict, Outcome, Reason, Severity
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.text.numbers import (
@@ -104,16 +105,15 @@ def _row(case: Case, link: str) -> str:
 
 
 def _verdict_row(verdict: MetricVerdict, link: str = "") -> str:
-    device = verdict.device if verdict.scope == "unit" else "whole node"
     name = blocks.linked(short(verdict.benchmark), link)
     return (
         f"<td>{blocks.triaged_badge(verdict)}</td><td>{name}</td>"
-        + blocks.cells(device, verdict.metric or "(none)")
+        + blocks.cells(place_of(verdict), verdict.metric or "(none)")
         + blocks.numbers(
             value_text(verdict.value, verdict.unit),
             value_text(verdict.expected),
             value_text(verdict.limit),
-            lost_text(verdict.loss, verdict.better),
+            lost_text(verdict),
             certainty_text(verdict.certainty),
         )
     )

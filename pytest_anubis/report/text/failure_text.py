@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from pytest_anubis.core.asking.next_step import next_steps
-from pytest_anubis.core.metric import exact_text, loss_text, metric_name, told_by_medians
+from pytest_anubis.core.metric import exact_text, loss_text, measured_text, metric_name
+from pytest_anubis.core.shown_loss import ALL_DEVICES, place_of, shown_similarity
 from pytest_anubis.core.verdict import HOST, UNSURE, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.report.text.numbers import (
     certainty_text,
@@ -29,8 +30,6 @@ _SPARE = ("percentile", "fleet percentile", "baseline", "certainty", "limit", "u
 """Columns that a narrow terminal does without, in this order, before names are cut; ``-v`` shows all."""
 _TABLE = 2
 """Lines of a failure's text before its table: the one that stands alone, and an empty one."""
-_ALMOST = 0.999
-"""Highest certainty of a measured loss that is printed: a computed 1.0 is rounding."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
 """What decided where it was not a baseline."""
 _COLUMNS = (
@@ -58,7 +57,7 @@ def failure_text(
     components = list(dict.fromkeys(v.component for v in bad if v.component))
     if components:
         where = ", ".join(
-            dict.fromkeys(f"{v.node} {place_text(v.device, cards)}".strip() for v in bad)
+            dict.fromkeys(f"{v.node} {place_text(place_of(v), cards)}".strip() for v in bad)
         )
         parts.append(f"component: {', '.join(components)} ({where})")
     bases = list(dict.fromkeys(v.population for v in bad if v.population))
@@ -118,7 +117,8 @@ def short_lines(
     lines = [_first_line(bad, len(verdicts), cards), f"{text}{blame}{device}", f"{short}{blame}"]
     lines += [text, short]
     if short != text:  # as cells of a table say a loss
-        lines.append(f"{worst.metric} {lost_text(worst.loss, worst.better)}: {_both(worst)}")
+        lost = worst.part or f"{lost_text(worst)}: {_both(worst)}"
+        lines.append(f"{worst.metric} {lost}")
     return [printable(plain_line(line)) for line in dict.fromkeys(lines)]
 
 
@@ -163,8 +163,8 @@ def _rows(verdicts: Sequence[MetricVerdict], *, benchmark: bool = False) -> list
 def summary_sentence(verdict: MetricVerdict) -> str:
     """Return a bad verdict in one line: metric, value, how far from what is expected, component.
 
-    The loss is that of the distribution, as in every table; where the median's is another one (a tail, two
-    modes) the sentence says that the distribution is meant, and which part of the values differs.
+    The loss is the one that value and expected give; where these do not show it (a tail, two modes) the
+    sentence says that the distribution is meant, or which part of the values differs.
     """
     text, compared, _ = _sentence(verdict)
     return text + compared + (f": {verdict.component}" if verdict.component else "")
@@ -182,7 +182,7 @@ def worst_text(
         runs: How many of the node's runs found it.
     """
     name = metric_name(verdict.benchmark.rpartition("::")[2], verdict.metric)
-    name += " of all devices" if verdict.scope == "node" else ""
+    name += f" of {ALL_DEVICES}" if verdict.scope == "node" else ""
     where = f" on {place_text(verdict.device, cards)}" if verdict.device not in HOST else ""
     where = f" on {among}, the worst {where.removeprefix(' on ')}:" if among else where
     blame = f" [{verdict.component}]" if verdict.component else ""
@@ -196,14 +196,11 @@ def worst_text(
         text = text.removeprefix(f"{verdict.metric}: ")
         text = text.removeprefix(f"{verdict.device}: ")
         return f"{name}{where.removesuffix(':')}: {text}{blame}{run}"
-    told = summary_sentence(verdict)
-    shape = " in its distribution" if " is distributed " in told else ""
-    lost = loss_text(alike, verdict.better, verdict.unit, shape=bool(shape))
-    values = f"{verdict.part}; median " if verdict.part else ""
-    values += f"{value_text(verdict.value, verdict.unit)}, expected {value_text(verdict.expected)}"
+    lost = _lost(verdict, measured_text(verdict.value, verdict.expected, verdict.unit))
     near = verdict.reference in (Reference.PEERS, Reference.SELF) and verdict.population
     by = f" by {verdict.population}" if near else ""
-    return f"{name}{where} {lost}{shape}: {values}{by}{blame}{run}"
+    where = where.removesuffix(":") if lost.startswith(":") else where
+    return f"{name}{where}{lost}{by}{blame}{run}"
 
 
 def sure_text(verdict: MetricVerdict) -> str:
@@ -213,7 +210,7 @@ def sure_text(verdict: MetricVerdict) -> str:
     """
     if verdict.certainty is None or verdict.better == "equal" or verdict.retest in UNSURE:
         return ""
-    return f"; {certainty_text(min(verdict.certainty, _ALMOST))} sure"
+    return f"; {certainty_text(verdict.certainty)} sure"
 
 
 def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:
@@ -232,17 +229,18 @@ def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:
         text = _exact_sentence(verdict, value, expected, similarity)
         return text, "", text
     compared = f" ({comparison_text(similarity, verdict.threshold)})"
-    shown, healthy = value_text(value, verdict.unit), value_text(expected)
-    worse = value < expected if verdict.better == "higher" else value > expected
-    low, high = sorted((value, expected))
-    alike = low / high if worse and high > 0 else 1.0
-    if told_by_medians(similarity, alike) and not verdict.part:
-        lost = f"{verdict.metric} {loss_text(similarity, verdict.better, verdict.unit)}"
-        return f"{lost}: {shown}, expected {healthy}", compared, f"{lost}: {_both(verdict)}"
-    shape = loss_text(similarity, verdict.better, verdict.unit, than="normal", shape=True)
-    text = f"{verdict.metric} is distributed {shape}, median {shown}, expected {healthy}"
-    short = f"{verdict.metric} is distributed {shape.removesuffix(' than normal')}: median {_both(verdict)}"
-    return text + (f": {verdict.part}" if verdict.part else ""), compared, short
+    measured = measured_text(value, expected, verdict.unit)
+    told = (f"{verdict.metric}{_lost(verdict, values)}" for values in (measured, _both(verdict)))
+    return next(told), compared, next(told)
+
+
+def _lost(verdict: MetricVerdict, values: str) -> str:
+    """Return how much worse a metric is, with its values, to stand behind its name."""
+    alike = shown_similarity(verdict)
+    if alike is not None:
+        return f" {loss_text(alike, verdict.better, verdict.unit)}: {values}"
+    part = verdict.part
+    return f": {part}; median {values}" if part else f" worse in its distribution: median {values}"
 
 
 def _exact_sentence(
@@ -275,13 +273,13 @@ def _why(verdict: MetricVerdict) -> str:
 def _row(verdict: MetricVerdict, *, benchmark: bool, units: bool) -> list[str]:
     name = verdict.metric or "(none)"
     return [
-        *([f"{verdict.benchmark} {verdict.device}".strip()] if benchmark else []),
-        f"{name} {verdict.device}".strip() if units else name,
+        *([f"{verdict.benchmark} {place_of(verdict)}".strip()] if benchmark else []),
+        f"{name} {place_of(verdict)}".strip() if units else name,
         verdict.unit or "-",
         value_text(verdict.value),
         value_text(verdict.expected),
         value_text(verdict.limit),
-        lost_text(verdict.loss, verdict.better),
+        lost_text(verdict),
         certainty_text(verdict.certainty),
         similarity_text(verdict.similarity),
         similarity_text(verdict.threshold),

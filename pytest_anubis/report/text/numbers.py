@@ -9,10 +9,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from pytest_anubis.core.metric import percent_text, size_text
+from pytest_anubis.core.metric import loss_size, percent_text
 from pytest_anubis.core.metric import similarity_text as similarity_text
 from pytest_anubis.core.metric import value_text as value_text
+from pytest_anubis.core.shown_loss import shown_similarity
+from pytest_anubis.core.verdict import MetricVerdict
 
+_ALMOST = 0.999
+"""Highest certainty that is printed."""
 _BYTES = frozenset({"memory", "memory_free", "total", "limit", "swap", "size"})
 _UNITS = {
     "power_limit": "W",
@@ -43,18 +47,32 @@ def percent(share: float | None) -> str:
 
 
 def certainty_text(probability: float | None) -> str:
-    """Return the probability that a loss is beyond the limit: ``81 %``, never rounded to all; or a dash."""
-    if probability is None:
+    """Return the probability that a loss is beyond the limit: ``81 %``, at most ``>99 %``; or a dash.
+
+    A computed 1 is rounding.
+    """
+    return "-" if probability is None else share_text(min(probability, _ALMOST))
+
+
+def share_text(share: float | None) -> str:
+    """Return a share in whole percent that is rounded neither to nothing nor to all; or a dash."""
+    if share is None:
         return "-"
-    whole = round(100 * probability)
+    whole = round(100 * share)
     if whole in (0, 100):
-        return "100 %" if probability == 1 else ">99 %" if whole else "<1 %"
+        return "100 %" if share == 1 else ">99 %" if whole else "<1 %"
     return f"{whole} %"
 
 
-def lost_text(loss: float | None, better: str) -> str:
-    """Return a loss relative to what is normal as ``12 %`` or ``30 times``, a missing one as a dash."""
-    return "-" if loss is None else size_text(loss, better)
+def lost_text(verdict: MetricVerdict) -> str:
+    """Return the loss of a value as ``12 %`` or ``30 times``; ``in part`` where the median does not show it.
+
+    A missing one is a dash.
+    """
+    if verdict.similarity is None:
+        return "-"
+    alike = shown_similarity(verdict)
+    return "in part" if alike is None else loss_size(alike, verdict.better)
 
 
 def duration_text(seconds: float) -> str:

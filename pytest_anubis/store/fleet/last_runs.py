@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.history import NodeRecord
-from pytest_anubis.core.metric import close_unit, value_text
+from pytest_anubis.core.metric import measured_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
 from pytest_anubis.core.standing.standing_of import Standing, in_order, standing_of
@@ -272,12 +272,11 @@ def _latest() -> sa.Select[_Rows]:
 
 def _verdict(row: _Row) -> MetricVerdict:
     outcome, reason = outcome_of(row.outcome, row.reason)
-    values = "" if row.value is None else value_text(row.value)
-    expected = "" if row.expected is None else f", expected {value_text(row.expected)}"
+    measured = row.value is not None
     return MetricVerdict(
         outcome=outcome,
         reason=reason,
-        text=f"{values}{close_unit(row.unit)}{expected}" if values else reason.value,
+        text=measured_text(row.value, row.expected, row.unit) if measured else reason.value,
         benchmark=row.benchmark,
         metric=row.metric,
         unit=row.unit,

@@ -12,6 +12,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
 from pytest_anubis.core.metric import loss_text, percent_text, value_text, whole_of
 from pytest_anubis.core.run import RunEvidence
+from pytest_anubis.core.shown_loss import ALL_DEVICES, shown_similarity
 from pytest_anubis.core.verdict import (
     HOST,
     NOISY,
@@ -160,7 +161,7 @@ def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:
     if verdict.device not in HOST:
         return f"{verdict.device} ({card}): " if card else f"{verdict.device}: "
     if verdict.scope == "node":
-        return "all devices: "
+        return f"{ALL_DEVICES}: "
     test = verdict.benchmark.partition("::")[2]
     return f"{test}: " if verdict.component and ("[" in test or not verdict.metric) and test else ""
 
@@ -267,7 +268,8 @@ def _reservations(
         if first.part:
             how = f"in its distribution: {first.part}"
         elif first.reason is not Reason.CHANGE_POINT and first.similarity is not None:
-            how = loss_text(first.similarity, first.better, first.unit)
+            alike = shown_similarity(first)
+            how = loss_text(alike, first.better, first.unit) if alike else "in its distribution"
         found.append(f"to be looked at: {_names([first])[0]} ({how}){more}")
     without = {(v.benchmark, v.metric, v.group) for v in _reasons(verdicts, Reason.NO_CRITERION)}
     if without:

@@ -23,6 +23,7 @@ from pytest_anubis.core.metric import (
     value_text,
 )
 from pytest_anubis.core.sample import NOTHING_DONE, FloatArray, Population, trouble
+from pytest_anubis.core.shown_loss import median_similarity
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import certainty_of
 from pytest_anubis.validator.judging.verdict_table import (
@@ -407,14 +408,14 @@ def _sentence(base: Subject, said: Said, criterion: Criterion) -> str:
 def _compared(base: Subject, said: Said, state: str, decimals: int | None) -> str:
     """Say how much worse the sample is: as its medians are, or as a distribution where they do not tell."""
     alike, value = said.similarity, base.value or 0.0
-    worse = value < said.expected if base.better == "higher" else value > said.expected
-    low, high = sorted((value, said.expected))
-    of_medians = low / high if worse and high > 0 else 1.0
-    if not worse and alike >= EQUAL:
+    of_medians = median_similarity(value, said.expected, base.better)
+    if of_medians == 1 and alike >= EQUAL:
         return f"{state}: no worse"
-    if 1 - alike <= NOTABLE or (told_by_medians(alike, of_medians) and not said.part):
-        return f"{state}: {loss_text(alike, base.better, base.unit, decimals=decimals)}"
+    near = 1 - alike <= NOTABLE or (told_by_medians(alike, of_medians) and not said.part)
+    if near and (alike < said.threshold) == (of_medians < said.threshold):
+        return f"{state}: {loss_text(of_medians, base.better, base.unit, decimals=decimals)}"
     shape = loss_text(alike, base.better, base.unit, shape=True, decimals=decimals)
+    low, high = sorted((value, said.expected))
     median = "equal" if low >= EQUAL * high else loss_text(of_medians, base.better, base.unit)
     part = f": {said.part}" if said.part else ""
     return f"{state}; its distribution is {shape}, its median {median}{part}"

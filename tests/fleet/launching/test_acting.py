@@ -20,7 +20,7 @@ from pytest_anubis.fleet.launching import slurm_node
 from pytest_anubis.fleet.launching.kubernetes_node import PREFIX
 from pytest_anubis.store.node_standing import keep_ended, standing_file
 
-REASON = "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"
+REASON = "ANB:NVLINK-BW gpu3 402 GB/s, expected 439 run=r1"
 DRAINED = "NodeName=n1 State=IDLE+DRAIN ThreadsPerCore=1 Reason={} [root@2026-11-22T20:00:00]"
 DRAIN = f"update NodeName=n1 State=DRAIN Reason={REASON}"
 IDLE = "NodeName=n1 State=IDLE ThreadsPerCore=1"

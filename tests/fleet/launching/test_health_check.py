@@ -28,7 +28,7 @@ def standing(
 
 
 GOOD = standing("ACCEPTED", "ANB:ACCEPTED run=r1")
-BAD = standing("REJECTED", "ANB:NVLINK-BW gpu3 402<439GB/s run=r1")
+BAD = standing("REJECTED", "ANB:NVLINK-BW gpu3 402 GB/s, expected 439 run=r1")
 
 
 def ask(standing: NodeStanding | None, max_age: float | None = 86400.0) -> tuple[Decision, str]:
@@ -40,7 +40,7 @@ def ask(standing: NodeStanding | None, max_age: float | None = 86400.0) -> tuple
     ("standing", "decision", "text"),
     [
         (GOOD, Decision.ACCEPTED, "ANB:ACCEPTED 2 h ago run=r1"),
-        (BAD, Decision.REJECTED, "ANB:NVLINK-BW gpu3 402<439GB/s run=r1"),
+        (BAD, Decision.REJECTED, "ANB:NVLINK-BW gpu3 402 GB/s, expected 439 run=r1"),
         (standing("REJECTED", "ANB:X", 0.0), Decision.REJECTED, "ANB:X"),  # time repairs nothing
         (None, Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run"),
         (NodeStanding(node="n1"), Decision.UNDECIDED, "ANB:NO-VERDICT n1: no run here;"),  # it was refused
@@ -62,7 +62,7 @@ def verdict(**more: Any) -> MetricVerdict:
     given: dict[str, Any] = {
         "outcome": Outcome.FAIL, "reason": Reason.BEYOND, "text": "slow", "benchmark": "t.py::test_x",
         "metric": "nvlink_bw", "unit": "GB/s", "better": "higher", "device": "gpu3", "value": 402.1,
-        "limit": 439.0, "component": "accelerator.nvlink",
+        "expected": 439.0, "component": "accelerator.nvlink",
     }  # fmt: skip
     return MetricVerdict(**given | more)
 
@@ -70,9 +70,9 @@ def verdict(**more: Any) -> MetricVerdict:
 def test_a_reason_begins_with_a_code_that_node_lists_show_whole() -> None:
     rejected = NodeVerdict(node="n1", decision=Decision.REJECTED, headline="")
     text = drain_reason(rejected, [verdict()], "7c1e")
-    assert text == "ANB:NVLINK-BW gpu3 402.1<439GB/s [accelerator.nvlink] run=7c1e"
-    late = verdict(metric="latency", better="lower", value=9.0, limit=5.0, unit="us")
-    assert " 9>5us " in drain_reason(rejected, [late], "r")
+    assert text == "ANB:NVLINK-BW gpu3 402.1 GB/s, expected 439 [accelerator.nvlink] run=7c1e"
+    late = verdict(metric="latency", better="lower", value=9.0, expected=5.0, unit="us")
+    assert " 9 us, expected 5 [" in drain_reason(rejected, [late], "r")
     long = verdict(
         metric="a very 'long' name\nof a metric " * 9, value=None, text='"why" \u2014 so ' * 40
     )
@@ -89,7 +89,7 @@ def test_a_reason_names_what_the_headline_does() -> None:
     said = "node n1 rejected: accelerator.switch. nvlink_bw is 375.7 GB/s, expected 439.4 GB/s: 14 % slower"
     rejected = NodeVerdict(node="n1", decision=Decision.REJECTED, headline=said)
     whole = verdict(
-        scope="node", device="node", value=375.675, similarity=0.855, limit=None, text="T"
+        scope="node", device="node", value=375.675, similarity=0.855, expected=None, text="T"
     )
     cards = [
         verdict(device=f"gpu{n}", value=368.1 + n, similarity=0.83 + n / 100) for n in range(8)
@@ -101,8 +101,12 @@ def test_a_reason_names_what_the_headline_does() -> None:
 
 def test_slurm_says_who_drained_a_node() -> None:
     line = "NodeName=n1 Arch=x86_64 State=IDLE+DRAIN ThreadsPerCore=1 Reason={} [root@2026-11-22T20:00:00]"
-    ours = parsed_node(line.format("ANB:NVLINK-BW gpu3 402<439GB/s"), "n1")
-    assert (ours.drained, ours.ours, ours.reason) == (True, True, "ANB:NVLINK-BW gpu3 402<439GB/s")
+    ours = parsed_node(line.format("ANB:NVLINK-BW gpu3 402 GB/s, expected 439"), "n1")
+    assert (ours.drained, ours.ours, ours.reason) == (
+        True,
+        True,
+        "ANB:NVLINK-BW gpu3 402 GB/s, expected 439",
+    )
     assert not parsed_node(line.format("bad DIMM, ask Kim"), "n1").ours
     assert not parsed_node("NodeName=n1 State=IDLE ThreadsPerCore=1", "n1").drained
     with pytest.raises(SlurmError, match="says nothing about node n1"):
@@ -113,7 +117,7 @@ def test_kubernetes_is_told_by_labels_and_a_condition() -> None:
     bad = standing("REJECTED", "ANB:NVLINK-BW gpu3", run="r/1" + "x" * 80, baseline="sha:ab")
     health = Health(
         Decision.REJECTED,
-        "ANB:NVLINK-BW gpu3 402<439GB/s run=r1",
+        "ANB:NVLINK-BW gpu3 402 GB/s, expected 439 run=r1",
         bad.kept(bad.standing(holds_on(""))),
     )
     labels = cluster.label_patch(health)["metadata"]["labels"]

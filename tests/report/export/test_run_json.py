@@ -11,6 +11,8 @@ from pytest_anubis.core.events import Attempted, BenchmarksChosen, BlockerFound,
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
+from pytest_anubis.core.verdict import NOISY, MetricVerdict, Outcome, Reason, Triage
+from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import SCHEMA, run_json
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import MOST, criteria_lines, learned_lines
@@ -69,6 +71,17 @@ def test_a_run_is_strict_json_with_all_values() -> None:
     assert plain["events"][3]["event"] == "attempt"
     assert "NaN" in str(plain["events"][3])
     assert plain["node_verdict"] is None
+
+
+def test_what_noise_makes_unsure_is_so_in_json_as_elsewhere() -> None:
+    slow = MetricVerdict(
+        outcome=Outcome.FAIL, reason=Reason.BEYOND, text="slow", benchmark="b", metric="rate",
+        better="higher", similarity=0.6, certainty=1.0,
+    )  # fmt: skip
+    record = RunRecord(run="r", node="n", verdicts=(slow,), settings={"quiet_limits": {"steal": 1}})
+    (told,) = json.loads(run_json(record))["verdicts"]
+    assert (told["triage"], told["retest"]) == (Triage.RETEST, NOISY)
+    assert 'triage="retest"' in prometheus_text(None, record.told)
 
 
 def test_a_criterion_is_one_row_with_centre_limit_and_smallest_loss() -> None:

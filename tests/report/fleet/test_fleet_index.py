@@ -252,3 +252,11 @@ def test_the_picture_has_the_worst_of_every_column_and_says_so_in_words(
     # The accepted ones have no batch and come first; of two nodes a column the worse one counts.
     assert zlib.decompress(content) == b"\0\0\0\5\5" + b"\0\2\0\0\0"
     assert data_of(page)["strip"] == [4, 5, 6, 7, 0, 1, 2, 3]
+
+
+def test_a_value_whose_test_failed_is_not_called_wrong() -> None:
+    said = [
+        cell_kind(Outcome.FAIL, reason, None, "higher", "GB/s").short.split()[-1]
+        for reason in (Reason.TEST_FAILED, Reason.BEYOND)
+    ]
+    assert said == ["failed", "wrong"]

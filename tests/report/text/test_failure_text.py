@@ -6,7 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
+from pytest_anubis.core.metric import Direction
+from pytest_anubis.core.verdict import (
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+)
+from pytest_anubis.report.export.drain_reason import drain_reason
+from pytest_anubis.report.pages.html_blocks import verdict_rows
 from pytest_anubis.report.text.failure_text import (
     failure_rows,
     failure_text,
@@ -14,7 +24,10 @@ from pytest_anubis.report.text.failure_text import (
     inconclusive_text,
     short_lines,
     summary_sentence,
+    verdict_table,
+    worst_text,
 )
+from pytest_anubis.report.text.numbers import lost_text, value_text
 from pytest_anubis.report.text.text_table import width_of
 
 SLOW = MetricVerdict(
@@ -50,7 +63,7 @@ GOOD = replace(
     metric="gemm_latency",
     unit="us",
     better="lower",
-    value=10.0,
+    value=10.01,
     expected=10.0,
     similarity=0.999,
 )
@@ -74,8 +87,51 @@ def test_a_metric_where_less_is_better_is_above() -> None:
 def test_a_bad_tail_is_not_told_by_the_medians() -> None:
     tail = replace(SLOW, value=6.89, similarity=0.8)
     assert summary_sentence(tail).startswith(
-        "gemm_rate is distributed 20 % worse than normal, median 6.89 TFLOP/s, expected 6.9"
+        "gemm_rate worse in its distribution: median 6.89 TFLOP/s, expected 6.9 ("
     )
+    part = replace(tail, part="12 of 40 values are 70 % slower")
+    assert summary_sentence(part).startswith(
+        "gemm_rate: 12 of 40 values are 70 % slower; median 6.89 TFLOP/s, expected 6.9 ("
+    )
+    assert [row[5] for row in failure_rows([tail, part])] == ["loss", "in part", "in part"]
+
+
+def test_what_all_devices_show_together_has_one_name() -> None:
+    pooled = replace(SLOW, scope="node", device="node")
+    node = NodeVerdict(node="n", decision=Decision.REJECTED, headline="")
+    texts = (
+        failure_text([pooled, SLOW]),
+        verdict_table([pooled]),
+        worst_text(pooled, {}),
+        drain_reason(node, [pooled], "r"),
+        verdict_rows([pooled]),
+    )
+    for text in texts:
+        assert "all devices" in text, text
+        assert "of the node" not in text
+        assert "whole node" not in text
+
+
+@pytest.mark.parametrize(
+    ("better", "value", "similarity", "lost"),
+    [
+        ("higher", 60.2, 0.76, "40 % slower"),  # half of the values and more: the median tells
+        ("higher", 60.2, 0.61, "40 % slower"),
+        ("higher", 60.2, 0.45, "40 % slower"),
+        ("lower", 300.0, 0.45, "3 times as long"),
+    ],
+)
+def test_a_loss_beside_two_values_is_the_one_that_they_give(
+    better: Direction, value: float, similarity: float, lost: str
+) -> None:
+    unit = "GB/s" if better == "higher" else "ms"
+    slow = replace(SLOW, unit=unit, better=better, similarity=similarity)
+    slow = replace(slow, value=value, expected=100.0)
+    said = f"{lost}: {value_text(value, unit)}, expected 100"
+    assert said in summary_sentence(slow)
+    assert said in worst_text(slow, {})
+    short = lost.removesuffix(" slower").removesuffix(" as long")
+    assert failure_rows([slow])[1][5] == lost_text(slow) == short
 
 
 def test_several_bad_metrics_are_counted_and_named() -> None:
@@ -155,7 +211,7 @@ def test_the_first_line_has_shorter_forms_that_still_say_what_was_lost() -> None
         "errors 2, must be 0",
     ]
     tail = short_lines([replace(SLOW, value=6.89, similarity=0.8)])
-    assert "gemm_rate is distributed 20 % worse: median 6.89 vs 6.9 TFLOP/s" in tail
+    assert "gemm_rate worse in its distribution: median 6.89 vs 6.9 TFLOP/s" in tail
     assert short_lines([replace(SLOW, text="it is\nbad", similarity=None)])[-1] == "it is bad"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytest_anubis.core.identity.alike_devices import told_once
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -169,9 +170,7 @@ def test_an_accepted_node_with_a_part_of_its_values_far_off_has_a_line_of_its_ow
     assert "2 of 13 values are 70 % slower" in found
     assert lines[-1].endswith("0 REJECTED, 1 LOOK AT, 0 UNDECIDED, 9 ACCEPTED")
     failed = replace(part, outcome=Outcome.FAIL, reason=Reason.BEYOND, threshold=0.95)
-    assert " 22 % worse in its distribution: 2 of 13 values are 70 % slower; median" in worst_text(
-        failed, {}
-    )
+    assert " on cuda:3: 2 of 13 values are 70 % slower; median" in worst_text(failed, {})
 
 
 def test_a_single_value_is_called_that() -> None:
@@ -186,6 +185,16 @@ def test_single_values_are_counted_in_plain_words() -> None:
     assert row("n1", Decision.REJECTED, SLOW, *also).rest == "8 of a single value"
 
 
+def test_a_failed_test_is_one_failure_however_many_metrics_it_has() -> None:
+    check = replace(SLOW, metric="", reason=Reason.TEST_FAILED, similarity=None, value=None)
+    metrics = [replace(check, metric=name, text=f"{name}: test failed") for name in "ab"]
+    other = replace(check, metric="c", benchmark="other.py::test_other")
+    found = [check, *metrics, SLOW, other]
+    assert told_once(found) == [check, SLOW, other]
+    assert row("n1", Decision.REJECTED, *found).rest == "1 slow, 1 failed"
+    assert told_once(metrics) == metrics  # nothing else says so
+
+
 def test_cards_that_fail_alike_are_told_together() -> None:
     cards = tuple(replace(SLOW, device=f"cuda:{n}", similarity=0.7 + n / 100) for n in range(4))
     pooled = replace(SLOW, scope="node", device="node")
@@ -197,7 +206,7 @@ def test_cards_that_fail_alike_are_told_together() -> None:
     more = replace(found, devices=frozenset({"cuda:7", "cpu"}))
     assert " on cuda:0, cuda:1 and 2 more, the worst cuda:0: 30 %" in more.cause
     two = replace(more, told=(*cards[1:3], replace(SLOW, device="node", similarity=0.9)))
-    assert " on cuda:1 and cuda:2, the worst cuda:1: 29 % slower" in two.cause
+    assert " on cuda:1 and cuda:2, the worst cuda:1: 30 % slower" in two.cause
     assert two.rest == "1 slow"
     assert " on cuda:0 30 % slower" in replace(more, told=(cards[0], OPEN)).cause
 

@@ -9,8 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
+from pytest_anubis.report.text.failure_text import sure_text
 from pytest_anubis.report.text.numbers import (
     bytes_text,
+    certainty_text,
     comparison_text,
     count_text,
     duration_text,
@@ -162,3 +165,13 @@ def test_missing_and_infinite_numbers_have_texts() -> None:
     assert similarity_text(None) == percent(None) == "-"
     assert duration_text(math.inf) == "Infinity s"
     assert percent(math.nan) == "nan %"
+
+
+@pytest.mark.parametrize(("sure", "text"), [(1.0, ">99 %"), (0.999, ">99 %"), (0.62, "62 %")])
+def test_a_certainty_is_the_same_in_tables_and_lines(sure: float, text: str) -> None:
+    verdict = MetricVerdict(
+        outcome=Outcome.FAIL, reason=Reason.BEYOND, text="", benchmark="b", metric="m",
+        better="higher", certainty=sure, similarity=0.6,
+    )  # fmt: skip
+    assert certainty_text(sure) == text
+    assert sure_text(verdict) == f"; {text} sure"
