@@ -42,7 +42,7 @@ class ImportFileError(ValueError):
 
 
 class DoubleImportError(ValueError):
-    """A file with this content was imported before; the message is one line for people."""
+    """A copy of this file was imported before; the message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,0 +1,43 @@
+"""Each night's file is a run of its own, whatever it is called and whatever it prints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import anubis
+from tests.cli.commands.test_unread_values import here, rows, written
+
+__all__ = ["here"]
+
+GOOD, BAD = rows("b00", 4), rows("b00", 4, "50", "rate7")
+
+
+@pytest.mark.parametrize("nights", ["bgb", "gbg", "gbgb"])
+@pytest.mark.parametrize("names", ["night{}.csv", "results.csv"])
+def test_a_night_that_prints_what_an_earlier_one_did_is_another_run(
+    here: Path, nights: str, names: str
+) -> None:
+    for day, night in enumerate(nights, start=1):
+        path = written(names.format(day), GOOD if night == "g" else BAD)
+        run = [] if "{}" in names else ["--run", f"night{day}"]
+        done = anubis("import", "table", path, "--date", f"2026-11-0{day}", *run)
+        assert done.returncode == 0
+        assert anubis("judge", ".anubis/imports").returncode == (night == "b")
+    assert len(list(Path(".anubis/imports").iterdir())) == len(nights)
+
+
+def test_the_same_file_of_another_date_under_one_run_id_clears_nothing(here: Path) -> None:
+    for day, lines in enumerate((BAD, GOOD, BAD), start=1):
+        Path(f"d{day}").mkdir()
+        path = written(f"d{day}/t.csv", lines)
+        assert anubis("import", "table", path, "--date", f"2026-11-0{day}").returncode == 0
+    assert anubis("judge", ".anubis/imports").returncode in (1, 20)
+
+
+def test_the_same_file_with_the_same_run_id_replaces_what_it_was(here: Path) -> None:
+    for lines, code in ((BAD, 1), (GOOD, 0)):
+        assert anubis("import", "table", written("t.csv", lines)).returncode == 0
+        assert anubis("judge", ".anubis/imports").returncode == code
+    assert len(list(Path(".anubis/imports").iterdir())) == 1
