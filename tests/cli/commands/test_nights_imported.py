@@ -15,7 +15,7 @@ GOOD, BAD = rows("b00", 4), rows("b00", 4, "50", "rate7")
 
 
 @pytest.mark.parametrize("nights", ["bgb", "gbg", "gbgb"])
-@pytest.mark.parametrize("names", ["night{}.csv", "results.csv"])
+@pytest.mark.parametrize("names", ["night{}.csv", "results.2026-11-0{}.csv", "results.csv"])
 def test_a_night_that_prints_what_an_earlier_one_did_is_another_run(
     here: Path, nights: str, names: str
 ) -> None:
