@@ -41,3 +41,17 @@ def test_the_same_file_with_the_same_run_id_replaces_what_it_was(here: Path) -> 
         assert anubis("import", "table", written("t.csv", lines)).returncode == 0
         assert anubis("judge", ".anubis/imports").returncode == code
     assert len(list(Path(".anubis/imports").iterdir())) == 1
+
+
+@pytest.mark.parametrize("age", ["1000000d", "99999999999d", "-70000000000"])
+def test_an_age_before_the_first_year_is_refused(here: Path, age: str) -> None:
+    path = written("t.csv", GOOD)
+    for words in (
+        ("import", "table", path, f"--date={age}"),
+        ("judge", path, f"--since={age}"),
+        ("report", path, f"--since={age}", "--html", "x.html"),
+    ):
+        done = anubis(*words)
+        assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert anubis("import", "table", path, "--date=700000d").returncode == 0
+    assert anubis("judge", ".anubis/imports", "--since=730000d").returncode == 0
