@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from tests.cli.command_line import anubis
-from tests.cli.commands.test_unread_values import here, rows, written
+from tests.cli.commands.test_unread_values import HEAD, here, rows, written
 
 __all__ = ["here"]
 
@@ -55,3 +56,27 @@ def test_an_age_before_the_first_year_is_refused(here: Path, age: str) -> None:
         assert (done.returncode, "Traceback" in done.stderr) == (2, False)
     assert anubis("import", "table", path, "--date=700000d").returncode == 0
     assert anubis("judge", ".anubis/imports", "--since=730000d").returncode == 0
+
+
+def test_a_defect_names_all_components_that_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = [row + ("," if "part1" not in row else ",cpu") for row in GOOD]
+    good = [row.replace("b00", f"n{number}") for number in range(6) for row in told]
+    assert anubis("learn", written("good.csv", good, f"{HEAD},component")).returncode in (0, 20)
+    bad = [row.replace(",0,", ",9,") for row in told]
+    bad = [
+        row if row.split(",")[1] in ("part1", "part2") else old
+        for row, old in zip(bad, told, strict=True)
+    ]
+    bad = [row + ("disk" if row.startswith("b00,part2") else "") for row in bad]
+    path = written("bad.csv", bad, f"{HEAD},component")
+    assert anubis("push", path, "--history", "h").returncode == 0
+    done = anubis("history", "--history", "h", "defect", "list", "--json", "-")
+    (defect,) = json.loads(done.stdout)["defects"]
+    assert set(defect["components"]) == {"cpu", "disk"}
+    for words in (("list",), ("close", "1", "--as", "false-alarm")):
+        said = anubis("history", "--history", "h", "defect", *words).stdout
+        assert "cpu" in said
+        assert "disk" in said
