@@ -210,6 +210,9 @@ def test_a_remark_that_no_node_of_the_file_failed_is_none(here: Path, line: str)
         ("status", "OUT_OF_MEMORY", 20),
         ("failed", "3", 20),
         ("passed", "8/8", 0),
+        ("passed", "0/0", 20),
+        ("errors", "8/8", 20),
+        ("error", "2/2", 20),
         ("result", "71.2", 0),
     ],
 )
