@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.command_line import anubis
-from tests.cli.commands.test_unread_values import HEAD, here, rows, written
+from tests.cli.commands.test_unread_values import DATED, HEAD, here, rows, written
 
 __all__ = ["here"]
 
@@ -80,3 +80,18 @@ def test_a_defect_names_all_components_that_failed(
         said = anubis("history", "--history", "h", "defect", *words).stdout
         assert "cpu" in said
         assert "disk" in said
+
+
+@pytest.mark.parametrize("nights", [2, 27])
+def test_a_card_that_lost_half_last_night_is_seen_in_a_table_that_grows(
+    here: Path, nights: int
+) -> None:
+    told = []
+    for night in range(1, nights + 1):
+        for seed, node in enumerate(("b00", "b01")):
+            lost = "50" if (night, node) == (nights, "b00") else ""
+            lines = rows(node, 10 * night + seed, lost, "rate7" if lost else "")
+            told += [f"{row},2026-10-{night:02d}T01:00:00Z" for row in lines]
+    done = anubis("judge", written("all.csv", told, DATED))
+    assert done.returncode == 1
+    assert "0 UNDECIDED, 1 ACCEPTED" in done.stdout

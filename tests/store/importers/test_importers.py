@@ -67,9 +67,9 @@ def test_times_order_the_values_and_missing_columns_have_defaults(tmp_path: Path
     path = table(
         tmp_path,
         "Node;Benchmark;Metric;Unit;Better;Value;Time;remark\n"
-        "a;x;m;s;lower;3;2026-01-03;\n"
+        "a;x;m;s;lower;3;2026-01-01T02:00;\n"
         "a;x;m;s;lower;1;2026-01-01T00:00:00Z;\n"
-        "a;x;m;s;lower;2;2026-01-02;\n"
+        "a;x;m;s;lower;2;2026-01-01T01:00;\n"
         "a;x;m;s;lower;4;soon;\n",
     )
     found = import_table(path, hardware_class="mine", run="r7")
