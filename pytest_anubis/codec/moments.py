@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-_YEAR_10000 = 253402300800.0
-"""Seconds since 1970 that no calendar here shows any more."""
+_YEARS = (-62135596800.0, 253402300800.0)
+"""Seconds since 1970 at which the years 1 and 10000 begin: calendars here show what lies between."""
 
 
 def moment(text: str) -> float | None:
@@ -18,7 +18,7 @@ def moment(text: str) -> float | None:
             found = (date if date.tzinfo else date.replace(tzinfo=UTC)).timestamp()
         except (ValueError, OverflowError):
             return None
-    return found if abs(found) < _YEAR_10000 else None
+    return found if _YEARS[0] <= found < _YEARS[1] else None
 
 
 def day_of(seconds: float) -> str:

@@ -58,6 +58,7 @@ class Defect:
     runs: tuple[str, ...] = ()  # all that met it while open, in time order
     seen: float | None = None  # when it was met last; None if unknown
     component: str = ""  # the part of the node that is blamed
+    components: tuple[str, ...] = ()  # all parts that its benchmarks exercise, that one first
     kind: str = ""  # kind of incident that it leads to; at first the component
     state: str = "open"  # ``open``, ``confirmed`` or ``false alarm``
     closed: float | None = None  # when it was confirmed or found a false alarm; None while open

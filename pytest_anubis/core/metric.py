@@ -22,6 +22,8 @@ DIRECTIONS: tuple[str, ...] = get_args(Direction)
 Variant = tuple[str, str, int]
 """Unit, direction and version: samples of one metric are comparable where these are equal."""
 
+EXACT = 2**53
+"""Up to here a float, as which every value is kept, is exact for each whole number."""
 
 _TIMES = frozenset(
     ("ns", "us", "\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s", "ms", "s", "min", "h")
@@ -77,7 +79,6 @@ class Metric:
                 f"metric {self.name!r} has better={self.better!r}; "
                 "say better='higher', better='lower' or better='equal'"
             )
-
         if self.expect is not None and not (self.better == "equal" and 0 <= self.expect < math.inf):
             raise MetricError(
                 f"metric {self.name!r} has expect={self.expect}; only better='equal' has one right value, "

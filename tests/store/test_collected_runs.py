@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -419,17 +420,22 @@ def test_imports_tables_and_journals_mix(tmp_path: Path) -> None:
     assert "read already" in again.refused[0].reason
 
 
-def test_the_same_content_under_another_name_does_not_count_twice(tmp_path: Path) -> None:
+def test_a_copy_does_not_count_twice_and_another_run_does(tmp_path: Path) -> None:
     text = "node,device,benchmark,metric,unit,better,value\nn9,cpu,b,rate,GB/s,higher,2\n"
-    for name in ("old.csv", "copy.csv"):
-        (tmp_path / name).write_text(text)
-    path = ImportFolder(tmp_path).save(import_table(tmp_path / "old.csv"))
-    assert ImportFolder(tmp_path).save(import_table(tmp_path / "old.csv")) == path  # replaced
-    with pytest.raises(DoubleImportError, match=r"copy\.csv: left out, .*old\.csv\.npz already"):
-        ImportFolder(tmp_path).save(import_table(tmp_path / "copy.csv"))
-    (tmp_path / "copy.csv").write_text(text + text.splitlines()[1] + "5\n")
-    ImportFolder(tmp_path).save(import_table(tmp_path / "copy.csv"))
-    assert sum(len(p) for p in read_runs([tmp_path / "imports"]).populations) == 2
+    (tmp_path / "copies").mkdir()
+    old, copy, other = (tmp_path / name for name in ("old.csv", "copies/old.csv", "night2.csv"))
+    for file in (old, copy, other):
+        file.write_text(text)
+        os.utime(file, (1.7e9, 1.7e9))
+    path = ImportFolder(tmp_path).save(import_table(old))
+    assert ImportFolder(tmp_path).save(import_table(old)) == path  # replaced
+    with pytest.raises(
+        DoubleImportError, match=r"copies/old\.csv: left out, .*old\.csv\.npz already"
+    ):
+        ImportFolder(tmp_path).save(import_table(copy))
+    for imported in (import_table(other), import_table(copy, run="r3")):
+        ImportFolder(tmp_path).save(imported)
+    assert sum(len(p) for p in read_runs([tmp_path / "imports"]).populations) == 3
 
 
 def test_another_file_of_the_same_name_does_not_push_the_first_one_out(tmp_path: Path) -> None:

@@ -374,9 +374,10 @@ def _keep(
     try:
         target = folder.save(imported, source.name)
         if folder.lost:
-            lost = f"{count_text(len(folder.lost), 'node')} more: {', '.join(folder.lost[:NAMED])}"
+            lost = f"{count_text(len(folder.lost), 'node')} ({', '.join(folder.lost[:NAMED])})"
             tell(
-                f"{path}: replaces an earlier import of this file, which had {lost}; these are gone"
+                f"{path}: replaces an earlier import of this file, which had more runs of {lost}; these are "
+                "gone"
             )
     except DoubleImportError as error:
         tell(str(error), kind="again")

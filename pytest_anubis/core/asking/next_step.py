@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from pytest_anubis.core.metric import counts_faults
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Triage, Trouble
 
 AGAIN = "measure again while nothing else runs here"
@@ -27,8 +28,8 @@ THROUGHOUT = 3
 FIRST = 90
 """Most characters of a benchmark's own step that end a line about a node; the dossier has all of it."""
 
-WRONG = "wrong"
-"""Word for results that are wrong and not slow."""
+WRONG, COUNTED = "wrong", "counted"
+"""Words for results that are wrong and not slow, and for more of what is no fault by itself."""
 BY_PART = (
     ("power psu", "read the events of its power supplies, then compare its power limit"),
     ("cooling thermal fan", "check fans, air flow and temperatures under load"),
@@ -47,6 +48,7 @@ BY_PART = (
         "read its memory errors and remapped rows, then swap the card",
     ),
     (WRONG, "take it out of service: wrong results are silent corruption"),
+    (COUNTED, "look at what it counts, and what raised it"),
     (
         "gpu accelerator card",
         "compare its clock and temperature under load, then swap the card",
@@ -126,8 +128,11 @@ _OF_OPEN = {
 def _usual(verdict: MetricVerdict) -> str:
     """Return what a component that names no step usually asks for; empty if it is none of the known ones."""
     words = set(re.split(r"[^a-z0-9]+", verdict.component.lower()))
-    wrong = verdict.better in ("equal", "lower") and verdict.trouble is Trouble.FAILED
-    words |= {WRONG} if wrong else set()
+    if verdict.better in ("equal", "lower") and verdict.trouble is Trouble.FAILED:
+        if verdict.better == "equal" or counts_faults(verdict.metric, verdict.unit):
+            words.add(WRONG)
+        elif verdict.value is not None:
+            words.add(COUNTED)
     found = (
         act for keys, act in BY_PART if any(words.issuperset(k.split("+")) for k in keys.split())
     )

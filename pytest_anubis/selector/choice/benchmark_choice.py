@@ -49,7 +49,11 @@ class _Made:
 
 def joint_risk(probabilities: Sequence[float]) -> float:
     """Return the probability of an incident on at least one node, ``1 - prod(1 - p)``."""
-    return 0.0 - math.expm1(math.fsum(math.log1p(-p) for p in probabilities))  # never -0
+    return 0.0 - math.expm1(-math.fsum(map(_hazard, probabilities)))  # never -0
+
+
+def _hazard(probability: float) -> float:
+    return -math.log1p(-min(probability, 1 - 1e-12))  # of 1 it is infinite
 
 
 def make_plan(
@@ -154,7 +158,7 @@ def _question(
         missing = [risk.node for risk in risks if risk.node not in coverage]
         if missing:
             raise SelectorError(f"node {missing[0]!r} has no coverage; give one for every node")
-        hazards = [-math.log1p(-p) for p in probabilities]
+        hazards = [_hazard(p) for p in probabilities]
         shares = probabilities if mode == "cost" else hazards
         coverages = [coverage[risk.node] for risk in risks]
         shared = coverages[0] if len(risks) == 1 else mixed(coverages, shares)

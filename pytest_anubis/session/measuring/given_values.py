@@ -9,13 +9,10 @@ from dataclasses import replace
 from types import BuiltinFunctionType
 from typing import Any
 
-from pytest_anubis.core.metric import Direction, Metric, MetricError
+from pytest_anubis.core.metric import EXACT, Direction, Metric, MetricError
 
 READINGS = 10_000
 """Readings of a clock within which it moves: a millisecond's worth, and clocks count nanoseconds."""
-
-EXACT = 2**53
-"""Up to here a float, as which every value is kept, is exact for each whole number."""
 
 
 class MetricUsageError(Exception):

@@ -6,7 +6,7 @@ tell of is one defect as long as nobody closed it, and is read as one here, from
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
@@ -140,16 +140,22 @@ def _sighted(connection: sa.Connection, node: int | None) -> list[tuple[Defect, 
     if node is not None:
         query = query.where(table.c.node_id == node)
     rows = connection.execute(query).all()
-    exposed: dict[int, list[str]] = {}
-    pairs = schema.defect_benchmarks
-    for number, benchmark in connection.execute(
-        sa.select(pairs.c.defect_id, pairs.c.benchmark).order_by(pairs.c.benchmark)
+    exposed: dict[
+        int, dict[str, str]
+    ] = {}  # defect -> benchmark -> component, as far as that is known
+    pairs, parts = schema.defect_benchmarks, schema.benchmarks
+    run = (parts.c.run_id == table.c.run_id) & (parts.c.benchmark == pairs.c.benchmark)
+    for number, benchmark, component in connection.execute(
+        sa.select(pairs.c.defect_id, pairs.c.benchmark, parts.c.component)
+        .join(table, table.c.id == pairs.c.defect_id)
+        .outerjoin(parts, run)
+        .order_by(pairs.c.benchmark)
     ):
-        exposed.setdefault(number, []).append(benchmark)
+        exposed.setdefault(number, {})[benchmark] = component or ""
     whole: list[tuple[Defect, tuple[int, ...]]] = []
     of_part: dict[tuple[str, str], list[int]] = {}  # node and component -> places among the whole
     for row in rows:
-        one = _defect(row, exposed.get(row.id, ()))
+        one = _defect(row, exposed.get(row.id, {}))
         places = of_part.setdefault((one.node, one.component), [])
         place = next((p for p in reversed(places) if _same(whole[p][0], one)), None)
         if place is None:
@@ -180,10 +186,11 @@ def _with_sighting(first: Defect, later: Defect) -> Defect:
         runs=(*first.runs, *later.runs),
         seen=later.found,
         benchmarks=tuple(sorted({*first.benchmarks, *later.benchmarks})),
+        components=tuple(dict.fromkeys((*first.components, *later.components))),
     )
 
 
-def _defect(row: Any, exposed: Iterable[str]) -> Defect:
+def _defect(row: Any, exposed: Mapping[str, str]) -> Defect:
     return Defect(
         number=row.id,
         node=row.name,
@@ -193,6 +200,7 @@ def _defect(row: Any, exposed: Iterable[str]) -> Defect:
         found=row.found,
         seen=row.found,
         component=row.component,
+        components=tuple(dict.fromkeys(filter(None, (row.component, *exposed.values())))),
         kind=row.kind,
         benchmarks=tuple(exposed),
         state=row.state,

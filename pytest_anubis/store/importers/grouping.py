@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -33,6 +33,9 @@ _EARLIEST = datetime(2000, 1, 1, tzinfo=UTC).timestamp()
 any measurement), or of a clock that was never set."""
 _LATEST = datetime(2100, 1, 1, tzinfo=UTC).timestamp()
 """Seconds since 1970. What lies behind is in milliseconds or finer: those of any day since 1975."""
+
+_DAY, _PAUSE = 86400.0, 4 * 3600.0
+"""Seconds: a run's longest, and those without a row after which another one has begun, perhaps."""
 
 SPARED = 0.02
 """Share of a node's values that may be empty, of units that have others."""
@@ -305,18 +308,57 @@ class _Gaps:
         return nodes[node], devices[usual[column]], self._run[hardware_class][node]
 
 
+def run_of_each_day(rows: Rows) -> Rows:
+    """Return the rows of a table with times and one run with a run for each day on which a node was measured.
+
+    That is of nodes with a unit whose times are more than a day apart: over weeks, what a card has lost since
+    yesterday would drown. A run that goes on after midnight is one, unless it lasts longer than a day.
+    """
+    if not _has_moments(rows) or len(set(rows.names["run"])) > 1:
+        return rows
+    names, codes = _sorted_names(rows)
+    unit, _ = _combine(*zip(*((codes[n], len(names[n])) for n in (*_KEY, *_UNIT)), strict=True))
+    times, node = np.asarray(rows.times), codes["node"]
+    timed = ~np.isnan(times)
+    first, last = np.full(len(times), np.inf), np.full(len(times), -np.inf)
+    np.minimum.at(first, unit[timed], times[timed])
+    np.maximum.at(last, unit[timed], times[timed])
+    apart = np.isin(node, node[(last - first > _DAY)[unit]])
+    where = np.flatnonzero(timed & apart)
+    if not len(where):
+        return rows
+    where = where[np.lexsort((times[where], node[where]))]
+    times, node = times[where], node[where]
+    begins = np.concatenate([[True], (np.diff(node) != 0) | (np.diff(times) > _PAUSE)])
+    begun = times[begins][np.cumsum(begins) - 1]
+    begun = np.where(times - begun < _DAY, begun, times)
+    days, day = np.unique(begun // _DAY, return_inverse=True)
+    known = rows.names["run"]
+    run = rows.codes["run"].copy()
+    run[where] = len(known) + day.ravel()
+    dated = [f"{known[0]}.{_shown(one * _DAY)[:10]}" for one in days.tolist()]
+    return replace(
+        rows, names={**rows.names, "run": (*known, *dated)}, codes={**rows.codes, "run": run}
+    )
+
+
+def _has_moments(rows: Rows) -> bool:
+    """Return whether all times that the rows have are moments; else their column counts something else."""
+    if rows.times is None or np.isnan(rows.times).all():
+        return False
+    return bool(np.nanmin(rows.times) >= _EARLIEST and np.nanmax(rows.times) < _LATEST)
+
+
 def row_dates(rows: Rows) -> dict[tuple[str, str], tuple[str, str]]:
     """Return (run, node) -> the earliest and the latest moment of its rows, ISO 8601, UTC.
 
     One time in the column that is no moment, and none of them is taken for one: the column counts something
     else then. Runs of nodes whose rows have no time are left out.
     """
-    if rows.times is None:
+    if rows.times is None or not _has_moments(rows):
         return {}
     told = ~np.isnan(rows.times)
     times = rows.times[told]
-    if not len(times) or times.min() < _EARLIEST or times.max() >= _LATEST:
-        return {}
     runs, nodes = rows.codes["run"][told], rows.codes["node"][told]
     pairs, unit = np.unique(np.stack([runs, nodes], axis=1), axis=0, return_inverse=True)
     unit = unit.ravel()  # numpy 2.0 gives it a second axis

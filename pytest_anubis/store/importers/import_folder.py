@@ -13,7 +13,6 @@ from pytest_anubis.store.importers.import_result import (
     IMPORTS_FOLDER,
     DoubleImportError,
     Imported,
-    run_name,
 )
 from pytest_anubis.store.importers.imported_cells import ImportedCells
 from pytest_anubis.store.samples.columnar_files import (
@@ -31,7 +30,7 @@ class ImportFolder:
     """The imports of a store, looked at once.
 
     Attributes:
-        lost: Nodes that only what was replaced last had.
+        lost: Nodes of which what was replaced last had a run that its successor lacks.
         twice: (run, node) -> how many values the import that was kept last holds of it that one before, kept
             here too, held as well.
     """
@@ -53,23 +52,22 @@ class ImportFolder:
     def save(self, imported: Imported, name: str = "") -> Path:
         """Keep an import as ``imports/<file name>.npz``.
 
-        The same file again replaces it; where it is of other nodes now, it gets a name with a piece of its
-        digest, as another file of this name does.
+        The same file again replaces it; where it is of other nodes or runs now, it gets a name with a piece
+        of its digest, as another file of this name does.
 
         Args:
             imported: The import.
             name: In the place of the file's name.
 
         Raises:
-            DoubleImportError: The same content is there from another file: its nodes would count twice.
+            DoubleImportError: The same content, runs, nodes and dates are there from another file.
             ColumnsError: The disk refuses.
         """
         name = re.sub(r"[^A-Za-z0-9._-]+", "-", name or imported.source.name).strip(".-")
         path = self._folder / f"{name or 'import'}{SUFFIX}"
         origin = _origin(imported)
         if origin is not None:
-            nodes = {run.node for run in imported.runs}
-            path = self._place(path, origin, nodes)
+            path = self._place(path, origin, {(run.run, run.node) for run in imported.runs})
         written = save_columns(
             Columns(populations=imported.populations, runs=imported.runs, origin=origin), path
         )
@@ -86,22 +84,22 @@ class ImportFolder:
             self._kept.add(written)
         return written
 
-    def _place(self, path: Path, origin: Origin, nodes: AbstractSet[str]) -> Path:
+    def _place(self, path: Path, origin: Origin, runs: AbstractSet[tuple[str, str]]) -> Path:
         """Return where an import is to stand, if `path` is its name and others are there already."""
         twin, known = self._by_digest.get(origin.digest, (None, None))
         if known is not None and known.path != origin.path:
             raise DoubleImportError(
-                f"{origin.path}: left out, its content stands in {twin} already (from {known.path}) and "
-                "would count twice; remove that file first to import this one"
+                f"{origin.path}: left out, a copy: content, run, nodes and date stand in {twin} already "
+                f"(from {known.path}) and would count twice; another run has another --run ID or --date"
             )
         self.lost = ()
         for mine in self._by_path.get(origin.path, ()):
             try:
-                before = {run.node for run in load_columns(mine).runs}
+                before = {(run.run, run.node) for run in load_columns(mine).runs}
             except ColumnsError:  # damaged: the file again mends it
                 return mine
-            if before & nodes:
-                self.lost = tuple(sorted(before - nodes))
+            if before & runs:
+                self.lost = tuple(sorted({node for _, node in before - runs}))
                 return mine
         if path in itertools.chain(*self._by_path.values()):
             return path.with_name(f"{path.name.removesuffix(SUFFIX)}-{origin.digest[:8]}{SUFFIX}")
@@ -114,17 +112,13 @@ class ImportFolder:
 
 
 def _origin(imported: Imported) -> Origin | None:
-    """Return which file it is, with the node and run that it does not name: two may print the same."""
+    """Return which file it is, with its runs, nodes and dates: two results may print the same."""
     path = imported.source
     try:
         with path.open("rb") as file:
             found = hashlib.file_digest(file, "sha256")
-        if named := {run.run for run in imported.runs} - {
-            run_name(path)
-        }:  # the same again, of another run
-            found.update("\0".join(("", *sorted(named))).encode("utf-8", "replace"))
-        if imported.node:
-            found.update(b"\0" + imported.node.encode("utf-8", "replace"))
-        return Origin(digest=found.hexdigest(), path=str(path.resolve()))
     except OSError:
         return None
+    for run in sorted((run.run, run.node, run.started) for run in imported.runs):
+        found.update("\0".join(("", *run)).encode("utf-8", "replace"))
+    return Origin(digest=found.hexdigest(), path=str(path.resolve()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,10 @@ IMPORTS_FOLDER = "imports"
 RETURN_CODE = "return_code"
 """The metric that says whether a benchmark came to its end: of what failed before it measured anything."""
 
+_ENDINGS = re.compile(
+    r"(\.(csv|tsv|psv|txt|log|out|dat|json|jsonl|ndjson|parquet|pq|xlsx?|npz|gz|bz2|xz|zst|zip))+$",
+    re.IGNORECASE,
+)
 _MANY = 1000
 _NO_TEXT = "\ufffd"
 """In place of what is no text, as where a file is decoded."""
@@ -42,7 +47,7 @@ class ImportFileError(ValueError):
 
 
 class DoubleImportError(ValueError):
-    """A file with this content was imported before; the message is one line for people."""
+    """A copy of this file was imported before; the message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,8 +340,8 @@ def import_samples(
 
 
 def run_name(path: Path) -> str:
-    """Return the run id of an imported file: its name without the ending."""
-    return path.name.split(".")[0] or "import"
+    """Return the run id of an imported file: its name without the endings that say of what form it is."""
+    return _ENDINGS.sub("", path.name) or "import"
 
 
 def file_date(path: Path) -> str:

@@ -10,17 +10,26 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
 from typing import Any
 
 import numpy as np
 
 from pytest_anubis.codec.encodable_text import LONE
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
-from pytest_anubis.core.metric import DIRECTIONS
+from pytest_anubis.core.metric import DIRECTIONS, EXACT
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
 from pytest_anubis.store.importers.metric_map import MetricMap
+from pytest_anubis.store.importers.number_cells import (
+    DECIMAL_COMMA,
+    all_plain,
+    is_marked,
+    is_nothing,
+    moment_of,
+    no_moment,
+    no_number,
+    number_of,
+)
 from pytest_anubis.store.importers.outcome_columns import MOST_WORDS, STATES, code_said, outcomes
 from pytest_anubis.tool_outputs.table_heads import melted, missing
 
@@ -41,14 +50,12 @@ NAMES_MAY_BE = 1000
 
 _DEVICE = re.compile(r"(?<![^>])([A-Za-z]+):([0-9]{1,9})(?![^>])")
 """A kind of device and its number, alone or in a pair."""
-_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
-_THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f\u2019]\d{3})+([.,]\d+)?")
-_DECIMAL_COMMA = "has a decimal comma; write a point"
 _DOUBTFUL = (
     "value has a point where others have a decimal comma: it may part thousands; write points alone"
 )
-_NO_VALUE = frozenset(("n/a", "na", "#n/a", "-", "--", "null", "none"))
-"""Words for a value that was not measured."""
+_TOO_LONG = (
+    "value of an exact metric is 2**53 or more and loses its last digits; record its low 32 bits"
+)
 _FILLED = ("unit", "better", "component")
 """Columns that a metric map fills where they are empty."""
 
@@ -207,7 +214,7 @@ class LongForm:
                 lines=empty,
             )
         good, self._nodes = joined["good"], list(self._names["node"])
-        if "point" in joined and self._wrong.causes[f"value {_DECIMAL_COMMA}"]:
+        if "point" in joined and self._wrong.causes[f"value {DECIMAL_COMMA}"]:
             doubtful = joined["point"] & good & ~np.isnan(joined["value"])
             for row in np.flatnonzero(doubtful).tolist():
                 self._say(joined, row, _DOUBTFUL, _DOUBTFUL)
@@ -230,6 +237,16 @@ class LongForm:
                 self._say(joined, row, text, f"{name} is unknown")
         if self._known is not None:
             self._fill(joined, self._known)
+        exact = np.array([str(name or "").strip() == "equal" for name in self._names["better"]])
+        long = (
+            exact[joined["better"]]
+            & (joined["value"] >= EXACT)
+            & (joined["value"] < math.inf)
+            & good
+        )
+        for row in np.flatnonzero(long).tolist():
+            self._say(joined, row, _TOO_LONG, _TOO_LONG)
+        good &= ~long
         names: dict[str, list[str]] = {}
         for name in TEXTS:
             names[name] = self._check_names(name, joined, good)
@@ -304,81 +321,34 @@ class LongForm:
     ) -> tuple[FloatArray, Any]:
         missing = np.zeros(len(column), dtype=bool)
         try:
-            if _all_plain(column):
+            if all_plain(column):
                 return np.array(list(map(float, column)), dtype=np.float64), missing
         except (TypeError, ValueError, OverflowError):
             pass  # the slow way finds which
         found = np.full(len(column), math.nan)
         for i, item in enumerate(column):
-            if item is None or (isinstance(item, str) and _is_nothing(item, name)):
+            if item is None or (isinstance(item, str) and is_nothing(item, name)):
                 missing[i] = True
                 continue
             try:
-                found[i] = _moment(item) if name == "time" else _number(item)
+                found[i] = moment_of(item) if name == "time" else number_of(item)
             except (TypeError, ValueError, OverflowError):
                 if name == "return_code":
                     found[i] = code_said(str(item))
                     continue
                 if good[i]:  # a row is one wrong line, whatever else is wrong with it
-                    said = _no_number(item, self._mark) if name != "time" else _no_moment(item)
+                    said = no_number(item, self._mark) if name != "time" else no_moment(item)
                     why = f"{name} {said}"
                     text = f"{where.node(i)}column {name}: {str(item)[:40]!r} {said}"
                     self._wrong.add(where.lines[i], text, why, str(where.nodes[i] or "").strip())
                 # A word in place of a value is a result that cannot be; a number with marks is none.
-                good[i] &= name == "value" and not _marked(item)
+                good[i] &= name == "value" and not is_marked(item)
         return found, missing
-
-
-def _all_plain(column: Sequence[Any]) -> bool:
-    """Return whether no text of a column needs `_number`; of numbers none does."""
-    if not isinstance(column[0], str):
-        return True
-    text = "".join(column)
-    return text.isascii() and "_" not in text
-
-
-def _number(item: Any) -> float:
-    """Return a number in plain digits; Python itself also takes ``1_000``, and the digits of any script.
-
-    Raises:
-        ValueError: It is none.
-    """
-    if isinstance(item, str) and ("_" in item or not item.strip().isascii()):
-        raise ValueError(item)
-    return float(item)
 
 
 def device_name(name: str) -> str:
     """Return a device's label in one form: ``CUDA:02`` is ``cuda:2``; others stay as they are."""
     return _DEVICE.sub(lambda found: f"{found[1].lower()}:{int(found[2])}", name)
-
-
-def _is_nothing(item: str, column: str) -> bool:
-    """Say whether a cell is empty, or holds a word for a value that does not exist."""
-    return not item.strip() or (column == "value" and item.strip().lower() in _NO_VALUE)
-
-
-def _marked(item: object) -> bool:
-    """Return whether a cell is a number with a comma or other marks, which is not guessed at."""
-    text = item.strip() if isinstance(item, str) else ""
-    return bool(_COMMA.fullmatch(text) or _THOUSANDS.fullmatch(text))
-
-
-def _no_number(item: object, mark: str = "") -> str:
-    """Return why a cell is none: what a comma means, decimals or thousands, is not guessed at."""
-    if isinstance(item, str) and _COMMA.fullmatch(item.strip()) and mark != ",":
-        return _DECIMAL_COMMA
-    if isinstance(item, str) and _THOUSANDS.fullmatch(item.strip()):
-        return "has marks between thousands; write it without"
-    return "is not a number"
-
-
-def _no_moment(item: object) -> str:
-    """Return why a cell is no time: neither a number nor a date as they are read."""
-    said = _no_number(item)
-    if said == "is not a number":
-        said = "is neither a number of seconds nor ISO 8601, such as 2026-01-31T12:00:00Z"
-    return said
 
 
 def _is_register(columns: Sequence[str]) -> bool:
@@ -443,17 +413,3 @@ def _complaint(column: str, name: str) -> tuple[str, str] | None:
         known = ", ".join(DIRECTIONS)
         return f"column better: {name[:40]!r} is none of {known}", f"better is none of {known}"
     return None
-
-
-def _moment(item: Any) -> float:
-    """Return seconds since 1970 of a number, a date and time, or ISO 8601 text; without zone: UTC."""
-    if isinstance(item, str):
-        try:
-            return _number(item)
-        except ValueError:
-            item = datetime.fromisoformat(item.strip())
-    if isinstance(item, date) and not isinstance(item, datetime):
-        item = datetime(item.year, item.month, item.day, tzinfo=UTC)
-    if isinstance(item, datetime):
-        return (item if item.tzinfo else item.replace(tzinfo=UTC)).timestamp()
-    return float(item)

@@ -39,7 +39,7 @@ STATES = {
 """Such columns -> the words that mean that the test failed, and those that mean that it did not."""
 _RESULTS = ("result", "outcome", "verdict")
 """Those that hold a number in some tables, in all rows but those of tests that failed."""
-_ALL = re.compile(r"(\d+)/\1")
+_ALL = re.compile(r"(?!0+/)(\d+)/\1")
 
 
 _NAMED_GOOD = frozenset(("pass", "passed", "ok", "healthy", "success", "succeeded", "successful"))
@@ -119,7 +119,7 @@ def _meanings(name: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def _says_nothing(word: str, name: str) -> bool:
     if _ALL.fullmatch(word):  # 8/8
-        return name not in ("fail", "failed")
+        return name not in ("fail", "failed", *_ERRORS)
     number = _number(word)
     # 0.02 is the error of a measurement
     return name in _ERRORS and number is not None and not (number and number.is_integer())

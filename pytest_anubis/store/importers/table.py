@@ -19,6 +19,7 @@ from pytest_anubis.store.importers.grouping import (
     row_dates,
     row_durations,
     row_traits,
+    run_of_each_day,
 )
 from pytest_anubis.store.importers.import_result import (
     UNCLASSIFIED,
@@ -106,7 +107,7 @@ def import_table(
             form.add(lines, columns)
             if progress is not None and reader.lines % _TELL < _CHUNK:
                 progress(f"{path.name}: {reader.lines:,} lines")
-        rows = form.rows()
+        rows = run_of_each_day(form.rows())
         grouped, dates, traits = group_rows(rows), row_dates(rows), row_traits(rows)
         took, odd = row_durations(rows)
     except ImportFileError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 
@@ -209,6 +210,9 @@ def test_a_remark_that_no_node_of_the_file_failed_is_none(here: Path, line: str)
         ("status", "OUT_OF_MEMORY", 20),
         ("failed", "3", 20),
         ("passed", "8/8", 0),
+        ("passed", "0/0", 20),
+        ("errors", "8/8", 20),
+        ("error", "2/2", 20),
         ("result", "71.2", 0),
     ],
 )
@@ -258,3 +262,37 @@ def test_a_pass_of_the_future_clears_no_rejection_of_a_history(here: Path) -> No
         assert anubis("push", table, "--history", "h").returncode == 0
         assert anubis("fleet", "status", "--history", "h").returncode == 1
         assert "b00" in anubis("fleet", "drain-list", "--history", "h").stdout
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "superbench"])
+@pytest.mark.parametrize(
+    ("value", "other", "code"),
+    [(2**53 - 1, 2**53 - 2, 1), (12345678901234567, 12345678901234568, 20)],
+)
+def test_an_exact_value_whose_last_digits_are_lost_is_a_wrong_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, value: int, other: int, code: int
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = {f"n{number}": value for number in range(4)}
+    Path("map.csv").write_text("benchmark,metric,unit,better,component\nsum,crc,crc,equal,gpu\n")
+    for name, crcs in (("good", good), ("bad", {"b00": other, "b01": value})):
+        rates = [f"{node},copy,rate,GB/s,higher,100" for node in crcs for _ in range(3)]
+        lines = rates + [f"{node},sum,crc,crc,equal,{crc}" for node, crc in crcs.items()]
+        if kind == "superbench":
+            values = [{"node": n, "copy/rate_bw": 100, "sum/crc": crc} for n, crc in crcs.items()]
+            path = written(
+                f"{name}.jsonl", list(map(json.dumps, values))[1:], json.dumps(values[0])
+            )
+            more = ["--map", "map.csv"]
+        else:
+            path, more = written(f"{name}.csv", lines), []
+        if kind == "parquet":
+            duckdb = pytest.importorskip("duckdb")
+            duckdb.sql(f"copy (from read_csv('{path}')) to '{name}.parquet' (format parquet)")
+            path = f"{name}.parquet"
+        word = "superbench" if kind == "superbench" else "table"
+        done = anubis("import", word, path, "--store", name, *more)
+        assert done.returncode in (0, 1)
+        if name == "good":
+            assert anubis("learn", "good/imports").returncode in (0, 20)
+    assert anubis("judge", "bad/imports").returncode == code

@@ -113,3 +113,17 @@ def test_what_is_open_is_answered_by_its_reason() -> None:
     assert "unit" in open_act([missing, unclear])
     steps = {open_act([replace(unclear, reason=reason)]) for reason in Reason}
     assert "" not in steps
+
+
+@pytest.mark.parametrize(
+    ("better", "unit", "corrupt"),
+    [("lower", "packets", False), ("lower", "errors", True), ("equal", "crc", True)],
+)
+def test_only_a_count_of_what_is_wrong_tells_of_wrong_results(
+    better: Any, unit: str, corrupt: bool
+) -> None:
+    counted = replace(
+        SLOW, metric="seen", better=better, unit=unit, value=1.0, similarity=0.0, action=""
+    )
+    assert ("corruption" in first_act(counted)) == corrupt
+    assert ("counts" in first_act(counted)) == (not corrupt)

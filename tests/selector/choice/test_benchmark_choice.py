@@ -347,3 +347,7 @@ def test_tidying_keeps_the_need_met_and_leaves_nothing_superfluous(
         less = kept.copy()
         less[run] = False
         assert problem.covered(less) < need
+
+
+def test_what_is_certain_on_one_node_is_certain_on_one_of_several() -> None:
+    assert joint_risk([0.5, 1.0]) == pytest.approx(joint_risk([1.0])) == pytest.approx(1.0)

@@ -17,7 +17,7 @@ from pytest_anubis.core.sample import Population
 from pytest_anubis.store.history.contents.run_rows import duration_rows
 from pytest_anubis.store.importers.fio import import_fio
 from pytest_anubis.store.importers.import_folder import ImportFolder
-from pytest_anubis.store.importers.import_result import ImportFileError
+from pytest_anubis.store.importers.import_result import ImportFileError, run_name
 from pytest_anubis.store.importers.metric_map import read_metric_map
 from pytest_anubis.store.importers.nccl import import_nccl
 from pytest_anubis.store.importers.superbench import import_superbench
@@ -67,9 +67,9 @@ def test_times_order_the_values_and_missing_columns_have_defaults(tmp_path: Path
     path = table(
         tmp_path,
         "Node;Benchmark;Metric;Unit;Better;Value;Time;remark\n"
-        "a;x;m;s;lower;3;2026-01-03;\n"
+        "a;x;m;s;lower;3;2026-01-01T02:00;\n"
         "a;x;m;s;lower;1;2026-01-01T00:00:00Z;\n"
-        "a;x;m;s;lower;2;2026-01-02;\n"
+        "a;x;m;s;lower;2;2026-01-01T01:00;\n"
         "a;x;m;s;lower;4;soon;\n",
     )
     found = import_table(path, hardware_class="mine", run="r7")
@@ -689,3 +689,17 @@ def test_a_node_of_a_summary_without_any_result_is_not_read_whole(tmp_path: Path
         "bare": 1,
         "7": 0,
     }
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [
+        ("results.2026-11-01.csv", "results.2026-11-01"),
+        ("n1.diag.JSON", "n1.diag"),
+        ("all.v2.log.gz", "all.v2"),
+        ("results", "results"),
+        (".csv", "import"),
+    ],
+)
+def test_a_run_is_called_as_its_file_without_known_endings(name: str, run: str) -> None:
+    assert run_name(Path(name)) == run

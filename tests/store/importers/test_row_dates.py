@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pytest_anubis.store.importers.import_result import Imported
@@ -30,15 +31,39 @@ def test_each_node_s_run_began_at_its_earliest_row_and_ended_at_its_latest(tmp_p
     found = imported(
         tmp_path,
         ("n1", "2026-11-16T09:00:00+01:00"),
-        ("n1", "2026-11-15"),
+        ("n1", "2026-11-15T23:00:00"),
         ("n2", "2026-11-17T10:00:00"),
-        (" n1", "2026-11-18T10:00:00Z"),
+        (" n1", "2026-11-16T10:00:00Z"),
     )
     assert dates(found) == {
-        "n1": ("2026-11-15T00:00:00+00:00", "2026-11-18T10:00:00+00:00"),
+        "n1": ("2026-11-15T23:00:00+00:00", "2026-11-16T10:00:00+00:00"),
         "n2": ("2026-11-17T10:00:00+00:00", "2026-11-17T10:00:00+00:00"),
     }
     assert not found.file_dated
+
+
+def test_a_table_that_grows_each_night_has_a_run_for_each(tmp_path: Path) -> None:
+    found = imported(
+        tmp_path,
+        *(("n1", f"2026-11-{day:02d}T23:{minute}:00") for day in (1, 2, 3) for minute in (50, 59)),
+        *(("n1", f"2026-11-{day:02d}T00:20:00") for day in (2, 3, 4)),
+        ("n2", "2026-11-03T23:50:00"),
+    )
+    nights = [
+        (run.run, run.started[8:10], run.ended[8:10]) for run in found.runs if run.node == "n1"
+    ]
+    assert nights == [(f"t.2026-11-0{day}", f"0{day}", f"0{day + 1}") for day in (1, 2, 3)]
+    (one,) = found.populations
+    assert np.diff(one.offsets).tolist() == [3, 3, 3, 1]
+
+
+def test_a_run_without_a_pause_is_cut_after_a_day(tmp_path: Path) -> None:
+    hours = [
+        ("n1", f"2026-11-{day:02d}T{hour:02d}:00:00") for day in (1, 2, 3) for hour in range(24)
+    ]
+    found = imported(tmp_path, *hours)
+    assert len(found.runs) == 3
+    assert len(imported(tmp_path, *hours[12:36]).runs) == 1
 
 
 def test_seconds_since_1970_are_moments(tmp_path: Path) -> None:

@@ -72,8 +72,8 @@ def list_defects(options: argparse.Namespace) -> None:
     for one in found:
         exposed = clip(", ".join(name.rpartition("/")[2] for name in one.benchmarks), 80)
         when = [day_and_time(one.found), day_and_time(one.found if one.seen is None else one.seen)]
-        row = [str(one.number), *when, str(len(one.runs) or ""), one.node, one.component]
-        rows.append([*row, one.state, exposed])
+        row = [str(one.number), *when, str(len(one.runs) or ""), one.node]
+        rows.append([*row, ", ".join(one.components), one.state, exposed])
     plain = [plain_record(one, "found", "seen", "closed") for one in found]
     lines = table(rows).splitlines() if found else ["no defects"]
     answer(options.json, {"defects": plain}, *lines)
@@ -113,6 +113,7 @@ def _close(options: argparse.Namespace) -> None:
     )
     same = "" if defect.number == options.number else f" ({options.number} is a sighting of it)"
     line = f"defect {defect.number}{same}: {state}"
+    line += f" of all in {', '.join(defect.components)}" if len(defect.components) > 1 else ""
     if state != "open":
         line += f"; {defect.node} leaves the drain list and is due to be measured again"
     if state != "open" and (problem := keep_answered(options.history, defect.node, defect.runs)):

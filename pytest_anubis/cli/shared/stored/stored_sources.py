@@ -56,12 +56,12 @@ def add_sources(parser: argparse.ArgumentParser, *, with_metrics: bool = True) -
 def since(text: str) -> float:
     """Read a moment for argparse: ISO 8601 (without a zone: UTC), or how long ago it was."""
     try:
-        return time.time() - seconds(text)
+        found = moment(str(time.time() - seconds(text)))
     except ValueError:
         found = moment(text)
     if found is None:
         raise argparse.ArgumentTypeError(
-            f"{text[:40]!r} is neither a date such as 2026-01-31 nor a time such as 30d"
+            f"{text[:40]!r} is neither a date such as 2026-01-31 nor a time such as 30d, in a year from 1 on"
         )
     return found
 

@@ -1,0 +1,75 @@
+"""Cells of tables that hold a number or a moment, and why others hold none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from typing import Any
+
+_COMMA = re.compile(r"[+-]?\d+,\d+([eE][+-]?\d+)?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f\u2019]\d{3})+([.,]\d+)?")
+DECIMAL_COMMA = "has a decimal comma; write a point"
+_NO_VALUE = frozenset(("n/a", "na", "#n/a", "-", "--", "null", "none"))
+"""Words for a value that was not measured."""
+
+
+def all_plain(column: Sequence[Any]) -> bool:
+    """Return whether no text of a column needs `number_of`; of numbers none does."""
+    if not isinstance(column[0], str):
+        return True
+    text = "".join(column)
+    return text.isascii() and "_" not in text
+
+
+def number_of(item: Any) -> float:
+    """Return a number in plain digits; Python itself also takes ``1_000``, and the digits of any script.
+
+    Raises:
+        ValueError: It is none.
+    """
+    if isinstance(item, str) and ("_" in item or not item.strip().isascii()):
+        raise ValueError(item)
+    return float(item)
+
+
+def is_nothing(item: str, column: str) -> bool:
+    """Say whether a cell is empty, or holds a word for a value that does not exist."""
+    return not item.strip() or (column == "value" and item.strip().lower() in _NO_VALUE)
+
+
+def is_marked(item: object) -> bool:
+    """Return whether a cell is a number with a comma or other marks, which is not guessed at."""
+    text = item.strip() if isinstance(item, str) else ""
+    return bool(_COMMA.fullmatch(text) or _THOUSANDS.fullmatch(text))
+
+
+def no_number(item: object, mark: str = "") -> str:
+    """Return why a cell is none: what a comma means, decimals or thousands, is not guessed at."""
+    if isinstance(item, str) and _COMMA.fullmatch(item.strip()) and mark != ",":
+        return DECIMAL_COMMA
+    if isinstance(item, str) and _THOUSANDS.fullmatch(item.strip()):
+        return "has marks between thousands; write it without"
+    return "is not a number"
+
+
+def no_moment(item: object) -> str:
+    """Return why a cell is no time: neither a number nor a date as they are read."""
+    said = no_number(item)
+    if said == "is not a number":
+        said = "is neither a number of seconds nor ISO 8601, such as 2026-01-31T12:00:00Z"
+    return said
+
+
+def moment_of(item: Any) -> float:
+    """Return seconds since 1970 of a number, a date and time, or ISO 8601 text; without zone: UTC."""
+    if isinstance(item, str):
+        try:
+            return number_of(item)
+        except ValueError:
+            item = datetime.fromisoformat(item.strip())
+    if isinstance(item, date) and not isinstance(item, datetime):
+        item = datetime(item.year, item.month, item.day, tzinfo=UTC)
+    if isinstance(item, datetime):
+        return (item if item.tzinfo else item.replace(tzinfo=UTC)).timestamp()
+    return float(item)
