@@ -223,12 +223,14 @@ def _measure(options: argparse.Namespace, rounds: Rounds) -> list[Path]:
     forget_best(rounds.store)
     if options.rounds is not None and options.time is not None:
         raise CommandError("--rounds and --for exclude each other: give a number or a time")
+    asked = options.time is not None
     if options.rounds is None and options.time is None and options.profile == "smoke":
         options.time = SMOKE_TIME
     elif options.rounds is None and options.time is None:
         options.rounds = DEFAULT_ROUNDS
     if options.time is not None:
-        return rounds.within(options.time, options.detect, partial(_preview, options), spoiled)
+        preview = partial(_preview, options)
+        return rounds.within(options.time, options.detect, preview, spoiled, asked=asked)
     return rounds.of_number(options.rounds, spoiled)
 
 

@@ -45,6 +45,9 @@ FOR_ALL = 0.7
 GRACE = 0.1
 """Part of the time by which rounds may exceed it for a component that no metric covers yet."""
 
+LONG = 1e9
+"""Seconds that nobody reaches: the time for such rounds where no time was asked for."""
+
 ENDING = 6.0
 """Seconds that the command takes at its end to read the runs, learn and write, where nothing tells it yet."""
 
@@ -109,7 +112,15 @@ class Rounds:
                     break
         return self._paths
 
-    def within(self, seconds: float, detect: float, judge: Judge, spoiled: Spoiled) -> list[Path]:
+    def within(
+        self,
+        seconds: float,
+        detect: float,
+        judge: Judge,
+        spoiled: Spoiled,
+        *,
+        asked: bool = True,
+    ) -> list[Path]:
         """Run rounds for so long, in the end those of the tests alone that lack something.
 
         First of those of which others disturbed so many samples that fewer than `LEAST_ROUNDS` are quiet,
@@ -122,6 +133,7 @@ class Rounds:
             detect: Loss that every metric is to find, relative.
             judge: Learns from the rounds so far.
             spoiled: Returns which metrics have fewer quiet samples than wanted.
+            asked: Somebody asked for that time: it is kept also where no metric covers a component yet.
 
         Raises:
             CommandError: A round failed.
@@ -165,7 +177,7 @@ class Rounds:
                     break
                 what = f"round {len(self._paths) + 1}, of {why}"
                 self._run(line, what, left(), without=self._known() - wanted)
-            self._cover(line, judge, lambda: left() + GRACE * seconds)
+            self._cover(line, judge, lambda: left() + GRACE * seconds if asked else LONG)
         return self._paths
 
     def _cover(self, line: LiveLine, judge: Judge, left: Callable[[], float]) -> None:
@@ -174,7 +186,7 @@ class Rounds:
         At most as many as there had to be, since twice as many show what a third more noise hid, and none
         that is expected to end later than in the seconds that are left.
         """
-        for _ in range(self._least):
+        for added in range(self._least):
             baseline = judge(self._paths)
             lacking = uncovered_components(baseline) if baseline else ()
             components = [one.component for one in lacking]
@@ -185,7 +197,8 @@ class Rounds:
                 f"round {len(self._paths) + 1}, added: no metric of {', '.join(components)} "
                 "shows a loss of a half yet"
             )
-            self._run(line, what, left(), without=self._known() - wanted)
+            rest = min(left(), self._expected(wanted) * (self._least - added))
+            self._run(line, what, rest, without=self._known() - wanted)
 
     def _run(
         self,

@@ -139,6 +139,13 @@ def test_rounds_are_added_within_the_time_asked_for_and_a_tenth(
     assert machine.now <= max(6 * 20.0, 1.1 * asked)
 
 
+def test_rounds_are_added_beyond_a_time_that_nobody_asked_for(
+    machine: Machine, tmp_path: Path
+) -> None:
+    of_suite(tmp_path).within(60.0, 0.7, showing(a=0.6, b=0.2), quiet, asked=False)
+    assert machine.asked == [["suite.py"]] * LEAST_TIMED + [["suite.py::test_a"]] * LEAST_TIMED
+
+
 def test_a_test_that_is_always_skipped_has_no_more_rounds(machine: Machine, tmp_path: Path) -> None:
     """It ran in every round of those that lack power, and the live line counted it."""
     machine.skipped = ("suite.py::test_b",)
