@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -44,9 +45,6 @@ FOR_ALL = 0.7
 
 GRACE = 0.1
 """Part of the time by which rounds may exceed it for a component that no metric covers yet."""
-
-LONG = 1e9
-"""Seconds that nobody reaches: the time for such rounds where no time was asked for."""
 
 ENDING = 6.0
 """Seconds that the command takes at its end to read the runs, learn and write, where nothing tells it yet."""
@@ -177,7 +175,7 @@ class Rounds:
                     break
                 what = f"round {len(self._paths) + 1}, of {why}"
                 self._run(line, what, left(), without=self._known() - wanted)
-            self._cover(line, judge, lambda: left() + GRACE * seconds if asked else LONG)
+            self._cover(line, judge, lambda: left() + GRACE * seconds if asked else math.inf)
         return self._paths
 
     def _cover(self, line: LiveLine, judge: Judge, left: Callable[[], float]) -> None:

@@ -218,7 +218,7 @@ def _rows(view: FleetView) -> Iterable[str]:
         inner = "".join(
             _cell(view.kinds, node, number, kind) for number, kind in enumerate(cells[:WIDE])
         )
-        badge = blocks.badge(node.row.verdict.decision.value)
+        badge = blocks.badge(node.row.word)
         mark = f" <span class='mark'>{words}</span>" if (words := _mark(node)) else ""
         yield f"<tr><th scope='row'>{linked}</th><td>{badge}{mark}</td>{traits}{inner}</tr>"
 

@@ -61,7 +61,7 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
         linked = blocks.linked(row.verdict.node, "" if number is None else f"#n{number}")
         rest = f"also {row.rest}" if row.rest else ""
         rows.append(
-            f"<td>{blocks.badge(row.word, row.verdict.decision.value)}</td><td>{linked}</td>"
+            f"<td>{blocks.badge(row.word)}</td><td>{linked}</td>"
             + blocks.cells(row.trouble, row.cause, *[rest] * besides)
         )
     left = len(open_ones) - ROWS
@@ -81,7 +81,7 @@ def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> str:
     bad = [verdict for verdict in row.told if verdict.outcome in _BAD]
     verdict = row.verdict
     rejected = verdict.decision is Decision.REJECTED
-    head = f"{blocks.badge(row.word, verdict.decision.value)} <h3>{html.escape(verdict.node)}</h3>"
+    head = f"{blocks.badge(row.word)} <h3>{html.escape(verdict.node)}</h3>"
     inner = (
         blocks.paragraph(after_name(verdict), "why")
         + blocks.paragraph(

@@ -25,6 +25,7 @@ from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.device_identity import identity_text
 from pytest_anubis.report.text.headlines import after_name
+from pytest_anubis.report.text.node_row import LOOK, RETEST
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     lost_text,
@@ -65,18 +66,20 @@ def criterion_of(
     return found if same else None
 
 
-def badge(word: str, decision: str = "") -> str:
-    """Return a verdict or decision as a word in its colour; of a node's word in that of its decision."""
-    return f"<span class='verdict {html.escape(decision or word)}'>{html.escape(word)}</span>"
+def badge(word: str) -> str:
+    """Return a verdict, a decision or what a node is called as a coloured word."""
+    return (
+        f"<span class='verdict {html.escape(_COLOURS.get(word, word))}'>{html.escape(word)}</span>"
+    )
+
+
+_COLOURS = {RETEST: "REJECTED", LOOK: "MARGINAL"}
+"""Words that have the colour of another one."""
 
 
 def word_badges(counts: Iterable[tuple[str, int]]) -> str:
     """Return how many nodes are called what, as coloured words."""
-    colours = {"RETEST": "REJECTED", "LOOK AT": "MARGINAL"}
-    return " ".join(
-        f"<span class='kv'>{badge(word, colours.get(word, ''))} {count}</span>"
-        for word, count in counts
-    )
+    return " ".join(f"<span class='kv'>{badge(word)} {count}</span>" for word, count in counts)
 
 
 def triaged_badge(verdict: MetricVerdict) -> str:

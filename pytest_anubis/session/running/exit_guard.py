@@ -173,9 +173,8 @@ def _forked() -> int:
     interrupt = _once()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
-    if (
-        signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
-    ):  # as a scheduler ends a job: with a verdict
+    # A scheduler whose time limit is reached gets a verdict as well.
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, interrupt)
     return writing
 

@@ -174,7 +174,7 @@ def _runs(
         last = found.get(row.run_id)
         if last is not None:
             told[row.run_id].append(one := _verdict(row))
-            if one.reason is Reason.GONE:
+            if one.reason is Reason.GONE and last.verdict.decision is not Decision.ACCEPTED:
                 gone = replace(last.verdict, gone=(*last.verdict.gone, one.device))
                 found[row.run_id] = replace(last, verdict=gone)
     worst = sa.func.max(sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1))
