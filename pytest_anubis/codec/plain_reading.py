@@ -78,7 +78,10 @@ def _make_reader(hint: Any, refuse: bool, marks: tuple[Any, ...]) -> Reader:
         return lambda data: hint(text(data))
     if dataclasses.is_dataclass(hint):  # its reader is made when first needed: it may hold itself
         cls: Any = hint
-        return lambda data: _object_reader(cls, refuse)(data)
+        of_text = getattr(cls, "of_text", None)
+        return lambda data: (
+            of_text(data) if of_text and type(data) is str else _object_reader(cls, refuse)(data)
+        )
     raise TypeError(f"{hint!r} has no plain form")
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.field_types import Flat, Rare
 from pytest_anubis.core.measurement import (
     LaneCores,
@@ -174,6 +175,19 @@ class BlockerFound:
     text: str  # what, in one line
     found_anew: bool = False  # a resumed run finds it again where it is still so; all else stays
     file: str = ""  # what could not be collected, until tests of it were planned
+    test: Annotated[str, Rare] = (
+        ""  # the file, class or test that could not; then the text says why
+    )
+
+    @property
+    def blocker(self) -> Blocker:
+        """What prevents acceptance."""
+        if not self.test:
+            return Blocker(cause=self.text)
+        subject = f"{self.test} cannot be collected"
+        return Blocker(
+            kind=Hindrance.UNCOLLECTED, subject=subject, cause=self.text, benchmark=self.test
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.events import (
     MACHINE,
     BenchmarksChosen,
@@ -85,7 +86,7 @@ class RunEvidence:
     """
 
     verdicts: tuple[MetricVerdict, ...] = ()
-    blockers: tuple[str, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
     notes: tuple[str, ...] = ()
     residual_risk: float | None = None
     residual_interval: tuple[float, float] | None = None
@@ -361,24 +362,24 @@ class RunRecord:
         )
 
     @property
-    def blockers(self) -> tuple[str, ...]:
+    def blockers(self) -> tuple[Blocker, ...]:
         """What stands between the node and acceptance and has no verdict: deaths first.
 
         An earlier part of a resumed run is not repeated, so what blocked it stays, but for what every part
         looks for anew, and files of which tests could be collected since.
         """
         found: list[BlockerFound] = []
-        damage: list[str] = []
+        damage: list[Blocker] = []
         for event in self.events:
             if isinstance(event, Resumed):
                 found = [blocker for blocker in found if not blocker.found_anew]
             elif isinstance(event, BlockerFound):
                 found.append(event)
             elif isinstance(event, DamageFound):
-                damage.append(event.text)
+                damage.append(Blocker(cause=event.text))
         files = {plan.test.partition("::")[0] for plan in self.planned}
-        stay = dict.fromkeys(b.text for b in found if not b.file or b.file not in files)
-        return (*self.deaths, *damage, *stay)
+        stay = dict.fromkeys(b.blocker for b in found if not b.file or b.file not in files)
+        return (*(Blocker(cause=line) for line in self.deaths), *damage, *stay)
 
     @property
     def repeats(self) -> tuple[TestRepeated, ...]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.events import (
     Attempted,
     DamageFound,
@@ -287,12 +288,12 @@ class RunState:
         return tuple(results.values())
 
 
-def undecided_by(verdict: NodeVerdict, blocker: str) -> NodeVerdict:
+def undecided_by(verdict: NodeVerdict, why: str) -> NodeVerdict:
     """Return an acceptance taken back for one more blocker."""
     subject = f"node {verdict.node}" if verdict.node else "the node"
     return replace(
         verdict,
         decision=Decision.UNDECIDED,
-        headline=f"{subject} is neither accepted nor rejected: {blocker}",
-        blocking=(blocker, *verdict.blocking),
+        headline=f"{subject} is neither accepted nor rejected: {why}",
+        blocking=(Blocker(cause=why), *verdict.blocking),
     )

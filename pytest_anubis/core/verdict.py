@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.field_types import AnyFloat, Compact, Rare, Share, compact
 from pytest_anubis.core.measurement import HOST_SLOWER
 from pytest_anubis.core.metric import relative_loss
@@ -320,9 +321,6 @@ ALLOWED_MISSING = 0.02
 NOT_JUDGED = "NOT_JUDGED"
 """What represents an outcome where there are values and no norm to hold them against."""
 
-UNCOVERED = "none of its metrics shows a loss of a half"
-"""What blocks for a component that was measured in learning and has no criterion that is not coarse."""
-
 SINGLE_VALUE = "a single value"
 """Why a failure is to be measured again that one value tells of (`MetricVerdict.retest`)."""
 
@@ -394,14 +392,6 @@ def host_trouble(verdicts: Sequence[MetricVerdict]) -> str:
     )
 
 
-def without_absent(lines: Iterable[str], absent: Iterable[str]) -> tuple[str, ...]:
-    """Return blockers without those about single metrics of absent benchmarks."""
-    heads = tuple(
-        f"{Outcome.NOT_TESTED.value} {name}{end}" for name in absent for end in (" ", ":")
-    )
-    return tuple(line for line in lines if not line.startswith(heads))
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeVerdict:
     """What was decided about one node, and what stands in the way of more.
@@ -411,7 +401,7 @@ class NodeVerdict:
         decision: Accepted, rejected or neither.
         headline: One sentence: the decision, the guilty component, the next step.
         components: Components with at least one failed metric, worst first.
-        blocking: One line per blocker (INCONCLUSIVE, NOT_TESTED, ...).
+        blocking: What prevents acceptance, what is to be said first before the others.
         listed: One line per thing that was not judged and does not block.
         counts: Outcome name -> how many metric verdicts (`MetricVerdict.counted_as`).
         baseline: Id of the baseline that decided, empty if none.
@@ -430,7 +420,7 @@ class NodeVerdict:
     decision: Decision
     headline: str
     components: tuple[str, ...] = ()
-    blocking: tuple[str, ...] = ()
+    blocking: tuple[Blocker, ...] = ()
     listed: tuple[str, ...] = ()
     counts: tuple[tuple[str, int], ...] = ()
     baseline: str = ""
@@ -443,9 +433,11 @@ class NodeVerdict:
     gone: Annotated[tuple[str, ...], Rare] = ()
 
     @property
-    def hindrances(self) -> tuple[str, ...]:
-        """What stands in the way; of absent benchmarks the one line about all of them."""
-        return self.blocking if len(self.absent) < 2 else without_absent(self.blocking, self.absent)
+    def hindrances(self) -> tuple[Blocker, ...]:
+        """What prevents acceptance; of several absent benchmarks the one blocker that counts them."""
+        if len(self.absent) < 2:
+            return self.blocking
+        return tuple(one for one in self.blocking if one.benchmark not in self.absent)
 
     @property
     def severity(self) -> tuple[int, int, bool, float, str]:

@@ -163,7 +163,7 @@ class HtmlReport:
         verdict = run.node_verdict
         facts = [f"node {context.node}", f"hardware class {context.hardware_class}"]
         facts.append(baseline_line(context.baseline) if context.baseline else context.baseline_note)
-        blocking = verdict.blocking if verdict else ()
+        blocking = list(map(str, verdict.blocking)) if verdict else []
         died = blocks.unsaid(dict.fromkeys([*run.deaths, *self._crashed]), blocking)
         silent = blocks.unsaid(unexplained(run), blocking)
         listed = verdict.listed if verdict else ()

@@ -54,7 +54,9 @@ def _reported(path: Path) -> tuple[Decision | None, str]:
     place = find_baseline(BASELINES, record.hardware_class)
     baseline = load_baseline(place) if place is not None else None
     verdict = completed(record, baseline).node_verdict
-    said = " ".join((*record.warnings, *record.blockers, verdict.headline if verdict else ""))
+    said = " ".join(
+        (*record.warnings, *map(str, record.blockers), verdict.headline if verdict else "")
+    )
     return (verdict.decision if verdict else None), said
 
 
@@ -76,7 +78,7 @@ def _gone_on_with(path: Path) -> tuple[Decision | None, str]:
     state.apply(Resumed(baseline=baseline.digest))
     _finish_well(state)
     decided = decide_run(state.record(), baseline)
-    text = " ".join((*state.warnings, *decided.node_verdict.blocking))
+    text = " ".join((*state.warnings, *map(str, decided.node_verdict.blocking)))
     return decided.node_verdict.decision, text
 
 

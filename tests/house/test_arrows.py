@@ -65,6 +65,7 @@ SHELVES = {
             "field_types",
             "metric",
             "measurement",
+            "blocker",
             "verdict",
             "waivers",
             "survey",

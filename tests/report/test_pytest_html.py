@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.events import (
     Event,
     Judged,
@@ -174,7 +175,7 @@ def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
                     node="n1",
                     decision=Decision.UNDECIDED,
                     headline=f"headline {dossier.EVIL}",
-                    blocking=("blocks",),
+                    blocking=(Blocker(cause="blocks"),),
                     listed=("is listed",),
                     noted=("was seen",),
                 )
@@ -200,8 +201,11 @@ def test_what_has_no_row_stands_on_top_and_is_escaped() -> None:
 def test_what_blocks_is_not_said_again_below() -> None:
     died = WorkerDied(worker="gw0", lane="node", test="t.py::test_a[x]", text="hung: no end")
     blocking = (
-        "t.py::test_a[x]: hung: no end",
-        *(f"NOT_TESTED t.py::test_b cuda:{n}: never reported" for n in (0, 1, 10)),
+        Blocker(subject="t.py::test_a[x]", cause="hung: no end"),
+        *(
+            Blocker(word="NOT_TESTED", subject=f"t.py::test_b cuda:{n}", cause="never reported")
+            for n in (0, 1, 10)
+        ),
     )
     decided = NodeVerdict(
         node="n1", decision=Decision.UNDECIDED, headline="h", blocking=blocking, noted=("seen",)

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.events import (
     BlockerFound,
     Judged,
@@ -228,8 +229,8 @@ def test_what_a_journal_says_besides_samples(tmp_path: Path) -> None:
     said = evidence(found, "r1")
     assert [verdict.text for verdict in said.verdicts] == ["7 of 8 accelerators"]
     assert said.blockers == (
-        "run r1: lane cuda:1, while no test was running: signal 9",
-        "run r1: cuda:2 is hidden",
+        Blocker(run="r1", subject="lane cuda:1, while no test was running", cause="signal 9"),
+        Blocker(run="r1", cause="cuda:2 is hidden"),
     )
     assert said.broken_off == {"r1": "never finished"}
     assert evidence(found, "r2").broken_off == {"r2": "was broken off (exit status 2)"}
@@ -246,7 +247,9 @@ def test_what_hindered_the_part_before_an_interruption_hinders_no_more(tmp_path:
             RunFinished(exit_status=20, ended="2026-01-01T00:00:00+00:00"),
         ):
             journal.write(event)
-    assert evidence(read_runs([tmp_path]), "r1").blockers == ("run r1: cuda:2 is hidden",)
+    assert evidence(read_runs([tmp_path]), "r1").blockers == (
+        Blocker(run="r1", cause="cuda:2 is hidden"),
+    )
 
 
 def test_linked_folders_are_read_and_circles_end(tmp_path: Path) -> None:

@@ -14,13 +14,14 @@ from pathlib import Path
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import show
+from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.moment_text import Moment, moment_of
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import FollowedJournal, read_journal
-from pytest_anubis.validator.deciding.decision_headline import UNCOLLECTED, uncollected_once
+from pytest_anubis.validator.deciding.decision_headline import uncollected_once
 
 LOOK = 1.0
 """Seconds between two looks at a round's journal: people read no faster, and looking takes from the round."""
@@ -144,8 +145,8 @@ def _uncollected(path: Path) -> str:
         blockers = read_journal(path).blockers
     except JournalError:
         return ""
-    lines = [line for line in blockers if UNCOLLECTED in line]
-    return uncollected_once(lines)[0] if lines else ""
+    files = [one for one in blockers if one.kind is Hindrance.UNCOLLECTED]
+    return uncollected_once(files)[0] if files else ""
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

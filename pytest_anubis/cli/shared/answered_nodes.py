@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_anubis.core.asking.next_step import STEP
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Triage
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.store.node_standing import answered_runs
@@ -48,11 +50,11 @@ def _answered(
     found = {one.run or (next(iter(runs)) if len(runs) == 1 else "") for one in bad}
     if not found or not found <= {run for run, node in answered if node == verdict.node}:
         return verdict
-    why = f"run {', '.join(sorted(found))} rejected it, and its defect was closed since: measure it again"
+    why = f"run {', '.join(sorted(found))} rejected it, and its defect was closed since"
     return replace(
         verdict,
         decision=Decision.UNDECIDED,
-        headline=f"node {verdict.node} is neither accepted nor rejected: {why}",
-        blocking=(why,),
+        headline=f"node {verdict.node} is neither accepted nor rejected: {why}{STEP}measure it again",
+        blocking=(Blocker(cause=why, act="measure it again"),),
         triage=Triage.NONE,
     )

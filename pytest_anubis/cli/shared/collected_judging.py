@@ -15,6 +15,7 @@ from pytest_anubis.cli.shared.latest_days import TOGETHER, Unit, of_latest_days
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.identity.alike_devices import told_once
 from pytest_anubis.core.measurement import Measurement
@@ -200,9 +201,9 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
         unit = verdict.node, detail.hardware_class
         now = alone.get(unit, verdict)
         if verdict.decision is Decision.ACCEPTED and now.decision is not Decision.ACCEPTED:
-            days = f"{TOGETHER / 86400:g} days"
-            why = f"what is more than {days} older than its latest run completes it no more: measure it again"
-            verdict = dataclasses.replace(now, blocking=(*now.blocking, why))
+            why = f"what is over {TOGETHER / 86400:g} days older than its latest run completes it no more"
+            old = Blocker(cause=why, act="measure it again")
+            verdict = dataclasses.replace(now, blocking=(*now.blocking, old))
             detail = details[unit]
         nodes.append(verdict)
         of_nodes.append(detail)
@@ -292,7 +293,6 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
             unlike=detail.unlike,
             devices=detail.devices,
             missing=len(detail.missing),
-            lacks=detail.lacks,
         )
         for verdict, detail in zip(judged.nodes, judged.details, strict=True)
     ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import counts_faults
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Triage, Trouble
 
@@ -17,7 +18,7 @@ TOLD = (Reason.TEST_FAILED, Reason.UNSET)
 
 
 ABSENT = "measure there what is missing"
-"""What answers that a table has no value."""
+"""What resolves that there is no value."""
 
 STEP = ". Next step: "
 """Separates an undecided headline from the step at its end."""
@@ -96,19 +97,19 @@ def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
     return _usual(verdict) or (f"{own[: FIRST - 2].rpartition(' ')[0]} ..." if own else _CAUSE)
 
 
-def open_act(verdicts: Iterable[MetricVerdict]) -> str:
-    """Return what answers what is open about an undecided node, in few words that end a line; or empty."""
-    worst_first = sorted(verdicts, key=lambda one: one.severity)
-    first = next((one for one in worst_first if one.outcome is Outcome.INCONCLUSIVE), None)
-    if first is not None:
-        return _OF_OPEN.get(first.reason, "measure again")
-    lacking = any(one.outcome is Outcome.NOT_TESTED for one in worst_first)
-    return ABSENT if lacking else ""
+def open_act(blocker: Blocker) -> str:
+    """Return what resolves a blocker, in few words that end a line."""
+    if blocker.act:
+        return blocker.act
+    if blocker.kind is Hindrance.OPEN and blocker.word == Outcome.INCONCLUSIVE:
+        return _OF_OPEN.get(blocker.reason, "measure again")
+    lacks = (Hindrance.OPEN, Hindrance.UNANSWERED, Hindrance.MISSING)
+    return ABSENT if blocker.kind in lacks else "measure again"
 
 
 _LEARN = "learn what is normal of it: anubis learn RUNS"
 _MEND = "mend what stopped it, then measure again"
-_OF_OPEN = {
+_OF_OPEN: dict[str, str] = {
     Reason.NO_BASELINE: _LEARN,
     Reason.NO_CRITERION: _LEARN,
     Reason.DISTURBED: "measure again when nothing else runs there",

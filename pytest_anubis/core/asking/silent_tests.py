@@ -6,9 +6,6 @@ from pytest_anubis.core.events import LaneGivenUp
 from pytest_anubis.core.measurement import GATE_STOPPED
 from pytest_anubis.core.run import RunRecord, given_up_text
 
-AFTER_DEATH = "; next: "
-"""Stands before what is to be done about a process that died; a headline ends before it."""
-
 
 def kept_silent(run: RunRecord) -> dict[str, str]:
     """Return test -> the line about what kept it from running, for planned tests that never reported.
@@ -22,7 +19,7 @@ def kept_silent(run: RunRecord) -> dict[str, str]:
     silent = _silent(run)
     if not silent:
         return {}
-    if GATE_STOPPED in run.blockers:
+    if any(blocker.cause == GATE_STOPPED for blocker in run.blockers):
         return dict.fromkeys(silent, GATE_STOPPED)
     lanes = [event.lane for event in run.events if isinstance(event, LaneGivenUp)]
     if lanes:

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_anubis.codec.moments import day_of, moment
+from pytest_anubis.core.asking.next_step import STEP
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
@@ -130,7 +132,7 @@ def _standing_run(
     if not said_of_node(found):
         return found
     if stands.answered:
-        why = f"run {found.run} rejected it, and its defect was closed since: measure it again"
+        why = f"run {found.run} rejected it, and its defect was closed since"
         return replace(found, node_verdict=_undecided(found.node, why))
     verdict = found.node_verdict or _undecided(found.node, f"run {found.run} {found.broken_off}")
     return replace(found, node_verdict=as_it_stands(verdict, stands))
@@ -140,6 +142,6 @@ def _undecided(node: str, why: str) -> NodeVerdict:
     return NodeVerdict(
         node=node,
         decision=Decision.UNDECIDED,
-        headline=f"node {node} undecided: {why}",
-        blocking=(why,),
+        headline=f"node {node} undecided: {why}{STEP}measure it again",
+        blocking=(Blocker(cause=why, act="measure it again"),),
     )

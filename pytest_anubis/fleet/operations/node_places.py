@@ -178,8 +178,9 @@ def _act(one: NodeLast, place: Place) -> str:
     if place in _ACTS or one.last is None:
         return _ACTS.get(place, "")
     if place is Place.UNDECIDED:
+        # A history has the headline alone, which ends with the first blocker's step.
         step = one.last.verdict.headline.partition(STEP)[2]
-        return step or open_act(one.last.told) or "measure again"
+        return step or open_act(one.last.verdict.blocking[0])
     worst, triage = _worst(one.last), _verdict(one).triage
     if one.node.state in _OUT or worst is None or place is not Place.QUARANTINED:
         return ""

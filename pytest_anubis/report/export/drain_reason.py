@@ -38,7 +38,7 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
     bad = (one for one in told if one.outcome in (wanted, Outcome.MARGINAL))
     worst = worst_told(verdict.headline, bad)
     if worst is None:
-        first = verdict.hindrances[0] if verdict.hindrances else verdict.headline
+        first = verdict.hindrances[0].fact if verdict.hindrances else verdict.headline
         return line(f"{LEADER}{verdict.decision.value}", first, run=run)
     if worst.reason is Reason.NO_BASELINE:
         return line(f"{LEADER}NO-BASELINE", worst.text, run=run)

@@ -250,7 +250,9 @@ def _waived(record: RunRecord) -> str:
 def _unjudged(record: RunRecord) -> str:
     verdict = record.node_verdict
     blocking, listed, noted = (
-        (verdict.blocking, verdict.listed, verdict.noted) if verdict else ((), (), ())
+        (tuple(map(str, verdict.blocking)), verdict.listed, verdict.noted)
+        if verdict
+        else ((), (), ())
     )
     died = [
         f"{event.worker or 'worker'}: {event.text or 'died'}"

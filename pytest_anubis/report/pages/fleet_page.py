@@ -89,7 +89,9 @@ def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> str:
             "faint",
         )
         + "".join(blocks.blamed_parts(bad, row.cards))
-        + blocks.lines_block("in the way of acceptance", verdict.blocking, open_=not rejected)
+        + blocks.lines_block(
+            "in the way of acceptance", list(map(str, verdict.blocking)), open_=not rejected
+        )
         + blocks.lines_block("not judged, does not block", verdict.listed)
         + blocks.lines_block("seen, does not block", verdict.noted, open_=bool(row.unlike))
     )

@@ -19,17 +19,15 @@ from pytest_anubis.core.asking.open_questions import (
 )
 from pytest_anubis.core.asking.typed_tests import SHIPPED, learning, with_options
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import LOOKS_SPENT, NOT_INSTALLED, LaneCores
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import (
     SKIPPED,
-    UNCOVERED,
     Decision,
     MetricVerdict,
     NodeVerdict,
-    Outcome,
     Reason,
-    without_absent,
 )
 from pytest_anubis.core.waivers.widened_limits import noise_options
 from pytest_anubis.report.text.numbers import count_text, percent
@@ -49,11 +47,10 @@ USUAL = "smoke"
 PLACES = 3
 """Most folders of tests in a command; more than these are not one benchmark set."""
 
+_AGAIN = (Reason.DISTURBED, Reason.BROKEN_OFF)
+"""Reasons of open verdicts that measuring again resolves."""
 _STEP = "; next step: "
-_NO_BASELINE = "no baseline: "
-_AGAIN = "measure again"
 _ONE_MACHINE = "one machine"
-_UNCOLLECTED = " cannot be collected: "
 _SAID = (" is neither accepted nor rejected", " rejected", " accepted")
 
 
@@ -239,18 +236,19 @@ def next_line(
         verdicts, profile, tests
     ):
         return step
-    known = set(map(_kind, node.blocking))
-    first = next((kind for kind in (_NO_BASELINE, UNCOVERED, _AGAIN) if kind in known), "")
-    if not first or (
-        first == _NO_BASELINE and _nothing_ran(verdicts) and not _tools_first(verdicts)
+    kinds = {one.kind for one in node.blocking}
+    unlearned, uncovered = Hindrance.NO_BASELINE in kinds, Hindrance.UNCOVERED in kinds
+    again = any(one.reason in _AGAIN for one in node.blocking)
+    if not (unlearned or uncovered or again) or (
+        unlearned and _nothing_ran(verdicts) and not _tools_first(verdicts)
     ):
         return _after_installing(verdicts, tests, profile) or _all_in_one(
             node, tests, profile, required
         )
-    if first == _AGAIN:
+    if not (unlearned or uncovered):
         return f"next: pytest --anubis {tests}{_profiled(profile)} (when the machine is quiet)"
     of_profile = _profiled(profile, " --profile ")
-    if first == _NO_BASELINE:
+    if unlearned:
         return f"next: {_tools_first(verdicts)}{learning(tests)}{of_profile}"
     if not _of_one_machine(verdicts):
         return ""  # that of a fleet is learned from its runs, and nobody knows here where they lie
@@ -263,21 +261,20 @@ def _profiled(profile: str, option: str = " --anubis-profile=") -> str:
 
 def _all_in_one(node: NodeVerdict, tests: str, profile: str, required: Sequence[str]) -> str:
     """Return what runs all that the baseline asks for in one run; empty where nothing of it was absent."""
-    absent = len(node.blocking) - len(without_absent(node.blocking, node.absent))
-    if not absent:
+    others = [one for one in node.blocking if one.benchmark not in node.absent]
+    if len(others) == len(node.blocking):
         return ""
     more = "".join(f" {shlex.quote(f'--anubis-require={name}')}" for name in required)
-    # Of several benchmarks one line says how many there are.
-    others = len(node.blocking) > absent + (len(node.absent) > 1)
+    mended = any(one.kind is not Hindrance.ABSENT for one in others)
     return f"next: pytest --anubis {tests}{_profiled(profile)}{more}" + (
-        " (once what else stands above is mended)" if others else ""
+        " (once what else stands above is mended)" if mended else ""
     )
 
 
 def _with_absent(tests: str, node: NodeVerdict, root: str) -> str:
     """Return tests with the files, or if these are many the folders, of what is required and did not run."""
-    lines = node.blocking
-    due = [n for n in node.absent if "::" in n and len(without_absent(lines, [n])) < len(lines)]
+    blocked = {one.benchmark for one in node.blocking}
+    due = [name for name in node.absent if "::" in name and name in blocked]
     if not tests or not due or tests == SHIPPED:
         return tests
     typed = shlex.split(tests)
@@ -295,13 +292,13 @@ def _after_mending(
 ) -> str:
     """Return what to type once somebody has seen to what broke; empty where nothing did."""
     broken = next((verdict for verdict in verdicts if verdict.broken), None)
-    files = [line.partition(_UNCOLLECTED) for line in node.blocking]
-    lost = next((name for name, found, _ in files if found), "").partition("::")[0]
-    if broken is None and not lost:
+    lost = (one.benchmark for one in node.blocking if one.kind is Hindrance.UNCOLLECTED)
+    file = next(lost, "").partition("::")[0]
+    if broken is None and not file:
         return ""
     more = _profiled(profile)
     if broken is None:
-        return f"next: pytest --anubis {shlex.quote(_as_typed(lost, root))}{more} (once it can be collected)"
+        return f"next: pytest --anubis {shlex.quote(_as_typed(file, root))}{more} (once it can be collected)"
     first = "where it ended" if broken.reason is Reason.NOT_REPORTED else "what stood in its way"
     test = shlex.quote(_as_typed(broken.benchmark.partition("[")[0], root))
     return f"next: pytest --anubis {test}{more} (alone, after a look at {first})"
@@ -336,15 +333,6 @@ def _open_loss(verdicts: Sequence[MetricVerdict], profile: str, tests: str) -> s
         return ""
     when = "" if any(LOOKS_SPENT in v.disturbance for v in lost) else " (when the machine is quiet)"
     return f"next: pytest --anubis {tests}{_profiled(profile)}{when}"
-
-
-def _kind(line: str) -> str:
-    """Return what helps against a blocker, by the words that it has; empty where none is known."""
-    if line.startswith(_NO_BASELINE):
-        return _NO_BASELINE
-    if UNCOVERED in line:
-        return UNCOVERED
-    return _AGAIN if line.startswith(Outcome.INCONCLUSIVE.value) and _AGAIN in line else ""
 
 
 def _tools_first(verdicts: Sequence[MetricVerdict]) -> str:

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_anubis.core.asking.next_step import ABSENT, first_act, open_act, throughout
+from pytest_anubis.core.asking.next_step import first_act, open_act, throughout
+from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told, same_thing
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
@@ -17,7 +18,6 @@ from pytest_anubis.core.verdict import (
     Reason,
     Triage,
     Trouble,
-    without_absent,
 )
 from pytest_anubis.report.text.failure_text import sure_text, worst_text
 from pytest_anubis.report.text.headlines import after_name
@@ -45,7 +45,6 @@ class NodeRow:
             healthy nodes; empty of any other.
         devices: Its devices, as far as they are known; those of `told` and `cards` need not be among them.
         missing: How many single values it lacks.
-        lacks: Whether they are in the way of its acceptance.
     """
 
     verdict: NodeVerdict
@@ -55,7 +54,6 @@ class NodeRow:
     unlike: str = ""
     devices: frozenset[str] = frozenset()
     missing: int = 0
-    lacks: bool = False
 
     @property
     def unit(self) -> tuple[str, str]:
@@ -73,18 +71,20 @@ class NodeRow:
     @property
     def only_absent(self) -> bool:
         """Whether it is undecided for nothing but benchmarks that never ran on it."""
-        verdict = self.verdict
-        if verdict.decision is not Decision.UNDECIDED or not verdict.blocking:
-            return False
-        if len(verdict.absent) == 1:  # no line counts it, only those about its metrics stand there
-            return not without_absent(verdict.blocking, verdict.absent)
-        return len(verdict.hindrances) == 1 < len(verdict.blocking)
+        absent = self.verdict.absent
+        return self._undecided_for(
+            one.kind is Hindrance.ABSENT or one.benchmark in absent for one in self.verdict.blocking
+        )
 
     @property
     def only_missing(self) -> bool:
         """Whether it is undecided for nothing but single values that are missing."""
-        undecided = self.verdict.decision is Decision.UNDECIDED
-        return undecided and self.lacks and len(self.verdict.blocking) == 1
+        return self._undecided_for(one.kind is Hindrance.MISSING for one in self.verdict.blocking)
+
+    def _undecided_for(self, blockers: Iterable[bool]) -> bool:
+        """Return whether it is undecided, and something holds of all its blockers."""
+        undecided = self.verdict.decision is Decision.UNDECIDED and bool(self.verdict.blocking)
+        return undecided and all(blockers)
 
     @property
     def look(self) -> MetricVerdict | None:
@@ -117,9 +117,9 @@ class NodeRow:
 
     @property
     def _lacks(self) -> Trouble:
-        """Kind of an undecided node's first blocker, as its sentence says."""
-        first = self.verdict.blocking[0] if self.verdict.blocking else ""
-        unclear = first.startswith(Outcome.INCONCLUSIVE.value)
+        """Kind of an undecided node's first blocker."""
+        first = next(iter(self.verdict.blocking), None)
+        unclear = first is not None and first.word == Outcome.INCONCLUSIVE
         return Trouble.UNCLEAR if unclear else Trouble.MISSING
 
     @property
@@ -157,14 +157,14 @@ class NodeRow:
             )
             return worst_text(self.look, self.cards) + (absent if self.verdict.absent else "")
         if self.verdict.decision is Decision.UNDECIDED and self.verdict.blocking:
-            return without_folders(plain_line(self.verdict.blocking[0]))
+            return without_folders(plain_line(self.verdict.blocking[0].fact))
         return plain_line(after_name(self.verdict))
 
     @property
     def step(self) -> str:
         """What is done first about it, in few words; empty where nothing is to be done."""
         if self.verdict.decision is Decision.UNDECIDED:
-            return open_act(self.told) or (ABSENT if self.only_missing else "")
+            return open_act(self.verdict.blocking[0]) if self.verdict.blocking else ""
         if self.verdict.decision is not Decision.REJECTED or self.worst is None:
             return ""
         return first_act(self.worst, self._bad)

@@ -287,7 +287,7 @@ def _details(row: NodeRow) -> list[str]:
     steps = list(next_steps(found)) or list(filter(None, map(next_step, found[:1])))
     lines += [f"  next step: {plain_line(step)}" for step in steps]
     for title, texts in (
-        ("in the way of acceptance", row.verdict.blocking),
+        ("in the way of acceptance", [*map(str, row.verdict.blocking)]),
         ("not judged, does not block", row.verdict.listed),
         ("seen, does not block", row.verdict.noted),
     ):

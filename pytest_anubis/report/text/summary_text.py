@@ -9,20 +9,19 @@ from types import MappingProxyType
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps
 from pytest_anubis.core.asking.open_questions import AskedQuestions, inapplicable, why_inapplicable
+from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.verdict import (
     NOT_JUDGED,
     SEARCHED,
     SKIPPED,
-    UNCOVERED,
     Decision,
     MetricVerdict,
     NodeVerdict,
     Outcome,
     Reason,
     host_trouble,
-    without_absent,
 )
 from pytest_anubis.report.text.failure_text import sure_text, verdict_table, worst_text
 from pytest_anubis.report.text.headlines import COMPARED_ONLY, after_decision, questions_lines
@@ -85,9 +84,9 @@ def summary_lines(
     named = (Reason.REPEATED, Reason.HARDWARE) if node.decision is Decision.ACCEPTED else ()
     looks = [v for v in worst_first if v.worth_a_look and v.reason not in named]
     # What disturbed the whole host is one fact, in the first line: what it disturbed is no news.
-    disturbed = sum(v.reason is Reason.DISTURBED for v in verdicts) if host_trouble(verdicts) else 0
-    ways = node.blocking if verbose else in_the_way(node) if len(node.blocking) > disturbed else ()
-    lists = [
+    known = Reason.DISTURBED.value if host_trouble(verdicts) else None
+    ways = list(map(str, node.blocking)) if verbose else in_the_way(node, known)
+    lists: list[tuple[str, Sequence[str], str]] = [
         ("", [f"{v.outcome.value} {worst_text(v, cards)}{sure_text(v)}" for v in failed], "red"),
         ("", [f"{v.outcome.value} {worst_text(v, cards)}" for v in looks], "yellow"),
         ("in the way of acceptance", ways, ""),
@@ -113,8 +112,8 @@ def summary_lines(
         texts = [*rest, coverage_text(node)]
     else:
         skipped = [v for v in verdicts if v.reason in SKIPPED and not v.metric]
-        blocking = node.blocking  # stands there with its reason
-        reasons = [v.text for v in skipped if without_absent(blocking, [v.benchmark]) == blocking]
+        blocked = {one.benchmark for one in node.blocking}  # stands there with its reason
+        reasons = [v.text for v in skipped if v.benchmark not in blocked]
         texts = [f"not run here: {untested_text(reasons)}"] if reasons else []
         # What a choice left out has been said before: these had been chosen.
         late = [v for v in verdicts if v.reason is Reason.PRUNED and v.test]
@@ -149,11 +148,16 @@ def verdict_text(node: NodeVerdict, verdicts: Sequence[MetricVerdict]) -> str:
     return f"{name}: {', '.join(parts[:NAMED])}{more} ({number} of {whole} {word}{also})"
 
 
-def in_the_way(node: NodeVerdict) -> list[str]:
-    """Return what prevents acceptance, in few lines: what has one reason is one of them."""
-    mark = f": {UNCOVERED}: "
-    bare = [text.partition(mark)[0].partition(" ")[2] for text in node.blocking if mark in text]
-    texts = grouped([text for text in node.hindrances if mark not in text])
+def in_the_way(node: NodeVerdict, known: str | None = None) -> list[str]:
+    """Return what prevents acceptance, in few lines: what has one cause is one of them.
+
+    Args:
+        node: The decision.
+        known: Reason of open verdicts that are said elsewhere; None: of none.
+    """
+    bare = [one.benchmark for one in node.blocking if one.kind is Hindrance.UNCOVERED]
+    others = (one for one in node.hindrances if one.kind is not Hindrance.UNCOVERED)
+    texts = grouped([str(one) for one in others if known is None or one.reason != known])
     if bare:
         named = ", ".join(bare[: 2 * NAMED])
         more = f" and {len(bare) - 2 * NAMED} more" if len(bare) > 2 * NAMED else ""

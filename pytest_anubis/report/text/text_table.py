@@ -166,11 +166,11 @@ def clip(text: str, width: int) -> str:
 
 
 def clip_but_end(text: str, width: int) -> str:
-    """Return a text cut as `clip` cuts it, but before its last clause: what is to be done stands there.
+    """Return a text cut as `clip` cuts it, but before its last arrow, behind which stands what is to be done.
 
-    Where that clause takes more than half of the columns it is no short advice, and is cut too.
+    Where that takes more than half of the columns it is no short advice, and is cut too.
     """
-    before, mark, last = text.rpartition("; ")
+    before, mark, last = text.rpartition(" -> ")
     if width_of(text) <= width or not mark or 2 * width_of(last) > width:
         return clip(text, width)
     return clip(before, width - width_of(mark + last)) + mark + last

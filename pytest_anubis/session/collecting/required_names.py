@@ -21,5 +21,5 @@ def check_required(context: RunContext) -> None:
         return
     unknown = Requirement(names).unknown(baseline.criteria, baseline)
     if unknown:
-        lines = (line.removeprefix("required ") for line in unknown)
-        raise pytest.UsageError("; ".join(f"--anubis-require {line}" for line in lines))
+        lines = (f"--anubis-require {one.benchmark}: {one.cause}" for one in unknown)
+        raise pytest.UsageError("; ".join(lines))

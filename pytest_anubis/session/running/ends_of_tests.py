@@ -109,8 +109,8 @@ class EndsOfTests:
             self._skipped[report.nodeid] = first_line(report) or "skipped"
         if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
             self._uncollected.add(report.nodeid)
-            text = f"{report.nodeid} cannot be collected: {collecting_error(report)}"
-            self._sink(BlockerFound(text=text, file=report.nodeid.partition("::")[0]))
+            file, why = report.nodeid.partition("::")[0], collecting_error(report)
+            self._sink(BlockerFound(text=why, file=file, test=report.nodeid))
 
     def _result(
         self,

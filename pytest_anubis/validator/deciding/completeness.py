@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.events import LaneGivenUp, TestRepeated, WorkerDied
 from pytest_anubis.core.measurement import MISTAKE, PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord, died_at, given_up_text
@@ -91,7 +91,7 @@ def verdicts_of_tests(
     return verdicts
 
 
-def blockers_by_cause(run: RunRecord, silent: Mapping[str, str]) -> tuple[str, ...]:
+def blockers_by_cause(run: RunRecord, silent: Mapping[str, str]) -> tuple[Blocker, ...]:
     """Return a run's blockers that have no verdict: one a cause, with how many tests it cost.
 
     Processes that died of the same are one blocker; those of a lane that was given up are told by its line.
@@ -109,16 +109,18 @@ def blockers_by_cause(run: RunRecord, silent: Mapping[str, str]) -> tuple[str, .
             alike.setdefault(event.text or "its process died", {})[died_at(event)] = bool(
                 event.test
             )
-    lines = [_death_line(why, places) for why, places in alike.items()]
+    found = [_death(why, places) for why, places in alike.items()]
     deaths = {f"{died_at(event)}: {event.text}" for event in died}
     counts = Counter(silent.values())
-    for line in run.blockers:
+    for blocker in run.blockers:
+        line = blocker.cause
         if line in deaths:
             continue
         tests = f"{counts[line]} test{'s' if counts[line] > 1 else ''}"
         never = f"; {tests} never ran" if counts[line] else ""
-        lines.append(line + (f" (at last: {last[line]})" if line in last else "") + never)
-    return tuple(lines)
+        at_last = f" (at last: {last[line]})" if line in last else ""
+        found.append(replace(blocker, cause=f"{line}{at_last}{never}"))
+    return tuple(found)
 
 
 def deaths_of(run: RunRecord, name: str = "") -> frozenset[tuple[str, str, str]]:
@@ -139,14 +141,14 @@ def told_as_death(verdict: MetricVerdict, deaths: Collection[tuple[str, str, str
     return ended and (verdict.run, verdict.benchmark, verdict.device) in deaths
 
 
-def _death_line(why: str, places: Mapping[str, bool]) -> str:
+def _death(why: str, places: Mapping[str, bool]) -> Blocker:
     """Return one blocker for everything that died of the same; `places` tells tests from lanes."""
     tests = [place for place, is_test in places.items() if is_test]
-    step = f"{AFTER_DEATH}{_step(why, tests)}" if tests else ""
+    act = _step(why, tests) if tests else ""
     if len(places) == 1:
-        return f"{next(iter(places))}: {why}{step}"
+        return Blocker(subject=next(iter(places)), cause=why, act=act)
     count = f"{len(tests)} tests" if len(tests) == len(places) else f"{len(places)} times"
-    return f"{count}: {why}: {', '.join(places)}{step}"
+    return Blocker(subject=count, cause=f"{why}: {', '.join(places)}", act=act)
 
 
 def verdicts_of_repeats(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from pytest_anubis.core.asking.next_step import STEP, TOLD, next_step
-from pytest_anubis.core.asking.silent_tests import AFTER_DEATH
 from pytest_anubis.core.baseline import Baseline
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.identity.alike_devices import alike_text, others_told
 from pytest_anubis.core.metric import loss_text, percent_text, value_text, whole_of
 from pytest_anubis.core.run import RunEvidence
@@ -24,18 +25,14 @@ from pytest_anubis.core.verdict import (
     Triage,
     Trouble,
     host_trouble,
-    without_absent,
 )
 from pytest_anubis.validator.deciding.machine_identity import strange_to
 from pytest_anubis.validator.deciding.missing_values import missing_text
-from pytest_anubis.validator.deciding.requirement import absence_step, is_absence_line
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _UNUSUAL = (Reason.UNUSUAL, Reason.UNDETECTABLE, Reason.CHANGE_POINT)
 """Reasons of what is MARGINAL by its values: an acceptance says it."""
 
-UNCOLLECTED = " cannot be collected: "
-"""Between a file and why: how a line begins that prevents acceptance."""
 GROUPS = 3
 """Metrics with slower groups that are named: it is in a headline."""
 LOSSES = (0.1, 0.25, 0.5)
@@ -47,13 +44,12 @@ def headline(
     name: str,
     decision: Decision,
     bad: Sequence[MetricVerdict],
-    blocking: Sequence[str],
+    blocking: Sequence[Blocker],
     verdicts: Sequence[MetricVerdict],
     baseline: Baseline | None,
     evidence: RunEvidence,
     *,
     unneeded: str = "",
-    absent: Sequence[str] = (),
     never: Sequence[str] = (),
     uncovered: str = "",
     devices: Iterable[str] = (),
@@ -69,7 +65,6 @@ def headline(
         baseline: What they rest on.
         evidence: What else is known.
         unneeded: Why nothing had to be measured; empty where something had to be.
-        absent: Benchmarks of the baseline that never ran and are required.
         never: What the baseline has, never ran and is not required.
         uncovered: That components have no criterion, where this is what mostly stands in the way.
         devices: Devices that are known to have been judged, beside those of verdicts and evidence.
@@ -94,16 +89,15 @@ def headline(
         noise = f" The noise was allowed by {limits}." if limits else ""
         return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{noise}{doubt}{step}"
     if decision is Decision.UNDECIDED:
-        reason, count = uncollected_once(blocking)
+        fact, count = uncollected_once(blocking)
         more = f" (and {len(blocking) - count} more)" if len(blocking) > count else ""
         waived = "".join(f"; {text}" for text in _answered_for(verdicts))
         only = "".join(f"; {text}" for text in _required(verdicts, evidence, never))
-        # Behind another blocker nobody would know what is meant.
-        told = absent and not uncovered and _is_absence(blocking[0], absent)
-        step = f"{STEP}{absence_step(absent)}" if told else ""
-        first = uncovered or host_trouble(verdicts) or f"{reason.partition(AFTER_DEATH)[0]}{more}"
+        cause = uncovered or host_trouble(verdicts)
+        step = f"{STEP}{blocking[0].act}" if blocking[0].act and not cause else ""
         doubt = doubt_of(baseline) if any(judged_by_fleet(v) for v in verdicts) else ""
         doubt = f"; the baseline's {doubt}" if doubt else ""
+        first = cause or f"{fact}{more}"
         return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{doubt}{step}"
     risk = evidence.residual_risk
     at_risk = "" if risk is None else f" at risk {percent_text(risk)}"
@@ -129,23 +123,18 @@ def headline(
     )
 
 
-def uncollected_once(blocking: Sequence[str]) -> tuple[str, int]:
-    """Return what stands first in the way, and how many of the lines say it.
+def uncollected_once(blocking: Sequence[Blocker]) -> tuple[str, int]:
+    """Return the first blocker in words, and how many of them these words cover.
 
     Files that cannot be collected for one cause, such as a missing module that a helper imports, are
     one: the cause with the first file and how many others there are.
     """
-    file, found, cause = blocking[0].partition(UNCOLLECTED)
-    if not found:
-        return blocking[0], 1
-    count = sum(line.partition(UNCOLLECTED)[2] == cause for line in blocking)
+    first = blocking[0]
+    if first.kind is not Hindrance.UNCOLLECTED:
+        return first.fact, 1
+    count = sum(one.kind is first.kind and one.cause == first.cause for one in blocking)
     others = f" and {count - 1} other file{'s' if count > 2 else ''}" if count > 1 else ""
-    return f"{file}{others}{UNCOLLECTED}{cause}", count
-
-
-def _is_absence(line: str, absent: Sequence[str]) -> bool:
-    """Tell whether a blocker is the line about benchmarks that did not run, or that of the only one."""
-    return is_absence_line(line) or not without_absent([line], absent)
+    return replace(first, subject=f"{first.benchmark}{others} cannot be collected").fact, count
 
 
 def _where(verdict: MetricVerdict, evidence: RunEvidence) -> str:

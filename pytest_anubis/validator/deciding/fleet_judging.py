@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Finding
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.sample import Population
@@ -77,7 +78,6 @@ class NodeDetail:
             healthy nodes; empty of any other.
         devices: Its devices, as far as they are known.
         missing: The single values that it lacks, of a table alone.
-        lacks: Whether they are in the way of its acceptance.
     """
 
     hardware_class: str
@@ -86,7 +86,6 @@ class NodeDetail:
     unlike: str = ""
     devices: frozenset[str] = frozenset()
     missing: tuple[Cell, ...] = ()
-    lacks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -345,11 +344,12 @@ class _Nodes:
         broken = self._known(node).broken_off
         return len(self._later.runs.get(node, broken)) <= len(broken)
 
-    def _broken_off(self, node: str) -> tuple[str, list[str]]:
-        """Return why nothing can be decided, if so, and what else of its broken-off runs is in the way."""
+    def _broken_off(self, node: str) -> tuple[str, list[Blocker]]:
+        """Return why nothing can be decided, if so, and what else of its broken-off runs blocks."""
         broken = self._known(node).broken_off
-        ends = [f"run {run}: it {broken[run]}" for run in self._later.unfollowed(node, broken)]
-        return (ends.pop(), ends) if ends and self._all_broken_off(node) else ("", ends)
+        runs = self._later.unfollowed(node, broken)
+        ends = [Blocker(run=run, cause=f"it {broken[run]}") for run in runs]
+        return (str(ends.pop()), ends) if ends and self._all_broken_off(node) else ("", ends)
 
     def _known(self, node: str) -> RunEvidence:
         """Return what is known of a node besides its samples; of an imported one nothing but waivers."""
@@ -413,7 +413,7 @@ class _Nodes:
             lines = self._seen.unread(name, unread)
             if name in seen:
                 lines += self._seen.partly(name, allow_missing)
-            blockers = (*evidence.blockers, *ends, *lines, *lack.lines)
+            blockers = (*evidence.blockers, *ends, *lines, *lack.blockers)
             evidence = replace(evidence, blockers=blockers)
             lost = [with_waiver(v, evidence.waivers_for(v.run), fail_on) for v in lack.gone]
             verdicts = [*lost, *lack.verdicts]
@@ -437,7 +437,6 @@ class _Nodes:
                 cards=evidence.cards,
                 devices=frozenset(evidence.devices).union(*answers.values()),
                 missing=(*lack.cells, *lack.absent),
-                lacks=not lack.allowed,
             )
             gone = tuple(one.device for one in lost if one.outcome is Outcome.FAIL)
             counts = counts_of(self._counts[name] + Counter(one.counted_as for one in lost))

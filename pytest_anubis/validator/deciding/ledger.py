@@ -11,11 +11,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck, Unjudged
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import first_of, found_from, metric_name, metric_names
-from pytest_anubis.core.verdict import UNCOVERED, MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.deciding.requirement import Requirement
 
-NOTHING_JUDGED = "no metric was judged against a criterion of the baseline"
+NOTHING_JUDGED = Blocker(
+    kind=Hindrance.NOTHING_JUDGED,
+    cause="no metric was judged against a criterion of the baseline",
+    act="run the tests that the baseline was learned from",
+)
 """What blocks where a baseline exists and nothing of the run was held against it."""
 EVERYTHING = Requirement()
 NAMED = 3
@@ -37,8 +42,8 @@ def unanswered(
     *,
     devices: Collection[str] = (),
     answers: Answers | None = None,
-) -> list[str]:
-    """Return one line for everything that the baseline expects and no verdict speaks of.
+) -> list[Blocker]:
+    """Return a blocker for everything that the baseline expects and no verdict speaks of.
 
     Args:
         verdicts: All metric verdicts of the node.
@@ -60,8 +65,8 @@ def unplanned(
     verdicts: Sequence[MetricVerdict],
     checks: Sequence[PlainCheck],
     planned: Collection[tuple[str, str]],
-) -> list[str]:
-    """Return one line for every check without a metric that the baseline expects and the run had no test for.
+) -> list[Blocker]:
+    """Return a blocker for every check without a metric that the baseline expects and the run did not plan.
 
     Of those that it had, a verdict speaks wherever they have not passed.
 
@@ -71,16 +76,24 @@ def unplanned(
         planned: Test and device of all tests of the run.
     """
     told = {v.benchmark for v in verdicts if checks and _explains_absence(v)}
-    lines = []
+    found = []
     for check in checks:
         missing = [device for device in check.devices if (check.test, device) not in planned]
         if missing and check.test not in told:
             where = "" if missing == ["node"] else f" on {', '.join(missing)}"
-            lines.append(
-                f"NOT_TESTED {check.test}{where}: the nodes of the baseline passed this check, and it is no "
-                "part of this run"
-            )
-    return lines
+            why = "the nodes of the baseline passed this check, and it is no part of this run"
+            found.append(_unanswered(check.test, f"{check.test}{where}", why))
+    return found
+
+
+def _unanswered(benchmark: str, subject: str, cause: str) -> Blocker:
+    return Blocker(
+        kind=Hindrance.UNANSWERED,
+        word=Outcome.NOT_TESTED.value,
+        subject=subject,
+        cause=cause,
+        benchmark=benchmark,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,8 +138,8 @@ def uncovered_components(baseline: Baseline) -> list[Uncovered]:
     ]
 
 
-def uncovered(baseline: Baseline, required: Requirement = EVERYTHING) -> list[str]:
-    """Return one line for every component that was measured in learning and that nothing of the run covers.
+def uncovered(baseline: Baseline, required: Requirement = EVERYTHING) -> list[Blocker]:
+    """Return a blocker for every component that was measured in learning and that nothing of the run covers.
 
     One metric that is too noisy is told; a component without any that shows a loss of a half was not tested
     for it. Whoever says by name what is required takes what its criteria show for enough.
@@ -137,11 +150,17 @@ def uncovered(baseline: Baseline, required: Requirement = EVERYTHING) -> list[st
     """
     exact = {one.component for one in baseline.criteria if one.metric.better == "equal"}
     return [
-        f"NOT_TESTED {one.component}: {UNCOVERED}: "
-        + ("exact values aside, " if one.component in exact else "")
-        + "; ".join(_by_reason(one))
-        + "; learn again with more or longer rounds, or on a quieter machine"
-        + (f", or {ENOUGH}" if one.coarse else "")
+        Blocker(
+            kind=Hindrance.UNCOVERED,
+            word=Outcome.NOT_TESTED.value,
+            subject=one.component,
+            cause="none of its metrics shows a loss of a half: "
+            + ("exact values aside, " if one.component in exact else "")
+            + "; ".join(_by_reason(one)),
+            act="learn again with more or longer rounds, or on a quieter machine"
+            + (f", or {ENOUGH}" if one.coarse else ""),
+            benchmark=one.component,
+        )
         for one in uncovered_components(baseline)
         if _blocks(one, required)
     ]
@@ -171,7 +190,7 @@ def _from(criterion: Criterion) -> str:
     return f"from {found_from(criterion.detectable, criterion.metric.better)} on"
 
 
-def uncovered_text(baseline: Baseline, blocking: Sequence[str]) -> str:
+def uncovered_text(baseline: Baseline, blocking: Sequence[Blocker]) -> str:
     """Return in a phrase that components are uncovered, where that is the most frequent blocker.
 
     Measuring again does not help against it, so it comes before what measuring again helps against. What
@@ -184,13 +203,11 @@ def uncovered_text(baseline: Baseline, blocking: Sequence[str]) -> str:
     Returns:
         The phrase with what else there is, counted; empty where something else is more frequent.
     """
-    bare = [line for line in blocking if f": {UNCOVERED}: " in line]
-    others = [line for line in blocking if line not in bare and line != NOTHING_JUDGED]
-    words = Counter(line.partition(" ")[0] for line in others)
-    kinds = {outcome.value for outcome in (Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)}
-    if len(bare) < 2 or len(bare) < max(words.values(), default=0) or not kinds.issuperset(words):
+    names = [one.benchmark for one in blocking if one.kind is Hindrance.UNCOVERED]
+    apart = (Hindrance.UNCOVERED, Hindrance.NOTHING_JUDGED)
+    words = Counter(one.word for one in blocking if one.kind not in apart)
+    if len(names) < 2 or len(names) < max(words.values(), default=0) or "" in words:
         return ""
-    names = [line.removeprefix("NOT_TESTED ").partition(f": {UNCOVERED}: ")[0] for line in bare]
     noisy = "this machine was too noisy when it was learned"
     if not baseline.one_machine:
         noisy = "healthy nodes differ too much there"
@@ -242,8 +259,8 @@ def _silent(
     verdicts: Sequence[MetricVerdict],
     explaining: Iterable[MetricVerdict],
     criteria: Sequence[Criterion],
-) -> list[str]:
-    """Return one line for every criterion that nothing was judged against and no verdict speaks of.
+) -> list[Blocker]:
+    """Return a blocker for every criterion that nothing was judged against and no verdict speaks of.
 
     `explaining` are those of the verdicts that explain an absence.
 
@@ -274,9 +291,10 @@ def _silent(
                 continue
         if kind not in some_group or criterion.nodes > everywhere / 2:
             whole = " of the node's pooled values" if criterion.scope == "node" else ""
-            silent[*kind, group] = (
-                f"NOT_TESTED {metric_name(*name)}{f' ({group})' if group else ''}: the baseline has a "
-                f"criterion{whole}, but nothing of this run was judged against it"
+            silent[*kind, group] = _unanswered(
+                name[0],
+                f"{metric_name(*name)}{f' ({group})' if group else ''}",
+                f"the baseline has a criterion{whole}, but nothing of this run was judged against it",
             )
     return [silent[key] for key in sorted(silent)]
 
@@ -286,8 +304,8 @@ def _missing_devices(
     criteria: Sequence[Criterion],
     devices: Collection[str],
     answers: Answers,
-) -> list[str]:
-    """Return one line for every metric that some devices answered and others should have.
+) -> list[Blocker]:
+    """Return a blocker for every metric that some devices answered and others should have.
 
     Where most nodes have a group, as all zones of a disk, each of its devices must answer in that group;
     where a device has its place in one of several, as in a pipeline, its answer there is enough.
@@ -297,7 +315,7 @@ def _missing_devices(
     anywhere: dict[tuple[str, str], set[str]] = {}
     for (benchmark, metric, _), of in answers.items():
         anywhere.setdefault((benchmark, metric), set()).update(of)
-    lines = {}
+    found = {}
     for criterion in criteria:
         if criterion.scope != "unit":
             continue
@@ -319,9 +337,11 @@ def _missing_devices(
         done = seen | excused | (anywhere.get((benchmark, metric), set()) if elsewhere else set())
         missing = sorted(every - done)
         if missing:
-            lines[benchmark, metric, group] = (
-                f"NOT_TESTED {metric_name(benchmark, metric)}{f' ({group})' if group else ''} on "
-                f"{', '.join(missing)}: the baseline expects it of {len(every)} "
-                f"device{'s' if len(every) > 1 else ''}, and nothing of this run was judged there"
+            found[benchmark, metric, group] = _unanswered(
+                benchmark,
+                f"{metric_name(benchmark, metric)}{f' ({group})' if group else ''} on "
+                f"{', '.join(missing)}",
+                f"the baseline expects it of {len(every)} device{'s' if len(every) > 1 else ''}, and "
+                "nothing of this run was judged there",
             )
-    return [lines[key] for key in sorted(lines)]
+    return [found[key] for key in sorted(found)]

@@ -7,6 +7,12 @@ from collections.abc import Set as AbstractSet
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.identity.machine_marks import lasting_marks, what_differs
 
+STRANGE_ACT = (
+    "learn one here or of several machines ('anubis learn'), or accept by it all the same "
+    "(--anubis-other-machine; 'anubis judge': --other-machine)"
+)
+"""What resolves that the baseline is of one other machine."""
+
 
 def strange_to(baseline: Baseline | None, node: str, *machines: AbstractSet[str]) -> str:
     """Say that a baseline of one machine is held against another one; empty where it is not.
@@ -27,11 +33,7 @@ def strange_to(baseline: Baseline | None, node: str, *machines: AbstractSet[str]
         return ""
     name = ", ".join(baseline.nodes) or "another machine"
     called = " (another machine of this name)" if node in baseline.nodes else ""
-    return (
-        f"the baseline knows {name}{called} alone, and this is another machine: learn one here or of several "
-        "machines ('anubis learn'), or accept by it all the same (--anubis-other-machine; 'anubis judge': "
-        "--other-machine)"
-    )
+    return f"the baseline knows {name}{called} alone, and this is another machine"
 
 
 def _same(baseline: Baseline, node: str, machine: AbstractSet[str]) -> bool:

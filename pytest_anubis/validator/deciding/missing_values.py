@@ -16,6 +16,7 @@ from itertools import takewhile
 from typing import NamedTuple
 
 from pytest_anubis.core.baseline import Criterion
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.standing.standing_of import GATE, GONE
 from pytest_anubis.core.verdict import HOST, MetricVerdict, Outcome, Reason
@@ -79,7 +80,7 @@ class Lacking:
     Attributes:
         gone: The verdicts on devices that are gone.
         back: Those on devices that were, until a later run had values of them.
-        unseen: What is in the way where the latest runs lack half of the devices or more; else empty.
+        unseen: What blocks where the latest runs lack half of the devices or more; else None.
         cells: The single cells that are missing.
         absent: The cells of benchmarks without any value, where most of its benchmarks have some.
         whole: How many the baseline expects.
@@ -92,7 +93,7 @@ class Lacking:
 
     gone: tuple[MetricVerdict, ...] = ()
     back: tuple[MetricVerdict, ...] = ()
-    unseen: str = ""
+    unseen: Blocker | None = None
     cells: tuple[Cell, ...] = ()
     absent: tuple[Cell, ...] = ()
     whole: int = 0
@@ -112,13 +113,14 @@ class Lacking:
         ]
 
     @property
-    def lines(self) -> tuple[str, ...]:
-        """What is in the way, a line for devices, and one for values if too many are missing."""
+    def blockers(self) -> tuple[Blocker, ...]:
+        """What prevents acceptance: one for devices, and one for values if too many are missing."""
         found = [self.unseen] if self.unseen else []
         if self.cells and not self.allowed:
             named = first_of([metric_name(*cell) for cell in self.cells], NAMED)
             text = missing_text(len(self.cells), self.whole)
-            found.append(f"{Outcome.NOT_TESTED} {text}: {named}")
+            word = Outcome.NOT_TESTED.value
+            found.append(Blocker(kind=Hindrance.MISSING, word=word, subject=text, cause=named))
         return tuple(found)
 
 
@@ -167,7 +169,7 @@ def lacking(
         allowed: Share of its values that may be missing.
     """
     gone, run = _gone(seen, expected)
-    unseen = "" if gone else _unseen(seen, expected)
+    unseen = None if gone else _unseen(seen, expected)
     back = _back(node, gone, seen, expected)
     other: dict[tuple[str, str], set[str]] = {}  # devices of which something else is said
     empty: dict[tuple[str, str], set[str]] = {}
@@ -264,8 +266,8 @@ def _kinds(expected: Sequence[Expected]) -> dict[str, set[str]]:
     return kinds
 
 
-def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> str:
-    """Return what is in the way where the latest runs lack half of the devices or more; else empty.
+def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> Blocker | None:
+    """Return what blocks where the latest runs lack half of the devices or more; else None.
 
     That is where a run before them measured the same devices and these besides. They may be gone, or only
     left out; so may those that most nodes of the latest run lack. A run with few of the metrics repeats some,
@@ -280,16 +282,19 @@ def _unseen(seen: Sequence[SeenRun], expected: Sequence[Expected]) -> str:
             few = [rare, *(kind for kind in kinds if 2 * len(kind & later) <= len(kind))]
             if lost := (one.devices - later) & frozenset[str]().union(*few):
                 named = first_of(sorted(lost), NAMED)
-                return (
-                    f"{Outcome.NOT_TESTED} {len(lost)} devices have no value in run {latest}, and run "
-                    f"{one.run} before it had: {named}; measure all devices again"
+                return Blocker(
+                    word=Outcome.NOT_TESTED.value,
+                    subject=f"{len(lost)} devices have no value in run {latest}, and run {one.run} before "
+                    "it had",
+                    cause=named,
+                    act="measure all devices again",
                 )
         later |= one.devices
         if whole:
             if one.usual is not None and not latest:
                 rare = frozenset[str]().union(*kinds) - one.usual
             after, latest = after | one.devices, latest or one.run
-    return ""
+    return None
 
 
 def _of(gone: Collection[str], device: str) -> bool:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -19,7 +21,6 @@ from pytest_anubis.core.verdict import (
     Outcome,
     Reason,
     Triage,
-    without_absent,
 )
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise
@@ -33,11 +34,12 @@ from pytest_anubis.validator.deciding.ledger import (
     uncovered_text,
     unplanned,
 )
-from pytest_anubis.validator.deciding.machine_identity import strange_to
+from pytest_anubis.validator.deciding.machine_identity import STRANGE_ACT, strange_to
 from pytest_anubis.validator.deciding.missing_values import missing_text
 from pytest_anubis.validator.deciding.requirement import (
     Requirement,
-    absence_line,
+    absence,
+    absence_step,
     absent_benchmarks,
     ran_anywhere,
 )
@@ -45,7 +47,16 @@ from pytest_anubis.validator.deciding.waiver_ledger import waiver_lines
 
 _NOTED = (Reason.UNDETECTABLE, Reason.REPEATED, Reason.ANSWERED)
 _OPEN = (Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
-_ALLOWED = "the baseline is of one other machine, and was to be used here all the same"
+_ALLOWED = Blocker(
+    cause="the baseline is of one other machine, and was to be used here all the same"
+)
+_NO_BASELINE = Blocker(
+    kind=Hindrance.NO_BASELINE,
+    subject="no baseline",
+    cause="nothing can be accepted",
+    act="learn one with `anubis learn`",
+)
+_LEFT_OUT = Blocker(cause="benchmarks were left out, and nobody knows at which risk")
 
 
 def judge_node(
@@ -117,12 +128,12 @@ def judge_node(
         evidence.deaths,
     )
     broken = [*evidence.blockers, *broken]
-    blocking, noted = [*broken, *blocking], [*noted, *evidence.notes]
+    blocking, noted = [*broken, *blocking], [*noted, *map(Blocker.of_text, evidence.notes)]
     if evidence.missing[0]:
-        noted.append(f"{missing_text(*evidence.missing)}, which is allowed")
+        noted.append(Blocker(cause=f"{missing_text(*evidence.missing)}, which is allowed"))
     accounted = evidence.residual_risk is not None or evidence.budget is not None
     if not accounted and any(v.reason is Reason.PRUNED for v in verdicts):
-        blocking.append("benchmarks were left out, and nobody knows at which risk")
+        blocking.append(_LEFT_OUT)
     explained = len(blocking)
     ask = partial(unanswered, verdicts, devices=evidence.devices, answers=answers)
     blocking += ask(needed)
@@ -134,23 +145,22 @@ def judge_node(
     blocking += uncovered(baseline, required) if baseline is not None else []
     if baseline is None and expected is None:
         # Behind what broke: of tests that hang or die nothing should be learned.
-        blocking.insert(
-            len(broken), "no baseline: nothing can be accepted; learn one with `anubis learn`"
-        )
+        blocking.insert(len(broken), _NO_BASELINE)
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
         # What happened explains it, so it stands first.
         blocking.insert(explained, NOTHING_JUDGED)
     strange = strange_to(baseline, name, *evidence.machines)
     if strange and not evidence.other_machine:
-        blocking.insert(0, strange)
+        blocking.insert(0, Blocker(cause=strange, act=STRANGE_ACT))
     due_ones = {criterion.benchmark for criterion in needed}
     short = [benchmark for benchmark in absent if benchmark in due_ones]
-    if short and len(absent) > 1:  # one line about all of them, before those about each
-        others = without_absent(blocking, short)
-        told = set(others)
-        each = [line for line in blocking if line not in told]
-        collected = any(verdict.run for verdict in verdicts)
-        blocking = [*others, absence_line(short, criteria, collected=collected), *each]
+    each = [one for one in blocking if one.benchmark in short]
+    others = [one for one in blocking if one.benchmark not in short]
+    if short and len(absent) > 1:  # one blocker counts all of them, before those about each
+        others.append(absence(short, criteria, collected=any(verdict.run for verdict in verdicts)))
+    elif short:
+        each = [replace(one, act=absence_step(one.benchmark)) for one in each]
+    blocking = [*others, *each]
     if require_all:
         blocking, listed, noted = [*blocking, *listed, *noted], [], []
     if strange and evidence.other_machine:  # somebody decided it: told, in the way of nothing
@@ -160,7 +170,7 @@ def judge_node(
     if broken_off:
         failed = dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)
         known = f"; by then {', '.join(failed)} had failed" if failed else ""
-        blocking.insert(0, f"nothing is decided: {broken_off}{known}")
+        blocking.insert(0, Blocker(subject="nothing is decided", cause=f"{broken_off}{known}"))
     blocking = list(dict.fromkeys(blocking))  # the headline counts what is listed
     decision = Decision.REJECTED if bad else Decision.UNDECIDED if blocking else Decision.ACCEPTED
     if broken_off:
@@ -172,19 +182,18 @@ def judge_node(
             name,
             decision,
             bad,
-            without_absent(blocking, short) if len(absent) > 1 else blocking,
+            [one for one in blocking if len(absent) < 2 or one.benchmark not in short],
             verdicts,
             baseline,
             evidence,
             unneeded=unneeded,
-            absent=() if broken_off else short,  # a run that goes on runs them
             never=sorted(never),
             uncovered=uncovered_text(baseline, blocking) if baseline is not None else "",
             devices={device for devices in (answers or {}).values() for device in devices},
         ),
         components=tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)),
         blocking=tuple(blocking),
-        listed=tuple(dict.fromkeys(listed)),
+        listed=tuple(dict.fromkeys(map(str, listed))),
         counts=counts_of(Counter(verdict.counted_as for verdict in verdicts)),
         baseline=baseline.digest
         if baseline
@@ -193,7 +202,7 @@ def judge_node(
         residual_interval=evidence.residual_interval,
         triage=_first([v.triage for v in bad or verdicts if v.outcome is not Outcome.PASS]),
         lowest=(bad[0].similarity or 0.0) if bad else None,
-        noted=tuple(dict.fromkeys(noted)),
+        noted=tuple(dict.fromkeys(map(str, noted))),
         absent=absent,
     )
 
@@ -221,18 +230,18 @@ def _blockers(
     required: Requirement,
     ran: Collection[str],
     deaths: Collection[tuple[str, str, str]],
-) -> tuple[list[str], list[str], list[str], list[str]]:
+) -> tuple[list[Blocker], list[Blocker], list[Blocker], list[Blocker]]:
     """Return what broke, what else is in the way, what was not judged and is not, and what should be known.
 
     What broke is what the hardware says of itself, then the tests that did not come to their end or could
     not do their work. `ran` are the benchmarks that ran anywhere: of these nothing is spared for not being
     required. `deaths` are the tests whose process died, which something in the way tells.
     """
-    hardware: list[str] = []
-    broken: list[str] = []
-    blocking: list[str] = []
-    listed: list[str] = []
-    noted: list[str] = []
+    hardware: list[Blocker] = []
+    broken: list[Blocker] = []
+    blocking: list[Blocker] = []
+    listed: list[Blocker] = []
+    noted: list[Blocker] = []
     left_out = any(verdict.reason in SKIPPED for verdict in verdicts)
     wanted = {(c.benchmark, c.metric.name) for c in criteria} if left_out else set()
     wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
@@ -243,13 +252,13 @@ def _blockers(
         if verdict.scope == "node" and _what_lacks(verdict) in lacking:
             continue  # a node's values lack what one of its devices lacks, which stands there
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
-            hardware.append(_line(verdict))
+            hardware.append(_open(verdict))
         elif verdict.reason is Reason.UNREACHED or told_as_death(verdict, deaths):
             continue  # the cause is in the way, once for all of them
         elif verdict.broken:
-            broken.append(_line(verdict))
+            broken.append(_open(verdict))
         elif verdict.outcome is Outcome.INCONCLUSIVE:
-            blocking.append(_line(verdict))
+            blocking.append(_open(verdict))
         elif verdict.outcome is Outcome.NOT_TESTED:
             needed = (verdict.benchmark, verdict.metric) in wanted or (
                 not verdict.metric and verdict.benchmark in wanted_benchmarks
@@ -257,7 +266,7 @@ def _blockers(
             # What it recorded was judged: that a part of it was left out is told.
             needed &= verdict.reason is not Reason.PARTLY_RUN or verdict.benchmark not in judged
             if verdict.reason is Reason.WAIVED:  # somebody saw it fail
-                noted.append(_line(verdict))
+                noted.append(_open(verdict))
                 continue
             optional = verdict.reason in (Reason.PRUNED, Reason.NO_CRITERION) or (
                 verdict.reason in SKIPPED and not needed
@@ -267,11 +276,11 @@ def _blockers(
                 check = checks.get(verdict.benchmark)
                 due = covers or (check is not None and required.of_check(check))
                 optional = optional or not due
-            (listed if optional else blocking).append(_line(verdict))
+            (listed if optional else blocking).append(_open(verdict))
         elif verdict.reason in _NOTED or (
             verdict.reason is Reason.HARDWARE and verdict.outcome is Outcome.MARGINAL
         ):
-            noted.append(_line(verdict))
+            noted.append(_open(verdict))
     return [*hardware, *broken], blocking, listed, noted
 
 
@@ -281,10 +290,17 @@ def _what_lacks(verdict: MetricVerdict) -> tuple[object, ...]:
     return (*sample, verdict.outcome, verdict.reason)
 
 
-def _line(verdict: MetricVerdict) -> str:
+def _open(verdict: MetricVerdict) -> Blocker:
     device = "" if verdict.text.startswith(f"{verdict.device}: ") else verdict.device
     what = metric_name(verdict.benchmark, verdict.metric, device)
     text = verdict.text.removeprefix(f"{verdict.metric}: ") if verdict.metric else verdict.text
     # It was seen to fail: the word of its outcome would say that nobody looked.
     word = "WAIVED" if verdict.reason is Reason.WAIVED else verdict.counted_as
-    return f"{word} {what}: {text}"
+    return Blocker(
+        kind=Hindrance.OPEN,
+        word=word,
+        subject=what,
+        cause=text,
+        benchmark=verdict.benchmark,
+        reason=verdict.reason.value,
+    )

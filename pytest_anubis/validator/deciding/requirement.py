@@ -11,6 +11,7 @@ from difflib import get_close_matches
 from typing import NamedTuple
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import wholes_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 
@@ -18,7 +19,6 @@ ANYTHING = "any"
 """Requires nothing by name: a node is judged on what it ran, of which something must have been judged."""
 NAMED = 6
 """Components named in one line: the journal has every benchmark."""
-_ABSENCE = " benchmarks did not run in "
 HOW = (
     "or say what is required: --anubis-require NAME ('anubis judge': --require NAME; 'any' for whatever "
     "ran)"
@@ -70,18 +70,23 @@ class Requirement(NamedTuple):
             (needed if due else spared).append(criterion)
         return needed, spared
 
-    def unknown(self, criteria: Iterable[Criterion], baseline: Baseline | None) -> list[str]:
-        """Return one line for each name that the baseline does not know: a typo would require nothing."""
-        lines = []
+    def unknown(self, criteria: Iterable[Criterion], baseline: Baseline | None) -> list[Blocker]:
+        """Return a blocker for each name that the baseline does not know: a typo would require nothing."""
+        found = []
         things = known_things(criteria, baseline)
         for name in dict.fromkeys(self.names):
             one = Requirement((name,))
             if name != ANYTHING and not any(one.covers(*thing) for thing in things):
-                lines.append(
-                    f"required {name}: the baseline has no such component, benchmark or metric"
-                    f"{names_alike(name, things)}"
+                why = f"the baseline has no such component, benchmark or metric{names_alike(name, things)}"
+                found.append(
+                    Blocker(
+                        subject=f"required {name}",
+                        cause=why,
+                        act="require one that it has",
+                        benchmark=name,
+                    )
                 )
-        return lines
+        return found
 
 
 def known_things(
@@ -170,16 +175,15 @@ def absent_benchmarks(
     return tuple(sorted(every.difference(met, planned)))
 
 
-def absence_step(absent: Collection[str]) -> str:
-    """Say what to do about benchmarks that never ran and are required; one is named, as no line counts it."""
-    one = next(iter(absent)).rpartition("::")[2] if len(absent) == 1 else "them"
-    return f"run {one}, {HOW}"
+def absence_step(benchmark: str = "") -> str:
+    """Say what to do about benchmarks that never ran and are required, or about the only one."""
+    return f"run {benchmark.rpartition('::')[2] or 'them'}, {HOW}"
 
 
-def absence_line(
+def absence(
     absent: Collection[str], criteria: Sequence[Criterion], *, collected: bool = False
-) -> str:
-    """Say in one line how many benchmarks of the baseline did not run, and of which parts.
+) -> Blocker:
+    """Count the benchmarks of the baseline that did not run, and name their components, in one blocker.
 
     Args:
         absent: Benchmarks that never ran and are required.
@@ -192,12 +196,9 @@ def absence_line(
     )
     more = ", ..." if len(parts) > NAMED else ""
     where, alone = ("these runs", "") if collected else ("this run", "; earlier runs do not count")
-    return (
-        f"{len(absent)} of {len(every)}{_ABSENCE}{where}, or left no result "
-        f"({', '.join(sorted(parts)[:NAMED])}{more}){alone}"
+    return Blocker(
+        kind=Hindrance.ABSENT,
+        cause=f"{len(absent)} of {len(every)} benchmarks did not run in {where}, or left no result "
+        f"({', '.join(sorted(parts)[:NAMED])}{more}){alone}",
+        act=absence_step(),
     )
-
-
-def is_absence_line(line: str) -> bool:
-    """Tell whether a blocker is that of `absence_line`."""
-    return _ABSENCE in line

@@ -183,7 +183,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
         found,
         verdicts=tuple(replace(verdict, run=run.run) for verdict in verdicts),
         # A node may have several runs: the line says which one is to be repeated or left out.
-        blockers=tuple(f"run {run.run}: {line}" for line in found.blockers),
+        blockers=tuple(replace(one, run=run.run) for one in found.blockers),
         residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
         residual_interval=run.node_verdict.residual_interval if run.node_verdict else None,
         broken_off=ends,

@@ -8,6 +8,7 @@ from itertools import compress
 
 import numpy as np
 
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.metric import first_of, metric_name, whole_of
 from pytest_anubis.core.sample import ABSENT, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
@@ -180,8 +181,8 @@ class SeenValues:
         self,
         node: str,
         allowed: float,
-    ) -> tuple[str, ...]:
-        """Return what is in the way where a metric's latest run lacks devices that one before it had.
+    ) -> tuple[Blocker, ...]:
+        """Return what blocks where a metric's latest run lacks devices that one before it had.
 
         A run of what had failed, or had no value, is a retest and lacks nothing; one of other devices than
         before is a part of the same measurement. A run that lacks few of its values has empty cells. After
@@ -203,14 +204,18 @@ class SeenValues:
                 lost.setdefault(latest, []).append(metric_name(benchmark, metric))
                 cells[latest] += len(before - runs[latest])
         return tuple(
-            f"{Outcome.NOT_TESTED} run {run} lacks devices that one before it had, of "
-            f"{first_of(names, NAMED)}; measure these on all devices again"
+            Blocker(
+                word=Outcome.NOT_TESTED.value,
+                subject=f"run {run} lacks devices that one before it had",
+                cause=first_of(names, NAMED),
+                act="measure these on all devices again",
+            )
             for run, names in sorted(lost.items())
             if cells[run] > allowed * (cells[run] + self._cells[run, node])
         )
 
-    def unread(self, node: str, unread: Mapping[tuple[str, str], int]) -> tuple[str, ...]:
-        """Return what is in the way of a node's acceptance for lines that could not be read, if anything."""
+    def unread(self, node: str, unread: Mapping[tuple[str, str], int]) -> tuple[Blocker, ...]:
+        """Return what blocks a node's acceptance since lines could not be read, if anything."""
 
         def read_again(unit: tuple[str, str]) -> bool:
             return any(
@@ -229,7 +234,7 @@ class SeenValues:
             return ()
         lines = sum(left.values())
         are = "lines about it are empty or" if lines > 1 else "line about it is empty or"
-        return (
-            f"{lines} {are} could not be used ({', '.join(sorted(run for run, _ in left))}), as "
-            "'anubis import' says: mend and import them again, or measure the whole node again",
-        )
+        runs = ", ".join(sorted(run for run, _ in left))
+        why = f"{lines} {are} could not be used ({runs}), as 'anubis import' says"
+        act = "mend and import them again, or measure the whole node again"
+        return (Blocker(cause=why, act=act),)

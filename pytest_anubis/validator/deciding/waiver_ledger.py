@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import get_close_matches
 
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Waiver
 from pytest_anubis.core.waivers.waiving import (
@@ -24,8 +25,8 @@ _WORDS = ("test", "component", "device", "metric")
 
 def waiver_lines(
     verdicts: Sequence[MetricVerdict], evidence: RunEvidence, node: str, answers: Answers | None
-) -> tuple[list[str], list[str]]:
-    """Return (what blocks, what is only reported) of the waivers that concern a node, one line each.
+) -> tuple[list[Blocker], list[Blocker]]:
+    """Return (what blocks, what is only reported) of the waivers that concern a node.
 
     A waiver that has expired blocks where it covers anything that was run: somebody has to look at it again.
     Of the others those are told that covered no failure.
@@ -43,13 +44,15 @@ def waiver_lines(
         what = f"the waiver for {waiver.scope} ({waiver.owner}: {waiver.reason})"
         known = _met(waiver, verdicts, evidence, answers)
         if waiver.expired and known:
-            blocking.append(f"{what} expired on {waiver.expires}: mend it, or renew the waiver")
+            why = f"{what} expired on {waiver.expires}"
+            blocking.append(Blocker(cause=why, act="mend it, or renew the waiver"))
         elif waiver.expired or not known:
             day = f" and expired on {waiver.expires}" if waiver.expired else ""
             why = "" if known else _unknown(waiver, verdicts, evidence, answers)
-            told.append(f"{what} matches nothing of this run{day}{why}: correct or remove it")
+            why = f"{what} matches nothing of this run{day}{why}"
+            told.append(Blocker(cause=why, act="correct or remove it"))
         elif not any(verdict.waiver == waiver for verdict in verdicts):
-            told.append(f"{what}: {_unused(waiver, verdicts)}")
+            told.append(Blocker(subject=what, cause=_unused(waiver, verdicts)))
     return blocking, told
 
 

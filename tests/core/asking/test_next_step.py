@@ -17,6 +17,7 @@ from pytest_anubis.core.asking.next_step import (
     next_steps,
     open_act,
 )
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.verdict import NOISY, MetricVerdict, Outcome, Reason, Reference
 
 UNUSUAL = MetricVerdict(
@@ -106,13 +107,12 @@ def test_the_first_act_is_short_and_the_marks_own() -> None:
 
 
 def test_what_is_open_is_answered_by_its_reason() -> None:
-    unclear = replace(SLOW, outcome=Outcome.INCONCLUSIVE, reason=Reason.WRONG_UNIT)
-    missing = replace(SLOW, outcome=Outcome.NOT_TESTED, reason=Reason.NOT_REPORTED)
-    assert open_act([]) == ""
-    assert open_act([missing]) == ABSENT
-    assert "unit" in open_act([missing, unclear])
-    steps = {open_act([replace(unclear, reason=reason)]) for reason in Reason}
-    assert "" not in steps
+    unclear = Blocker(kind=Hindrance.OPEN, word="INCONCLUSIVE", cause="", reason=Reason.WRONG_UNIT)
+    assert "unit" in open_act(unclear)
+    assert open_act(replace(unclear, word="NOT_TESTED")) == ABSENT
+    assert all(open_act(replace(unclear, reason=reason)) for reason in Reason)
+    assert all(open_act(Blocker(kind=kind, cause="")) for kind in Hindrance)
+    assert open_act(replace(unclear, act="look")) == "look"
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,9 @@ def test_a_worker_that_dies_at_start_once_costs_no_test(
     assert outcomes(record) == {"test_a": "passed", "test_b": "passed"}
     assert cases(pytester) == {"test_a": "", "test_b": "", "acceptance": "failure"}
     assert record.node_verdict is not None
-    assert [line for line in record.node_verdict.blocking if "no test was running" in line]
+    assert [
+        line for line in map(str, record.node_verdict.blocking) if "no test was running" in line
+    ]
 
 
 @pytest.fixture

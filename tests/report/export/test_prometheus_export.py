@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Triage
 from pytest_anubis.report.export.prometheus_export import prometheus_text
@@ -23,7 +24,7 @@ NODE = NodeVerdict(
     decision=Decision.REJECTED,
     headline="h",
     components=("accelerator.memory",),
-    blocking=("a", "b"),
+    blocking=(Blocker(cause="a"), Blocker(cause="b")),
     counts=(("FAIL", 1), ("PASS", 3)),
     baseline="sha256:0",
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.asking.next_step import next_step
 from pytest_anubis.core.baseline import Baseline, Exclusion, Finding
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.events import WorkerDied
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
@@ -483,7 +484,10 @@ def test_a_card_that_the_gate_names_by_its_slot_is_described() -> None:
 def test_the_dossier_says_a_hang_once() -> None:
     text = "hung: no end within 3 s"
     verdict = NodeVerdict(
-        node="n", decision=Decision.UNDECIDED, headline="h", blocking=(f"t::a: {text}",)
+        node="n",
+        decision=Decision.UNDECIDED,
+        headline="h",
+        blocking=(Blocker(subject="t::a", cause=text),),
     )
     died = WorkerDied(worker="gw0", lane="node", test="t::a", text=text)
     result = TestResult(test="t::a", benchmark="t::a", outcome="crashed", text=text)

@@ -7,6 +7,7 @@ import pytest
 
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.asking.typed_tests import SHIPPED, with_options
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.measurement import LOOKS_SPENT, PlannedTest
 from pytest_anubis.core.verdict import (
     Decision,
@@ -62,9 +63,18 @@ def test_what_stands_behind_a_decision_does_not_say_it_again(
     assert summary_lines(verdict, [], verbosity=-1)[0][0] == f"{decision.value}: {said}"
 
 
-BARE = "NOT_TESTED disk: none of its metrics shows a loss of a half: m: too noisy; learn again"
-UNCLEAR = "INCONCLUSIVE b m: m is slow; but the machine was disturbed (cpu): measure again"
-NONE = "no baseline: nothing can be accepted; learn one with `anubis learn`"
+BARE = Blocker(kind=Hindrance.UNCOVERED, word="NOT_TESTED", subject="disk", cause="too noisy")
+UNCLEAR = Blocker(
+    kind=Hindrance.OPEN, word="INCONCLUSIVE", subject="b m", cause="slow", reason=Reason.DISTURBED
+)
+NONE = Blocker(kind=Hindrance.NO_BASELINE, subject="no baseline", cause="nothing can be accepted")
+LACKS = Blocker(
+    kind=Hindrance.OPEN,
+    word="NOT_TESTED",
+    subject="t",
+    cause="fio not found",
+    reason=Reason.NOT_RUN,
+)
 
 LEARN = "next: anubis learn suites/ --for 9m (when the machine is quieter than it was)"
 
@@ -76,12 +86,12 @@ LEARN = "next: anubis learn suites/ --for 9m (when the machine is quieter than i
         ((BARE, UNCLEAR), LEARN),
         ((BARE, UNCLEAR, UNCLEAR), LEARN),  # whatever is measured again, nothing is accepted
         ((UNCLEAR,), "next: pytest --anubis suites/ (when the machine is quiet)"),
-        ((NONE, "NOT_TESTED t: fio not found"), "next: anubis learn suites/"),
-        (("NOT_TESTED t: fio not found",), ""),
+        ((NONE, LACKS), "next: anubis learn suites/"),
+        ((LACKS,), ""),
     ],
 )  # fmt: skip
 def test_what_to_type_next_is_known_from_what_measuring_again_cannot_help(
-    blocking: tuple[str, ...], said: str
+    blocking: tuple[Blocker, ...], said: str
 ) -> None:
     node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=blocking)
     one = MetricVerdict(
@@ -102,7 +112,7 @@ def test_of_the_set_in_the_package_a_copy_is_learned_and_the_set_is_run() -> Non
         outcome=Outcome.PASS, reason=Reason.WITHIN, text="", metric="m", benchmark="suites/a.py::b"
     )
 
-    def said(*blocking: str) -> str:
+    def said(*blocking: Blocker) -> str:
         node = NodeVerdict(node="n1", decision=Decision.UNDECIDED, headline="", blocking=blocking)
         return next_line(node, [one], typed=SHIPPED)
 
@@ -146,7 +156,10 @@ def test_where_every_tool_is_missing_it_is_installed_before_anything_is_learned(
 def test_what_did_not_run_is_run_with_what_was_typed(
     typed: str, root: str, absent: Sequence[str], said: str
 ) -> None:
-    lines = (*(f"NOT_TESTED {name} m: nothing" for name in absent), "4 of 9 did not run")
+    lines = (
+        *(replace(LACKS, kind=Hindrance.UNANSWERED, benchmark=name) for name in absent),
+        Blocker(kind=Hindrance.ABSENT, cause="4 of 9 did not run"),
+    )
     node = NodeVerdict(
         node="n1", decision=Decision.UNDECIDED, headline="", absent=(*absent, "free.py::y"),
         blocking=lines,
@@ -156,7 +169,7 @@ def test_what_did_not_run_is_run_with_what_was_typed(
     )
     line = next_line(node, [one], typed=typed, root=root, required=("cpu",))
     assert line == (said and f"next: pytest --anubis {said} --anubis-require=cpu")
-    more = replace(node, blocking=(*lines, "INCONCLUSIVE t m: recorded in GBs"))
+    more = replace(node, blocking=(*lines, replace(UNCLEAR, reason=Reason.WRONG_UNIT)))
     assert next_line(more, [one], typed=typed, root=root).endswith(")") == bool(said)
 
 
@@ -174,7 +187,8 @@ def test_what_broke_comes_before_what_is_to_be_learned() -> None:
         "next: pytest --anubis suites/a/test_b.py::test_c --anubis-profile=soak "
         "(alone, after a look at what stood in its way)"
     )
-    lost = replace(node, blocking=("t.py cannot be collected: SyntaxError", NONE))
+    broken = Blocker(kind=Hindrance.UNCOLLECTED, cause="SyntaxError", benchmark="t.py")
+    lost = replace(node, blocking=(broken, NONE))
     good = replace(one, outcome=Outcome.PASS, reason=Reason.WITHIN, metric="m")
     assert next_line(lost, [good]) == "next: pytest --anubis t.py (once it can be collected)"
 
@@ -239,7 +253,7 @@ def test_a_run_in_which_tools_were_missing_says_to_see_to_them_and_not_to_learn(
     assert (
         next_line(node, [one, some]) == "next: anubis learn suites/"
     )  # there is something to learn
-    lost = replace(node, blocking=("NOT_TESTED suites/a.py::test_a node: " + text,))
+    lost = replace(node, blocking=(replace(LACKS, benchmark="suites/a.py::test_a"),))
     passed = replace(some, outcome=Outcome.PASS, reason=Reason.WITHIN)
     assert next_line(lost, [passed, one]) == said
     assert next_line(lost, [passed, one], profile="soak") == said.replace(

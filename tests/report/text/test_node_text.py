@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.identity.alike_devices import told_once
 from pytest_anubis.core.verdict import (
     Decision,
@@ -52,7 +53,15 @@ def row(name: str, decision: Decision, *told: MetricVerdict, blocking: int = 0) 
         node=name,
         decision=decision,
         headline=f"node {name} accepted: 4 metrics judged",
-        blocking=tuple(f"NOT_TESTED t{number}: fio not found" for number in range(blocking)),
+        blocking=tuple(
+            Blocker(
+                kind=Hindrance.OPEN,
+                word="NOT_TESTED",
+                subject=f"t{number}",
+                cause="fio not found",
+            )
+            for number in range(blocking)
+        ),
         triage=min(told, key=lambda v: v.severity).triage if told else Triage.NONE,
         lowest=0.7 if told else None,
     )
@@ -109,7 +118,7 @@ def test_nodes_that_lack_the_same_are_one_line_and_so_are_many_accepted_ones() -
     assert first.startswith("REJECTED  slow    bad: ")
     assert second == (
         "UNDECIDED missing 228 nodes (u000, u001, u002, u003, u004, u005, and 222 more): "
-        "NOT_TESTED t0: fio not found; also 1 missing"
+        "NOT_TESTED t0: fio not found; also 1 missing -> measure there what is missing"
     )
     assert (
         third == "ACCEPTED          9 nodes (a0, a1, a2, a3, a4, a5, and 3 more): 4 metrics judged"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_anubis.core.asking.open_questions import AskedQuestion, AskedQuestions, Standing
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.verdict import (
-    UNCOVERED,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -23,12 +23,16 @@ from pytest_anubis.report.text.summary_text import (
 )
 from pytest_anubis.report.text.text_table import width_of
 
+of_text = Blocker.of_text
 NODE = NodeVerdict(
     node="node7",
     decision=Decision.REJECTED,
     headline="node node7 rejected: disk. Next step: replace the disk",
     components=("disk",),
-    blocking=("INCONCLUSIVE t::a x: no baseline", "INCONCLUSIVE t::b y: no baseline"),
+    blocking=(
+        of_text("INCONCLUSIVE t::a x: no baseline"),
+        of_text("INCONCLUSIVE t::b y: no baseline"),
+    ),
     listed=("NOT_TESTED t::c: fio not found",),
     counts=(("PASS", 3), ("FAIL", 1)),
     baseline="sha256:0123456789ab",
@@ -120,7 +124,7 @@ def test_what_is_waived_is_counted_beside_the_decision() -> None:
 def test_the_end_fits_a_screen_whatever_is_wrong() -> None:
     many = [verdict(i, outcome) for i in range(40) for outcome in (Outcome.FAIL, Outcome.MARGINAL)]
     many += [verdict(i, Outcome.NOT_TESTED, reason=Reason.NOT_RUN, text="why") for i in range(9)]
-    blocking = tuple(f"obstacle {i}: {'reason ' * i}" for i in range(30))
+    blocking = tuple(of_text(f"obstacle {i}: {'reason ' * i}") for i in range(30))
     node = replace(NODE, blocking=blocking)
     for width in (80, 100):
         lines = [text for text, _ in summary_lines(node, many, width=width, wrapped=True)]
@@ -136,7 +140,7 @@ def test_the_end_fits_a_screen_whatever_is_wrong() -> None:
 def test_a_terminal_breaks_no_word_of_headline_and_lists() -> None:
     """It did where its edge was; into a file a line stays one line."""
     headline = f"node node7 accepted: {'some metrics ' * 9}"
-    blocking = (f"NOT_TESTED t::c: {'fio not found ' * 9}",)
+    blocking = (of_text(f"NOT_TESTED t::c: {'fio not found ' * 9}"),)
     node = replace(NODE, decision=Decision.ACCEPTED, headline=headline, blocking=blocking)
     for width in (60, 80, 100):
         whole = summary_lines(node, [], width=width)
@@ -165,9 +169,17 @@ def test_lines_with_one_reason_become_one() -> None:
 
 def test_components_that_nothing_covers_are_one_line() -> None:
     blocking = tuple(
-        f"NOT_TESTED part{i}: {UNCOVERED}: rate: too noisy; learn again" for i in range(8)
+        Blocker(
+            kind=Hindrance.UNCOVERED,
+            word="NOT_TESTED",
+            subject=f"part{i}",
+            cause="rate: too noisy",
+            act="learn again",
+            benchmark=f"part{i}",
+        )
+        for i in range(8)
     )
-    lines = texts(blocking=(*blocking, "INCONCLUSIVE test_x: disturbed"))
+    lines = texts(blocking=(*blocking, of_text("INCONCLUSIVE test_x: disturbed")))
     at = lines.index("in the way of acceptance:")
     assert lines[at + 1 :] == [
         "  INCONCLUSIVE test_x: disturbed",
@@ -180,7 +192,7 @@ def test_components_that_nothing_covers_are_one_line() -> None:
 
 
 def test_long_lists_are_cut_with_a_hint() -> None:
-    blocking = tuple(f"obstacle {i}: reason {i}" for i in range(30))
+    blocking = tuple(of_text(f"obstacle {i}: reason {i}") for i in range(30))
     lines = texts(blocking=blocking)
     told = sum("obstacle" in line for line in lines)
     assert f"  ... and {30 - told} more (-v shows all)" in lines
@@ -210,13 +222,13 @@ def test_a_long_entry_is_cut_before_what_is_to_be_done() -> None:
     reasons = "; ".join(f"metric_{i}: too noisy to show that it halved" for i in range(12))
     step = "learn again with more or longer rounds, or on a quieter machine"
     blocking = (
-        f"NOT_TESTED memory: {reasons}; {step}",
-        f"NOT_TESTED link: raised {'x; ' + 'y' * 500}",
+        Blocker(word="NOT_TESTED", subject="memory", cause=reasons, act=step),
+        of_text(f"NOT_TESTED link: raised {'x -> ' + 'y' * 500}"),
     )
     lines = texts(blocking=blocking)
     told = next(line for line in lines if "NOT_TESTED memory" in line)
     assert told.startswith("  NOT_TESTED memory: metric_0: too noisy")
-    assert told.endswith(f"…; {step}")
+    assert told.endswith(f"… -> {step}")
     assert all(len(line) <= 2 + 280 for line in lines)
     assert next(line for line in lines if "NOT_TESTED link" in line).endswith("yyy…")
 
@@ -246,7 +258,7 @@ def test_the_coverage_statement_names_counts_baseline_and_risk() -> None:
 
 
 def test_texts_from_strangers_cannot_move_the_cursor() -> None:
-    lines = texts(1, headline="a\x1b[2Jb", blocking=("x: \x1b[1mbold\nnext",))
+    lines = texts(1, headline="a\x1b[2Jb", blocking=(of_text("x: \x1b[1mbold\nnext"),))
     assert all(line.isprintable() for line in lines)
 
 
@@ -256,14 +268,14 @@ def test_folders_of_tests_are_left_out_where_there_is_little_room() -> None:
     assert without_folders("2 tests: gone (suites/a/test_b.py::test_c, ...)").endswith(
         "(test_b.py::test_c, ...)"
     )
-    blocking = ("NOT_TESTED suites/a/test_b.py::test_c: gone",)
+    blocking = (of_text("NOT_TESTED suites/a/test_b.py::test_c: gone"),)
     assert "  NOT_TESTED test_b.py::test_c: gone" in texts(blocking=blocking)
     assert "  NOT_TESTED suites/a/test_b.py::test_c: gone" in texts(1, blocking=blocking)
 
 
 def test_a_reason_is_read_to_its_end_on_a_narrow_terminal() -> None:
     reason = "disturbed by another process on every core, measure again"
-    blocking = (f"INCONCLUSIVE suites/a/test_b.py::test_c rate cuda:0: {reason}",)
+    blocking = (of_text(f"INCONCLUSIVE suites/a/test_b.py::test_c rate cuda:0: {reason}"),)
     assert any(line.endswith(reason) for line in texts(width=80, blocking=blocking))
 
 

@@ -303,7 +303,7 @@ def test_half_a_line_that_a_full_disk_took_is_no_damage_later(tmp_path: Path) ->
         journal.write(BlockerFound(text="whole"))
         assert journal.missing == 0
     record = read_journal(journal.path)
-    assert record.blockers == ("half", "whole")
+    assert [one.cause for one in record.blockers] == ["half", "whole"]
     assert record.warnings == ("journal.jsonl: the run never finished",)
 
 

@@ -79,9 +79,14 @@ def test_that_the_gate_stopped_the_run_is_one_line(
     (journal,) = eight.path.glob(".anubis/runs/*/journal.jsonl")
     record = read_journal(journal)
     assert record.node_verdict is not None
-    assert [line for line in record.node_verdict.blocking if "gate" in line] == [said]
+    assert [one.cause for one in record.node_verdict.blocking if "gate" in one.cause] == [said]
     assert [v.outcome for v in record.verdicts if not v.metric] == [Outcome.NOT_TESTED] * 7
-    for text in (result.stdout.str(), page, run_page(record), *record.node_verdict.blocking):
+    for text in (
+        result.stdout.str(),
+        page,
+        run_page(record),
+        *map(str, record.node_verdict.blocking),
+    ):
         assert "never reported" not in text
         assert "NOT_TESTED test_" not in text
 

@@ -146,12 +146,13 @@ def test_what_cannot_be_collected_stands_in_the_way(project: pytest.Pytester, le
     result = project.runpytest("--anubis", "--continue-on-collection-errors")
     assert result.ret == 20
     (line,) = ended(project, result)["blocking"]
-    assert line == (
-        "test_broken.py cannot be collected: ModuleNotFoundError: No module named 'nowhere_to_be_found'"
-    )
+    assert line["kind"] == "uncollected"
+    assert line["benchmark"] == "test_broken.py"
+    assert line["cause"] == "ModuleNotFoundError: No module named 'nowhere_to_be_found'"
     (journal,) = (project.path / ".anubis" / "runs").glob("*/journal.jsonl")
     record = read_journal(journal)
-    assert evidence_of(record).blockers == (f"run {record.run}: {line}",)
+    (blocker,) = evidence_of(record).blockers
+    assert (blocker.run, blocker.cause) == (record.run, line["cause"])
 
 
 def test_files_that_cannot_be_collected_for_one_cause_are_one(project: pytest.Pytester) -> None:

@@ -334,7 +334,7 @@ def accepts_nothing_for_its_thread(project: pytest.Pytester, kind: str) -> None:
     assert result.ret == 20
     assert "failed" not in result.parseoutcomes()
     record = read_journal(next(project.path.glob(".anubis/runs/*")))
-    assert any("test_zz.py::test_it" in one for one in record.blockers)
+    assert any("test_zz.py::test_it" in one.cause for one in record.blockers)
 
 
 @pytest.mark.parametrize("kind", LATE_KINDS)

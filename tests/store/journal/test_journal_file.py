@@ -168,7 +168,9 @@ def test_a_whole_run_comes_back(tmp_path: Path) -> None:
     assert record.verdicts == (VERDICT,)
     assert record.node_verdict == DECISION
     assert [without_time(one) for one in unknown(record)] == [{"event": "crash", "worker": "gw0"}]
-    assert record.blockers == ("journal.jsonl line 7: damaged (unknown event 'crash')",)
+    assert [one.cause for one in record.blockers] == [
+        "journal.jsonl line 7: damaged (unknown event 'crash')"
+    ]
     assert record.exit_status == 1
     assert record.warnings == ("journal.jsonl line 7: unknown event 'crash'; skipped",)
     assert record.results[0] == RESULT
@@ -470,7 +472,7 @@ def test_a_death_that_was_cut_short_and_a_line_damaged_in_the_middle_stand_in_th
     journal.path.write_bytes(data[:-30])
     with Journal.open_existing(journal.path) as journal:
         journal.write(Resumed())
-    lines = read_journal(journal.path).blockers
+    lines = [*map(str, read_journal(journal.path).blockers)]
     assert [line.partition(":")[0] for line in lines] == [
         "journal.jsonl line 2",
         "journal.jsonl line 3",

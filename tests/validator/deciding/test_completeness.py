@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.events import BlockerFound, Event, LaneGivenUp, WorkerDied
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
@@ -68,10 +69,11 @@ WHY = "its process died: killed (SIGKILL)"
 
 def test_a_death_is_one_blocker() -> None:
     verdict, page = decided({"t.py::test_a": WHY}, WorkerDied(test="t.py::test_a", text=WHY))
-    line, baseline = verdict.blocking
-    assert line.startswith(f"t.py::test_a: {WHY}; next: look where it ended, then run it alone")
-    assert baseline.startswith("no baseline")
-    assert verdict.headline.endswith(f": t.py::test_a: {WHY} (and 1 more)")
+    death, baseline = verdict.blocking
+    assert death.fact == f"t.py::test_a: {WHY}"
+    assert death.act.startswith("look where it ended, then run it alone")
+    assert baseline.kind is Hindrance.NO_BASELINE
+    assert f": t.py::test_a: {WHY} (and 1 more)" in verdict.headline
     assert dict(verdict.counts) == {"INCONCLUSIVE": 1}  # the test has its verdict all the same
     assert "crashed, failed" not in page
     assert "processes that died" not in page
@@ -89,12 +91,12 @@ def test_a_death_without_words_is_told_by_no_line_that_names_its_test() -> None:
         results=(TestResult(test="t.py::test_a", benchmark="t.py::test_a", outcome="crashed"),),
         events=(BlockerFound(text="t.py::test_a left a file behind"),),
     )
-    lines = decide_run(record, None).node_verdict.blocking
+    lines = [*map(str, decide_run(record, None).node_verdict.blocking)]
     assert any("the process died during the test" in line for line in lines)
     told = replace(record, events=(*record.events, WorkerDied(test="t.py::test_a")))
-    lines = decide_run(told, None).node_verdict.blocking
+    lines = [*map(str, decide_run(told, None).node_verdict.blocking)]
     assert not any("the process died during the test" in line for line in lines)
-    assert sum(line.startswith("t.py::test_a: its process died; next: ") for line in lines) == 1
+    assert sum(line.startswith("t.py::test_a: its process died -> ") for line in lines) == 1
 
 
 def test_processes_that_died_of_the_same_are_one_blocker_with_their_count() -> None:
@@ -103,8 +105,10 @@ def test_processes_that_died_of_the_same_are_one_blocker_with_their_count() -> N
     died = [WorkerDied(test=test, text=WHY) for test in tests]
     verdict, _ = decided({**tests, "t.py::d": other}, *died, WorkerDied(test="t.py::d", text=other))
     first, second, _ = verdict.blocking
-    assert first.startswith(f"3 tests: {WHY}: t.py::test_a, t.py::test_b, t.py::test_c; next: look")
-    assert second.startswith(f"t.py::d: {other}; next: ")
+    assert first.fact == f"3 tests: {WHY}: t.py::test_a, t.py::test_b, t.py::test_c"
+    assert second.fact == f"t.py::d: {other}"
+    assert first.act
+    assert second.act
 
 
 def test_a_lane_that_was_given_up_is_one_blocker_with_its_tests() -> None:
@@ -115,7 +119,7 @@ def test_a_lane_that_was_given_up_is_one_blocker_with_its_tests() -> None:
         LaneGivenUp(lane="cuda:1"),
     )
     lane, _ = verdict.blocking
-    assert lane == (
+    assert lane.fact == (
         "lane cuda:1 is given up: its workers died again and again (at last: its process died: exit with "
         "status 5); 2 tests never ran"
     )
@@ -125,10 +129,10 @@ def test_a_lane_that_was_given_up_is_one_blocker_with_its_tests() -> None:
 
 def test_a_test_that_passed_when_its_worker_was_replaced_is_in_the_way_still() -> None:
     verdict, _ = decided({"t.py::test_a": ""}, WorkerDied(test="t.py::test_a", text=WHY))
-    assert verdict.blocking[0].startswith(f"t.py::test_a: {WHY}")
+    assert verdict.blocking[0].fact == f"t.py::test_a: {WHY}"
 
 
 def test_a_test_that_is_silent_for_no_known_cause_is_told_by_name() -> None:
     verdict, page = decided({"t.py::test_a": "never"})
-    assert "NOT_TESTED t.py::test_a: never reported" in verdict.blocking
+    assert "NOT_TESTED t.py::test_a: never reported" in map(str, verdict.blocking)
     assert "never reported" in page

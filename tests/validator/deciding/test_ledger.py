@@ -66,14 +66,14 @@ def test_a_criterion_that_seven_of_eight_devices_answered_is_not_answered() -> N
     eight = tuple(f"cuda:{i}" for i in range(8))
     seen = [judged("b", device) for device in eight if device != "cuda:3"]
     (line,) = unanswered(seen, [criterion("b", eight)])
-    assert line.startswith("NOT_TESTED b rate on cuda:3: the baseline expects it of 8 devices")
+    assert str(line).startswith("NOT_TESTED b rate on cuda:3: the baseline expects it of 8 devices")
     assert unanswered([*seen, judged("b", "cuda:3")], [criterion("b", eight)]) == []
 
 
 def test_an_older_baseline_expects_every_device_of_the_run() -> None:
     seen = [judged("b", "cuda:0")]
     old = [criterion("b", ())]
-    assert "on cuda:1, cuda:2" in unanswered(seen, old, devices=DEVICES)[0]
+    assert "on cuda:1, cuda:2" in unanswered(seen, old, devices=DEVICES)[0].subject
     assert unanswered(seen, old) == []
     assert unanswered([judged("b", "node")], old, devices=DEVICES) == []
 
@@ -86,7 +86,7 @@ def test_a_benchmark_of_one_device_is_not_expected_of_the_others() -> None:
 def test_a_device_that_has_a_reason_of_its_own_is_not_named_twice(metric: str) -> None:
     skipped = judged("b", "cuda:1", Outcome.NOT_TESTED, Reason.NOT_RUN, metric)
     lines = unanswered([judged("b", "cuda:0"), skipped], [criterion("b")])
-    assert ["cuda:2:" in line and "cuda:1" not in line for line in lines] == [True]
+    assert [one.subject for one in lines] == ["b rate on cuda:2"]
 
 
 def test_a_test_that_failed_without_a_value_is_not_missing_as_well() -> None:
@@ -96,12 +96,12 @@ def test_a_test_that_failed_without_a_value_is_not_missing_as_well() -> None:
     ]
     assert unanswered(failed, criteria) == []
     (line,) = unanswered(failed[:2], criteria)  # the third said nothing
-    assert "on cuda:2:" in line
+    assert line.subject.endswith("on cuda:2")
 
 
 def test_a_device_that_was_waived_does_not_excuse_the_others() -> None:
     waived = judged("b", "cuda:0", Outcome.NOT_TESTED, Reason.WAIVED)
-    assert "on cuda:1, cuda:2" in unanswered([waived], [criterion("b")])[0]
+    assert "on cuda:1, cuda:2" in unanswered([waived], [criterion("b")])[0].subject
 
 
 def grouped(group: str, device: str, outcome: Outcome = Outcome.PASS) -> MetricVerdict:
@@ -115,7 +115,7 @@ ZONES = [replace(criterion("b", ("d0", "d1")), group=group) for group in ("inner
 def test_every_device_answers_in_every_group_that_most_nodes_have() -> None:
     seen = [grouped("inner", "d0"), grouped("outer", "d0"), grouped("inner", "d1")]
     (line,) = unanswered(seen, ZONES)
-    assert "(outer) on d1" in line
+    assert line.subject.endswith("(outer) on d1")
     assert unanswered([*seen, grouped("outer", "d1")], ZONES) == []
 
 
@@ -129,13 +129,13 @@ def test_a_device_with_its_place_in_one_group_answers_there() -> None:
 def test_a_group_that_was_waived_on_one_device_does_not_excuse_another_group() -> None:
     seen = [grouped("inner", "d0"), grouped("inner", "d1", Outcome.NOT_TESTED)]
     (line,) = unanswered(seen, ZONES)
-    assert "(outer): the baseline has a criterion" in line
+    assert line.subject.endswith("(outer)")
 
 
 def test_a_repeated_attempt_answers_nothing() -> None:
     repeated = judged("b", "cuda:0", Outcome.MARGINAL, Reason.REPEATED, "")
     (line,) = unanswered([repeated], [criterion("b", ("cuda:0",))])
-    assert "nothing of this run was judged against it" in line
+    assert "nothing of this run was judged against it" in line.cause
 
 
 def test_a_check_that_the_nodes_of_the_baseline_passed_is_missed() -> None:
@@ -145,12 +145,10 @@ def test_a_check_that_the_nodes_of_the_baseline_passed_is_missed() -> None:
     ]
     planned = {("a.py::test_driver", "node"), ("b", "cuda:0"), ("b", "cuda:1"), ("b", "cuda:2")}
     assert unplanned([], checks, planned) == []
-    assert [
-        "test_driver: the nodes" in line
-        for line in unplanned([], checks, planned - {("a.py::test_driver", "node")})
-    ] == [True]
+    found = unplanned([], checks, planned - {("a.py::test_driver", "node")})
+    assert [one.subject for one in found] == ["a.py::test_driver"]
     (line,) = unplanned([], checks, planned - {("b", "cuda:1")})
-    assert line.startswith("NOT_TESTED b on cuda:1: ")
+    assert line.subject == "b on cuda:1"
     pruned = judged("b", "", Outcome.NOT_TESTED, Reason.PRUNED, "")
     assert unplanned([pruned], checks[1:], ()) == []
 

@@ -312,7 +312,8 @@ def test_few_values_that_are_missing_block_nothing_where_the_component_answered(
     ]
     assert {(cell.metric, cell.device) for cell in detail.missing} == {cell[1:] for cell in missing}
     words = f"{len(missing)} of 32 values"
-    where = verdict.blocking if decision is Decision.UNDECIDED else verdict.noted
+    blocking = [*map(str, verdict.blocking)]
+    where = blocking if decision is Decision.UNDECIDED else verdict.noted
     assert [words in line for line in where] == [True]
     assert (words in verdict.headline) == (decision is Decision.ACCEPTED or len(where) == 1)
 

@@ -65,7 +65,7 @@ def test_what_never_ran_is_one_line_with_its_parts_and_the_way_out() -> None:
         assert found.absent == ("fio", "ib")
         line = "2 of 4 benchmarks did not run in this run, or left no result (disk, network.ib)"
         line += "; earlier runs do not count"
-        assert found.hindrances == (line,)
+        assert [one.fact for one in found.hindrances] == [line]
         assert len(found.blocking) == 3  # each of them is told as well
         assert f"neither accepted nor rejected: {line}. Next step: run them, or" in found.headline
         assert "--anubis-require NAME" in found.headline
@@ -76,7 +76,7 @@ def test_runs_that_are_judged_together_and_another_blocker_are_told_as_such() ->
     assert "benchmarks did not run in these runs" in node(*runs).headline
     wrong = verdict("gemm", Outcome.INCONCLUSIVE, Reason.INVALID)
     found = node(wrong, verdict("hbm"))
-    assert found.hindrances[1].startswith("2 of 4 benchmarks did not run")
+    assert found.hindrances[1].fact.startswith("2 of 4 benchmarks did not run")
     assert "Next step" not in found.headline  # nobody would know what "them" are
 
 
@@ -100,7 +100,7 @@ def test_what_is_required_accepts_and_the_headline_names_what_did_not_run() -> N
 def test_what_is_required_and_did_not_run_blocks_and_what_ran_rejects_all_the_same() -> None:
     short = node(verdict("gemm"), verdict("hbm"), GONE, require=("gpu", "disk"))
     assert short.decision is Decision.UNDECIDED
-    assert short.hindrances[0].startswith("1 of 4 benchmarks did not run in this run")
+    assert short.hindrances[0].fact.startswith("1 of 4 benchmarks did not run in this run")
     bad = verdict("hbm", Outcome.FAIL, Reason.BEYOND)
     assert node(verdict("gemm"), bad, require=("gemm",)).decision is Decision.REJECTED
     unclear = verdict("hbm", Outcome.INCONCLUSIVE, Reason.DISTURBED)
@@ -113,7 +113,7 @@ def test_nothing_is_accepted_for_a_typo_or_for_nothing_that_ran() -> None:
     line = (
         "required gpux: the baseline has no such component, benchmark or metric; its components: "
     )
-    assert typo.blocking[0] == f"{line}disk, gpu.compute, gpu.memory, network.ib"
+    assert typo.blocking[0].fact == f"{line}disk, gpu.compute, gpu.memory, network.ib"
     assert node(GONE, require=("any",)).decision is Decision.UNDECIDED
 
 
@@ -184,7 +184,7 @@ def test_what_ran_anywhere_must_be_complete_whatever_is_required(
         verdicts = [*verdicts, *(replace(v, benchmark="hbm") for v in on_cards(*CARDS))]
     found = judge_node(verdicts, baseline=OF_CARDS, node="n1", evidence=evidence)
     assert found.decision is Decision.UNDECIDED
-    assert any(line.startswith(f"NOT_TESTED {said}") for line in found.blocking)
+    assert any(one.fact.startswith(f"NOT_TESTED {said}") for one in found.blocking)
     assert f"required was only {require[0]}" in found.headline
     assert (" did not run: hbm" in found.headline) == (require == ("any",))
 
@@ -237,7 +237,7 @@ def test_a_required_component_has_its_checks_too(
         evidence=RunEvidence(required=require, planned=places),
     )
     assert found.decision is (Decision.UNDECIDED if due else Decision.ACCEPTED)
-    assert any("test_health" in line for line in (found.blocking if due else found.listed))
+    assert any("test_health" in str(one) for one in (found.blocking if due else found.listed))
     assert due or "1 did not run: test_health.py::test_health" in found.headline
 
 
@@ -246,5 +246,5 @@ def test_a_name_that_only_checks_without_a_component_would_answer_is_a_typo() ->
     evidence = RunEvidence(required=("gpux",))
     found = judge_node(list(map(verdict, PARTS)), baseline=baseline, evidence=evidence)
     assert any(
-        line.startswith("required gpux: the baseline has no such") for line in found.blocking
+        one.fact.startswith("required gpux: the baseline has no such") for one in found.blocking
     )

@@ -97,9 +97,9 @@ def test_an_expired_waiver_blocks_and_a_failure_that_it_covered_rejects() -> Non
     expired = replace(WAIVER, expired=True)
     good = decided(replace(PASS, metric="m"), PASS, waivers=(expired,))
     assert good.decision is Decision.UNDECIDED
-    assert good.blocking == (
-        "the waiver for metric m (j.doe: HW-4711) expired on 2026-12-01: mend it, or renew the waiver",
-    )
+    assert [one.fact for one in good.blocking] == [
+        "the waiver for metric m (j.doe: HW-4711) expired on 2026-12-01"
+    ]
     bad = decided(FAIL, PASS, waivers=(expired,))
     assert bad.decision is Decision.REJECTED
     assert "its waiver expired on 2026-12-01" in bad.headline
@@ -117,9 +117,9 @@ def test_waivers_that_cover_no_failure_are_told_and_block_nothing() -> None:
     says = [line.partition("HW-4711)")[2].lstrip(": ") for line in found.noted]
     assert says == [
         "nothing that it covers failed; remove it if it is no longer needed",
-        "matches nothing of this run, as no metric of it is 'mm' (did you mean 'm'?): correct or remove it",
+        "matches nothing of this run, as no metric of it is 'mm' (did you mean 'm'?) -> correct or remove it",
         "matches nothing of this run and expired on 2026-12-01, as no metric of it is 'mm' (did you "
-        "mean 'm'?): correct or remove it",
+        "mean 'm'?) -> correct or remove it",
     ]
 
 
