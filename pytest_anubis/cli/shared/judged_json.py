@@ -22,7 +22,7 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL, OUTCOMES, PASS, REASONS
 
-SCHEMA = 1
+SCHEMA = 2
 _NULL = "null"
 SORTED = 100_000
 """Most bad verdicts that are sorted: some seconds' work. Where more are bad it is a matter of the class."""

@@ -34,6 +34,15 @@ def told_once(found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     ]
 
 
+def latest_of(found: Iterable[MetricVerdict]) -> list[MetricVerdict]:
+    """Return of what several runs found the latest run's verdict only.
+
+    Args:
+        found: Verdicts, in the order in which their runs began.
+    """
+    return list({same_thing(verdict): verdict for verdict in found}.values())
+
+
 def _place(verdict: MetricVerdict) -> tuple[str, str]:
     return verdict.benchmark, verdict.device or "node"
 
@@ -51,7 +60,7 @@ def others_told(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[Me
     alike = failing_alike(worst, found)
     same = {*map(same_thing, (worst, *alike))}
     rest = (one for one in told_once(found) if same_thing(one) not in same)
-    left = list({same_thing(one): one for one in rest}.values())
+    left = latest_of(rest)
     if not alike:
         return left
     return [v for v in left if v.scope != "node" or _sort(v) != _sort(worst)]

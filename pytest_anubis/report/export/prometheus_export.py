@@ -18,8 +18,8 @@ from pytest_anubis.core.verdict import (
     MetricVerdict,
     NodeVerdict,
     Outcome,
-    Triage,
 )
+from pytest_anubis.report.text.node_row import WORDS, word_of
 
 _NOT_TEXT = ("Cc", "Cs")
 """Unicode's categories of controls and of halves of surrogate pairs."""
@@ -45,7 +45,7 @@ def prometheus_text(
     """
     families = [
         *(_run(run) if run is not None else ()),
-        *(_node(node_verdict) if node_verdict is not None else ()),
+        *(_node(node_verdict, verdicts) if node_verdict is not None else ()),
         *_metrics(verdicts),
     ]
     return "".join(_family(name, samples) for name, samples in families if samples)
@@ -67,7 +67,7 @@ _HELP = {
     "node_residual_risk": "Probability of an incident that benchmarks left out leave.",
     "node_residual_risk_low": "Lower end of the 95 % interval of the residual risk.",
     "node_residual_risk_high": "Upper end of the 95 % interval of the residual risk.",
-    "node_triage": "1 for what to do first: reject (sure), retest or investigate.",
+    "node_word": "1 for what the node is called in all reports.",
     "node_baseline_info": "The baseline that decided.",
     "metric_waived": "1 for a failure that somebody answers for, 0 once the waiver has expired.",
     "metric_outcome": "1 for the outcome that the metric has.",
@@ -106,7 +106,7 @@ def _seconds(moment: str) -> float | None:
         return None
 
 
-def _node(verdict: NodeVerdict) -> list[Family]:
+def _node(verdict: NodeVerdict, told: Sequence[MetricVerdict]) -> list[Family]:
     node = ("node", verdict.node)
     counted = dict(verdict.counts)
     outcomes = (*(outcome.value for outcome in Outcome), NOT_JUDGED)
@@ -130,12 +130,8 @@ def _node(verdict: NodeVerdict) -> list[Family]:
         ("node_residual_risk_low", _known((node,), low)),
         ("node_residual_risk_high", _known((node,), high)),
         (
-            "node_triage",
-            {
-                (node, ("triage", triage.value)): float(verdict.triage is triage)
-                for triage in Triage
-                if triage
-            },
+            "node_word",
+            {(node, ("word", word)): float(word == word_of(verdict, told)) for word in WORDS},
         ),
         ("node_baseline_info", {(node, ("baseline", verdict.baseline)): 1.0}),
     ]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_anubis.core.asking.next_step import first_act, open_act, throughout
 from pytest_anubis.core.blocker import Hindrance
-from pytest_anubis.core.identity.alike_devices import alike_text, others_told, same_thing
+from pytest_anubis.core.identity.alike_devices import alike_text, latest_of, others_told, same_thing
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
     Decision,
@@ -38,7 +38,7 @@ class NodeRow:
 
     Attributes:
         verdict: The decision.
-        told: Its verdicts that are not simply a PASS, in any order.
+        told: Its verdicts that are not simply a PASS, in the order in which their runs began.
         cards: Device -> slot and serial number of its card in words, as far as they are known.
         hardware_class: That of the node.
         unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
@@ -65,7 +65,7 @@ class NodeRow:
         """The verdict to act on first; None where nothing was found bad, nor left open."""
         open_one = self.verdict.decision is Decision.UNDECIDED
         sought = (*BAD, Outcome.INCONCLUSIVE) if open_one else BAD
-        found = [verdict for verdict in self.told if verdict.outcome in sought]
+        found = latest_of(verdict for verdict in self.told if verdict.outcome in sought)
         return min(found, key=lambda verdict: verdict.severity, default=None)
 
     @property
@@ -103,10 +103,7 @@ class NodeRow:
     @property
     def word(self) -> str:
         """What it is called everywhere: its decision, or one of `RETEST` and `LOOK`."""
-        verdict = self.verdict
-        if verdict.decision is Decision.REJECTED and verdict.triage is Triage.RETEST:
-            return RETEST
-        return LOOK if self.look is not None else verdict.decision.value
+        return word_of(self.verdict, self.told)
 
     @property
     def trouble(self) -> str:
@@ -188,6 +185,19 @@ class NodeRow:
         return (
             f"worse in {metrics} metrics of {components} components, as by one cause; the worst: "
         )
+
+
+def word_of(verdict: NodeVerdict, told: Iterable[MetricVerdict]) -> str:
+    """Return what a node is called: one of `WORDS`.
+
+    Args:
+        verdict: The decision.
+        told: The verdicts that it rests on.
+    """
+    if verdict.decision is Decision.REJECTED and verdict.triage is Triage.RETEST:
+        return RETEST
+    look = verdict.decision is Decision.ACCEPTED and any(one.worth_a_look for one in told)
+    return LOOK if look else verdict.decision.value
 
 
 def counted_words(rows: Iterable[NodeRow]) -> list[tuple[str, int]]:

@@ -72,7 +72,7 @@ class NodeDetail:
 
     Attributes:
         hardware_class: That of the node.
-        verdicts: All that are not simply a PASS, in any order.
+        verdicts: All that are not simply a PASS, in the order in which their runs began.
         cards: Device -> slot and serial number of its card, as far as they are known.
         unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
             healthy nodes; empty of any other.
@@ -405,7 +405,7 @@ class _Nodes:
         seen = self._seen.by_node(self._evidence, unread) if expected else {}
         for name, every in self._verdicts.items():
             evidence, answers = replace(self._known(name), **told), self._answers.get(name, {})
-            every = self._seen.of_others(name, every, answers)
+            every = self._later.in_order(name, self._seen.of_others(name, every, answers))
             lack = Lacking(answers=answers, verdicts=every)
             if name in seen:
                 lack = lacking(name, every, answers, seen[name], expected, allow_missing)

@@ -6,10 +6,12 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import attrgetter
 from typing import Literal
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.blocker import Blocker, Hindrance
+from pytest_anubis.core.identity.alike_devices import latest_of
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -83,7 +85,8 @@ def judge_node(
     are listed and named in the headline; one that ran on any device has to be complete.
 
     Args:
-        verdicts: All metric verdicts of the node, in any order; those of the evidence too.
+        verdicts: All metric verdicts of the node, those of the evidence too; of several runs in the order in
+            which these began.
         expected: The criteria that must have been judged; those of `baseline` if None.
         baseline: What the verdicts rest on; without one nothing is accepted.
         node: Name of the node; that of the first verdict if empty.
@@ -220,7 +223,9 @@ def counts_of(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVerdict]:
     outcomes = {Outcome.FAIL} | ({Outcome.MARGINAL} if fail_on == "marginal" else set())
     bad = [verdict for verdict in verdicts if verdict.outcome in outcomes]
-    return sorted(bad, key=lambda verdict: (*verdict.severity, verdict.benchmark, verdict.metric))
+    latest = set(map(id, latest_of(bad)))  # what earlier runs found of the same comes behind
+    key = attrgetter("severity", "benchmark", "metric")
+    return sorted(bad, key=lambda verdict: (id(verdict) not in latest, key(verdict)))
 
 
 def _blockers(

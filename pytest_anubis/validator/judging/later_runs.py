@@ -92,6 +92,10 @@ class LaterRuns:
         object.__setattr__(self, "runs", of_node)
         object.__setattr__(self, "order", order)
 
+    def in_order(self, node: str, verdicts: Iterable[MetricVerdict]) -> list[MetricVerdict]:
+        """Return a node's verdicts in the order in which their runs began."""
+        return sorted(verdicts, key=lambda verdict: self.order.get((verdict.run, node), 0))
+
     def unfollowed(self, node: str, broken: Collection[str]) -> list[str]:
         """Return which of a node's runs that were broken off no later run follows that came to its end.
 

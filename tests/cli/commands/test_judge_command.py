@@ -400,7 +400,7 @@ def test_the_file_of_verdicts_follows_no_link_that_lies_there(here: Path) -> Non
     for name in ("out.json.partial", ".out.json.new", "out.json"):
         (here / name).symlink_to(here / "precious")
     anubis("judge", "runs.csv", "--json", "out.json")
-    assert judged(here / "out.json")["schema"] == 1
+    assert judged(here / "out.json")["schema"] == 2
     assert (here / "precious").read_text() == "mine"
 
 

@@ -158,8 +158,8 @@ def test_what_to_do_about_a_metric_and_a_node_is_a_gauge() -> None:
     assert (told["anubis_metric_loss"], told["anubis_metric_certainty"]) == ("1.0", "0.9")
     (labels,) = [labels for name, labels in found if name == "anubis_metric_triage"]
     assert 'triage="retest"' in labels
-    assert found["anubis_node_triage", 'node="n1",triage="retest"'] == "1.0"
-    assert found["anubis_node_triage", 'node="n1",triage="reject"'] == "0.0"
+    assert found["anubis_node_word", 'node="n1",word="RETEST"'] == "1.0"
+    assert found["anubis_node_word", 'node="n1",word="REJECTED"'] == "0.0"
 
 
 def test_the_names_of_the_gauges_stay() -> None:
@@ -168,7 +168,7 @@ def test_the_names_of_the_gauges_stay() -> None:
     assert {name.removeprefix("anubis_") for name, _ in found} == {
         *("run_info", "run_start_time_seconds", "run_end_time_seconds", "run_duration_seconds"),
         *("node_decision", "node_verdicts", "node_blocking", "node_listed", "node_blamed"),
-        *("node_baseline_info", "node_triage", "metric_outcome", "metric_value", "metric_expected"),
+        *("node_baseline_info", "node_word", "metric_outcome", "metric_value", "metric_expected"),
         *("metric_similarity", "metric_threshold", "metric_loss", "metric_certainty"),
         "metric_triage",
     }

@@ -93,7 +93,7 @@ def test_what_else_is_wrong_is_counted_by_kind_of_trouble() -> None:
 def test_what_several_runs_found_is_one_thing() -> None:
     runs = [replace(SLOW, run=name, run_words=f"in run {name}") for name in ("w1", "w2", "w3")]
     lines = fleet_lines([row("n1", Decision.REJECTED, *runs)])
-    assert "; in run w1 and 2 more -> " in lines[0]
+    assert "; in run w3 and 2 more -> " in lines[0]
 
 
 def test_nodes_to_be_taken_out_are_listed_without_those_to_be_measured_again() -> None:
