@@ -226,8 +226,10 @@ class Recorder:
         plan = plan_of(self._context.settings, self._device, rounds)
         on_cpu = self._device.kind == "cpu"
         host = checked_clock(clock) == "host" or on_cpu
-        choose = on_cpu and "disk" not in self._mark.resources
-        return self._take(metric, group, plan, take, host=host, choose=choose)
+        disk = on_cpu and "disk" in self._mark.resources  # of which no probe of the cores tells
+        twice = disk and self._context.settings.profile == "smoke"
+        choose = on_cpu and not disk
+        return self._take(metric, group, plan, take, host=host, choose=choose, twice=twice)
 
     def record(
         self,
@@ -335,6 +337,7 @@ class Recorder:
         *,
         host: bool = True,
         choose: bool = True,
+        twice: bool = False,
     ) -> tuple[float, ...]:
         """Measure, look closer where the call is close, keep what counts and set aside what does not.
 
@@ -345,6 +348,7 @@ class Recorder:
             take: Measures by a plan.
             host: What others do to the host disturbs what is measured.
             choose: Count the values of clear moments only; exact values are right or wrong in all of them.
+            twice: Measure in two visits: one moment of a short run is not enough.
         """
         __tracebackhide__ = True
         if self._surroundings is None:
@@ -368,6 +372,7 @@ class Recorder:
             choose=choose,
             before=self._earlier.get(key, Visited()),
             visit=self._visit,
+            twice=twice,
             name=f"{self._benchmark} {metric.name}",
         )
         self.found[key] = taken.visited
