@@ -33,6 +33,7 @@ Line = tuple[str, str]
 
 _STYLE = {Decision.ACCEPTED: "green", Decision.REJECTED: "red", Decision.UNDECIDED: "yellow"}
 _ANSWERED = (Outcome.PASS.value, Outcome.MARGINAL.value, Outcome.FAIL.value)
+_OF_BASELINE = (Hindrance.UNCOVERED, Hindrance.NO_BASELINE, Hindrance.NOTHING_JUDGED)
 LONGEST = 280
 """Characters of one entry of a list shown without ``-v``: the cause is in them, and what is to be done;
 a trace need not be."""
@@ -151,12 +152,16 @@ def verdict_text(node: NodeVerdict, verdicts: Sequence[MetricVerdict]) -> str:
 def in_the_way(node: NodeVerdict, known: str | None = None) -> list[str]:
     """Return what prevents acceptance, in few lines: what has one cause is one of them.
 
+    What the baseline lacks is no matter of a node that is rejected.
+
     Args:
         node: The decision.
         known: Reason of open verdicts that are said elsewhere; None: of none.
     """
-    bare = [one.benchmark for one in node.blocking if one.kind is Hindrance.UNCOVERED]
-    others = (one for one in node.hindrances if one.kind is not Hindrance.UNCOVERED)
+    apart = _OF_BASELINE if node.decision is Decision.REJECTED else ()
+    told = [one for one in node.hindrances if one.kind not in apart]
+    bare = [one.benchmark for one in told if one.kind is Hindrance.UNCOVERED]
+    others = (one for one in told if one.kind is not Hindrance.UNCOVERED)
     texts = grouped([str(one) for one in others if known is None or one.reason != known])
     if bare:
         named = ", ".join(bare[: 2 * NAMED])

@@ -179,7 +179,10 @@ def test_components_that_nothing_covers_are_one_line() -> None:
         )
         for i in range(8)
     )
-    lines = texts(blocking=(*blocking, of_text("INCONCLUSIVE test_x: disturbed")))
+    whole = (*blocking, of_text("INCONCLUSIVE test_x: disturbed"))
+    rejected = texts(blocking=whole)  # of which what the baseline lacks is no matter
+    assert not any("without a metric" in line for line in rejected)
+    lines = texts(decision=Decision.UNDECIDED, blocking=whole)
     at = lines.index("in the way of acceptance:")
     assert lines[at + 1 :] == [
         "  INCONCLUSIVE test_x: disturbed",
