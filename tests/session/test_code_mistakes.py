@@ -54,7 +54,7 @@ def test_a_mistake_in_the_code_rejects_nothing_and_says_what_was_meant(
     result = project.runpytest("--anubis", "-rfE", f"--anubis-history={history}")
     assert result.ret == 20
     hint = f"*did you mean {MEANT[case]}?*" if case in MEANT else "*"
-    (blocking,) = [one for one in last_verdict(project)["blocking"] if "test_odd" in one]
+    (blocking,) = [str(b) for b in last_verdict(project)["blocking"] if "test_odd" in str(b)]
     file = "beside_it.py:1" if case == "syntax" else "test_suite.py:1"
     assert "the benchmark is written wrongly: " in blocking
     assert words in blocking
@@ -71,7 +71,7 @@ def test_a_missing_fixture_is_told_by_workers_too(project: pytest.Pytester, lear
     write_test(project, *MISTAKES["fixture"][:2])
     result = project.runpytest("--anubis", "-n1", "--anubis-profile=smoke")
     assert result.ret == 20
-    assert any("did you mean anubis_device?" in one for one in last_verdict(project)["blocking"])
+    assert any("did you mean anubis_device?" in str(b) for b in last_verdict(project)["blocking"])
 
 
 @pytest.mark.parametrize(

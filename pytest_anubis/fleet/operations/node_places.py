@@ -180,7 +180,7 @@ def _act(one: NodeLast, place: Place) -> str:
     if place is Place.UNDECIDED:
         # A history has the headline alone, which ends with the first blocker's step.
         step = one.last.verdict.headline.partition(STEP)[2]
-        return step or open_act(one.last.verdict.blocking[0])
+        return step or next(map(open_act, one.last.verdict.blocking), "measure again")
     worst, triage = _worst(one.last), _verdict(one).triage
     if one.node.state in _OUT or worst is None or place is not Place.QUARANTINED:
         return ""

@@ -30,4 +30,4 @@ def test_a_worker_that_died_before_its_tests_blocks_acceptance(
     result.assert_outcomes(passed=1)
     lines = (project.path / ".anubis/runs/died/journal.jsonl").read_text().splitlines()
     (verdict,) = [e for e in map(json.loads, lines) if e["event"] == "node_verdict"]
-    assert [line for line in verdict["blocking"] if "no test was running" in line]
+    assert [one for one in verdict["blocking"] if "no test was running" in str(one)]
