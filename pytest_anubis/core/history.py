@@ -18,6 +18,9 @@ NodeState = Literal["in service", "drained", "repair", "removed"]
 CLOCKS_DIFFER = 300.0
 """Seconds by which clocks of hosts may differ and mean nothing: no two runs of a node are as near in time."""
 
+TOGETHER = 7 * 86400.0
+"""Seconds before a node's latest run within which other runs of it complete that one."""
+
 NODE_STATES: tuple[str, ...] = get_args(NodeState)
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.latest_days import TOGETHER, Unit, of_latest_days
+from pytest_anubis.cli.shared.latest_days import Unit, of_latest_days
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.blocker import Blocker
-from pytest_anubis.core.history import CLOCKS_DIFFER
+from pytest_anubis.core.history import CLOCKS_DIFFER, TOGETHER
 from pytest_anubis.core.identity.alike_devices import told_once
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import first_of

@@ -6,10 +6,9 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from pytest_anubis.codec.moments import moment
+from pytest_anubis.core.history import TOGETHER
 from pytest_anubis.store.collected_runs import RunSet
 
-TOGETHER = 7 * 86400.0
-"""Seconds before a node's latest run within which other runs of it complete that one."""
 Unit = tuple[str, str]
 """Node and hardware class."""
 

@@ -106,7 +106,7 @@ def _seconds(moment: str) -> float | None:
         return None
 
 
-def _node(verdict: NodeVerdict, told: Sequence[MetricVerdict]) -> list[Family]:
+def _node(verdict: NodeVerdict, metrics: Sequence[MetricVerdict]) -> list[Family]:
     node = ("node", verdict.node)
     counted = dict(verdict.counts)
     outcomes = (*(outcome.value for outcome in Outcome), NOT_JUDGED)
@@ -131,7 +131,7 @@ def _node(verdict: NodeVerdict, told: Sequence[MetricVerdict]) -> list[Family]:
         ("node_residual_risk_high", _known((node,), high)),
         (
             "node_word",
-            {(node, ("word", word)): float(word == word_of(verdict, told)) for word in WORDS},
+            {(node, ("word", word)): float(word == word_of(verdict, metrics)) for word in WORDS},
         ),
         ("node_baseline_info", {(node, ("baseline", verdict.baseline)): 1.0}),
     ]

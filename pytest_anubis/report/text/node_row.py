@@ -187,16 +187,16 @@ class NodeRow:
         )
 
 
-def word_of(verdict: NodeVerdict, told: Iterable[MetricVerdict]) -> str:
+def word_of(verdict: NodeVerdict, metrics: Iterable[MetricVerdict]) -> str:
     """Return what a node is called: one of `WORDS`.
 
     Args:
         verdict: The decision.
-        told: The verdicts that it rests on.
+        metrics: The verdicts that it rests on.
     """
     if verdict.decision is Decision.REJECTED and verdict.triage is Triage.RETEST:
         return RETEST
-    look = verdict.decision is Decision.ACCEPTED and any(one.worth_a_look for one in told)
+    look = verdict.decision is Decision.ACCEPTED and any(one.worth_a_look for one in metrics)
     return LOOK if look else verdict.decision.value
 
 

@@ -113,7 +113,7 @@ def summary_lines(
         texts = [*rest, coverage_text(node)]
     else:
         skipped = [v for v in verdicts if v.reason in SKIPPED and not v.metric]
-        blocked = {one.benchmark for one in node.blocking}  # stands there with its reason
+        blocked = {one.benchmark for one in node.blocking}  # listed with its reason
         reasons = [v.text for v in skipped if v.benchmark not in blocked]
         texts = [f"not run here: {untested_text(reasons)}"] if reasons else []
         # What a choice left out has been said before: these had been chosen.
@@ -159,9 +159,9 @@ def in_the_way(node: NodeVerdict, known: str | None = None) -> list[str]:
         known: Reason of open verdicts that are said elsewhere; None: of none.
     """
     apart = _OF_BASELINE if node.decision is Decision.REJECTED else ()
-    told = [one for one in node.hindrances if one.kind not in apart]
-    bare = [one.benchmark for one in told if one.kind is Hindrance.UNCOVERED]
-    others = (one for one in told if one.kind is not Hindrance.UNCOVERED)
+    shown = [one for one in node.hindrances if one.kind not in apart]
+    bare = [one.benchmark for one in shown if one.kind is Hindrance.UNCOVERED]
+    others = (one for one in shown if one.kind is not Hindrance.UNCOVERED)
     texts = grouped([str(one) for one in others if known is None or one.reason != known])
     if bare:
         named = ", ".join(bare[: 2 * NAMED])

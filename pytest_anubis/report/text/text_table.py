@@ -166,7 +166,7 @@ def clip(text: str, width: int) -> str:
 
 
 def clip_but_end(text: str, width: int) -> str:
-    """Return a text cut as `clip` cuts it, but before its last arrow, behind which stands what is to be done.
+    """Return a text cut as `clip` cuts it, but before its last arrow, which leads to what is to be done.
 
     Where that takes more than half of the columns it is no short advice, and is cut too.
     """

@@ -226,10 +226,8 @@ class Recorder:
         plan = plan_of(self._context.settings, self._device, rounds)
         on_cpu = self._device.kind == "cpu"
         host = checked_clock(clock) == "host" or on_cpu
-        disk = on_cpu and "disk" in self._mark.resources  # of which no probe of the cores tells
-        twice = disk and self._context.settings.profile == "smoke"
-        choose = on_cpu and not disk
-        return self._take(metric, group, plan, take, host=host, choose=choose, twice=twice)
+        choose = on_cpu and "disk" not in self._mark.resources
+        return self._take(metric, group, plan, take, host=host, choose=choose)
 
     def record(
         self,
@@ -337,7 +335,6 @@ class Recorder:
         *,
         host: bool = True,
         choose: bool = True,
-        twice: bool = False,
     ) -> tuple[float, ...]:
         """Measure, look closer where the call is close, keep what counts and set aside what does not.
 
@@ -348,15 +345,13 @@ class Recorder:
             take: Measures by a plan.
             host: What others do to the host disturbs what is measured.
             choose: Count the values of clear moments only; exact values are right or wrong in all of them.
-            twice: Measure in two visits: one moment of a short run is not enough.
         """
         __tracebackhide__ = True
         if self._surroundings is None:
             self._keep(self._measurement(metric, group, values := take(plan, None)))
             return tuple(values)
-        begin = time.perf_counter()
-        criterion = self._criterion(metric, group)
-        window = window_of(self._context, criterion)
+        begin, short = time.perf_counter(), self._context.settings.profile == "smoke"
+        window = window_of(self._context, criterion := self._criterion(metric, group))
         lead = lead_in(plan, window)
         if lead is not None:
             self._set_aside(self._measurement(metric, group, take(lead, None)))
@@ -372,7 +367,7 @@ class Recorder:
             choose=choose,
             before=self._earlier.get(key, Visited()),
             visit=self._visit,
-            twice=twice,
+            twice=short and not choose and self._device.kind == "cpu",  # a disk
             name=f"{self._benchmark} {metric.name}",
         )
         self.found[key] = taken.visited

@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from pytest_anubis.codec.moments import day_of, moment
-from pytest_anubis.core.history import NodeRecord
+from pytest_anubis.core.history import TOGETHER, NodeRecord
 from pytest_anubis.core.metric import measured_text
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
@@ -40,6 +40,7 @@ MOST_JOURNALS = 200
 the history's rows say the same without the limit."""
 
 _BAD = (Outcome.FAIL.value, Outcome.MARGINAL.value, Outcome.INCONCLUSIVE.value)
+_JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _SOUND = frozenset({Outcome.PASS, Outcome.MARGINAL})
 _AT_ONCE = 500  # runs that one question names
 _Row = Any
@@ -120,12 +121,13 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
             name, by = names.get(node, ""), standing.by
             if name in known and by is not None:
                 known[name] = by_run[by.number] = replace(known[name], standing=standing)
-        numbers = list(by_run)
-        for start in range(0, len(numbers), _AT_ONCE):
-            runs = _runs(connection, by_run, numbers[start : start + _AT_ONCE])
-            for number, run in runs.items():
+        for some in _at_once(by_run):
+            for number, run in _runs(connection, by_run, some).items():
                 name = by_run[number].node.name
                 known[name] = replace(known[name], last=run)
+        for name, looks in _looks(connection, known.values()).items():
+            if (last := known[name].last) is not None:
+                known[name] = replace(known[name], last=replace(last, told=(*last.told, *looks)))
         for row in connection.execute(_latest()):
             last = known[row.name].last
             open_yet = row.ended is None and not row.decision  # imports do not say when they ended
@@ -188,6 +190,60 @@ def _runs(
     }
 
 
+def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, list[MetricVerdict]]:
+    """Return accepted node -> what is MARGINAL by a run before its last one, and was not measured since."""
+    runs, verdicts, last = schema.runs, schema.verdicts, schema.runs.alias("last")
+    accepted = {
+        one.standing.by.number: one.node.name
+        for one in nodes
+        if one.last and one.standing.by and one.last.verdict.decision is Decision.ACCEPTED
+    }
+    by_last: dict[int, list[int]] = {}  # the last run of a node -> its runs of these days, in order
+    near = (last.c.node_id == runs.c.node_id) & (runs.c.started >= last.c.started - TOGETHER)
+    query = sa.select(runs.c.id, last.c.id.label("last")).join(last, near)
+    for some in _at_once(accepted):
+        rows = query.where(last.c.id.in_(some)).order_by(runs.c.started, runs.c.id)
+        for row in connection.execute(rows):
+            by_last.setdefault(row.last, []).append(row.id)
+    earlier = [run for number, several in by_last.items() for run in several if run != number]
+    marginal = sa.select(verdicts.c.run_id).where(verdicts.c.outcome == Outcome.MARGINAL.value)
+    found = {
+        run
+        for some in _at_once(earlier)
+        for run in connection.execute(marginal.where(verdicts.c.run_id.in_(some))).scalars()
+    }
+    looks = {}
+    for number, several in by_last.items():
+        if found.isdisjoint(several):
+            continue
+        rows = sa.select(verdicts).where(verdicts.c.run_id.in_(several))
+        pairs = [(row.run_id, _verdict(row)) for row in connection.execute(rows)]
+        pairs.sort(key=lambda pair: several.index(pair[0]))
+        looks[accepted[number]] = _unanswered_looks(pairs, number)
+    return looks
+
+
+def _at_once(numbers: Iterable[int]) -> Iterator[list[int]]:
+    every = list(numbers)
+    return (every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE))
+
+
+def _unanswered_looks(
+    judged: Iterable[tuple[object, MetricVerdict]], last: object
+) -> list[MetricVerdict]:
+    """Return what is worth a look by the latest run that judged it, where that is another than `last`.
+
+    Args:
+        judged: Run and verdict, in the order of the runs.
+        last: The run whose own verdicts are known.
+    """
+    latest = {}
+    for run, one in judged:
+        if one.outcome in _JUDGED:
+            latest[one.benchmark, one.metric, one.device, one.scope] = run, one
+    return [one for run, one in latest.values() if run != last and one.worth_a_look]
+
+
 def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:
     """Return what journals that were collected say last of every node, sorted by name."""
     by_node: dict[str, dict[str, RunRecord]] = {}
@@ -203,9 +259,13 @@ def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
     standing, latest = standing_of(ordered, holds_on(day_of(now))), runs[ordered[-1].run]
     by = standing.by.run if standing.by else ""
     unfinished = not latest.ended and latest.node_verdict is None
+    last = _last_run(began[by], runs[by], standing) if by else None
+    if last is not None and last.verdict.decision is Decision.ACCEPTED:
+        pairs = ((one.run, verdict) for one in ordered for verdict in runs[one.run].told)
+        last = replace(last, told=(*last.told, *_unanswered_looks(pairs, by)))
     return NodeLast(
         node=NodeRecord(name=name, hardware_class=latest.hardware_class, since=min(began.values())),
-        last=_last_run(began[by], runs[by], standing) if by else None,
+        last=last,
         standing=standing,
         open=latest.run if unfinished else "",
         open_since=began[latest.run] if unfinished else 0.0,

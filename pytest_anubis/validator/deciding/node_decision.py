@@ -58,7 +58,7 @@ _NO_BASELINE = Blocker(
     cause="nothing can be accepted",
     act="learn one with `anubis learn`",
 )
-_LEFT_OUT = Blocker(cause="benchmarks were left out, and nobody knows at which risk")
+_LEFT_OUT = Blocker(cause="benchmarks were left out at an unknown risk")
 
 
 def judge_node(

@@ -149,3 +149,39 @@ def test_of_several_runs_the_latest_value_is_shown_everywhere(
         (line,) = [one for one in said.splitlines() if "n03" in one and "expected" in one]
         assert re.search(r"\b62 ?TFLOP/s", line), line
         assert "measure again" not in line  # two runs agree
+
+
+def test_what_is_to_be_looked_at_is_not_forgotten_by_a_run_of_something_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write("old.csv", 1, sick=False)
+    write("before.csv", 8, sick=True, rate_of_n03=97)
+    head, *rows = Path("before.csv").read_text(encoding="utf-8").splitlines()
+    again = [one.replace("-08T", "-09T") for one in rows if one.startswith("n03,")]
+    Path("new.csv").write_text("\n".join([head, *(o for o in again if ",launch," in o)]) + "\n")
+    Path("newer.csv").write_text(
+        "\n".join(
+            [
+                head,
+                *(
+                    re.sub(",97,|-09T", lambda m: {",97,": ",100,"}.get(m[0], "-10T"), o)
+                    for o in again
+                ),
+            ]
+        )
+        + "\n"
+    )
+    assert (
+        anubis("import", "table", "old.csv", "before.csv", "new.csv", "newer.csv").returncode == 0
+    )
+    assert anubis("learn", ".anubis/imports/old.csv.npz").returncode == 0
+    files = [".anubis/imports/before.csv.npz", IMPORT, ".anubis/imports/newer.csv.npz"]
+    for count, word in ((2, "LOOK AT"), (3, "ACCEPTED")):
+        by = (*files[:count], "--baseline", "baselines")
+        assert anubis("push", *by, "--history", f"fleet{count}").returncode == 0
+        status = anubis("fleet", "status", "--history", f"fleet{count}").stdout
+        looked = f"{word == 'LOOK AT':d} LOOK AT".replace("0 LOOK AT", "UNDECIDED")
+        for said in (anubis("judge", *by).stdout, status):
+            assert looked in said, (count, said)
+            assert ("LOOK AT" in said) == (word == "LOOK AT"), (count, said)

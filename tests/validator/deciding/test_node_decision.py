@@ -131,7 +131,7 @@ def test_what_was_left_out_at_a_risk_that_nobody_knows_blocks() -> None:
     pruned = verdict(Outcome.NOT_TESTED, Reason.PRUNED, "other")
     node = judge_node([PASS, pruned], baseline=baseline("m", "other"))
     assert node.decision is Decision.UNDECIDED
-    assert "at which risk" in node.headline
+    assert "at an unknown risk" in node.headline
 
 
 def test_what_a_budget_left_out_at_an_unknown_risk_is_accepted_as_that() -> None:
