@@ -171,6 +171,10 @@ def _change_lines(source: FleetSource) -> list[str]:
     return [f"by each node's latest run: {'; '.join(parts)}"] if parts else []
 
 
+_OTHER_TOOL = "with its own tool, then import that and judge again"
+"""What is done about results of other programs."""
+
+
 def _unused(text: str) -> Path:
     """Return a file for a text that replaces no other one: commands that were shown name it."""
     others = (MISSING.with_stem(f"{MISSING.stem}-{number}") for number in itertools.count(2))
@@ -204,7 +208,13 @@ def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:
         return []
     if len(again) > RETESTS:
         return [f"measure again first: {len(again)} nodes, which --json names as 'retest'"]
-    return [f"measure again first{_again(','.join(sorted(again)), again.values())}"]
+    if all("::" in one for one in again.values()):
+        return [f"measure again first{_again(','.join(sorted(again)), again.values())}"]
+    by: dict[str, list[str]] = {}
+    for node, benchmark in sorted(again.items()):
+        by.setdefault(benchmark.rpartition("::")[2], []).append(node)
+    each = "; ".join(f"{benchmark} on {','.join(nodes)}" for benchmark, nodes in sorted(by.items()))
+    return [f"measure again first, {_OTHER_TOOL}: {each}"]
 
 
 def _again(hosts: str, benchmarks: Iterable[str], which: str = "") -> str:
@@ -213,7 +223,7 @@ def _again(hosts: str, benchmarks: Iterable[str], which: str = "") -> str:
     if not all("::" in one for one in benchmarks):
         names = ", ".join(sorted(one.rpartition("::")[2] for one in benchmarks)[:TESTS])
         names += ", ..." if len(benchmarks) > TESTS else ""
-        return f", with its own tool, then import that and judge again: {names} on {which}{hosts}"
+        return f", {_OTHER_TOOL}: {names} on {which}{hosts}"
     tests = sorted({re.sub(r"\[.*", "", one).rpartition("::")[2] for one in benchmarks})
     few = len(tests) <= TESTS and all(map(str.isidentifier, tests))
     chosen = shlex.join(["-k", " or ".join(tests)] if few else [])

@@ -110,6 +110,7 @@ def test_a_node_is_called_the_same_everywhere(said: dict[str, str]) -> None:
     for name in ("judge", "status", "drain-list"):
         again = [node for node in SICK if "measure again first" in _near(node, said[name])]
         assert again == ["n03", "n09"], name
+    assert re.search(r"measure again first, .*: gemm on n03; launch on n09\n", said["judge"])
     for name in ("judge", "status"):
         assert "40 nodes: 1 REJECTED, 2 RETEST, 1 UNDECIDED, 36 ACCEPTED" in said[name], name
     assert "REJECTED 1 RETEST 2 UNDECIDED 1 ACCEPTED 36" in " ".join(said["page"].split())
