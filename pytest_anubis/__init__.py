@@ -6,6 +6,7 @@ a conftest.py are given.
 PYTEST_DONT_REWRITE
 """
 
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.verdict import (
@@ -27,8 +28,10 @@ from pytest_anubis.fixture_types import (
 __version__ = "0.2.0"
 
 __all__ = [
+    "Blocker",
     "Decision",
     "DeviceFixture",
+    "Hindrance",
     "Measurement",
     "Metric",
     "MetricFixture",
