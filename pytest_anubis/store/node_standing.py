@@ -415,7 +415,12 @@ def _kept(record: RunRecord, began: float, ended: float, reason: str) -> KeptRun
 def _relevant(runs: Collection[KeptRun]) -> tuple[KeptRun, ...]:
     of_run = {one.judged.run: one for one in runs}
     found = [
-        replace(of_run[one.run], judged=one)
+        replace(
+            kept := of_run[one.run],
+            judged=one,
+            # It names what it found, of which later runs may have answered the worst.
+            reason=kept.reason if one.failed == kept.judged.failed else "",
+        )
         for several in _machines(runs)
         for one in relevant_runs(kept.judged for kept in several)
     ]

@@ -328,6 +328,10 @@ def test_the_oldest_and_the_newest_nccl_tests_say_the_same(tmp_path: Path, text:
 
 
 SAID = (
+    "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES",
+    "=   EXIT CODE: 9",
+    "YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)",
+    "\tExit status: 139",
     "Command exited with non-zero status 3",
     "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB",
     "watchdog: BUG: soft lockup - CPU#3 stuck for 22s!",

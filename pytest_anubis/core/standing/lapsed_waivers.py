@@ -1,29 +1,56 @@
-"""A run that accepted its node with a waiver that does not hold any more."""
+"""A run's decision as it holds today: waivers lapse, and later runs answer failures."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_anubis.core.standing.recorded_run import key_of
 from pytest_anubis.core.standing.standing_of import Standing
-from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Triage
+
+_RENEW = "mend it, or renew the waiver; then measure again"
 
 
-def as_it_stands(verdict: NodeVerdict, standing: Standing) -> NodeVerdict:
-    """Return a run's decision as it holds today: rejected where a waiver has lapsed since.
+def as_it_stands(
+    verdict: NodeVerdict, metrics: Sequence[MetricVerdict], standing: Standing
+) -> tuple[NodeVerdict, tuple[MetricVerdict, ...]]:
+    """Return a run's decision and verdicts as they hold today.
+
+    A node is rejected where a waiver has lapsed since, and only for what no later run has answered.
 
     Args:
         verdict: What the run decided that `standing` rests on.
+        metrics: Its verdicts on metrics.
         standing: The standing of its node.
     """
-    text = lapsed_text(standing)
-    if not text or verdict.decision is Decision.REJECTED:
-        return verdict
-    headline = (
-        f"node {verdict.node}: {text}. Next step: mend it, or renew the waiver; then measure again"
+    text, by = lapsed_text(standing), standing.by
+    if text and verdict.decision is not Decision.REJECTED:
+        headline = f"node {verdict.node}: {text}. Next step: {_RENEW}"
+        verdict = replace(
+            verdict,
+            decision=Decision.REJECTED,
+            headline=headline,
+            triage=Triage.REJECT,
+            blocking=(),
+        )
+        return verdict, tuple(metrics)
+    answered = set(by.failed).difference(standing.failures) if by else set()
+    left = tuple(one for one in metrics if key_of(one) not in answered)
+    bad = [one for one in left if one.outcome is Outcome.FAIL]
+    if verdict.decision is not Decision.REJECTED or len(left) == len(metrics) or not bad:
+        return verdict, tuple(metrics)
+    worst = min(bad, key=lambda one: one.severity)
+    components = tuple(dict.fromkeys(one.component or one.benchmark for one in bad))
+    verdict = replace(
+        verdict,
+        headline=f"node {verdict.node} rejected: {', '.join(components)}. {worst.text}",
+        components=components,
+        triage=worst.triage,
+        lowest=worst.similarity or 0.0,
+        gone=tuple(one.device for one in bad if one.reason is Reason.GONE),
     )
-    return replace(
-        verdict, decision=Decision.REJECTED, headline=headline, triage=Triage.REJECT, blocking=()
-    )
+    return verdict, left
 
 
 def lapsed_text(standing: Standing) -> str:

@@ -241,7 +241,10 @@ def standing_of(
     needed = {one.run for one in latest} | {
         *(one.run for several in found.values() for one in several)
     }
-    needed |= {one for name in needed & settled.keys() for one in settled[name]}
+    fresh = set(needed)
+    while fresh:  # what settled a run, what settled that, and so on
+        fresh = {one for name in fresh & settled.keys() for one in settled[name]} - needed
+        needed |= fresh
     decision = Decision.REJECTED if rejects else Decision(by.decision)
     return Standing(
         decision=Decision.UNDECIDED if answered else decision,
@@ -272,8 +275,8 @@ def _findings(
 
     Returns:
         Finding -> the runs that found it, none as strict as one before it; what more than one run found; id
-        of a run -> ids of those that settled some of it; and finding -> when the first of the runs that found
-        it began, since it was last passed.
+        of a run -> ids of those that settled some of it, or found it again; and finding -> when the first of
+        the runs that found it began, since it was last passed.
     """
     first: dict[Key, float] = {}
     standing: dict[Key, tuple[JudgedRun, ...]] = {}
@@ -290,12 +293,13 @@ def _findings(
         again = standing.keys() & open_yet & set(run.failed)
         confirmed.update(set() if run.noisy else again - {_WHOLE})
         for key in open_yet:
-            before = (
-                by
-                for by in standing.get(key, ())
-                if not (_replaces(run, key, by) and _as_strict(run, passed, key, by))
-            )
-            standing[key] = (*before, run)
+            several = standing.get(key, ())
+            gone = [
+                by for by in several if _replaces(run, key, by) and _as_strict(run, passed, key, by)
+            ]
+            for by in gone:
+                settled.setdefault(by.run, set()).add(run.run)
+            standing[key] = (*(by for by in several if by not in gone), run)
             first.setdefault(key, run.began)
         standing = {key: several for key, several in standing.items() if several}
         confirmed &= standing.keys()
@@ -430,7 +434,8 @@ def relevant_runs(runs: Iterable[JudgedRun]) -> list[JudgedRun]:
             new = not any(wide <= one for one in accepted)
             accepted.append(wide)
         if fresh or failed or waived or new or run in latest:
-            passed = tuple(key for key in run.passed if key in fresh or key in run.looked)
+            whole = {*fresh, *run.looked, GATE}
+            passed = tuple(key for key in run.passed if key in whole)
             weak = {*passed, *failed, *(key for key, _ in waived)}
             peers, past, marginal = (
                 tuple(key for key in keys if key in weak)

@@ -135,7 +135,8 @@ def _standing_run(
         why = f"run {found.run} rejected it, and its defect was closed since"
         return replace(found, node_verdict=_undecided(found.node, why))
     verdict = found.node_verdict or _undecided(found.node, f"run {found.run} {found.broken_off}")
-    return replace(found, node_verdict=as_it_stands(verdict, stands))
+    verdict, verdicts = as_it_stands(verdict, found.told, stands)
+    return replace(found, node_verdict=verdict, verdicts=verdicts)
 
 
 def _undecided(node: str, why: str) -> NodeVerdict:

@@ -10,7 +10,7 @@ from pytest_anubis.core.standing.lapsed_waivers import lapsed_text
 from pytest_anubis.core.standing.standing_of import Holds, Standing
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waivers.waiving import holds_on
-from pytest_anubis.report.export.drain_reason import LEADER, line
+from pytest_anubis.report.export.drain_reason import LEADER, line, reason_code
 from pytest_anubis.store.node_standing import KeptRun, NodeStanding
 
 _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
@@ -72,7 +72,7 @@ def health_of(
         why = "rejected, and its defect closed since: judge it with pytest --anubis"
         return _open("ANSWERED", why, kept)
     if stands.decision is not Decision.ACCEPTED:
-        told = lapsed_text(stands) or kept.reason
+        told = lapsed_text(stands) or _reason(kept, stands)
         if not told.startswith(LEADER):
             told = line(f"{LEADER}{stands.decision}", told, run=kept.judged.run)
         return Health(stands.decision or Decision.UNDECIDED, told, kept)
@@ -92,6 +92,18 @@ def health_of(
         return _open("OLD-VERDICT", f"accepted {_ago(age)}, the limit is {span_text(limit)}", kept)
     told = line(f"{LEADER}ACCEPTED", _ago(age), run=kept.judged.run)
     return Health(Decision.ACCEPTED, told, kept)
+
+
+def _reason(kept: KeptRun, stands: Standing) -> str:
+    """Return why a run decided so; what it found and a later run answered is no reason any more."""
+    failed = kept.judged.failed
+    left = [key for key in failed if key in stands.failures]
+    if not left or (kept.reason and len(left) == len(failed)):
+        return kept.reason or str(stands.decision)
+    benchmark, metric, device, _ = left[0]
+    code = reason_code(metric or benchmark.rpartition("::")[2].removeprefix("test_"))
+    more = f"and {len(left) - 1} more" if len(left) > 1 else ""
+    return line(code, device, "failed", more, run=kept.judged.run)
 
 
 def _open(code: str, why: str, kept: KeptRun | None) -> Health:

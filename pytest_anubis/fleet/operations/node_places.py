@@ -10,7 +10,7 @@ from pytest_anubis.core.asking.next_step import STEP, first_act, open_act
 from pytest_anubis.core.history import CLOCKS_DIFFER, NodeRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
 from pytest_anubis.fleet.launching.health_check import span_text
-from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, worst_told
+from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, worst_of
 from pytest_anubis.report.text.failure_text import place_text
 from pytest_anubis.report.text.node_row import LOOK, RETEST
 from pytest_anubis.report.text.numbers import percent
@@ -262,7 +262,7 @@ def exit_code(places: Sequence[NodePlace], damaged: int = 0) -> int:
 def _worst(last: LastRun) -> MetricVerdict | None:
     bad = [one for one in last.told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
     accepted = last.verdict.decision is Decision.ACCEPTED
-    return None if accepted else worst_told(last.verdict.headline, bad)
+    return None if accepted else worst_of(bad)
 
 
 def _of_risk(risk: float | None) -> str:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 
-from pytest_anubis.core.metric import measured_text, value_text
+from pytest_anubis.core.metric import measured_text
 from pytest_anubis.core.shown_loss import place_of, shown_similarity
-from pytest_anubis.core.verdict import HOST, Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.report.text.numbers import count_text
 
 LEADER = "ANB:"
@@ -36,7 +36,7 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
         return line(f"{LEADER}ACCEPTED", run=run)
     wanted = Outcome.FAIL if verdict.decision is Decision.REJECTED else Outcome.INCONCLUSIVE
     bad = (one for one in told if one.outcome in (wanted, Outcome.MARGINAL))
-    worst = worst_told(verdict.headline, bad)
+    worst = worst_of(bad)
     if worst is None:
         first = verdict.hindrances[0].fact if verdict.hindrances else verdict.headline
         return line(f"{LEADER}{verdict.decision.value}", first, run=run)
@@ -57,26 +57,9 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
     return line(code, place, values, where, run=run)
 
 
-def worst_told(headline: str, bad: Iterable[MetricVerdict]) -> MetricVerdict | None:
-    """Return which verdict a decision is mostly about: what its headline names, else the worst; None of none.
-
-    A history's rows do not say which failures are to be measured again first, and so come last; the headline,
-    which was written with all that was known, begins with the one that was to be acted on first.
-
-    Args:
-        headline: Of the decision.
-        bad: The verdicts that stand in the way, or a history's rows of them.
-    """
-    return min(bad, key=lambda one: (not _named(one, headline), one.severity), default=None)
-
-
-def _named(verdict: MetricVerdict, headline: str) -> bool:
-    """Return whether a headline names a verdict: its metric, its value, and its device where it has one."""
-    if verdict.value is None or not verdict.metric:
-        return False
-    own = verdict.scope == "unit" and verdict.device not in HOST
-    words = (verdict.metric, value_text(verdict.value, verdict.unit), verdict.device if own else "")
-    return all(re.search(rf"(?<![\w.]){re.escape(word)}(?!\w)", headline) for word in words if word)
+def worst_of(bad: Iterable[MetricVerdict]) -> MetricVerdict | None:
+    """Return which of a run's bad verdicts is to be acted on first; None of none."""
+    return min(bad, key=lambda one: one.severity, default=None)
 
 
 def line(code: str, *words: str, run: str = "") -> str:

@@ -123,8 +123,8 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
                 known[name] = by_run[by.number] = replace(known[name], standing=standing)
         for some in _at_once(by_run):
             for number, run in _runs(connection, by_run, some).items():
-                name = by_run[number].node.name
-                known[name] = replace(known[name], last=run)
+                of = by_run[number]
+                known[of.node.name] = replace(of, last=_as_it_stands(run, of.standing))
         for name, looks in _looks(connection, known.values()).items():
             if (last := known[name].last) is not None:
                 known[name] = replace(known[name], last=replace(last, told=(*last.told, *looks)))
@@ -159,29 +159,35 @@ def _runs(
             run=row.run,
             started=row.started,
             ended=row.ended,
-            verdict=as_it_stands(
-                NodeVerdict(
-                    node=nodes[row.id].node.name,
-                    decision=Decision(row.decision),
-                    headline=row.headline,
-                    triage=Triage(row.triage) if row.triage in known else Triage.NONE,
-                    lowest=row.lowest,
-                ),
-                nodes[row.id].standing,
+            verdict=NodeVerdict(
+                node=nodes[row.id].node.name,
+                decision=Decision(row.decision),
+                headline=row.headline,
+                triage=Triage(row.triage) if row.triage in known else Triage.NONE,
+                lowest=row.lowest,
             ),
             doubtful=row.known == AT_LEAST,
         )
+    marks = schema.findings.c
+    names = (marks.run_id, marks.benchmark, marks.metric, marks.device)
+    again = sa.select(*names, marks.why).where(marks.reason == schema.RETEST)
+    retests = {
+        (*place,): why for *place, why in connection.execute(again.where(marks.run_id.in_(numbers)))
+    }
     bad = sa.select(verdicts).where(verdicts.c.run_id.in_(numbers), verdicts.c.outcome.in_(_BAD))
     for row in connection.execute(bad.order_by(verdicts.c.id)):
         last = found.get(row.run_id)
         if last is not None:
-            told[row.run_id].append(one := _verdict(row))
+            why = retests.get((row.run_id, row.benchmark, row.metric, row.device), "")
+            one = _verdict(row)
+            one = replace(one, retest=why) if one.outcome is Outcome.FAIL else one
+            told[row.run_id].append(one)
             if one.reason is Reason.GONE and last.verdict.decision is not Decision.ACCEPTED:
                 gone = replace(last.verdict, gone=(*last.verdict.gone, one.device))
                 found[row.run_id] = replace(last, verdict=gone)
     worst = sa.func.max(sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1))
-    names = (verdicts.c.run_id, verdicts.c.benchmark)
-    good = sa.select(*names).where(verdicts.c.run_id.in_(numbers)).group_by(*names)
+    tests = (verdicts.c.run_id, verdicts.c.benchmark)
+    good = sa.select(*tests).where(verdicts.c.run_id.in_(numbers)).group_by(*tests)
     for number, benchmark in connection.execute(good.having(worst == 0)):
         passed[number].add(benchmark)
     return {
@@ -279,15 +285,21 @@ def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun:
     outcomes: dict[str, set[Outcome]] = {}
     for one in run.told:
         outcomes.setdefault(one.benchmark, set()).add(one.outcome)
-    return LastRun(
+    last = LastRun(
         run=run.run,
         started=began,
         ended=moment(run.ended),
-        verdict=as_it_stands(verdict, standing),
+        verdict=verdict,
         told=tuple(run.told),
         passed=frozenset(name for name, found in outcomes.items() if found <= _SOUND),
         cards=run.cards,
     )
+    return _as_it_stands(last, standing)
+
+
+def _as_it_stands(last: LastRun, standing: Standing) -> LastRun:
+    verdict, metrics = as_it_stands(last.verdict, last.told, standing)
+    return replace(last, verdict=verdict, told=metrics)
 
 
 def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> Iterator[NodeLast]:
@@ -312,9 +324,10 @@ def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> 
         if record is None or record.node_verdict is None:
             yield one
         else:
-            told, cards = tuple(record.told), record.cards
-            full = replace(one.last, verdict=record.node_verdict, told=told, cards=cards)
-            yield replace(one, last=full)
+            full = replace(
+                one.last, verdict=record.node_verdict, told=record.told, cards=record.cards
+            )
+            yield replace(one, last=_as_it_stands(full, one.standing))
 
 
 def _latest() -> sa.Select[_Rows]:

@@ -268,6 +268,10 @@ metric, and the run says nothing good about its node (`RunRecord.replayed`)."""
 CAMPAIGN = "campaign"
 """Reason of the row in `findings` that says which soak a run is a cycle of: ``why`` is that one's name."""
 
+RETEST = "retest"
+"""Reason of a row in `findings` that says of a failure that it is to be measured again first: ``why`` says
+why."""
+
 NOISY = "noisy"
 """Reason of the row in `findings` that says of a run that its machine was let be noisier than usual."""
 

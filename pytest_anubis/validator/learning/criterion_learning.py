@@ -260,9 +260,8 @@ def _exact(
             reason = f"{right:g} is right, and others have other values"
             return _refused(population, rows, wrong, reason, exclusions)
     if constant is None:
-        return _without(
-            population, rows, "fewer than half of the units agree on one value", exclusions
-        )
+        reason = "fewer than half of the units agree on one value"
+        return _refused(population, rows, _rows(rows.usable), reason, exclusions)
     odd = sorted({population.nodes[row] for row in _rows(flagged)})
     if right is None and len(odd) > max(1, FEW_DIFFER * len({*population.nodes})):
         reason = f"not all but a few nodes agree on {constant:g}"

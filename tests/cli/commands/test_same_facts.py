@@ -186,3 +186,37 @@ def test_what_is_to_be_looked_at_is_not_forgotten_by_a_run_of_something_else(
         for said in (anubis("judge", *by).stdout, status):
             assert looked in said, (count, said)
             assert ("LOOK AT" in said) == (word == "LOOK AT"), (count, said)
+
+
+def test_what_a_later_run_passed_is_named_by_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The worst of a run was named, passed since or not: the wrong card was repaired."""
+    monkeypatch.chdir(tmp_path)
+    write("old.csv", 1, sick=False)
+    write("good.csv", 15, sick=False)
+    write("before.csv", 8, sick=True)
+    text = Path("before.csv").read_text(encoding="utf-8")
+    lines = [one for one in text.splitlines() if not one.startswith(("n17,", "n03,", "n25,"))]
+    lines += [one.replace("n17,", "n03,") for one in text.splitlines() if one.startswith("n17,")]
+    late = [one for one in lines if one.startswith("n03,cuda:1,launch")]
+    lines[lines.index(late[0])] = re.sub(r",launch,([^0-9]*),[0-9.]+,", r",launch,\1,7.6,", late[0])
+    Path("before.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    good = Path("good.csv").read_text(encoding="utf-8").splitlines()
+    again = [one for one in good if one.startswith("n03,") and ",gemm," in one]
+    Path("new.csv").write_text("\n".join([good[0], *again]) + "\n", encoding="utf-8")
+    assert anubis("import", "table", "old.csv", "before.csv", "new.csv").returncode == 0
+    assert anubis("learn", ".anubis/imports/old.csv.npz").returncode == 0
+    by = (".anubis/imports/before.csv.npz", IMPORT, "--baseline", "baselines")
+    assert anubis("push", *by, "--history", "fleet").returncode == 0
+    for words in (
+        ("judge", *by),
+        ("fleet", "status", "--history", "fleet"),
+        ("fleet", "drain-list", "--history", "fleet"),
+        ("health", "--node", "n03", "--store", "fleet"),
+    ):
+        said = anubis(*words).stdout
+        line = next(one for one in said.splitlines() if "n03" in one or words[0] == "health")
+        assert re.search(r"\b7\.6 us", line), line
+        assert "errors" not in line.lower(), line
+        assert words[0] == "health" or "RETEST" in line or "# measure again first" in line, line

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_anubis.core.measurement import Measurement
@@ -438,6 +438,23 @@ def histories(draw: st.DrawFn) -> list[JudgedRun]:
     return runs
 
 
+LOOKS = [GATE, ("inventory", "", "count", ""), ("hardware", "", "log", "")]
+REPORTED = [("inventory", "accelerators", "", ""), ("hardware", "XID 48", "cuda:0", "")]
+
+
+@st.composite
+def watched(draw: st.DrawFn) -> list[JudgedRun]:
+    """Draw histories in which runs looked for faults of the hardware as well, and found some."""
+    runs = []
+    for one in draw(histories()):
+        looked = draw(st.lists(st.sampled_from(LOOKS), unique=True))
+        bad = draw(st.lists(st.sampled_from(REPORTED), unique=True, max_size=1))
+        bad = bad if one.rejected else []
+        passed, failed = (*one.passed, *looked), (*one.failed, *bad)
+        runs.append(replace(one, passed=tuple(sorted(passed)), failed=tuple(sorted(failed))))
+    return runs
+
+
 def rejected(runs: list[JudgedRun]) -> bool:
     """Say in other words whether a failure stands: no run as strict passed it later, or waives it."""
 
@@ -483,7 +500,8 @@ def test_runs_in_any_order_and_overlap(runs: list[JudgedRun], random: object) ->
     assert standing_of(mixed) == stands
 
 
-@given(histories(), histories())
+@settings(max_examples=300)
+@given(watched(), watched())
 def test_what_is_kept_says_the_same_beside_runs_that_come_in_late(
     runs: list[JudgedRun], late: list[JudgedRun]
 ) -> None:
@@ -494,8 +512,36 @@ def test_what_is_kept_says_the_same_beside_runs_that_come_in_late(
     kept, whole = standing_of([*relevant_runs(runs), *late]), standing_of([*runs, *late])
     assert kept.decision is whole.decision
     assert kept.failures.keys() == whole.failures.keys()
-    needed = standing_of([one for one in runs if one.run in standing_of(runs).needed])
-    assert needed.decision is standing_of(runs).decision
+    stands = standing_of(runs)
+    needed = standing_of([one for one in runs if one.run in stands.needed])
+    assert needed.decision is stands.decision
+    assert needed.failures.keys() == stands.failures.keys()
+
+
+def test_what_settled_a_run_that_settled_another_one_is_needed() -> None:
+    """It was taken out of histories, which then showed as rejected what had been measured again."""
+    runs = [
+        run("r0", 0, "REJECTED", a="FAIL", c="FAIL"),
+        run("r1", 1, "REJECTED", a="PASS", b="FAIL"),
+        run("r2", 2, "UNDECIDED", b="PASS"),
+        run("r3", 3, "UNDECIDED", a="PASS"),
+    ]
+    stands = standing_of(runs)
+    assert set(stands.failures) == {key("c")}
+    assert set(standing_of([one for one in runs if one.run in stands.needed]).failures) == {
+        key("c")
+    }
+
+
+def test_what_passed_at_the_gate_is_kept_with_where_a_run_looked() -> None:
+    lost, log = ("inventory", "accelerators", "", ""), ("hardware", "", "log", "")
+    bad = replace(
+        run("bad", 0, "REJECTED"), failed=(lost,), passed=(("inventory", "", "count", ""),)
+    )
+    close = replace(run("close", 1, "UNDECIDED"), passed=(GATE, ("inventory", "", "count", "")))
+    plain = replace(run("plain", 2, "UNDECIDED"), passed=(GATE, log))
+    for kept in ([bad, close, plain], [bad, *relevant_runs([close, plain])]):
+        assert standing_of(kept).decision is Decision.UNDECIDED
 
 
 def test_what_more_than_one_run_found_is_confirmed_until_one_passes_it() -> None:

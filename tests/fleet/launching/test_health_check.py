@@ -84,19 +84,19 @@ def test_a_reason_begins_with_a_code_that_node_lists_show_whole() -> None:
     assert text.endswith(" run=7c1e")
 
 
-def test_a_reason_names_what_the_headline_does() -> None:
-    # A history's rows do not tell which failures are to be measured again, and so come last.
+def test_a_reason_names_what_is_sure() -> None:
     said = "node n1 rejected: accelerator.switch. nvlink_bw is 375.7 GB/s, expected 439.4 GB/s: 14 % slower"
     rejected = NodeVerdict(node="n1", decision=Decision.REJECTED, headline=said)
     whole = verdict(
         scope="node", device="node", value=375.675, similarity=0.855, expected=None, text="T"
     )
     cards = [
-        verdict(device=f"gpu{n}", value=368.1 + n, similarity=0.83 + n / 100) for n in range(8)
+        verdict(device=f"gpu{n}", value=368.1 + n, similarity=0.83 + n / 100, retest="one value")
+        for n in range(8)
     ]
     text = drain_reason(rejected, [*cards, whole], "r")
     assert text == "ANB:NVLINK-BW all devices T run=r"
-    assert drain_reason(rejected, cards, "r").startswith("ANB:NVLINK-BW gpu0 ")  # none is named
+    assert drain_reason(rejected, cards, "r").startswith("ANB:NVLINK-BW gpu0 ")
 
 
 def test_slurm_says_who_drained_a_node() -> None:

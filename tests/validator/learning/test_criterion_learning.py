@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_anubis.core.baseline import Scope
+from pytest_anubis.core.baseline import DOUBTFUL, Scope
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Population, Problem, population_of
 from pytest_anubis.core.verdict import Outcome
@@ -280,6 +280,7 @@ def test_exact_metrics_learn_the_constant_of_the_majority() -> None:
     assert [e.node for e in learned.exclusions] == ["n7"]
     undecided = learn_criterion(population([[1.0], [2.0], [3.0], [4.0]], "equal"))
     assert "agree on one value" in undecided.reason
+    assert [one.kind for one in undecided.findings] == [DOUBTFUL]  # so learning ends with 20
 
 
 def test_exact_metrics_teach_under_load_which_makes_nothing_wrong() -> None:

@@ -63,7 +63,7 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
     """Yield the verdicts of metrics that have a group on a device, or are waived there, with either.
 
     A run with a recorded inventory has one row more, which says so, and so has one on a machine that was let
-    be noisy; a cycle of a soak one that names it.
+    be noisy; a cycle of a soak one that names it; each failure to be measured again one that says why.
     """
     names = [column.name for column in schema.findings.columns if column.name != "id"]
     empty = dict.fromkeys(names, "") | {"run_id": run}
@@ -73,6 +73,10 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
         yield empty | {"reason": schema.NOISY}
     if record.campaign:
         yield empty | {"reason": schema.CAMPAIGN, "why": record.campaign}
+    for one in record.told:
+        if one.retest and one.outcome is Outcome.FAIL:
+            of = {"benchmark": one.benchmark, "metric": one.metric, "device": one.device}
+            yield empty | of | {"reason": schema.RETEST, "why": one.retest}
     places = {_place(one) for one in record.told if one.group or one.reason is Reason.WAIVED}
     for one in record.told:
         if _place(one) in places:
