@@ -36,6 +36,7 @@ _FIRST = {
     Triage.RETEST: "measure again first",
     Triage.INVESTIGATE: "find the cause that they share",
 }
+_IN_AGAIN = "put it into service when it is mended ('anubis history state')"
 _ACTS = {
     Place.CUT_SHORT: "see whether its run goes on, else measure it again",
     Place.NEVER: "measure it",
@@ -52,7 +53,7 @@ class NodePlace:
         node: Its name.
         place: Where it stands.
         why: In one line for people, without its age.
-        since: Since when, seconds since 1970; None if unknown.
+        since: Since when it is called so, seconds since 1970; None if unknown.
         hardware_class: The node's class.
         state: As the operator noted it: ``in service``, ``drained``, ``repair``.
         decision: Of its last verdict; empty before the first.
@@ -64,7 +65,7 @@ class NodePlace:
         retest: Whether what rejects it is to be measured again before anything is done.
         look: Whether something on it is worth a look, though it is accepted.
         group: Whether it is rejected only for what all nodes have that share a trait with it.
-        act: What is done first about it, in few words; empty where there is nothing, or the operator does it.
+        act: What is done first about it, in few words; empty where there is nothing.
         severity: Sorts nodes in one place as their verdicts are sorted everywhere.
     """
 
@@ -88,8 +89,8 @@ class NodePlace:
 
     @property
     def word(self) -> str:
-        """What it is called: its place, RETEST, or DRAINED and REPAIR by its operator alone."""
-        if self.place is Place.QUARANTINED and not self.reason:
+        """What it is called: its place, RETEST, or DRAINED and REPAIR as its operator noted it."""
+        if self.place is Place.QUARANTINED and self.state in _OUT:
             return self.state.upper()
         if self.place is Place.FIT and self.look:
             return LOOK
@@ -176,13 +177,15 @@ def _place(
 def _act(one: NodeLast, place: Place) -> str:
     """Return what is done first about a node that stands in some place."""
     if place in _ACTS or one.last is None:
-        return _ACTS.get(place, "")
+        return _ACTS.get(place, _IN_AGAIN)
     if place is Place.UNDECIDED:
         # A history has the headline alone, which ends with the first blocker's step.
         step = one.last.verdict.headline.partition(STEP)[2]
         return step or next(map(open_act, one.last.verdict.blocking), "measure again")
     worst, triage = _worst(one.last), _verdict(one).triage
-    if one.node.state in _OUT or worst is None or place is not Place.QUARANTINED:
+    if place is not Place.QUARANTINED or one.last.verdict.decision is not Decision.REJECTED:
+        return _IN_AGAIN if one.node.state in _OUT else ""
+    if worst is None:
         return ""
     if triage in _FIRST:
         return _FIRST[triage]
@@ -207,14 +210,14 @@ def _standing(
 ) -> tuple[Place, str, float | None]:
     last, node = one.last, one.node
     rejected = last is not None and last.verdict.decision is Decision.REJECTED
-    if node.state in _OUT:
-        why = reason_of(last) if last is not None and rejected else "by its operator"
-        return Place.QUARANTINED, f"{node.state}: {why}", node.changed
-    answered = one.standing.answered
-    if last is not None and rejected and not answered:
+    out, answered = node.state in _OUT, one.standing.answered
+    if last is not None and rejected and (out or not answered):
         shared = _verdict(one).triage is Triage.INVESTIGATE
         why = f"rejected{', as all nodes that share a trait with it' if shared else ''}"
-        return Place.QUARANTINED, f"{why}: {reason_of(last)}", one.standing.since or last.at
+        since = node.changed if out else one.standing.since or last.at
+        return Place.QUARANTINED, f"{why}: {reason_of(last)}", since
+    if out:
+        return Place.QUARANTINED, "by its operator", node.changed
     if one.open:
         before = f"; before that {last.verdict.decision.value.lower()}" if last else ""
         return Place.CUT_SHORT, f"run {one.open} has not ended{before}", one.open_since

@@ -136,7 +136,8 @@ def test_the_history_says_the_same_and_knows_the_risk(place: Path) -> None:
     assert [one["node"] for one in document["nodes"][:2]] == ["n3", "n8"]
     assert found["n3"]["reason"] == REASON
     assert found["n3"]["device"] == "gpu3"
-    assert found["n8"]["why"] == "repair: by its operator"
+    assert found["n8"]["is"] == "REPAIR"
+    assert found["n8"]["next"]
     assert found["n8"]["since"] == pytest.approx(NOW - DAY)
     assert found["n11"]["is"] == "NEVER MEASURED"
     assert found["n1"]["is"] == "DUE"
@@ -176,9 +177,14 @@ def test_who_is_drained_already_or_was_put_into_service_again_is_not_drained(
     done = anubis("fleet", "drain-list", "--history", str(store))
     assert done.stdout.startswith("# drain by hand: 'n[3-4]' ")
     assert done.stderr == "note: 'n[3-4]' is no name of a host: drain it by hand\n"
-    status = anubis("fleet", "status", "--history", str(store)).stdout
-    assert "drained: ANB:SPEED" in status
-    assert "rejected, and put into service since: to be measured again" in status
+    done = anubis("fleet", "status", "--history", str(store), "--json", "-")
+    document = json.loads(done.stdout)
+    found = {one["node"]: one for one in document["nodes"]}
+    assert [found[node]["is"] for node in ("n1", "n2", "n[3-4]")] == ["DRAINED", "DUE", "REJECTED"]
+    assert document["counts"]["DRAINED"] == 1
+    assert found["n1"]["since"] == pytest.approx(NOW - DAY)
+    assert found["n1"]["next"] == found["n[3-4]"]["next"] != ""
+    assert "put into service since: to be measured again" in found["n2"]["why"]
 
 
 @pytest.mark.parametrize(
