@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.codec import to_plain
-from pytest_anubis.passwords import is_mistaken
+from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.settings import seconds
 
@@ -103,7 +104,7 @@ def check_file_is_there(place: str) -> None:
     if place.startswith("sqlite:///") and path not in ("", ":memory:") and not Path(path).exists():
         raise CommandError(
             f"{place}: no such file, so no history is there; check its name, or push runs into it first "
-            "('anubis push')"
+            f"('anubis push --history {shlex.quote(shown_place(place))}')"
         )
 
 

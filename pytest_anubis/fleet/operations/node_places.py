@@ -13,8 +13,9 @@ from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, worst_of
 from pytest_anubis.report.text.failure_text import place_text
 from pytest_anubis.report.text.node_row import LOOK, RETEST
-from pytest_anubis.report.text.numbers import percent
+from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
+from pytest_anubis.store.fleet.unfiled import push_command, store_of
 
 _IN_SERVICE = "in service"
 _OUT = ("drained", "repair")
@@ -176,6 +177,8 @@ def _place(
 
 def _act(one: NodeLast, place: Place) -> str:
     """Return what is done first about a node that stands in some place."""
+    if place is Place.UNDECIDED and one.unfiled:
+        return f"{push_command(store_of(one.unfiled[0]))} files them"
     if place in _ACTS or one.last is None:
         return _ACTS.get(place, _IN_AGAIN)
     if place is Place.UNDECIDED:
@@ -217,7 +220,11 @@ def _standing(
         since = node.changed if out else one.standing.since or last.at
         return Place.QUARANTINED, f"{why}: {reason_of(last)}", since
     if out:
-        return Place.QUARANTINED, "by its operator", node.changed
+        return Place.QUARANTINED, f"{node.state} by its operator", node.changed
+    if one.unfiled:
+        verb = "is" if len(one.unfiled) == 1 else "are"
+        what = f"{count_text(len(one.unfiled), 'file')} of its runs {verb} not in the history"
+        return Place.UNDECIDED, what, last.at if last else None
     if one.open:
         before = f"; before that {last.verdict.decision.value.lower()}" if last else ""
         return Place.CUT_SHORT, f"run {one.open} has not ended{before}", one.open_since

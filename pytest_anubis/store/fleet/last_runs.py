@@ -27,6 +27,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.store.fleet.stored_runs import StoredRun, record_of
+from pytest_anubis.store.fleet.unfiled import unfiled
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.judged_runs import outcome_of, standings_of
 from pytest_anubis.store.history.contents.run_clocks import AT_LEAST
@@ -87,6 +88,7 @@ class NodeLast:
         standing: What follows from all its runs.
         open: Id of a later run that has not ended; empty if there is none.
         open_since: When that one began, seconds since 1970.
+        unfiled: Imports and runs of it that lie in the history's folder and are not in it.
         has_run: Whether anything was ever run on it, also what came to no verdict; a node may be registered
             long before.
     """
@@ -96,6 +98,7 @@ class NodeLast:
     standing: Standing = field(default_factory=Standing)
     open: str = ""
     open_since: float = 0.0
+    unfiled: tuple[Path, ...] = ()
     has_run: bool = True
 
 
@@ -133,11 +136,17 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
             open_yet = row.ended is None and not row.decision  # imports do not say when they ended
             if open_yet and (last is None or row.started >= last.started):
                 known[row.name] = replace(known[row.name], open=row.run, open_since=row.started)
+        lying = unfiled(place, connection) if isinstance(place, Path) else {}
+    hosts = {name.partition(".")[0]: name for name in known}
+    for name, files in lying.items():
+        own = name if name in known else hosts.get(name.partition(".")[0], name)
+        before = known.get(own, NodeLast(node=NodeRecord(name=own)))
+        known[own] = replace(before, unfiled=files)
     for killed in killed_here(place) if isinstance(place, Path) else ():
         one = known.get(killed.node)
         if one is not None and (one.last is None or killed.since >= one.last.started):
             known[killed.node] = replace(one, open=killed.running, open_since=killed.since)
-    return tuple(_in_full(history, place, tuple(known.values())))
+    return tuple(_in_full(history, place, sorted(known.values(), key=lambda one: one.node.name)))
 
 
 def _runs(

@@ -28,6 +28,7 @@ from pytest_anubis.store.history.filed_before import begun_anew, note_filed
 from pytest_anubis.store.history.run_filing import News, record_together
 from pytest_anubis.store.history.upkeep.roles import APPENDED
 from pytest_anubis.store.history.waiting_runs import forget, waits_for
+from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, is_written
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
@@ -77,6 +78,7 @@ class Pushed:
         known: How many were there already.
         running: Journals that are still being written.
         failed: One line for each run or file that could not be filed.
+        refused: Those files.
         notes: What was noteworthy inside imports, and machines of one name, one line each.
         left: How many files were not sent, since the history could not be used any more.
         stopped: Why, in one line; empty if it could be used.
@@ -87,6 +89,7 @@ class Pushed:
     known: int = 0
     running: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    refused: set[Path] = field(default_factory=set)
     notes: list[str] = field(default_factory=list)
     left: int = 0
     stopped: str = ""
@@ -97,8 +100,13 @@ class _Parcel:
     """One run, ready to be sent."""
 
     record: RunRecord
-    content: Content
+    content: Content | None  # none of a journal of the history's own store
     path: Path
+
+    @property
+    def packed(self) -> int:
+        """Bytes that it takes in the database."""
+        return 0 if self.content is None else self.content.packed
 
 
 def push(
@@ -150,13 +158,18 @@ def push(
             parcels: list[_Parcel] = []
             for parcel in _parcels(part, place, pushed, known, judge, files):
                 parcels.append(parcel)
-                full = sum(one.content.packed for one in parcels) > _BYTES_AT_ONCE
+                full = sum(one.packed for one in parcels) > _BYTES_AT_ONCE
                 if full or len(parcels) == _AT_ONCE:
                     send(parcels)
                     parcels = []
             send(parcels)
             done += len(part)
-        use_history(place, lambda history: note_filed(history, place))
+        taken = {
+            one.name: digest_of(one)
+            for one in files
+            if _lies_in(one.parent, IMPORTS_FOLDER, place) and one not in pushed.refused
+        }
+        use_history(place, lambda history: note_filed(history, place, taken))
     except HistoryError as error:
         pushed.stopped, pushed.left = str(error), len(files) - done
     return pushed
@@ -202,13 +215,17 @@ def _parcels(
             except OSError as error:
                 pushed.failed.append(f"{path}: cannot be read ({error.strerror})")
     there = known([digest for _, digest in journals])
+    # The history of a store keeps only the verdicts of its own journals.
+    own = {path for path, _ in journals if _lies_in(path.parent.parent, RUNS_FOLDER, place)}
+    filed = _filed_own(place, own)
     for path, digest in journals:
-        if digest in there:
+        if digest in there or path in filed:
             pushed.known += 1
             _forget(path, place)
             continue
         try:
-            yield _Parcel(read_journal(path), journal_content(path), path)
+            content = None if path in own else journal_content(path)
+            yield _Parcel(read_journal(path), content, path)
         except JournalError as error:
             pushed.failed.append(str(error))
         except OSError as error:
@@ -231,6 +248,7 @@ def _of_import(
         runs = read_runs([path])
     except RunsError as error:
         pushed.failed.append(f"{path}: {error}")
+        pushed.refused.add(path)
         return
     pushed.failed += [refused.reason for refused in runs.refused]
     pushed.notes += runs.warnings
@@ -286,18 +304,42 @@ def _known(place: Path | str, digests: list[str]) -> set[str]:
     return use_history(place, ask) if digests else set()
 
 
+def _lies_in(folder: Path, name: str, place: Path | str) -> bool:
+    """Say whether a folder is that of this name in the store whose history this is."""
+    return not isinstance(place, str) and folder.resolve() == (place / name).resolve()
+
+
+def _filed_own(place: Path | str, journals: Iterable[Path]) -> set[Path]:
+    """Return the journals of its own store that a history has, and that do not wait for it."""
+    names = {path.parent.name: path for path in journals}
+    if not names:
+        return set()
+
+    def ask(history: History) -> set[str]:
+        with history.reading() as connection:
+            return set(connection.execute(sa.select(schema.runs.c.run)).scalars())
+
+    there = use_history(place, ask) & names.keys()
+    return {
+        path
+        for name, path in names.items()
+        if name in there and not waits_for(path.parent.parent.parent, name, place)
+    }
+
+
 def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
     """Send runs over one connection; with none it is looked whether the history can be used.
 
     Raises:
         HistoryError: The history cannot be used, or not any more.
     """
-    size = sum(one.content.packed for one in parcels)
+    size = sum(one.packed for one in parcels)
     limit = WHOLE + size / _SLOW_LINE + len(parcels) * _SLOW_RUN
     filed = use_history(place, lambda history: _filed(history, parcels), limit=limit)
     for one, found in zip(parcels, filed, strict=True):
         if isinstance(found, HistoryError):
             pushed.failed.append(f"{one.path}: {found}")
+            pushed.refused.add(one.path)
             continue
         news, lines = found
         setattr(pushed, news, getattr(pushed, news) + 1)

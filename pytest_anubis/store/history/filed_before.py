@@ -1,4 +1,6 @@
-"""How many runs a history had, in a file of its folder: one that was lost is begun anew with a word.
+"""How many runs a history had, and which imports, in a file of its folder.
+
+One that was lost is begun anew with a word.
 
 A database file that was deleted, or replaced by an empty one, is made by the next one that writes to it.
 """
@@ -8,7 +10,10 @@ from __future__ import annotations
 import contextlib
 import json
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -21,7 +26,7 @@ FILED = "history-filed.json"
 """File in the folder of a history: how many runs it had when something was filed last."""
 
 _FORMAT = "anubis-history-filed"
-_MOST = 1 << 16  # bytes; one of ours has a few hundred
+_MOST = 1 << 24  # bytes; one of ours has a hundred, and as many for each import
 
 
 def begun_anew(history: History, place: Path | str) -> str:
@@ -43,16 +48,25 @@ def begun_anew(history: History, place: Path | str) -> str:
     )
 
 
-def note_filed(history: History, place: Path | str) -> None:
-    """Remember how many runs a history has."""
+def note_filed(
+    history: History, place: Path | str, imports: Mapping[str, str] = MappingProxyType({})
+) -> None:
+    """Remember how many runs a history has, and which imports of its folder, as in `noted_imports`."""
     if isinstance(place, str):
         return
-    runs = _runs(history)
-    if runs == _number(place):
+    before, runs = noted_imports(place), _runs(history)
+    noted = before | dict(imports)
+    if runs == _number(place) and noted == before:
         return
-    text = json.dumps({"format": _FORMAT, "runs": runs})
+    text = json.dumps({"format": _FORMAT, "runs": runs} | ({"imports": noted} if noted else {}))
     with contextlib.suppress(OSError):  # a folder that is not ours: nothing is remembered
         write_atomically(place / FILED, f"{text}\n".encode())
+
+
+def noted_imports(place: Path) -> dict[str, str]:
+    """Return which imports of its folder a history had: the SHA-256 of each by its name."""
+    found = _read(place).get("imports")
+    return found if isinstance(found, dict) else {}
 
 
 def has_run(history: History, node: str, run: str) -> bool:
@@ -73,9 +87,13 @@ def _runs(history: History) -> int:
 
 def _number(place: Path) -> int:
     """Return how many runs a history had; 0 where that is unknown."""
+    known = _read(place).get("runs")
+    return known if isinstance(known, int) else 0
+
+
+def _read(place: Path) -> dict[str, Any]:
     try:
         found = read_json(place / FILED, largest=_MOST)
     except (OSError, CodecError):
-        return 0
-    known = found.get("runs") if isinstance(found, dict) and found.get("format") == _FORMAT else 0
-    return known if isinstance(known, int) else 0
+        return {}
+    return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}

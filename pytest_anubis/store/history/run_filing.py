@@ -254,13 +254,13 @@ def record_run(
 
 
 def record_together(
-    history: History, runs: Sequence[tuple[RunRecord, Content]]
+    history: History, runs: Sequence[tuple[RunRecord, Content | None]]
 ) -> list[tuple[News, list[str]] | HistoryError]:
     """Record several runs in one transaction, which costs a fraction of one each.
 
     Args:
         history: The history.
-        runs: Runs and their contents.
+        runs: Runs and their contents, as in `record_run`.
 
     Returns:
         Of each what filing it did and the lines to be told, as by `record_run`, or why it was refused.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -157,7 +158,7 @@ def _of_history(
     if not histories.may_be_there(named) and not is_mistaken(named):
         raise CommandError(
             f"{shown_place(named)}: no history is there; name one by --history, or push runs into it "
-            "('anubis push')"
+            f"('anubis push --history {shlex.quote(shown_place(named))}')"
         )
     histories.check_file_is_there(named)
 

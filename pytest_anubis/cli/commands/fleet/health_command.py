@@ -17,6 +17,7 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import answer, say
 from pytest_anubis.codec.moments import day_of
+from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waivers.waiving import holds_among
 from pytest_anubis.durations import seconds
@@ -132,55 +133,68 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         standing = read_standing(options.store, node)
     except StandingError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
-    if standing is None and (filed := _filed(str(options.store), node, now, limit)) is not None:
+    if standing is None and (filed := _filed(options.store, node, now, limit)) is not None:
         return filed
     if standing is None and (lost := _lost(options.store, node)) is not None:
         return lost
-    if standing is None and (options.store / "imports").is_dir():
-        store = shlex.quote(str(options.store))
-        said = f"{node}: no run here; anubis history file --all --history {store} takes imports in"
-        return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
     running = standing.running if standing else ""
     alive = not running or is_written(journal_path(options.store, running))
-    return health_of(
+    found = health_of(
         standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive, holds=holds
     )
+    if found.decision is Decision.ACCEPTED and _imports(options.store).is_dir():
+        filed = _filed(options.store, node, now, limit)  # what was imported may be worse
+        return found if filed is None or filed.decision is Decision.ACCEPTED else filed
+    return found
 
 
-def _filed(store: str, node: str, now: float, max_age: float | None) -> Health | None:
-    """Return what the store's history says of a node that has no run here, as of one that was imported."""
-    if not may_be_there(store):  # else a third of a second is lost
+def _imports(store: Path) -> Path:
+    return store / "imports"
+
+
+def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health | None:
+    """Return what the store's history says of a node that was imported, or that it lacks an import."""
+    there = may_be_there(str(store))
+    if not there and not _imports(store).is_dir():  # else a third of a second is lost
         return None
     from pytest_anubis.fleet.operations.node_places import Place, places_of
-    from pytest_anubis.store.fleet.last_runs import last_of_history
+    from pytest_anubis.store.fleet.last_runs import NodeLast, last_of_history
+    from pytest_anubis.store.fleet.unfiled import unfiled
     from pytest_anubis.store.history.database import HistoryError
     from pytest_anubis.store.history.filed_before import has_run
 
     try:
-        known = use(store, lambda history: last_of_history(history, store))
+        known = (
+            use(str(store), lambda history: last_of_history(history, store))
+            if there
+            else tuple(
+                NodeLast(node=NodeRecord(name=name), unfiled=files)
+                for name, files in unfiled(store, None).items()
+            )
+        )
     except HistoryError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
-    judged = [one for one in known if one.last is not None]
+    judged = [one for one in known if one.last is not None or one.unfiled]
     short = node.partition(".")[0]  # a node may be filed under its short name or its full one
     mine = [one for one in judged if one.node.name == node]
     mine = mine or [one for one in judged if one.node.name.partition(".")[0] == short]
     for place in places_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
+        said = f"{node}: {place.why}; {place.act}" if place.act else f"{node}: {place.why}"
+        neither = Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
         if place.group:
-            said = f"{node}: {place.why}; {place.act}"
-            return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
+            return neither
         if place.reason and place.place is Place.QUARANTINED:
-            keep_rejection(Path(store), node, KeptRejection(place.reason, place.run))
+            keep_rejection(store, node, KeptRejection(place.reason, place.run))
             return Health(Decision.REJECTED, place.reason)
-        kept = kept_rejection(Path(store), node)
+        kept = kept_rejection(store, node)
         if kept is not None and place.place is not Place.FIT:
             asked = partial(has_run, node=place.node, run=kept.run)
-            if not use(store, asked):  # lost, not answered
-                return _lost(Path(store), node)
-        keep_rejection(Path(store), node, None)
+            if not use(str(store), asked):  # lost, not answered
+                return _lost(store, node)
+        keep_rejection(store, node, None)
         if place.place is Place.FIT:
             return Health(Decision.ACCEPTED, line(f"{LEADER}ACCEPTED", run=place.run))
-        said = f"{node}: no run here; in the history: {place.why}"
-        return Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
+        return neither
     return None
 
 

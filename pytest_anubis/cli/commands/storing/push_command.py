@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +13,10 @@ from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.site.import_judging import import_judge
-from pytest_anubis.passwords import is_mistaken, shown_place
+from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.text.numbers import count_text
 
-VARIABLE = "PYTEST_ANUBIS_HISTORY"
+VARIABLE, STORE = "PYTEST_ANUBIS_HISTORY", ".anubis"
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -40,9 +39,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--history",
-        default=os.environ.get(VARIABLE, ""),
+        default=os.environ.get(VARIABLE) or STORE,
         metavar="DIR|URL",
-        help=f"where to: a database URL, or the folder of another store (default: {VARIABLE})",
+        help=f"where to: a database URL, or the folder of a store (default: {VARIABLE}, else {STORE})",
     )
     parser.add_argument(
         "--retry",
@@ -61,10 +60,10 @@ def run(options: argparse.Namespace) -> int:
     """Push; return 1 if something could not be filed."""
     from pytest_anubis.store.fleet.pushing import push
 
-    place = _place(options)
+    place = options.history if "://" in options.history else Path(options.history)
     with Progress("pushing") as progress:
         pushed = push(
-            options.paths or [Path(".anubis")],
+            options.paths or [Path(STORE)],
             place,
             judge=import_judge(options),
             patience=options.retry,
@@ -79,34 +78,9 @@ def run(options: argparse.Namespace) -> int:
         name: getattr(pushed, name)
         for name in ("new", "changed", "known", "running", "failed", "notes", "left", "stopped")
     }
-    answer(options.json, plain, *lines, ", ".join(counts))
+    answer(options.json, plain, *lines, f"{shown_place(options.history)}: {', '.join(counts)}")
     if pushed.stopped:
         raise CommandError(
             f"{pushed.stopped}; {count_text(pushed.left, 'file')} left, kept where they are: push again"
         )
     return 1 if pushed.failed else 0
-
-
-def _place(options: argparse.Namespace) -> Path | str:
-    """Return the history that is meant.
-
-    Raises:
-        CommandError: There is none, or it is that of the very store that is pushed.
-    """
-    if not options.history:
-        raise CommandError(
-            "name the history: --history URL (a folder, or a file in one, will do), or "
-            f"{VARIABLE} in the environment"
-        )
-    if "://" in options.history:
-        return str(options.history)
-    place = Path(options.history)
-    if not is_mistaken(options.history) and any(
-        path.resolve().is_relative_to(place.resolve())
-        for path in options.paths or [Path(".anubis")]
-    ):
-        raise CommandError(
-            f"--history {shown_place(options.history)}: these runs lie in that very store; 'anubis history "
-            f"file --all --history {shlex.quote(shown_place(options.history))}' files them there"
-        )
-    return place

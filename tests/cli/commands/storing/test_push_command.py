@@ -6,8 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 
 from pytest_anubis.cli.main import main
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.database import History
 from tests.cli.commands.test_judge_command import fleet, write
 from tests.store.fleet.test_pushing import journal
 
@@ -33,7 +36,7 @@ def test_a_fleet_is_learned_judged_and_shown_from_its_history(
     values = fleet(8, 4)
     write(here / "old.csv", values)
     text = said(capsys, "push", "old.csv", "--history", "fleet")
-    assert text.splitlines()[-1] == "8 runs filed, 0 known already"
+    assert text.splitlines()[-1] == "fleet: 8 runs filed, 0 known already"
     said(capsys, "learn", "--history", "fleet", "--error-rate", "none")
     values["n03", "cuda:1", "rate"] = [0.8 * v for v in values["n03", "cuda:1", "rate"]]
     write(here / "new.csv", values)
@@ -74,8 +77,6 @@ def test_push_says_what_it_did_and_what_it_could_not(
     here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     journal(here / ".anubis", "r1")
-    assert "name the history" in said(capsys, "push", code=2)
-    assert "that very store" in said(capsys, "push", "--history", ".anubis", code=2)
     url = "postgresql+psycopg://me:secret@127.0.0.1:1/x"
     text = said(capsys, "push", "--history", url, code=2)
     assert "1 file left, kept where they are: push again" in text
@@ -83,7 +84,7 @@ def test_push_says_what_it_did_and_what_it_could_not(
     (here / ".anubis" / "runs" / "gone").mkdir()
     monkeypatch.setenv("PYTEST_ANUBIS_HISTORY", "fleet")
     text = said(capsys, "push", "--json", "out.json", code=1)
-    assert "1 run filed, 0 known already, 1 not filed" in text
+    assert "fleet: 1 run filed, 0 known already, 1 not filed" in text
     assert json.loads((here / "out.json").read_text())["new"] == 1
 
 
@@ -93,16 +94,54 @@ def test_imports_of_a_store_are_filed_in_its_own_history(
     write(here / "old.csv", fleet(8, 4))
     said(capsys, "import", "table", "old.csv")
     said(capsys, "learn", ".anubis/imports", "--error-rate", "none")
-    text = said(capsys, "push", ".anubis/imports", "--history", ".anubis", code=2)
-    advice = "history file --all --history .anubis"
-    assert f"'anubis {advice}' files them there" in text
-    assert said(capsys, *advice.split()) == "8 runs filed, 0 could not be filed\n"
-    text = said(capsys, *advice.split())
+    assert "anubis push --history .anubis" in said(capsys, "fleet", "status", code=2)
+    assert said(capsys, "push", ".anubis/imports") == ".anubis: 8 runs filed, 0 known already\n"
+    text = said(capsys, "history", "file", "--all", "--history", ".anubis")
     assert text == "0 runs filed, 8 of imports known already, 0 could not be filed\n"
     listed = json.loads(said(capsys, "history", "--json", "-"))["nodes"]
     assert [node["verdict"] for node in listed] == ["ACCEPTED"] * 8  # by ./baselines
     said(capsys, "history", "defect", "add", "--node", "n01", "--benchmark", "copy")
     assert "8 ACCEPTED" in said(capsys, "judge", "--history", ".anubis")
+
+
+def test_no_node_is_accepted_by_a_history_that_lacks_one_of_its_imports(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = fleet(8, 4)
+    write(here / "old.csv", values)
+    said(capsys, "import", "table", "old.csv")
+    said(capsys, "learn", ".anubis/imports", "--error-rate", "none")
+    health = ("health", "--node", "n03")
+    assert "anubis push .anubis --history .anubis" in said(capsys, *health, code=20)
+    said(capsys, "push")
+    said(capsys, *health)
+    said(capsys, "fleet", "status")
+    values["n03", "cuda:1", "rate"] = [0.8 * v for v in values["n03", "cuda:1", "rate"]]
+    write(here / "new.csv", {key: some for key, some in values.items() if key[0] == "n03"})
+    said(capsys, "import", "table", "new.csv")
+    assert "anubis push .anubis --history .anubis" in said(capsys, *health, code=20)
+    said(capsys, "health", "--node", "n02")
+    found = json.loads(said(capsys, "fleet", "status", "--json", "-", code=20))
+    (undecided,) = (one for one in found["nodes"] if one["is"] != "ACCEPTED")
+    assert (undecided["node"], undecided["is"]) == ("n03", "UNDECIDED")
+    said(capsys, *undecided["next"].split()[1:5])
+    said(capsys, *health, code=1)
+    said(capsys, "fleet", "status", code=1)
+    # The same run again with other values is not that of the history.
+    values["n02", "cuda:1", "rate"] = [0.8 * v for v in values["n02", "cuda:1", "rate"]]
+    write(here / "old.csv", values)
+    said(capsys, "import", "table", "old.csv")
+    assert "not in the history" in said(capsys, "health", "--node", "n02", code=20)
+
+
+def test_a_store_is_pushed_into_its_own_history(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    journal(here / ".anubis", "r1")
+    assert said(capsys, "push") == ".anubis: 1 run filed, 0 known already\n"
+    assert said(capsys, "push") == ".anubis: 0 runs filed, 1 known already\n"
+    with History(here / ".anubis") as history, history.reading() as connection:
+        assert not connection.execute(sa.select(schema.contents)).all()  # its journal lies there
 
 
 def test_all_benchmarks_of_imports_are_offered_or_named(

@@ -1,0 +1,73 @@
+"""What lies in a store's folder and is not in its history: a node may be worse than the history knows."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from pytest_anubis.codec import without_surrogates
+from pytest_anubis.store.history import tables as schema
+from pytest_anubis.store.history.contents.content_rows import digest_of
+from pytest_anubis.store.history.filed_before import noted_imports
+from pytest_anubis.store.history.waiting_runs import waiting_for
+from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
+from pytest_anubis.store.journal.journal_events import JournalError
+from pytest_anubis.store.journal.journal_file import journal_path
+from pytest_anubis.store.journal.journal_reading import read_journal
+from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
+
+
+def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Path, ...]]:
+    """Return the imports of a folder, and the runs that wait there, that its history lacks, by their nodes.
+
+    Args:
+        place: The folder.
+        connection: For reading its history; None where there is none yet.
+    """
+    files = sorted((place / IMPORTS_FOLDER).glob(f"*{SUFFIX}"))
+    there = _there(connection) if files and connection is not None else set()
+    found: dict[str, list[Path]] = {}
+    noted = noted_imports(place)
+    for file in files:
+        same = noted.get(file.name) in (None, digest_of(file))  # unless its content was replaced
+        for record in runs_in(file):
+            known = (_host(record.node), without_surrogates(record.run)) in there
+            if not (same and known) and file not in found.setdefault(record.node, []):
+                found[record.node].append(file)
+    for node, journal in _waiting(place):
+        found.setdefault(node, []).append(journal)
+    return {node: tuple(paths) for node, paths in found.items() if paths}
+
+
+def store_of(file: Path) -> Path:
+    """Return the store that an import or a journal lies in."""
+    return file.parents[1 if file.parent.name == IMPORTS_FOLDER else 2]
+
+
+def push_command(store: Path) -> str:
+    """Return the command that files what lies in a store in its own history."""
+    named = shlex.quote(str(store))
+    return f"anubis push {named} --history {named}"
+
+
+def _there(connection: sa.Connection) -> set[tuple[str, str]]:
+    """Return node and id of all runs; a node may be filed under its short name or its full one."""
+    runs, nodes = schema.runs, schema.nodes
+    query = sa.select(nodes.c.name, runs.c.run).join(nodes, nodes.c.id == runs.c.node_id)
+    return {(_host(name), run) for name, run in connection.execute(query)}
+
+
+def _host(name: str) -> str:
+    return without_surrogates(name).partition(".")[0]
+
+
+def _waiting(place: Path) -> Iterator[tuple[str, Path]]:
+    for name in waiting_for(place, place):
+        journal = journal_path(place, name)
+        try:
+            yield read_journal(journal).node, journal
+        except (JournalError, OSError):
+            continue  # filing it says why
