@@ -35,10 +35,10 @@ _NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
 _LEVELS = (
     ((FAIL,), (PASS, MARGINAL)),
     ((INCONCLUSIVE,), (PASS, MARGINAL)),
-    ((NOT_TESTED,), (PASS, MARGINAL)),
+    ((NOT_TESTED,), (PASS, MARGINAL, FAIL)),
     ((MARGINAL,), (PASS,)),
 )
-"""Outcomes that a later run can answer, and those by which it does."""
+"""Outcomes that a later run can answer, and those by which it does: what was missing any value answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,8 @@ class LaterRuns:
                 if settled:
                     last = max(passed, key=lambda row: self._place(population, row))
                     words = self._words(population.runs[last], population.nodes[last])
-                    found |= dict.fromkeys(settled, (f"passed {words}", FAIL in bad))
+                    how = "measured" if NOT_TESTED in bad else "passed"
+                    found |= dict.fromkeys(settled, (f"{how} {words}", FAIL in bad))
         return found
 
     def _settled(self, population: Population, failed: int, passed: Sequence[int]) -> bool:

@@ -146,6 +146,21 @@ def test_what_is_partly_there_makes_one_new_list(here: Path) -> None:
         assert [row["node"] for row in csv.DictReader(file)] == ["n19", "n29", "n39", "n49", "n59"]
 
 
+@pytest.mark.parametrize("left", [1.0, 0.6])
+def test_what_was_missing_is_there_once_it_is_measured_be_it_bad(here: Path, left: float) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    row = f"n09,cuda:3,gemm,gemm_b,GB/s,higher,accelerator.gemm,{100 * left},again,2026-01-09"
+    head = (here / "new.csv").read_text().partition("\n")[0]
+    (here / "again.csv").write_text(f"{head}\n{row}\n")
+    done = anubis("judge", "new.csv", "again.csv", "--json", "out.json")
+    (node,) = (n for n in json.loads(Path("out.json").read_text())["nodes"] if n["node"] == "n09")
+    assert node["decision"] == ("ACCEPTED" if left == 1 else "REJECTED")
+    assert [one for one in node["blocking"] if one["reason"] == "not-reported"] == []
+    assert "NOT_TESTED" not in dict(node["counts"]), done.stdout
+    with Path(".anubis/missing.csv").open() as file:
+        assert "n09" not in {cell["node"] for cell in csv.DictReader(file)}
+
+
 def test_an_import_of_a_known_class_is_judged_and_not_learned_from(here: Path) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
     done = anubis("import", "table", "new.csv")
