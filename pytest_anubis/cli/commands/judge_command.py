@@ -76,7 +76,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE.csv",
         help="list the values that tables lack, where there are any: node, benchmark, metric, device "
-        "(default: .anubis/missing.csv, or missing-2.csv and so on where that holds another list)",
+        "(default: missing.csv in the store of these runs, else in .anubis, or missing-2.csv and so on where "
+        "that holds another list)",
     )
     add_verbose(parser, "every node, and all that was found on it")
     add_strictness(parser)

@@ -20,11 +20,17 @@ from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip_but_end
 from pytest_anubis.store.atomic import write_atomically
+from pytest_anubis.store.history.database import HISTORY_NAME
+from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
+from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
-MISSING = Path(".anubis/missing.csv")
-"""Lists what tables lack, unless the user names another file or it holds another list."""
-_LISTS = f"{MISSING.stem}*{MISSING.suffix}"
+MISSING = "missing.csv"
+"""Lists what tables lack, in the store of what was judged, unless the user names another file or it holds
+another list."""
+_LISTS = "missing*.csv"
+STORE = Path(".anubis")
+_KEPT = (IMPORTS_FOLDER, RUNS_FOLDER)
 _Row = tuple[str, ...]
 _HEAD: _Row = ("node", "benchmark", "metric", "device")
 LONGEST = 400
@@ -98,7 +104,7 @@ def _missing_lines(
     out = io.StringIO()
     table = csv.writer(out, lineterminator="\n")
     table.writerows([_HEAD, *cells])
-    place = options.missing or _unused(out.getvalue())
+    place = options.missing or _unused(_store(options), out.getvalue())
     try:
         write_atomically(place, out.getvalue())
     except OSError as error:
@@ -117,7 +123,7 @@ def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row
     """
     if "missing" not in options:
         return []
-    places = [options.missing] if options.missing else sorted(MISSING.parent.glob(_LISTS))
+    places = [options.missing] if options.missing else sorted(_store(options).glob(_LISTS))
     said, removed = [], []
     for place in places:
         listed = _listed(place)
@@ -175,12 +181,28 @@ _OTHER_TOOL = "with its own tool, then import that and judge again"
 """What is done about results of other programs."""
 
 
-def _unused(text: str) -> Path:
+def _store(options: argparse.Namespace) -> Path:
+    """Return the store in which all that was judged lies; of files elsewhere, and of several, `STORE`."""
+    if "://" in (options.history or ""):
+        return STORE
+    places = [Path(options.history)] if options.history else options.runs
+    stores = {one for place in places if (one := _store_of(place)) is not None}
+    return stores.pop() if len(stores) == 1 else STORE
+
+
+def _store_of(place: Path) -> Path | None:
+    if any((place / name).is_dir() for name in _KEPT) or Path(place, HISTORY_NAME).is_file():
+        return place
+    return next((one.parent for one in (place, *place.parents) if one.name in _KEPT), None)
+
+
+def _unused(folder: Path, text: str) -> Path:
     """Return a file for a text that replaces no other one: commands that were shown name it."""
-    others = (MISSING.with_stem(f"{MISSING.stem}-{number}") for number in itertools.count(2))
+    first = folder / MISSING
+    others = (first.with_stem(f"{first.stem}-{number}") for number in itertools.count(2))
     return next(
         place
-        for place in itertools.chain([MISSING], others)
+        for place in itertools.chain([first], others)
         if not place.exists() or _holds(place, text)
     )
 

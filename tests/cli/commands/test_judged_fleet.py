@@ -146,6 +146,19 @@ def test_what_is_partly_there_makes_one_new_list(here: Path) -> None:
         assert [row["node"] for row in csv.DictReader(file)] == ["n19", "n29", "n39", "n49", "n59"]
 
 
+def test_a_list_of_what_is_missing_lies_in_the_store_that_was_judged(here: Path) -> None:
+    write(here / "new.csv", slow={}, run="new", week=8)
+    write(here / "whole.csv", run="whole", week=9)
+    anubis("import", "table", "new.csv")
+    anubis("judge", ".anubis/imports")
+    own = Path(".anubis/missing.csv").read_text()
+    anubis("import", "table", "new.csv", "whole.csv", "--store", "other")
+    for place in ("other/imports/new.csv.npz", "other/imports", "other"):
+        assert "missing.csv" not in anubis("judge", place).stdout.replace("other/missing.csv", "")
+        assert Path("other/missing.csv").exists() == place.endswith(".npz")
+        assert Path(".anubis/missing.csv").read_text() == own
+
+
 @pytest.mark.parametrize("left", [1.0, 0.6])
 def test_what_was_missing_is_there_once_it_is_measured_be_it_bad(here: Path, left: float) -> None:
     write(here / "new.csv", slow={}, run="new", week=8)
