@@ -131,7 +131,7 @@ def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = 
         marked.setdefault(row, HALF_EMPTY)
     component = codes["component"][order][starts]
     populations = _cut(
-        names, key_parts, units, rows.values[order][keep], marked, chosen, sizes, component
+        names, key_parts, units, rows.values[order][keep], marked, chosen, sizes, component, keyed
     )
     metrics = [population.metric for population in populations]
     durations = np.array([metric.is_duration for metric in metrics], dtype=np.bool_)[key_of_row]
@@ -217,6 +217,7 @@ def _cut(
     chosen: IntArray,
     sizes: dict[str, int],
     component: IntArray,
+    whole: bool,
 ) -> tuple[Population, ...]:
     text = {column: np.array(names[column], dtype=object) for column in _UNIT}
     offsets = np.concatenate([[0], np.cumsum(units.count)]).astype(np.int64)
@@ -224,7 +225,7 @@ def _cut(
     marked |= {row: EMPTY for row in np.flatnonzero(units.count == 0).tolist() if row not in marked}
     by_row = sorted(marked)
     bounds = np.searchsorted(units.key, np.arange(len(key_parts) + 1))
-    gaps = _Gaps(key_parts, units, bounds)
+    gaps = _Gaps(key_parts, units, bounds, whole=whole)
     found = []
     for number, part in enumerate(key_parts.tolist()):
         first, last = int(bounds[number]), int(bounds[number + 1])
@@ -265,9 +266,15 @@ def _names(text: Any, codes: IntArray, more: IntArray) -> tuple[str, ...]:
 
 
 class _Gaps:
-    """Finds what most nodes of a class report and some do not."""
+    """Finds what most nodes of a class report and some do not.
 
-    def __init__(self, key_parts: IntArray, units: _Units, bounds: IntArray) -> None:
+    Of a node that reports nothing of it something else was measured again: it lacks nothing, unless the file
+    is `whole`, one run of a suite.
+    """
+
+    def __init__(
+        self, key_parts: IntArray, units: _Units, bounds: IntArray, *, whole: bool
+    ) -> None:
         self._parts, self._units, self._bounds = key_parts, units, bounds
         numbers, begin = np.unique(key_parts[units.key, 0], return_index=True)  # in order
         self._nodes: dict[int, IntArray] = {}
@@ -283,14 +290,24 @@ class _Gaps:
             key_parts[:, :3], axis=0, return_inverse=True, return_counts=True
         )
         self._grouped = count[which.ravel()] > 1
+        self._there = [self._usual(number) for number in range(len(key_parts))]
+        self._alike = {number: np.full(len(own), whole) for number, own in self._nodes.items()}
+        for number, (_, there) in enumerate(self._there):
+            self._alike[int(key_parts[number, 0])] |= there.any(axis=1)
 
     def of(self, number: int) -> tuple[IntArray, IntArray, IntArray]:
         """Return the nodes, devices and runs of the rows that one population lacks."""
-        empty = np.empty(0, dtype=np.int64)
         hardware_class = int(self._parts[number, 0])
-        nodes = self._nodes[hardware_class]
-        if self._grouped[number] or len(nodes) < 3:
-            return empty, empty, empty
+        nodes, (devices, there) = self._nodes[hardware_class], self._there[number]
+        lost = ~there & self._alike[hardware_class][:, None]
+        node, column = np.nonzero(
+            lost if not self._grouped[number] and len(nodes) > 2 else lost[:0]
+        )
+        return nodes[node], devices[column], self._run[hardware_class][node]
+
+    def _usual(self, number: int) -> tuple[IntArray, Any]:
+        """Return the devices that most nodes have in a population, and which node has which of them."""
+        nodes = self._nodes[int(self._parts[number, 0])]
         rows = slice(int(self._bounds[number]), int(self._bounds[number + 1]))
         devices, device = np.unique(self._units.device[rows], return_inverse=True)
         place = np.searchsorted(nodes, self._units.node[rows])
@@ -302,10 +319,7 @@ class _Gaps:
         there = np.zeros((len(nodes), len(usual)), dtype=bool)
         kept = pairs[:, place[pairs[0]] >= 0]
         there[kept[1], place[kept[0]]] = True
-        if there.all():
-            return empty, empty, empty
-        node, column = np.nonzero(~there)
-        return nodes[node], devices[usual[column]], self._run[hardware_class][node]
+        return devices[usual], there
 
 
 def run_of_each_day(rows: Rows) -> Rows:

@@ -215,6 +215,14 @@ def test_what_most_nodes_report_and_one_lacks_is_missing(tmp_path: Path) -> None
     assert {run.node for run in found.runs} == set("abcd")
 
 
+def test_a_node_of_which_something_else_was_measured_again_lacks_nothing(tmp_path: Path) -> None:
+    rows = [f"{node},{device},x,m,s,lower,1" for node in "abcd" for device in ("g0", "g1")]
+    rows += [f"e,{device},y,m,s,lower,1" for device in ("g0", "g1")]
+    found = import_table(table(tmp_path, "\n".join([HEAD, *rows])))
+    assert not found.lost_cells
+    assert [set(one.nodes) for one in found.populations] == [set("abcd"), {"e"}]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
