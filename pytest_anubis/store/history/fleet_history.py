@@ -30,7 +30,7 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
     whole = FleetHistory(
         nodes=_nodes(history, happened),
         incidents=happened,
-        defects=_defects(history),
+        defects=standing_defects(history),
         runs=_runs(history),
         components=_components(history),
         measured=_measured(history),
@@ -118,9 +118,13 @@ def _nodes(history: History, happened: tuple[Incident, ...]) -> tuple[NodeRecord
     )
 
 
-def _defects(history: History) -> tuple[Defect, ...]:
-    """Return all defects, with which of those that runs found later runs passed."""
-    found = defects(history)
+def standing_defects(history: History, *, node: str = "") -> tuple[Defect, ...]:
+    """Return the defects of a node, or of all, with which of those that runs found later runs passed.
+
+    Raises:
+        HistoryError: The node is unknown.
+    """
+    found = defects(history, node=node)
     if not any(one.state == "open" and one.runs for one in found):
         return found
     nodes = schema.nodes

@@ -65,15 +65,16 @@ def add_defects(nouns: Any) -> None:
 
 def list_defects(options: argparse.Namespace) -> None:
     """List them, in time order."""
-    from pytest_anubis.store.history.defect_records import defects
+    from pytest_anubis.store.history.fleet_history import standing_defects
 
-    found = use(options.history, lambda history: defects(history, node=options.node))
+    found = use(options.history, lambda history: standing_defects(history, node=options.node))
     rows = [["number", "found", "last seen", "runs", "node", "component", "state", "exposed by"]]
     for one in found:
         exposed = clip(", ".join(name.rpartition("/")[2] for name in one.benchmarks), 80)
         when = [day_and_time(one.found), day_and_time(one.found if one.seen is None else one.seen)]
         row = [str(one.number), *when, str(len(one.runs) or ""), one.node]
-        rows.append([*row, ", ".join(one.components), one.state, exposed])
+        state = f"{one.state}, passed since" if one.passed else one.state
+        rows.append([*row, ", ".join(one.components), state, exposed])
     plain = [plain_record(one, "found", "seen", "closed") for one in found]
     lines = table(rows).splitlines() if found else ["no defects"]
     answer(options.json, {"defects": plain}, *lines)

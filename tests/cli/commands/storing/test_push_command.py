@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -132,6 +134,30 @@ def test_no_node_is_accepted_by_a_history_that_lacks_one_of_its_imports(
     write(here / "old.csv", values)
     said(capsys, "import", "table", "old.csv")
     assert "not in the history" in said(capsys, "health", "--node", "n02", code=20)
+
+
+def test_a_defect_that_a_retest_passed_is_listed_so(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = fleet(8, 4)
+    write(here / "old.csv", good)
+    said(capsys, "learn", "old.csv", "--error-rate", "none")
+    bad = good | {
+        (node, "cuda:1", "rate"): [0.8 * v for v in good[node, "cuda:1", "rate"]]
+        for node in ("n02", "n03")
+    }
+    write(here / "bad.csv", bad)
+    said(capsys, "push", "bad.csv")
+    write(here / "retest.csv", {key: some for key, some in good.items() if key[0] == "n03"})
+    later = time.time() + 60
+    os.utime(here / "retest.csv", (later, later))  # the date of its run
+    said(capsys, "push", "retest.csv")
+    listed = json.loads(said(capsys, "history", "defect", "list", "--json", "-"))["defects"]
+    assert {one["node"]: one.get("passed", False) for one in listed} == {"n02": False, "n03": True}
+    lines = said(capsys, "history", "defect", "list").splitlines()
+    assert ["passed" in line for line in lines[1:]] == [False, True]
+    found = json.loads(said(capsys, "fleet", "status", "--json", "-", code=1))["nodes"]
+    assert [one["node"] for one in found if one["is"] != "ACCEPTED"] == ["n02"]
 
 
 def test_a_store_is_pushed_into_its_own_history(
