@@ -17,6 +17,7 @@ class Hindrance(StrEnum):
     MISSING = "missing"  # counts the single values that a table lacks
     UNCOVERED = "uncovered"  # a component without a metric that shows a loss of a half
     UNCOLLECTED = "uncollected"  # a file of tests that cannot be collected
+    SHARED = "shared"  # what many nodes share explains alone what rejects this one
     NO_BASELINE = "no-baseline"  # this hardware class has none
     NOTHING_JUDGED = "nothing-judged"  # nothing of the run was held against the baseline
     OTHER = "other"  # a process that died, another machine's baseline, a waiver that expired, ...

@@ -154,6 +154,9 @@ class Triage(StrEnum):
 
     REJECT = "reject"  # beyond the limit for sure
     RETEST = "retest"  # to be measured again first
+    SHARED = (
+        "shared"  # of a node: rejected for nothing but what many share; their cause is found first
+    )
     INVESTIGATE = "investigate"  # to be looked at: unusual, changed, moved with its class
     NONE = ""  # nothing
 
@@ -315,6 +318,9 @@ class MetricVerdict:
         )
 
 
+RETEST = "RETEST"
+"""What a rejected node is called that is to be measured again, or shares its cause with many others."""
+
 ALLOWED_MISSING = 0.02
 """Share of a node's values that tables may lack: of faults that one value shows, as many may be missed."""
 
@@ -431,6 +437,12 @@ class NodeVerdict:
     noted: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     gone: Annotated[tuple[str, ...], Rare] = ()
+
+    @property
+    def word(self) -> str:
+        """What the decision is called: RETEST where the node is not to be taken out of service by itself."""
+        waits = self.triage in (Triage.RETEST, Triage.SHARED)
+        return RETEST if self.decision is Decision.REJECTED and waits else self.decision.value
 
     @property
     def hindrances(self) -> tuple[Blocker, ...]:

@@ -106,10 +106,11 @@ def run(options: argparse.Namespace) -> int:
         say(f"note: no baseline is split so: learn one with 'anubis learn RUNS {apart}'")
     judged = judge_collected(runs, baselines, **strictness)
     judged = with_answers(judged, runs, [Path(place) for place in options.runs])
-    rows = rows_of(judged)
+    rows: Sequence[NodeRow] = rows_of(judged)
     unrun = _without_run(options, runs)
     named = [str(place) for place in options.runs]
     source = judged_source(options, runs, judged, rows, places=named, without_run=unrun)
+    judged, rows = source.judged, source.rows
     if printed:
         for text in judged_json(judged, lambda done, total: None, source.shifts):
             show_answer(text)

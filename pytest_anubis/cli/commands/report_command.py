@@ -40,7 +40,7 @@ from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.events import DamageFound
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.verdict import Decision, Triage
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import run_json
@@ -48,9 +48,7 @@ from pytest_anubis.report.pages.choice_report import chosen_lines
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.text.duty_text import duty_lines
 from pytest_anubis.report.text.headlines import next_of, way_on
-from pytest_anubis.report.text.node_row import explained_by
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.report.text.shared_causes import cause_text
 from pytest_anubis.report.text.summary_text import summary_lines
 from pytest_anubis.store.baselines.baseline_files import (
     BaselineError,
@@ -266,24 +264,23 @@ def _collected(
             )
         raise CommandError(f"--node {options.node}: not among these; there is {_some(known)}")
     if len(rows) == 1:
-        record = NodeRuns(runs, judged).run_of(rows[0])
         source = judged_source(options, runs, judged, every, places=options.name)
-        place = explained_by(rows, source.shifts).get(rows[0].unit)
-        if place is not None and (verdict := record.node_verdict) is not None:
-            text = f"as all that share it: {cause_text(source.shifts[place])}"
-            say(f"{record.node}: {text}")
-            verdict = dataclasses.replace(verdict, noted=(text, *verdict.noted))
-            record = dataclasses.replace(record, node_verdict=verdict)
-        return record, baselines.get(rows[0].hardware_class)
+        (row,) = (one for one in source.rows if one.unit == rows[0].unit)
+        if (
+            row.shared is not None and row.verdict.triage is not Triage.SHARED
+        ):  # else it is in the way
+            say(f"{row.verdict.node}: {row.shared}")
+        return NodeRuns(runs, judged).run_of(row), baselines.get(rows[0].hardware_class)
     if options.prometheus is not None:
         raise CommandError(
             f"--prometheus tells of one node, and these are {len(rows)}: {_narrower(options, classes)}"
         )
+    source = judged_source(options, runs, judged, rows, places=options.name)
     if options.json is not None:
-        write_file(options.json, "".join(judged_json(judged, lambda done, total: None)))
+        pieces = judged_json(source.judged, lambda done, total: None, source.shifts)
+        write_file(options.json, "".join(pieces))
     from pytest_anubis.cli.site.fleet_telling import tell_fleet
 
-    source = judged_source(options, runs, judged, rows, places=options.name)
     tell_fleet(options, source)
     if options.html is not None:
         from pytest_anubis.cli.site.site_writing import judged_document

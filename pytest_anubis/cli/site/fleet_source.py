@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_anubis.cli.shared.class_split import facts_of
@@ -17,6 +17,7 @@ from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.plots.fleet_plots import day_text
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.shared_causes import with_shared
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 from pytest_anubis.validator.surveying.trait_shifts import trait_shifts
@@ -136,9 +137,15 @@ def judged_source(
         if node in alone and decision in tuple(Decision)
     }
     medians, shifts = survey(runs, rows, found)
+    rows = with_shared(rows, shifts)
+    of_unit = {row.unit: row.verdict for row in rows}
+    verdicts = [
+        of_unit.get((verdict.node, detail.hardware_class), verdict)
+        for verdict, detail in zip(judged.nodes, judged.details, strict=True)
+    ]
     return FleetSource(
         runs=runs,
-        judged=judged,
+        judged=replace(judged, nodes=tuple(verdicts)),
         rows=rows,
         traits=found,
         filed=dated,

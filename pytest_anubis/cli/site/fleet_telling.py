@@ -15,7 +15,7 @@ from pytest_anubis.cli.shared.printing import say, terminal_width
 from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, Outcome, Triage
-from pytest_anubis.report.text.node_row import NodeRow, explained_by
+from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.node_text import fleet_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip_but_end
@@ -67,10 +67,8 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
         said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
     known = any(source.traits.get(row.verdict.node) for row in rows)
     shared = [] if known else _sharing_lines(rows)
-    alone = explained_by(rows, source.shifts)
-    retests = [row for row in rows if row.unit not in alone]
     changes = _change_lines(source)
-    say(*said, *lines, *changes, *_retest_lines(retests), *missing[1:], *removed)
+    say(*said, *lines, *changes, *_retest_lines(rows), *missing[1:], *removed)
     say(*shared, *notes)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from pytest_anubis.cli.shared.arguments import baseline_place
 from pytest_anubis.cli.shared.class_split import facts_of
 from pytest_anubis.cli.shared.command_error import of_file
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
-from pytest_anubis.report.text.node_row import explained_by
+from pytest_anubis.report.text.shared_causes import with_shared
 from pytest_anubis.store.baselines.baseline_files import BaselineError, load_baselines
 
 if TYPE_CHECKING:
@@ -64,15 +63,8 @@ class _ImportJudge:
             judged = judge_collected(own, self._baselines)
             found = rows_of(judged)
             traits = {run.node: facts_of(run) for run in own.runs}
-            alike = explained_by(found, survey(own, found, traits)[1])
             of_node = NodeRuns(own, judged)
-            for row in found:
-                record = of_node.run_of(row)
-                verdict = record.node_verdict
-                rejected = verdict is not None and verdict.decision is Decision.REJECTED
-                if verdict is not None and rejected and row.unit in alike:
-                    verdict = replace(verdict, triage=Triage.INVESTIGATE)
-                yield replace(record, node_verdict=verdict)
+            yield from map(of_node.run_of, with_shared(found, survey(own, found, traits)[1]))
 
     def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
         """Return what its runs of the last days say of each node that they accept, or reject as its group.
@@ -90,25 +82,16 @@ class _ImportJudge:
                 unit = run.node, run.hardware_class
                 if unit not in latest or run.started > latest[unit].started:
                     latest[unit] = run
-            judged = judge_collected(own, self._baselines)
-            rows = rows_of(judged)
+            rows = rows_of(judge_collected(own, self._baselines))
             traits = {
                 run.node: facts_of(run) for run in sorted(own.runs, key=lambda run: run.started)
             }
-            alike = explained_by(rows, survey(own, rows, traits)[1])
-            as_group = {
-                row.unit: replace(row.verdict, triage=Triage.INVESTIGATE)
-                for row in rows
-                if row.unit in alike and row.verdict.decision is Decision.REJECTED
-            }
             self._together = {
-                (latest[unit].run, *unit): verdict
-                for unit, verdict in as_group.items()
-                if unit in latest
-            } | {
-                (latest[unit].run, *unit): verdict
-                for verdict, detail in zip(judged.nodes, judged.details, strict=True)
-                if verdict.decision is Decision.ACCEPTED
-                and (unit := (verdict.node, detail.hardware_class)) in latest
+                (latest[row.unit].run, *row.unit): row.verdict
+                for row in with_shared(rows, survey(own, rows, traits)[1])
+                if row.unit in latest
+                and (
+                    row.verdict.decision is Decision.ACCEPTED or row.verdict.triage is Triage.SHARED
+                )
             }
         return self._together

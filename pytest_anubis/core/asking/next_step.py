@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import counts_faults
-from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference, Triage, Trouble
+from pytest_anubis.core.verdict import (
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Reason,
+    Reference,
+    Triage,
+    Trouble,
+)
 
 AGAIN = "measure again while nothing else runs here"
 SCATTERED = f"nothing to repair, its usual value is as good as expected: {AGAIN}"
@@ -95,6 +104,27 @@ def first_act(verdict: MetricVerdict, bad: Iterable[MetricVerdict] = ()) -> str:
     if own and len(own) <= FIRST:
         return own[0].lower() + own[1:] if own[1:2].islower() else own
     return _usual(verdict) or (f"{own[: FIRST - 2].rpartition(' ')[0]} ..." if own else _CAUSE)
+
+
+def as_shared(verdict: NodeVerdict, cause: Blocker) -> NodeVerdict:
+    """Return a rejection that a cause explains alone which many nodes share: that is its first blocker.
+
+    The headline ends with the cause's step, as a history has nothing else of it.
+    """
+    others = (one for one in verdict.blocking if one.kind is not Hindrance.SHARED)
+    said = verdict.headline.partition(STEP)[0].removesuffix(".")
+    return replace(
+        verdict,
+        triage=Triage.SHARED,
+        blocking=(cause, *others),
+        headline=f"{said}{STEP}{cause.act}",
+    )
+
+
+def shared_act(verdict: NodeVerdict | None) -> str:
+    """Return what resolves the cause that alone rejects a node, and many others; empty of any other node."""
+    shared = verdict is not None and verdict.triage is Triage.SHARED
+    return verdict.blocking[0].act if verdict is not None and shared and verdict.blocking else ""
 
 
 def open_act(blocker: Blocker) -> str:
@@ -193,5 +223,5 @@ def next_steps(verdicts: Iterable[MetricVerdict]) -> dict[str, list[MetricVerdic
     return steps
 
 
-_CERTAINTY = {Triage.REJECT: 0, Triage.RETEST: 1, Triage.INVESTIGATE: 2, Triage.NONE: 3}
+_CERTAINTY = {triage: place for place, triage in enumerate(Triage)}
 """Of verdicts with one step the least decides how it is reported."""

@@ -8,11 +8,18 @@ from enum import StrEnum
 
 from pytest_anubis.core.asking.next_step import STEP, first_act, open_act
 from pytest_anubis.core.history import CLOCKS_DIFFER, NodeRecord
-from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Triage
+from pytest_anubis.core.verdict import (
+    RETEST,
+    Decision,
+    MetricVerdict,
+    NodeVerdict,
+    Outcome,
+    Triage,
+)
 from pytest_anubis.fleet.launching.health_check import span_text
 from pytest_anubis.report.export.drain_reason import LEADER, drain_reason, line, worst_of
 from pytest_anubis.report.text.failure_text import place_text
-from pytest_anubis.report.text.node_row import LOOK, RETEST
+from pytest_anubis.report.text.node_row import LOOK
 from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 from pytest_anubis.store.fleet.unfiled import push_command, store_of
@@ -33,10 +40,6 @@ class Place(StrEnum):
     FIT = "ACCEPTED"  # accepted, and not due
 
 
-_FIRST = {
-    Triage.RETEST: "measure again first",
-    Triage.INVESTIGATE: "find the cause that they share",
-}
 _IN_AGAIN = "put it into service when it is mended ('anubis history state')"
 _ACTS = {
     Place.CUT_SHORT: "see whether its run goes on, else measure it again",
@@ -95,7 +98,8 @@ class NodePlace:
             return self.state.upper()
         if self.place is Place.FIT and self.look:
             return LOOK
-        return RETEST if self.retest and self.place is Place.QUARANTINED else self.place.value
+        waits = self.retest or self.group
+        return RETEST if waits and self.place is Place.QUARANTINED else self.place.value
 
     @property
     def to_drain(self) -> bool:
@@ -169,7 +173,7 @@ def _place(
         risk=risk,
         retest=rejected and _verdict(one).triage is Triage.RETEST,
         look=last is not None and any(one.worth_a_look for one in last.told),
-        group=rejected and _verdict(one).triage is Triage.INVESTIGATE,
+        group=rejected and _verdict(one).triage is Triage.SHARED,
         act=_act(one, place),
         severity=_verdict(one).severity if rejected else _NOTHING,
     )
@@ -190,8 +194,10 @@ def _act(one: NodeLast, place: Place) -> str:
         return _IN_AGAIN if one.node.state in _OUT else ""
     if worst is None:
         return ""
-    if triage in _FIRST:
-        return _FIRST[triage]
+    if triage is Triage.SHARED:
+        return one.last.verdict.headline.partition(STEP)[2] or "find the cause that they share"
+    if triage is Triage.RETEST:
+        return "measure again first"
     sure = worst.outcome is Outcome.FAIL and triage is Triage.REJECT
     bad = [one for one in one.last.told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
     return first_act(replace(worst, retest="") if sure else worst, bad)
@@ -215,7 +221,7 @@ def _standing(
     rejected = last is not None and last.verdict.decision is Decision.REJECTED
     out, answered = node.state in _OUT, one.standing.answered
     if last is not None and rejected and (out or not answered):
-        shared = _verdict(one).triage is Triage.INVESTIGATE
+        shared = _verdict(one).triage is Triage.SHARED
         why = f"rejected{', as all nodes that share a trait with it' if shared else ''}"
         since = node.changed if out else one.standing.since or last.at
         return Place.QUARANTINED, f"{why}: {reason_of(last)}", since

@@ -7,6 +7,7 @@ import html
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from pytest_anubis.core.asking.next_step import shared_act
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.asking.silent_tests import kept_silent
 from pytest_anubis.core.baseline import Baseline
@@ -102,7 +103,7 @@ def run_page(
         home: Place of the page of the whole fleet that this one belongs to; empty if there is none.
     """
     verdict = record.node_verdict
-    decision = verdict.decision.value if verdict else "not judged"
+    decision = verdict.word if verdict else "not judged"
     drawn = PLOTS if drawn is None else min(drawn, PLOTS)
     told = record.told
     cases = cases_of(record.measurements, told)
@@ -223,12 +224,13 @@ def _wrong(record: RunRecord) -> str:
     failed = {v.device for v in bad} - set(HOST)
     bad += [v for v in unusual if v.device in failed]
     unusual = [v for v in unusual if v.device not in failed]
+    step = shared_act(record.node_verdict)
     parts = []
     for title, verdicts in (
         ("What is wrong", bad),
         ("Unusual for this fleet, not yet costly", unusual),
     ):
-        cards = blocks.blamed_parts(verdicts, record.cards, record.inventory)
+        cards = blocks.blamed_parts(verdicts, record.cards, record.inventory, step=step)
         if cards:
             more = len(cards) - CARDS
             left = f"<p>and {more} more, see the table below</p>" if more > 0 else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import html
 from collections.abc import Iterable, Mapping, Sequence
 
+from pytest_anubis.core.asking.next_step import shared_act
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
@@ -88,7 +89,7 @@ def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> str:
             ", ".join(filter(None, (f"hardware class {row.hardware_class}", traits_text(traits)))),
             "faint",
         )
-        + "".join(blocks.blamed_parts(bad, row.cards))
+        + "".join(blocks.blamed_parts(bad, row.cards, step=shared_act(verdict)))
         + blocks.lines_block(
             "in the way of acceptance", list(map(str, verdict.blocking)), open_=not rejected
         )

@@ -15,6 +15,7 @@ from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.shown_loss import ALL_DEVICES
 from pytest_anubis.core.verdict import (
     HOST,
+    RETEST,
     Decision,
     MetricVerdict,
     NodeVerdict,
@@ -25,7 +26,7 @@ from pytest_anubis.report.plots.distribution_plots import cdf_plot
 from pytest_anubis.report.plots.time_strip import series_text, spark, strip_plot
 from pytest_anubis.report.text.device_identity import identity_text
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.node_row import LOOK, RETEST
+from pytest_anubis.report.text.node_row import LOOK
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     lost_text,
@@ -233,6 +234,7 @@ def blamed_parts(
     inventory: Mapping[str, Any] = MappingProxyType({}),
     *,
     heading: str = "h3",
+    step: str = "",
 ) -> list[str]:
     """Return one box a card, and a box a component of the host: all that speaks against it, and one remedy.
 
@@ -243,6 +245,7 @@ def blamed_parts(
         cards: Device -> slot and serial number of its card in words.
         inventory: The node's, as plain data; more is told of a card than `cards` does where it knows it.
         heading: Element of a box's title: one below that of what the boxes stand under.
+        step: What resolves all of it, in place of each part's own step; empty: these.
     """
     verdicts = sorted(verdicts, key=lambda verdict: verdict.severity)
     where: dict[tuple[str, str, str], set[str]] = {}
@@ -260,9 +263,9 @@ def blamed_parts(
         parts.setdefault((place, blamed if many_parts else ""), []).append(verdict)
     # What concerns all stands first, so that no box of a card says it again.
     boxes = sorted(parts.items(), key=lambda part: (part[1][0].severity[:2], part[0][0] != ALL))
-    said = {line for (place, _), found in boxes if place == ALL for line in _about(found)}
+    said = {line for (place, _), found in boxes if place == ALL for line in _about(found, step)}
     return [
-        _part(place, found, cards, inventory, heading, frozenset() if place == ALL else said)
+        _part(place, found, cards, inventory, heading, frozenset() if place == ALL else said, step)
         for (place, _), found in boxes
     ]
 
@@ -287,6 +290,7 @@ def _part(
     inventory: Mapping[str, Any],
     heading: str,
     said: Collection[tuple[str, str]],
+    step: str,
 ) -> str:
     """Return the box of a part; `place` is its device, or `ALL`, of which `said` has what it says."""
     worst = found[0]
@@ -302,15 +306,16 @@ def _part(
     lines.append("<ul>" + "".join(f"<li>{html.escape(item)}</li>" for item in items) + "</ul>")
     lines += [
         f"<div><b>{label}:</b> {html.escape(text)}</div>"
-        for label, text in _about(found)
+        for label, text in _about(found, step)
         if (label, text) not in said
     ]
     return f"<div class='card {worst.outcome.value}'>{''.join(lines)}</div>"
 
 
-def _about(found: Sequence[MetricVerdict]) -> list[tuple[str, str]]:
+def _about(found: Sequence[MetricVerdict], step: str) -> list[tuple[str, str]]:
     """Return evidence, disturbances and the one remedy of a part, each with its label."""
     steps = list(next_steps(found)) or list(filter(None, map(next_step, found)))
+    steps = [step] if step else steps
     told = (
         ("evidence", [text for v in found for text in v.evidence]),
         ("disturbed", [text for v in found for text in v.disturbance]),
@@ -336,7 +341,7 @@ def decision_block(verdict: NodeVerdict | None, fallback: str, step: str = "") -
         return f"<p>{html.escape(fallback)}</p>"
     # The badge says the decision, and a title above whose it is.
     said = after_name(verdict)
-    parts = [f"<p class='headline'>{badge(verdict.decision.value)} <b>{html.escape(said)}</b></p>"]
+    parts = [f"<p class='headline'>{badge(verdict.word)} <b>{html.escape(said)}</b></p>"]
     if verdict.components and verdict.decision is Decision.REJECTED:
         parts.append(f"<p>blamed: <b>{html.escape(', '.join(verdict.components))}</b></p>")
     parts.append(paragraph(coverage_text(verdict), "faint"))

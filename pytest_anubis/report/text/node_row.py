@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from pytest_anubis.core.asking.next_step import first_act, open_act, throughout
-from pytest_anubis.core.blocker import Hindrance
+from pytest_anubis.core.asking.next_step import first_act, open_act, shared_act, throughout
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.identity.alike_devices import alike_text, latest_of, others_told, same_thing
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
+    RETEST,
     Decision,
     MetricVerdict,
     NodeVerdict,
     Outcome,
     Reason,
-    Triage,
     Trouble,
 )
 from pytest_anubis.report.text.failure_text import sure_text, worst_text
@@ -25,8 +25,8 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line
 
-RETEST, LOOK = "RETEST", "LOOK AT"
-"""What a rejected node is called that is to be measured again, and an accepted one that is worth a look."""
+LOOK = "LOOK AT"
+"""What an accepted node is called that is worth a look."""
 WORDS = (Decision.REJECTED.value, RETEST, LOOK, Decision.UNDECIDED.value, Decision.ACCEPTED.value)
 """What nodes are called, the worst first."""
 BAD = (Outcome.FAIL, Outcome.MARGINAL)
@@ -45,6 +45,8 @@ class NodeRow:
             healthy nodes; empty of any other.
         devices: Its devices, as far as they are known; those of `told` and `cards` need not be among them.
         missing: How many single values it lacks.
+        shared: What many nodes share and explains alone what is bad on it; None where nothing does, or before
+            it was looked for (`with_shared`).
     """
 
     verdict: NodeVerdict
@@ -54,6 +56,7 @@ class NodeRow:
     unlike: str = ""
     devices: frozenset[str] = frozenset()
     missing: int = 0
+    shared: Blocker | None = None
 
     @property
     def unit(self) -> tuple[str, str]:
@@ -164,7 +167,7 @@ class NodeRow:
             return open_act(self.verdict.blocking[0]) if self.verdict.blocking else ""
         if self.verdict.decision is not Decision.REJECTED or self.worst is None:
             return ""
-        return first_act(self.worst, self._bad)
+        return shared_act(self.verdict) or first_act(self.worst, self._bad)
 
     @property
     def act(self) -> str:
@@ -194,10 +197,8 @@ def word_of(verdict: NodeVerdict, metrics: Iterable[MetricVerdict]) -> str:
         verdict: The decision.
         metrics: The verdicts that it rests on.
     """
-    if verdict.decision is Decision.REJECTED and verdict.triage is Triage.RETEST:
-        return RETEST
     look = verdict.decision is Decision.ACCEPTED and any(one.worth_a_look for one in metrics)
-    return LOOK if look else verdict.decision.value
+    return LOOK if look else verdict.word
 
 
 def counted_words(rows: Iterable[NodeRow]) -> list[tuple[str, int]]:

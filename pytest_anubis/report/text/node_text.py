@@ -5,18 +5,24 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from pytest_anubis.core.asking.next_step import next_step, next_steps
+from pytest_anubis.core.asking.next_step import next_step, next_steps, shared_act
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
     Decision,
-    Triage,
     Trouble,
 )
 from pytest_anubis.report.text.failure_text import worst_text
 from pytest_anubis.report.text.headlines import after_name
-from pytest_anubis.report.text.node_row import BAD, LOOK, NodeRow, counted_words, explained_by
+from pytest_anubis.report.text.node_row import (
+    BAD,
+    LOOK,
+    WORDS,
+    NodeRow,
+    counted_words,
+    explained_by,
+)
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.report.text.shared_causes import cause_lines
+from pytest_anubis.report.text.shared_causes import cause_lines, rejected_for
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import clip, plain_line, wrap
 
@@ -66,7 +72,7 @@ def fleet_lines(
     ordered = sorted(rows, key=lambda row: row.verdict.severity)
     lines: list[str] = []
     shared = explained_by(ordered, shifts)
-    causes = cause_lines(shifts, _rejected_for(ordered, shared), verbose=verbosity > 0)
+    causes = cause_lines(shifts, rejected_for(ordered, shared), verbose=verbosity > 0)
     causes += [*besides, *_by_component(ordered, shared)]
     groups = _groups(ordered, shared, verbosity)
     shown = groups[: None if verbosity > 0 else SHOWN]
@@ -106,7 +112,7 @@ def fleet_lines(
     return [
         *lines,
         *_way_out(ordered),
-        *_taken_out(ordered, shared),
+        *_taken_out(ordered),
         *_as_a_group(ordered, shared, shifts),
     ]
 
@@ -121,9 +127,10 @@ def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
     for verdict in rejected:
         found.setdefault(next(iter(verdict.components), "other"), []).append(verdict.node)
     parts = (f"{part}: {', '.join(dict.fromkeys(nodes))}" for part, nodes in found.items())
-    count = len({verdict.node for verdict in rejected})
+    called = Counter({verdict.node: verdict.word for verdict in reversed(rejected)}.values())
+    count = ", ".join(f"{called[word]} {word}" for word in WORDS if called[word])
     words = " for faults of their own" if shared else ""
-    return [f"{count} REJECTED{words}, by component: {'; '.join(parts)}"]
+    return [f"{count}{words}, by component: {'; '.join(parts)}"]
 
 
 def _way_out(rows: Sequence[NodeRow]) -> list[str]:
@@ -138,15 +145,9 @@ def _way_out(rows: Sequence[NodeRow]) -> list[str]:
     ]
 
 
-def _taken_out(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -> list[str]:
+def _taken_out(rows: Sequence[NodeRow]) -> list[str]:
     """Return the nodes that are rejected for sure and for themselves, to be copied; of too many none."""
-    sure = {
-        row.verdict.node: None
-        for row in rows
-        if row.verdict.decision is Decision.REJECTED
-        and row.verdict.triage is not Triage.RETEST
-        and row.unit not in shared
-    }
+    sure = {row.verdict.node: None for row in rows if row.word == Decision.REJECTED.value}
     if not 1 < len(sure) <= MOST_NAMED:
         return []
     return [f"take out of service: {','.join(sure)}"]
@@ -158,24 +159,13 @@ def _as_a_group(
     """Return which groups of nodes are to be decided about as a whole; empty where there is none."""
     found = [
         f"{shifts[place].trait} {shifts[place].value} ({count_text(len(nodes), 'node')})"
-        for place, nodes in _rejected_for(rows, shared).items()
+        for place, nodes in rejected_for(rows, shared).items()
     ]
     return (
         [f"rejected for nothing but a shared cause, find that first: {', '.join(found)}"]
         if found
         else []
     )
-
-
-def _rejected_for(
-    rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
-) -> Mapping[int, list[str]]:
-    """Return place of a shared cause -> the nodes that are rejected for it alone."""
-    found: dict[int, list[str]] = {}
-    for row in rows:
-        if row.verdict.decision is Decision.REJECTED and row.unit in shared:
-            found.setdefault(shared[row.unit], []).append(row.verdict.node)
-    return found
 
 
 def _groups(
@@ -242,7 +232,7 @@ def _row(
     head = f"{first.word:9} {kind}{names}"
     only = f"; as all of {why.trait} {why.value}, and nothing else" if why is not None else ""
     if len(group) > 1 and why is not None:
-        return f"{head}: slower{only}"
+        return f"{head}: slower{only}{first.act}"
     if len(group) > 1 and first.look is not None:
         return f"{head}, too; -v says what"
     if len(group) > 1 and first.only_missing:
@@ -285,7 +275,8 @@ def _details(row: NodeRow) -> list[str]:
         for v in found
     ]
     steps = list(next_steps(found)) or list(filter(None, map(next_step, found[:1])))
-    lines += [f"  next step: {plain_line(step)}" for step in steps]
+    shared = shared_act(row.verdict)
+    lines += [f"  next step: {plain_line(step)}" for step in ([shared] if shared else steps)]
     for title, texts in (
         ("in the way of acceptance", [*map(str, row.verdict.blocking)]),
         ("not judged, does not block", row.verdict.listed),

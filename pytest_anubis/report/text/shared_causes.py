@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
+from pytest_anubis.core.asking.next_step import as_shared
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.survey.fleet_survey import TraitShift
+from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.report.text.node_row import NodeRow, explained_by
 from pytest_anubis.report.text.numbers import count_text
 
 SHOWN = 4
@@ -15,6 +20,46 @@ METRICS = 3
 """Metrics named of one of them."""
 SOFTWARE = ("driver", "firmware", "bios", "kernel", "image", "version")
 """Words of the names of traits that can be given to a node, and taken from it again."""
+
+
+def with_shared(rows: Sequence[NodeRow], shifts: Sequence[TraitShift]) -> list[NodeRow]:
+    """Return nodes with the shared cause that alone explains what is bad on them.
+
+    Who is rejected for nothing else is not to be taken out of service by itself: its verdict says so.
+    """
+    found = explained_by(rows, shifts)
+    rejected = rejected_for(rows, found)
+    causes = {
+        place: Blocker(
+            kind=Hindrance.SHARED,
+            cause=f"as all that share it: {_head(shifts[place])}: {_loss(shifts[place])}",
+            act=_act(shifts[place], rejected.get(place, ())),
+        )
+        for place in set(found.values())
+    }
+    return [
+        replace(row, shared=cause, verdict=_verdict(row, cause))
+        if (cause := causes.get(found.get(row.unit, -1))) is not None
+        else row
+        for row in rows
+    ]
+
+
+def _verdict(row: NodeRow, cause: Blocker) -> NodeVerdict:
+    if row.verdict.decision is Decision.REJECTED:
+        return as_shared(row.verdict, cause)
+    return replace(row.verdict, noted=(str(cause), *row.verdict.noted))
+
+
+def rejected_for(
+    rows: Iterable[NodeRow], shared: Mapping[tuple[str, str], int]
+) -> dict[int, list[str]]:
+    """Return place of a shared cause -> the nodes that are rejected for it alone, the largest loss first."""
+    found: dict[int, list[str]] = {}
+    for row in sorted(rows, key=lambda row: row.verdict.severity[2:]):
+        if row.verdict.decision is Decision.REJECTED and row.unit in shared:
+            found.setdefault(shared[row.unit], []).append(row.verdict.node)
+    return found
 
 
 def cause_lines(
@@ -50,8 +95,19 @@ def cause_text(shift: TraitShift, rejected: Sequence[str] = ()) -> str:
 
     The slower of two groups is named, with the value of the others where they all have the same.
     """
+    only = f"; {count_text(len(rejected), 'node')} rejected for nothing else" if rejected else ""
+    return f"{_head(shift)}: {_loss(shift)}{only} -> {_act(shift, rejected)}"
+
+
+def _head(shift: TraitShift) -> str:
     better = not shift.worse
     value, count = (shift.beside, shift.others) if better else (shift.value, len(shift.nodes))
+    alike = f" (the same nodes: {', '.join(shift.aliases)})" if shift.aliases else ""
+    return f"{shift.trait} {value} ({count_text(count, 'node')}){alike}"
+
+
+def _loss(shift: TraitShift) -> str:
+    better = not shift.worse
     than = shift.value if better else shift.beside
     same = [one for one in shift.metrics if one.worse is not better]
     named = [
@@ -62,10 +118,7 @@ def cause_text(shift: TraitShift, rejected: Sequence[str] = ()) -> str:
     words = ", ".join(named) + (f" than {than}" if than and named else "")
     if not named:
         words = f"{shift.rejected} rejected, of the {shift.others} others {shift.rejected_others}"
-    alike = f" (the same nodes: {', '.join(shift.aliases)})" if shift.aliases else ""
-    only = f"; {count_text(len(rejected), 'node')} rejected for nothing else" if rejected else ""
-    head = f"{shift.trait} {value} ({count_text(count, 'node')}){alike}"
-    return f"{head}: {words}{only} -> {_act(shift, rejected)}"
+    return words
 
 
 def _act(shift: TraitShift, rejected: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from pytest_anubis.core.verdict import (
     NodeVerdict,
     Outcome,
     Reason,
+    Triage,
     host_trouble,
 )
 from pytest_anubis.report.text.failure_text import sure_text, verdict_table, worst_text
@@ -76,7 +77,7 @@ def summary_lines(
     verbose = verbosity > 0
     columns = width if wrapped else None
     told = verdict_text(node, verdicts) if verbosity == 0 else plain_line(after_decision(node))
-    lines = wrapped_lines([(f"{node.decision.value}: {told}", _STYLE[node.decision])], columns)
+    lines = wrapped_lines([(f"{node.word}: {told}", _STYLE[node.decision])], columns)
     if verbosity < 0:
         return [(printable(text), style) for text, style in lines]
     worst_first = sorted(verdicts, key=lambda verdict: verdict.severity)
@@ -103,7 +104,9 @@ def summary_lines(
         lines += own
         if number == 1:
             odd = [v for v in looks if v.outcome is not Outcome.PASS]
-            lines += _steps([*failed, *odd], columns, verbose=verbose)
+            # What resolves a shared cause stands below, in the way of acceptance.
+            alone = [] if node.triage is Triage.SHARED else [*failed, *odd]
+            lines += _steps(alone, columns, verbose=verbose)
     if verbose:
         rows = [verdict for verdict in worst_first if verdict.metric]
         lines += [(row, "") for row in (verdict_table(rows).splitlines() if rows else ())]

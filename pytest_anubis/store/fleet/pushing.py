@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 import sqlalchemy as sa
 
 from pytest_anubis.codec.regular_files import open_regular
+from pytest_anubis.core.asking.next_step import as_shared
 from pytest_anubis.core.events import RunFinished
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason
@@ -266,7 +267,7 @@ def _of_import(
             partial = undecided or gone  # of a retest of some cards the others are not gone
             whole = whole if partial and whole.decision is Decision.ACCEPTED else None
         elif whole is not None:
-            whole = replace(found[key], triage=whole.triage)
+            whole = as_shared(found[key], whole.blocking[0])
         if whole is not None:
             judged[key] = replace(judged[key], node_verdict=whole)
     for record, content in import_contents(runs):

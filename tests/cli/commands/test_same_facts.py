@@ -114,7 +114,7 @@ def test_a_node_is_called_the_same_everywhere(said: dict[str, str]) -> None:
     for name in ("judge", "status"):
         assert "40 nodes: 1 REJECTED, 2 RETEST, 1 UNDECIDED, 36 ACCEPTED" in said[name], name
     assert "REJECTED 1 RETEST 2 UNDECIDED 1 ACCEPTED 36" in " ".join(said["page"].split())
-    assert said["node"].splitlines()[1].startswith("REJECTED: node n03: compute")
+    assert said["node"].splitlines()[1].startswith("RETEST: node n03: compute")
     assert 'anubis_node_word{node="n03",word="RETEST"} 1.0' in said["prometheus"]
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.events import Measured, NodeDecided, Resumed, RunFinished, RunStarted
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
@@ -271,7 +272,10 @@ class Judged:
     def together(self, imports: Sequence[Path]) -> dict[Run, NodeVerdict]:
         self.asked += imports
         whole = NodeVerdict(
-            node="n1", decision=self.whole, headline="together", triage=Triage.INVESTIGATE
+            node="n1",
+            decision=self.whole,
+            headline="together",
+            blocking=(Blocker(cause="as all of its batch", act="compare it"),),
         )
         return {("again", "n1", "unclassified"): whole}
 
@@ -320,7 +324,8 @@ def test_a_run_that_rejects_a_node_as_its_group_says_so(tmp_path: Path) -> None:
     with History(tmp_path / "fleet") as history:
         (one,) = last_of_history(history, tmp_path / "fleet")
     assert one.last is not None
-    assert (one.last.run, one.last.verdict.triage) == ("again", Triage.INVESTIGATE)
+    assert (one.last.run, one.last.verdict.triage) == ("again", Triage.SHARED)
+    assert one.last.verdict.headline.endswith("Next step: compare it")
 
 
 def test_an_import_is_filed_with_the_verdicts_that_it_is_given(tmp_path: Path) -> None:

@@ -182,7 +182,7 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
         said = f"{node}: {place.why}; {place.act}" if place.act else f"{node}: {place.why}"
         neither = Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
         if place.group:
-            return neither
+            return Health(Decision.UNDECIDED, place.reason)
         if place.reason and place.place is Place.QUARANTINED:
             keep_rejection(store, node, KeptRejection(place.reason, place.run))
             return Health(Decision.REJECTED, place.reason)
