@@ -144,7 +144,7 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
     if any(verdict.decision is Decision.ACCEPTED for verdict in _of(judged, aged).values()):
         judged = _completed(judged, _judged(near, baselines, ahead, strictness), aged)
     judged = dataclasses.replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
-    return _with_unlike(judged)
+    return _with_unlike(judged, _started(runs))
 
 
 def _by_file_dates(runs: RunSet) -> list[str]:
@@ -210,7 +210,7 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
     return dataclasses.replace(judged, nodes=tuple(nodes), details=tuple(of_nodes))
 
 
-def _with_unlike(judged: JudgedFleet) -> JudgedFleet:
+def _with_unlike(judged: JudgedFleet, began: Mapping[Unit, str]) -> JudgedFleet:
     """Say of accepted nodes which of them learning found to be no part of the healthy ones.
 
     It is told wherever the decision is: as a note on all of them, and with each of these nodes.
@@ -219,8 +219,9 @@ def _with_unlike(judged: JudgedFleet) -> JudgedFleet:
     for place, (verdict, detail) in enumerate(zip(nodes, details, strict=True)):
         if verdict.decision is not Decision.ACCEPTED:
             continue
-        one = unlike_node(verdict.node, judged.baselines.get(detail.hardware_class))
-        if one is not None and not _recovered(one, detail.hardware_class, judged.columns):
+        key = detail.hardware_class
+        one = unlike_node(verdict.node, judged.baselines.get(key))
+        if one is not None and not _recovered(one, key, judged.columns, began):
             unlike = unlike_text(one)
             told[verdict.node] = unlike
             known = f"{UNLIKE}: {unlike}; {ACCEPTED_UNLIKE}"
@@ -236,24 +237,20 @@ def _with_unlike(judged: JudgedFleet) -> JudgedFleet:
     )
 
 
-def _recovered(one: UnlikeNode, key: str, columns: Sequence[JudgedColumns]) -> bool:
+def _recovered(
+    one: UnlikeNode, key: str, columns: Sequence[JudgedColumns], began: Mapping[Unit, str]
+) -> bool:
     """Return whether what a node was worst in when it was learned from has half of that loss at most now."""
+    latest: dict[str, float] = {}  # when its run began -> the similarity there
     for judged in columns:
-        population = judged.population
-        if (population.hardware_class, population.benchmark) != (key, one.benchmark):
+        of, whole = judged.population, judged.criterion and judged.criterion.scope == "node"
+        if (of.hardware_class, of.benchmark, of.metric.name) != (key, one.benchmark, one.metric):
             continue
-        if population.metric.name != one.metric:
-            continue
-        mine = [
-            judged.similarity[row]
-            for row, (node, device) in enumerate(
-                zip(population.nodes, population.devices, strict=True)
-            )
-            if node == one.node and device == one.device
-        ]
-        if any(1 - similarity <= (1 - one.similarity) / 2 for similarity in mine):
-            return True
-    return False
+        for row, (node, device) in enumerate(zip(of.nodes, of.devices, strict=True)):
+            if node == one.node and ("" if whole else device) == one.device:
+                when = began.get((of.runs[row], node), "")
+                latest[when] = max(latest.get(when, 0.0), float(judged.similarity[row]))
+    return bool(latest) and 1 - latest[max(latest)] <= (1 - one.similarity) / 2
 
 
 def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]) -> dict[str, Any]:
