@@ -13,14 +13,14 @@ from pytest_anubis.cli.shared.history_access import may_be_there, use
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.survey.fleet_survey import TraitShift
-from pytest_anubis.core.verdict import Decision
+from pytest_anubis.core.verdict import Decision, Reason
 from pytest_anubis.report.plots.fleet_plots import day_text
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.shared_causes import with_shared
 from pytest_anubis.store.collected_runs import RunSet
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
-from pytest_anubis.validator.surveying.trait_shifts import trait_shifts
+from pytest_anubis.validator.surveying.trait_shifts import as_the_others, trait_shifts
 from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_medians
 
 WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
@@ -137,6 +137,12 @@ def judged_source(
         if node in alone and decision in tuple(Decision)
     }
     medians, shifts = survey(runs, rows, found)
+    worse = any(row.verdict.decision is Decision.REJECTED or row.look for row in rows)
+    if options.nodes and worse:
+        say(
+            "note: of chosen nodes it is not seen what they share with others, such as a slow batch or "
+            "driver: judge without --nodes before one is taken out of service"
+        )
     rows = with_shared(rows, shifts)
     of_unit = {row.unit: row.verdict for row in rows}
     verdicts = [
@@ -162,7 +168,31 @@ def survey(
     """Return the samples of each class as one table, and what separates its nodes, slow ones first."""
     telling = telling_traits(traits, rows)
     medians = class_tables(runs, rows) if telling else []
-    return medians, _shifts(medians, telling, traits, rows, _began(runs))
+    shifts = _shifts(medians, telling, traits, rows, _began(runs))
+    return medians, [replace(one, mended=_mended(one, runs, rows, medians)) for one in shifts]
+
+
+def _mended(
+    shift: TraitShift, runs: RunSet, rows: Sequence[NodeRow], tables: Sequence[UnitMedians]
+) -> tuple[str, ...]:
+    """Return the nodes that have a shift's trait, or had it, and of which a later run answered its loss."""
+    lost = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
+    had = {run.node for run in runs.runs if facts_of(run).get(shift.trait) == shift.value}
+    answered = [
+        row.verdict.node
+        for row in rows
+        if row.hardware_class == shift.hardware_class
+        and row.verdict.node in had.union(shift.nodes)
+        and any(
+            one.reason is Reason.ANSWERED and (one.benchmark, one.metric) in lost
+            for one in row.told
+        )
+    ]
+    if not answered:
+        return ()
+    (table,) = (one for one in tables if one.hardware_class == shift.hardware_class)
+    good = as_the_others(table, shift, _began(runs))
+    return tuple(sorted(good.intersection(answered)))
 
 
 def class_tables(runs: RunSet, rows: Sequence[NodeRow]) -> list[UnitMedians]:

@@ -53,6 +53,7 @@ class TraitShift:
         rejected: How many of `nodes` are rejected.
         rejected_others: How many of the others are.
         beside: The value that all of the others have; empty where they have several, or some have none.
+        mended: Nodes that had what these lose, and are as good as the others by their latest run.
     """
 
     hardware_class: str
@@ -65,6 +66,7 @@ class TraitShift:
     rejected: int = 0
     rejected_others: int = 0
     beside: str = ""
+    mended: tuple[str, ...] = ()
 
     def explains(self, told: Iterable[MetricVerdict]) -> bool:
         """Return whether all that is bad on one of its nodes is what the trait costs all of them.

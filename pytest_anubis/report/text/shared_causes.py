@@ -8,7 +8,7 @@ from types import MappingProxyType
 
 from pytest_anubis.core.asking.next_step import as_shared
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.metric import metric_name
+from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.node_row import NodeRow, explained_by
@@ -32,7 +32,7 @@ def with_shared(rows: Sequence[NodeRow], shifts: Sequence[TraitShift]) -> list[N
     causes = {
         place: Blocker(
             kind=Hindrance.SHARED,
-            cause=f"as all that share it: {_head(shifts[place])}: {_loss(shifts[place])}",
+            cause=f"as all that share it: {_what(shifts[place])}{_helped(shifts[place])}",
             act=_act(shifts[place], rejected.get(place, ())),
         )
         for place in set(found.values())
@@ -96,18 +96,22 @@ def cause_text(shift: TraitShift, rejected: Sequence[str] = ()) -> str:
     The slower of two groups is named, with the value of the others where they all have the same.
     """
     only = f"; {count_text(len(rejected), 'node')} rejected for nothing else" if rejected else ""
-    return f"{_head(shift)}: {_loss(shift)}{only} -> {_act(shift, rejected)}"
+    return f"{_what(shift)}{only}{_helped(shift)} -> {_act(shift, rejected)}"
 
 
-def _head(shift: TraitShift) -> str:
+def _helped(shift: TraitShift) -> str:
+    """Say which nodes have lost this loss since they were measured with it; empty of none."""
+    if not shift.mended:
+        return ""
+    names, one = first_of(shift.mended, METRICS), len(shift.mended) == 1
+    with_it = f" with {shift.beside}" if shift.beside else ""
+    return f"; {names}, which had it, {'is' if one else 'are'} as good as the others since{with_it}"
+
+
+def _what(shift: TraitShift) -> str:
+    """Return the trait, its nodes, and what they lose."""
     better = not shift.worse
     value, count = (shift.beside, shift.others) if better else (shift.value, len(shift.nodes))
-    alike = f" (the same nodes: {', '.join(shift.aliases)})" if shift.aliases else ""
-    return f"{shift.trait} {value} ({count_text(count, 'node')}){alike}"
-
-
-def _loss(shift: TraitShift) -> str:
-    better = not shift.worse
     than = shift.value if better else shift.beside
     same = [one for one in shift.metrics if one.worse is not better]
     named = [
@@ -118,11 +122,15 @@ def _loss(shift: TraitShift) -> str:
     words = ", ".join(named) + (f" than {than}" if than and named else "")
     if not named:
         words = f"{shift.rejected} rejected, of the {shift.others} others {shift.rejected_others}"
-    return words
+    alike = f" (the same nodes: {', '.join(shift.aliases)})" if shift.aliases else ""
+    return f"{shift.trait} {value} ({count_text(count, 'node')}){alike}: {words}"
 
 
 def _act(shift: TraitShift, rejected: Sequence[str]) -> str:
     """Return how the cause is found that the slower nodes share, on one of them that still has it."""
+    if shift.mended:
+        given = f": {shift.trait} {shift.beside}" if shift.beside else ""
+        return f"do to the others what helped {shift.mended[0]}{given}, and measure them again"
     node = next(iter(rejected), shift.nodes[0])
     slow, fast = (node, shift.beside) if shift.worse else ("one of them", shift.value)
     if any(word in shift.trait.lower() for word in SOFTWARE):

@@ -101,6 +101,34 @@ def trait_shifts(
     return found
 
 
+def as_the_others(
+    table: UnitMedians,
+    shift: TraitShift,
+    started: Mapping[tuple[str, str], float] = MappingProxyType({}),
+) -> frozenset[str]:
+    """Return the nodes that are nearer to the others than to a shift's own in all that is worse there.
+
+    Args:
+        table: The class's samples.
+        shift: What separates its nodes.
+        started: As `trait_shifts` has it.
+    """
+    nodes, goodness = table.by_node(started)
+    worse = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
+    columns = [
+        place
+        for place, column in enumerate(table.columns)
+        if (column.benchmark, column.metric.name) in worse
+    ]
+    own = np.isin(nodes, shift.nodes)
+    if not columns or not own.any() or own.all():
+        return frozenset()
+    part = goodness[:, columns]
+    middle = (np.nanmedian(part[own], axis=0) + np.nanmedian(part[~own], axis=0)) / 2
+    near = (part >= middle).all(axis=1)  # of what was never measured nobody knows
+    return frozenset(nodes[place] for place in np.flatnonzero(near).tolist())
+
+
 def _groups(nodes: Sequence[str], traits: Mapping[str, Mapping[str, str]]) -> _Groups:
     """Return the values of traits that enough nodes have, at most half of them: the rest are the others."""
     names = list(dict.fromkeys(name for node in nodes for name in traits.get(node, {})))

@@ -112,3 +112,30 @@ def test_what_rejects_by_an_option_is_no_shared_cause() -> None:
     """With ``--fail-on marginal`` what is to be looked at rejects, and is the node's own."""
     _, nodes = judged(*BY, "--fail-on", "marginal")
     assert nodes["n07"]["triage"] != "shared"
+
+
+@pytest.mark.usefixtures("fleet")
+def test_chosen_nodes_are_said_to_hide_what_all_share() -> None:
+    for nodes, hidden in (("n20,n21", True), ("n01,n02", False)):
+        said, _ = judged(*BY, "--nodes", nodes)
+        assert ("without --nodes" in said) == hidden, said
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_node_that_was_mended_is_the_next_step_of_the_others() -> None:
+    """What helped one of them is done to the others; one of another driver had that loss, too."""
+    write("fast.csv", 2, driver="580")
+    assert anubis("learn", "fast.csv", "--output", "of-drivers").returncode == 0
+    write("slow.csv", 8, lost=0.08, driver="580")
+    write("n25.csv", 15, nodes=range(25, 26))
+    write("n36.csv", 15, nodes=range(36, 37), driver="570")
+    write("n33.csv", 3, nodes=range(33, 34), driver="570")  # it was good, and is not now
+    runs = ("slow.csv", "n25.csv", "n36.csv", "n33.csv", "--baseline", "of-drivers")
+    _, nodes = judged(*runs)
+    found = json.loads(Path("judged.json").read_text(encoding="utf-8"))
+    mended = {one["trait"]: one["mended"] for one in found["shared"]}
+    assert mended == {"batch": ["n25"], "driver": ["n36"]}
+    assert (nodes["n25"]["decision"], nodes["n20"]["triage"]) == ("ACCEPTED", "shared")
+    assert "n25" in nodes["n20"]["next"]
+    unlike = [name for name, one in nodes.items() if "unlike the others" in str(one["noted"])]
+    assert ("n36" in unlike, "n33" in unlike) == (False, True)
