@@ -69,7 +69,7 @@ class _ImportJudge:
     def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
         """Return what its runs of the last days say of each node that they accept, or reject as its group.
 
-        It is that of the latest run, whose date it has.
+        An acceptance is that of the latest run, whose date it has; a shared cause explains all of them.
         """
         if self._together is None:
             from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
@@ -86,12 +86,15 @@ class _ImportJudge:
             traits = {
                 run.node: facts_of(run) for run in sorted(own.runs, key=lambda run: run.started)
             }
+            found = with_shared(rows, survey(own, rows, traits)[1])
+            whole = {row.unit: row.verdict for row in found}
             self._together = {
-                (latest[row.unit].run, *row.unit): row.verdict
-                for row in with_shared(rows, survey(own, rows, traits)[1])
-                if row.unit in latest
+                (run.run, *unit): verdict
+                for run in own.runs
+                if (verdict := whole.get(unit := (run.node, run.hardware_class))) is not None
                 and (
-                    row.verdict.decision is Decision.ACCEPTED or row.verdict.triage is Triage.SHARED
+                    verdict.triage is Triage.SHARED
+                    or (verdict.decision is Decision.ACCEPTED and latest[unit] is run)
                 )
             }
         return self._together

@@ -14,7 +14,7 @@ from pytest_anubis.codec import without_surrogates
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import said_of_node
-from pytest_anubis.core.verdict import Decision, Outcome
+from pytest_anubis.core.verdict import Decision, Outcome, Triage
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.contents.content_rows import (
@@ -333,7 +333,7 @@ def _known_run(
     """
     table = schema.runs
     row = connection.execute(
-        sa.select(table.c.id, table.c.started, table.c.decision).where(
+        sa.select(table.c.id, table.c.started, table.c.decision, table.c.headline).where(
             table.c.node_id == node, table.c.run == without_surrogates(record.run)
         )
     ).first()
@@ -342,7 +342,11 @@ def _known_run(
     there = content_row(connection, row.id) if content is not None else None
     said = record.node_verdict.decision.value if record.node_verdict else ""
     if content is not None and there is not None and there.digest == content.digest:
-        # An import may be judged later, or with others that complete it.
+        # An import may be judged later, or with others that complete it, or share what rejects it.
+        verdict = record.node_verdict
+        shared = verdict is not None and verdict.triage is Triage.SHARED and said == row.decision
+        if verdict is not None and shared and verdict.headline != row.headline:
+            return row.id, False
         return row.id, row.decision in _FINAL or said in ("", row.decision)
     began = moment(record.started)
     imported = there is not None and content is not None and content.kind == "columns"

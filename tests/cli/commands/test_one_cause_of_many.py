@@ -139,3 +139,17 @@ def test_a_node_that_was_mended_is_the_next_step_of_the_others() -> None:
     assert "n25" in nodes["n20"]["next"]
     unlike = [name for name, one in nodes.items() if "unlike the others" in str(one["noted"])]
     assert ("n36" in unlike, "n33" in unlike) == (False, True)
+
+
+@pytest.mark.usefixtures("fleet")
+def test_a_history_has_one_step_for_all_of_a_batch_whatever_runs_they_had() -> None:
+    write("n22.csv", 15, nodes=range(22, 23), lost=0.08)
+    write("n25.csv", 15, nodes=range(25, 26))
+    runs = ("new.csv", "n22.csv", "n25.csv", "--baseline", "baselines")
+    _, nodes = judged(*runs)
+    assert anubis("push", *BY, "--history", "fleet").returncode == 0
+    for place in ("fleet", "another"):
+        assert anubis("push", *runs, "--history", place).returncode == 0
+        status = json.loads(anubis("fleet", "status", "--history", place, "--json", "-").stdout)
+        steps = {one["node"]: one["next"] for one in status["nodes"] if one["group"]}
+        assert steps == {f"n{number}": nodes["n20"]["next"] for number in BATCH if number != 25}
