@@ -43,8 +43,9 @@ def add(parser: argparse.ArgumentParser) -> None:
         parser,
         "Say in one line whether this node is fit, by all its runs: nothing is measured, no hardware is "
         "asked. Nothing is done about it either, unless --act asks for that.",
-        "Exit codes: 0 accepted; 1 rejected; 20 neither: no verdict yet, too old, or a run was cut short; "
-        "2 wrong usage, or what --act asked for was refused.",
+        "Exit codes: 0 accepted; 1 rejected; 20 neither: no verdict yet, too old, a run was cut short, or "
+        "rejected for nothing but what many nodes share, which is no reason to drain one; 2 wrong usage, or "
+        "what --act asked for was refused.",
     )
     parser.add_argument("--node", help="name of the node (default: this one's, see docs/fleet.md)")
     parser.add_argument(
