@@ -104,7 +104,7 @@ def _helped(shift: TraitShift) -> str:
     if not shift.mended:
         return ""
     names, one = first_of(shift.mended, METRICS), len(shift.mended) == 1
-    with_it = f" with {shift.beside}" if shift.beside and _given(shift) else ""
+    with_it = f" with {value}" if (value := _given(shift)) else ""
     return f"; {names}, which had it, {'is' if one else 'are'} as good as the others since{with_it}"
 
 
@@ -129,11 +129,12 @@ def _what(shift: TraitShift) -> str:
 def _act(shift: TraitShift, rejected: Sequence[str]) -> str:
     """Return how the cause is found that the slower nodes share, on one of them that still has it."""
     if shift.mended:
-        given = f": {shift.trait} {shift.beside}" if shift.beside and _given(shift) else ""
+        given = f": {shift.trait} {value}" if (value := _given(shift)) else ""
         return f"do to the others what helped {shift.mended[0]}{given}, and measure them again"
     node = next(iter(rejected), shift.nodes[0])
-    slow, fast = (node, shift.beside) if shift.worse else ("one of them", shift.value)
-    if _given(shift):
+    slow = node if shift.worse else "one of them"
+    if _is_software(shift):
+        fast = _given(shift)
         return f"give {slow} the {shift.trait} of the others{fast and f', {fast}'}, and measure it again"
     return (
         f"compare firmware, cables, power and cooling of {slow} with another {shift.trait}'s, mend what "
@@ -141,6 +142,11 @@ def _act(shift: TraitShift, rejected: Sequence[str]) -> str:
     )
 
 
-def _given(shift: TraitShift) -> bool:
-    """Return whether its trait can be given to a node."""
+def _is_software(shift: TraitShift) -> bool:
     return any(word in shift.trait.lower() for word in SOFTWARE)
+
+
+def _given(shift: TraitShift) -> str:
+    """Return the better value, which can be given to a node; empty of hardware, or of several values."""
+    better = shift.beside if shift.worse else shift.value
+    return better if _is_software(shift) else ""

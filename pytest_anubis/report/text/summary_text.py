@@ -104,7 +104,7 @@ def summary_lines(
         lines += own
         if number == 1:
             odd = [v for v in looks if v.outcome is not Outcome.PASS]
-            # What resolves a shared cause stands below, in the way of acceptance.
+            # What resolves a shared cause is said below, in the way of acceptance.
             alone = [] if node.triage is Triage.SHARED else [*failed, *odd]
             lines += _steps(alone, columns, verbose=verbose)
     if verbose:

@@ -125,7 +125,7 @@ def as_the_others(
         return frozenset()
     part = goodness[:, columns]
     middle = (np.nanmedian(part[own], axis=0) + np.nanmedian(part[~own], axis=0)) / 2
-    near = (part >= middle).all(axis=1)  # of what was never measured nobody knows
+    near = (part >= middle).all(axis=1)  # never of what was not measured
     return frozenset(nodes[place] for place in np.flatnonzero(near).tolist())
 
 
