@@ -33,8 +33,12 @@ _ACTION = (
     "a healthy node, and look for other writers and a nearly full file system"
 )
 
+_COST = {"smoke": "4.5s", "standard": "27s", "soak": "90min"}
+COST = {"cpu": _COST, "accelerator": _COST}
+"""What a test of the disk takes: two visits in ``smoke``."""
+
 SHORT_ON_HOSTS = pytest.mark.anubis(
-    cost={"cpu": "5s", "accelerator": "27s"},
+    cost={"cpu": _COST, "accelerator": "27s"},
     profiles={"cpu": ("smoke", "standard", "soak"), "accelerator": ("standard", "soak")},
 )
 """Of what ``smoke`` measures on hosts, and leaves to longer profiles where there are accelerators to test."""
@@ -67,7 +71,7 @@ def disk(
 
 
 @pytest.mark.anubis(
-    cost="5s",
+    cost=COST,
     version=3,  # 2: a stall counts for as long as it lasts; 3: in two visits
     metrics=["transfer_rate"],
     question="How many bytes a second does the disk read or write in large blocks?",
@@ -89,7 +93,7 @@ def test_sequential_io(
 
 
 @pytest.mark.anubis(
-    cost="5s",
+    cost=COST,
     version=3,  # as above
     metrics=["operation_rate"],
     question="How many blocks of 4 KiB a second does the disk read or write at random places?",
