@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 
@@ -253,6 +253,20 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
+class _Joined(argparse.Action):
+    """Joins the lists of an option that is given again."""
+
+    def __call__(
+        self,
+        _: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        before = getattr(namespace, self.dest, None)
+        setattr(namespace, self.dest, values if before is None else f"{before},{values}")
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Declare every option and ini key."""
     group = parser.getgroup("anubis", "hardware acceptance")
@@ -275,8 +289,14 @@ def add_options(parser: pytest.Parser) -> None:
                 help=text,
             )
         else:
+            several = (option.metavar or "").endswith(",...")
             group.addoption(
-                option.flag, dest=option.dest, metavar=option.metavar, default=None, help=text
+                option.flag,
+                dest=option.dest,
+                metavar=option.metavar,
+                default=None,
+                help=text,
+                action=_Joined if several else "store",
             )
         if option.ini:
             kind: Literal["bool", "string"] = "bool" if option.switch else "string"

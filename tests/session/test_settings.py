@@ -35,6 +35,14 @@ def test_native_toml_works(pytester: pytest.Pytester) -> None:
     assert settings.goals_required == (pytester.path / "suites",)
 
 
+def test_lists_of_an_option_that_is_given_again_are_joined(pytester: pytest.Pytester) -> None:
+    """The last one replaced the others, though each advice names one more process."""
+    options = ("--anubis-allow-process=a,b", "--anubis-allow-process=c", "--anubis-require=x")
+    settings = resolve(pytester.parseconfig(*options, "--anubis-require=y"), {})
+    assert settings.allowed_processes == ("a", "b", "c")
+    assert settings.require == ("x", "y")
+
+
 @pytest.mark.parametrize(
     ("arguments", "ini", "words"),
     [

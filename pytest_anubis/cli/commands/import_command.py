@@ -78,8 +78,8 @@ CELLS = {
 """Kinds of cells that no verdict can rest on: what is counted, what is wrong with it, and the rule."""
 NAMED = 3
 """Files of runs that a suggested command names; of more it names their folder."""
-SHOWN = 20
-"""Wrong lines of a file that are named; all are counted."""
+SHOWN, FEWEST = 20, 3
+"""Wrong lines of a file that are named, at most and at least; all are counted."""
 EVERY = 500
 """Files between two words of progress: some seconds."""
 
@@ -347,14 +347,13 @@ def _keep(
     for one in imported.lost_cells:
         _, words, rule = CELLS[one.kind]
         tell(f"{path}: {words}: {one.example}{rule}", kind=words)
-    first = sorted(imported.wrong, key=lambda line: not line.first)  # an example of each cause
-    for line in first[:SHOWN]:
+    examples = sum(line.first for line in imported.wrong)  # one of each cause
+    first = sorted(imported.wrong, key=lambda line: not line.first)
+    first = first[: min(SHOWN, max(FEWEST, examples))]
+    for line in first:
         tell(f"{path}: {line}")
-    if imported.wrong_count > SHOWN:
-        tell(
-            f"{path}: ... and {count_text(imported.wrong_count - SHOWN, 'more wrong line')}",
-            kind="more",
-        )
+    if left := imported.wrong_count - len(first):
+        tell(f"{path}: ... and {count_text(left, 'more wrong line')}", kind="more")
     for note in imported.notes:
         tell(f"{path}: {note}")
     for text in unknown_units(imported, path, getattr(options, "map", None)):

@@ -280,6 +280,14 @@ def _learn_from(
         runs = read_collected(paths, wanted_of(options), learning=True, shelf=shelf)
     runs = split_classes(runs, options.split)
     say(*class_lines(runs))
+    unread: dict[str, int] = {}
+    for run in runs.runs:  # each day of a table has all lines about its node
+        if run.unread:
+            unread[run.node] = max(run.unread, unread.get(run.node, 0))
+    if unread:
+        lines, nodes = count_text(sum(unread.values()), "line"), count_text(len(unread), "node")
+        what = f"{lines} about {nodes} could not be used, as 'anubis import' said"
+        say(f"note: {what}: they teach nothing")
     by_class: dict[str, list[Population]] = {}
     if runs.populations:  # else it is reported below why there are none
         check_names(options, runs.populations)

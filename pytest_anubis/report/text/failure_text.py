@@ -30,6 +30,8 @@ _SPARE = ("percentile", "fleet percentile", "baseline", "certainty", "limit", "u
 """Columns that a narrow terminal does without, in this order, before names are cut; ``-v`` shows all."""
 _TABLE = 2
 """Lines of a failure's text before its table: the one that stands alone, and an empty one."""
+_SURE = 0.95
+"""Certainty from which a failure is near no limit."""
 _NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
 """What decided where it was not a baseline."""
 _COLUMNS = (
@@ -206,9 +208,12 @@ def worst_text(
 def sure_text(verdict: MetricVerdict) -> str:
     """Return how sure it is that a loss is beyond the limit that rejects: ``; 98 % sure``; or empty.
 
-    What is exact is right or wrong, and a single value says nothing about the next one.
+    What is exact is right or wrong, and a single value says nothing about the next one. Nor is anything sure
+    that is to be measured again for another reason than its nearness to the limit.
     """
     if verdict.certainty is None or verdict.better == "equal" or verdict.retest in UNSURE:
+        return ""
+    if verdict.retest and verdict.certainty >= _SURE:
         return ""
     return f"; {certainty_text(verdict.certainty)} sure"
 

@@ -27,7 +27,13 @@ from pytest_anubis.report.text.text_table import plain_line
 
 LOOK = "LOOK AT"
 """What an accepted node is called that is worth a look."""
-WORDS = (Decision.REJECTED.value, RETEST, LOOK, Decision.UNDECIDED.value, Decision.ACCEPTED.value)
+WORDS = (
+    Decision.REJECTED.value,
+    RETEST,
+    Decision.UNDECIDED.value,
+    LOOK,
+    Decision.ACCEPTED.value,
+)
 """What nodes are called, the worst first."""
 BAD = (Outcome.FAIL, Outcome.MARGINAL)
 

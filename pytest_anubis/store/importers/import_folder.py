@@ -119,6 +119,7 @@ def _origin(imported: Imported) -> Origin | None:
             found = hashlib.file_digest(file, "sha256")
     except OSError:
         return None
+    content = found.hexdigest()
     for run in sorted((run.run, run.node, run.started) for run in imported.runs):
         found.update("\0".join(("", *run)).encode("utf-8", "replace"))
-    return Origin(digest=found.hexdigest(), path=str(path.resolve()))
+    return Origin(digest=found.hexdigest(), path=str(path.resolve()), sha256=content)

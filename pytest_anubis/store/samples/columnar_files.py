@@ -13,13 +13,14 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 import numpy as np
 
 from pytest_anubis.codec import CodecError, from_plain, parse_json, to_plain
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
 from pytest_anubis.codec.regular_files import open_regular
+from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.sample import IntArray, Population, Problem
@@ -55,10 +56,17 @@ class ColumnsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Which file was imported: its SHA-256, and its absolute path then."""
+    """Which file was imported.
+
+    Attributes:
+        digest: SHA-256 of its content, runs, nodes and dates: what tells copies apart.
+        path: Its absolute path then.
+        sha256: That of its content alone; empty of older imports.
+    """
 
     digest: str
     path: str
+    sha256: Annotated[str, Rare] = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

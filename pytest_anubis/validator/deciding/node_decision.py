@@ -52,6 +52,11 @@ _OPEN = (Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)
 _ALLOWED = Blocker(
     cause="the baseline is of one other machine, and was to be used here all the same"
 )
+_ALL_WAIVED = replace(
+    NOTHING_JUDGED,
+    cause="what could be judged is waived, and nothing else was held against the baseline",
+    act="mend it, or run the other tests that the baseline was learned from",
+)
 _NO_BASELINE = Blocker(
     kind=Hindrance.NO_BASELINE,
     subject="no baseline",
@@ -151,7 +156,8 @@ def judge_node(
         blocking.insert(len(broken), _NO_BASELINE)
     elif not unneeded and not any(map(judged_by_fleet, verdicts)):
         # What happened explains it, so it stands first.
-        blocking.insert(explained, NOTHING_JUDGED)
+        waived = any(v.reason is Reason.WAIVED for v in verdicts)
+        blocking.insert(explained, _ALL_WAIVED if waived else NOTHING_JUDGED)
     strange = strange_to(baseline, name, *evidence.machines)
     if strange and not evidence.other_machine:
         blocking.insert(0, Blocker(cause=strange, act=STRANGE_ACT))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import replace
 
 import pytest
 from hypothesis import example, given
@@ -175,3 +176,5 @@ def test_a_certainty_is_the_same_in_tables_and_lines(sure: float, text: str) -> 
     )  # fmt: skip
     assert certainty_text(sure) == text
     assert sure_text(verdict) == f"; {text} sure"
+    again = sure_text(replace(verdict, retest="seen in one look only"))
+    assert again == ("" if sure > 0.95 else f"; {text} sure")

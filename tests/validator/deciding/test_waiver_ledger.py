@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
+from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.verdict import (
@@ -21,6 +22,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waivers.waiving import waived_verdict
 from pytest_anubis.validator import judge_node
+from pytest_anubis.validator.deciding.ledger import NOTHING_JUDGED
 
 WAIVER = Waiver(owner="j.doe", reason="HW-4711", expires="2026-12-01", metric="m")
 FAIL = MetricVerdict(
@@ -91,6 +93,14 @@ def test_what_no_waiver_names_rejects_and_the_others_are_told() -> None:
     named = decided(FAIL, PASS, XID, waivers=(broad, replace(WAIVER, metric="XID 48")))
     assert named.decision is Decision.ACCEPTED
     assert "2 waived: b m cpu, hardware XID 48 cpu (j.doe" in named.headline
+
+
+def test_a_run_of_which_everything_is_waived_says_so() -> None:
+    """It was advised to run the tests that it had just run."""
+    found = decided(FAIL)
+    assert found.decision is Decision.UNDECIDED
+    (blocker,) = [one for one in found.blocking if one.kind is Hindrance.NOTHING_JUDGED]
+    assert blocker.act != NOTHING_JUDGED.act
 
 
 def test_an_expired_waiver_blocks_and_a_failure_that_it_covered_rejects() -> None:

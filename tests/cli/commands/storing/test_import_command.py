@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import shutil
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.store.collected_runs import read_runs
-from pytest_anubis.store.samples.columnar_files import load_columns
+from pytest_anubis.store.samples.columnar_files import load_columns, origin_of
 from tests.cli.command_line import anubis
 
 DATA = Path(__file__).parents[3] / "store" / "importers" / "data"
@@ -122,6 +123,25 @@ def test_every_lost_cell_is_counted_by_cause_with_an_example(
     assert said[2] == "t.csv: missing: line 10, node n4, column value: ''"
     assert done.returncode == 1
     assert anubis("import", "table", "t.csv", "--class", "k", "--lenient").returncode == 0
+
+
+def test_lines_that_were_lost_are_said_again_where_is_learned(results: Path) -> None:
+    head = "node,device,benchmark,metric,unit,better,value,time"
+    rows = [
+        f"n{node},cuda:0,gemm,rate,GB/s,higher,{'x' if node == 7 else 100 + node},2026-10-0{day}T00:00:00Z"
+        for node in range(9)
+        for day in range(1, 5)
+    ]
+    Path("t.csv").write_text("\n".join([head, *rows]) + "\n", encoding="utf-8")
+    imported = anubis("import", "table", "t.csv")
+    assert imported.stdout.count("is not a number") == 3  # one cause, and four lines
+    assert (
+        "note: 4 lines about 1 node could not be used" in anubis("learn", ".anubis/imports").stdout
+    )
+    file = next(Path(".anubis/imports").glob("t.csv*.npz"))
+    origin = origin_of(file)
+    assert origin is not None
+    assert origin.sha256 == hashlib.sha256(Path("t.csv").read_bytes()).hexdigest()
 
 
 def test_wrong_lines_are_counted_by_cause_and_name_their_node(
