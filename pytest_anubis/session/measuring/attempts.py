@@ -89,13 +89,6 @@ class Look:
     shared: bool = False
     slowdown: float = 1.0
 
-    @property
-    def handed_on(self) -> list[float]:
-        """The values that a later visit counts as well."""
-        if self.clear is not None:
-            return self.clear
-        return [] if self.seen.disturbance else self.values
-
 
 @dataclass(frozen=True, slots=True)
 class Visit:
@@ -164,7 +157,6 @@ def take_all(
     choose: bool,
     before: Visited,
     visit: Visit,
-    twice: bool = False,
     name: str = "",
 ) -> Taken:
     """Measure, and look closer where the call is close.
@@ -184,7 +176,6 @@ def take_all(
         choose: Count the values of clear moments only.
         before: What earlier visits found.
         visit: Which visit this is.
-        twice: Measure in two visits, whatever the first one finds.
         name: Benchmark and metric.
     """
     __tracebackhide__ = True
@@ -202,8 +193,7 @@ def take_all(
         looks[-1].seen.evidence = (*looks[-1].seen.evidence, ONE_VISIT)
     slow = chosen and _slow(looks, criterion)
     unseen = before.slow and len(looks[-1].clear or ()) < FEWEST_CLEAR  # says neither way
-    first = not before.values and not before.unclear
-    put_off = not visit.last and (unseen or (slow and not before.slow) or (twice and first))
+    put_off = not visit.last and (unseen or (slow and not before.slow))
     if criterion is not None and not put_off and not exact and not looks[-1].seen.disturbance:
         gap = GAP if chosen and not earlier else 0.0
         looks = look_closer(
@@ -218,7 +208,7 @@ def take_all(
         elif chosen and _slow(looks, criterion) and _host_explains(looks, criterion):
             looks[-1].seen.disturbance = (HOST_SLOWER,)
     unclear = [value for one in looks for value in one.unclear]
-    clear = [*before.values, *(v for one in looks[len(earlier) :] for v in one.handed_on)]
+    clear = [*before.values, *(value for one in looks for value in one.clear or ())]
     wanted = FEWEST_CLEAR if criterion is None else ENOUGH_CLEAR
     few = chosen and len(clear) < min(wanted, plan.rounds)
     fresh = [pair for one in looks[len(earlier) :] for pair in one.taken]
@@ -303,8 +293,7 @@ def look(
         values = take(plan, moments)
     seconds = time.monotonic() - begin
     if moments is None:
-        kept = not seen.disturbance
-        return Look(values, seen, seconds, taken=[(value, kept) for value in values])
+        return Look(values, seen, seconds, taken=[(value, True) for value in values])
     moments.ended()
     pairs = list(zip(values, moments.clear(), strict=True))
     clear = [value for value, ok in pairs if ok]

@@ -350,8 +350,9 @@ class Recorder:
         if self._surroundings is None:
             self._keep(self._measurement(metric, group, values := take(plan, None)))
             return tuple(values)
-        begin, short = time.perf_counter(), self._context.settings.profile == "smoke"
-        window = window_of(self._context, criterion := self._criterion(metric, group))
+        begin = time.perf_counter()
+        criterion = self._criterion(metric, group)
+        window = window_of(self._context, criterion)
         lead = lead_in(plan, window)
         if lead is not None:
             self._set_aside(self._measurement(metric, group, take(lead, None)))
@@ -367,7 +368,6 @@ class Recorder:
             choose=choose,
             before=self._earlier.get(key, Visited()),
             visit=self._visit,
-            twice=short and not choose and self._device.kind == "cpu",  # a disk
             name=f"{self._benchmark} {metric.name}",
         )
         self.found[key] = taken.visited

@@ -6,7 +6,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, cast
+from typing import cast
 
 import pytest
 
@@ -24,11 +24,8 @@ from pytest_anubis.session.measuring.attempts import (
     NO_CLEAR_MOMENT,
     Look,
     Patience,
-    Visit,
-    Visited,
     look,
     look_closer,
-    take_all,
 )
 from pytest_anubis.session.measuring.conditions import SURE, Looks, Seen, Surroundings
 from pytest_anubis.validator import judge_sample
@@ -167,29 +164,6 @@ def test_clear_values_of_earlier_visits_count_as_well() -> None:
     found = look(PLAN, counted, where, host=True, choose=True, earlier=FEWEST_CLEAR - 2)
     assert found.values == found.clear == [0.0, 1.0]
     assert not found.seen.disturbance
-
-
-@pytest.mark.parametrize("disturbance", [(), ("others used 40 % of the CPUs",)])
-def test_what_is_measured_twice_is_one_sample_of_both_visits(disturbance: tuple[str, ...]) -> None:
-    """What the watch saw disturbed in the first visit is left to the second."""
-    metric, patience = CRITERION.metric, Patience(None)
-    how: Any = {"host": True, "choose": False, "twice": True}
-    first = take_all(
-        *(metric, None, PLAN, counted, surroundings(*disturbance), patience), **how,
-        before=Visited(), visit=Visit(last=False),
-    )  # fmt: skip
-    assert first.put_off
-    second = take_all(
-        *(metric, None, PLAN, counted, surroundings(), patience), **how,
-        before=first.visited, visit=Visit(last=False),
-    )  # fmt: skip
-    assert not second.put_off or disturbance
-    assert len(second.values) == (1 if disturbance else 2) * PLAN.rounds
-    last = take_all(
-        *(metric, None, PLAN, counted, surroundings(), patience), **how,
-        before=Visited(), visit=Visit(),
-    )  # fmt: skip
-    assert not last.put_off  # there is no time for another one
 
 
 def test_it_is_said_how_slow_the_cores_were_where_nobody_was_seen() -> None:
