@@ -23,8 +23,9 @@ VIRTUAL = "virtual"
 MOST_MEDIANS = 101
 """Most healthy medians that a criterion keeps: percentiles to one percent."""
 
-HALF = 0.5
-"""Loss of the rate that a metric must show to carry the acceptance of its component: a time has doubled."""
+HALF, TWO_THIRDS = 0.5, 2 / 3
+"""Loss of the rate that a metric must show to carry the acceptance of its component (a time has doubled), and
+the same of storage that others share unseen, whose own modes differ by a half."""
 LEAST_SIMILAR = 0.02
 """Lowest threshold of a criterion: a unit at a hundredth of what is normal is .01 alike, and must fail."""
 LEAST_CENTRE = 1e-12
@@ -91,6 +92,7 @@ class Criterion:
         change_rate: Chance, per value in time order, that a healthy unit changes for the worse within a run;
             None in older baselines, and where no sample was long enough to tell.
         notes: Sentences for people, e.g. how many nodes a learned threshold would need.
+        shared: It is of a virtual machine's disk, whose storage others use unseen.
     """
 
     benchmark: str
@@ -116,6 +118,7 @@ class Criterion:
     second: SecondPopulation | None = None
     change_rate: Annotated[float, Range(above=0, most=0.5)] | None = None
     notes: tuple[str, ...] = ()
+    shared: Annotated[bool, Rare] = False
 
     @property
     def typical(self) -> float:
@@ -154,10 +157,14 @@ class Criterion:
 
     @property
     def coarse(self) -> bool:
-        """Whether noise, and no alpha that somebody chose, hides a loss of a half: it accepts nothing."""
+        """Whether noise, and no alpha that somebody chose, hides a loss of a half: it accepts nothing.
+
+        What others share unseen loses nearly that much by itself: of it a loss of two thirds has to show.
+        """
         learned = min(one for one in (self.learned, self.unconfirmed, 1.0) if one is not None)
         chosen = self.alpha < min(ALPHA, learned + 1e-6)  # files keep eight digits
-        return (self.shown_loss or 0.0) > HALF and not chosen
+        most = TWO_THIRDS if self.shared else HALF
+        return (self.shown_loss or 0.0) > most and not chosen
 
 
 def cannot_fail(criterion: Criterion) -> str:

@@ -34,11 +34,11 @@ _MINUTE = len("2026-11-23T21:27")
 _NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
 _LEVELS = (
     ((FAIL,), (PASS, MARGINAL)),
-    ((INCONCLUSIVE,), (PASS, MARGINAL)),
-    ((NOT_TESTED,), (PASS, MARGINAL, FAIL)),
+    ((INCONCLUSIVE, NOT_TESTED), (PASS, MARGINAL, FAIL)),
     ((MARGINAL,), (PASS,)),
 )
-"""Outcomes that a later run can answer, and those by which it does: what was missing any value answers."""
+"""Outcomes that a later run can answer, and those by which it does: what was missing
+or unclear any value answers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

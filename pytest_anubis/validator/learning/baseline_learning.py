@@ -316,7 +316,8 @@ def _machine(
                 f"one machine: the limit is the spread of its {criterion.units} runs with a margin for how "
                 "few they are; more runs tighten it"
             )
-            if virtual and criterion.component.partition(".")[0] == DISKS:
+            shared = virtual and criterion.component.partition(".")[0] == DISKS
+            if shared:
                 threshold = beyond_modes(threshold)
                 note += f", down to a loss of {100 * MODES:.0f} %: others use the storage of a virtual disk"
             # What a test recorded itself is judged as it is; all else is looked at again before it fails.
@@ -329,6 +330,7 @@ def _machine(
                 learned=threshold.confirmed,
                 unconfirmed=threshold.unconfirmed,
                 spread=threshold.scale,
+                shared=shared,
                 detectable=detectable(criterion.metric.better, min(criterion.alpha, limit), own),
                 notes=(*criterion.notes, note),
             )

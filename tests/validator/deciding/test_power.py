@@ -129,6 +129,8 @@ def test_what_is_coarse(
 ) -> None:
     one = replace(criterion("m", detectable, better), **thresholds)  # type: ignore[arg-type]
     assert one.coarse is coarse
+    shared = replace(one, shared=True)  # of storage that others use unseen two thirds are enough
+    assert shared.coarse == (coarse and (one.shown_loss or 0.0) > 2 / 3)
 
 
 def test_a_component_whose_rates_are_coarse_is_accepted_by_whoever_names_it_alone() -> None:

@@ -72,6 +72,7 @@ def decided(
         ((0.8, None, None), Decision.REJECTED),
         ((NAN, 1.0, 1.0), Decision.ACCEPTED),
         ((1.0, NAN, 1.0), Decision.ACCEPTED),
+        ((1.0, NAN, 0.8), Decision.REJECTED),
         ((1.0, 1.0, NAN), Decision.UNDECIDED),
         ((0.8, 1.0, NAN), Decision.UNDECIDED),
         ((0.8, 1.0, None), Decision.UNDECIDED),
@@ -97,6 +98,14 @@ def test_a_cycle_of_a_soak_answers_no_other_one_of_it(
     last: tuple[float, ...], soak: tuple[str, ...], decision: Decision
 ) -> None:
     assert decided(*last, soak=soak)[0].decision is decision
+
+
+def test_what_was_unclear_is_answered_by_a_later_failure_which_counts_alone() -> None:
+    """A failure that a waiver covers left the node undecided for what the run before had not measured."""
+    _, verdicts = decided(1.0, NAN, 0.8)
+    outcomes = {one.run: (one.outcome, one.reason) for one in verdicts}
+    assert outcomes["r1"] == (Outcome.PASS, Reason.ANSWERED)
+    assert outcomes["r2"][0] is Outcome.FAIL
 
 
 def test_an_answered_failure_is_told_as_such_and_rejects_nothing() -> None:

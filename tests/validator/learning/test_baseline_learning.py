@@ -271,6 +271,9 @@ def test_the_disk_of_a_virtual_machine_may_lose_what_others_take_of_it(memory: s
     assert shown is not None
     assert not found["storage.disk"].coarse
     assert (shown > 0.4) is (memory == "virtual")
+    assert [one.component for one in baseline.criteria if one.shared] == (
+        ["storage.disk"] if memory == "virtual" else []
+    )
     outcome = judge_sample(disk.sample(5) * 1.6, found["storage.disk"], baseline).outcome
     assert (outcome is Outcome.FAIL) is (memory != "virtual")
     assert (
