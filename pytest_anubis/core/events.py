@@ -175,9 +175,7 @@ class BlockerFound:
     text: str  # what, in one line
     found_anew: bool = False  # a resumed run finds it again where it is still so; all else stays
     file: str = ""  # what could not be collected, until tests of it were planned
-    test: Annotated[str, Rare] = (
-        ""  # the file, class or test that could not; then the text says why
-    )
+    test: Annotated[str, Rare] = ""  # which file, class or test could not; the text says why
 
     @property
     def blocker(self) -> Blocker:

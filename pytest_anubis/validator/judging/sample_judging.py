@@ -37,7 +37,7 @@ from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_of
 
 EQUAL = 0.995
 """Medians that are so much alike are called equal beside a distribution that is not, and a sample that is no
-more worse than this, with a median that is not, is called no worse."""
+more worse than this and passes, with a median that is not, is called no worse."""
 
 
 class Subject(NamedTuple):
@@ -409,7 +409,7 @@ def _compared(base: Subject, said: Said, state: str, decimals: int | None) -> st
     """Say how much worse the sample is: as its medians are, or as a distribution where they do not tell."""
     alike, value = said.similarity, base.value or 0.0
     of_medians = median_similarity(value, said.expected, base.better)
-    if of_medians == 1 and alike >= EQUAL:
+    if of_medians == 1 and alike >= max(EQUAL, said.threshold):
         return f"{state}: no worse"
     near = 1 - alike <= NOTABLE or (told_by_medians(alike, of_medians) and not said.part)
     if near and (alike < said.threshold) == (of_medians < said.threshold):

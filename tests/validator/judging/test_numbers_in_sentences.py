@@ -15,3 +15,16 @@ def test_a_sentence_writes_a_value_as_tables_do(value: float) -> None:
     normal = Criterion(benchmark="b", metric=rate, component="c", centre=(2 * value,) * 9)
     told = judge_sample([value] * 9, normal).text
     assert f"rate is {value_text(value, 'op/s')}, expected {value_text(2 * value, 'op/s')}" in told
+
+
+def test_what_fails_by_its_distribution_is_not_called_no_worse() -> None:
+    rate = Metric(name="rate", unit="GB/s", better="higher")
+    normal = Criterion(
+        benchmark="b", metric=rate, component="c", centre=(100.0,) * 9, alpha=0.999, learned=0.999
+    )
+    values = [100.0] * 8 + [97.0]
+    judged = judge_sample(values, normal)
+    assert judged.similarity is not None
+    assert 0.995 < judged.similarity < 0.999
+    assert "no worse" not in judged.text
+    assert "no worse" in judge_sample([100.0] * 9, normal).text

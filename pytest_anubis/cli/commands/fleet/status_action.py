@@ -34,8 +34,9 @@ TOLD = 5
 """Notes about single files on the terminal; JSON has all of them."""
 
 STATUS_CODES = (
-    "Exit codes: 0 every node is ACCEPTED; 1 a node is REJECTED or RETEST; 20 none is, but one was cut "
-    "short, never measured, is undecided or due, or a file is damaged; 2 wrong usage or input."
+    "Exit codes: 0 every node is ACCEPTED; 1 a node is REJECTED, RETEST, DRAINED or in REPAIR; 20 none is, "
+    "but one was cut short, never measured, is undecided or due, or a file is damaged; 2 wrong usage or "
+    "input."
 )
 DRAIN_CODES = (
     "Exit codes: 0 no node is to be drained; 1 those that are printed without a # before them, which are to "
