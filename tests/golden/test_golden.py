@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.codec.moments import moment
-from pytest_anubis.store.history.run_filing import file_all
+from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.node_standing import keep_ended
 from tests.golden.asking import ask
@@ -195,7 +195,7 @@ def test_baselines_are_compared(here: Path) -> None:
 def test_the_store_says_where_every_node_is(here: Path) -> None:
     store = here / ".anubis"
     shutil.copytree(here / "runs", store / "runs")
-    assert file_all(store) == ()
+    assert push([store], store).failed == []
     for run in EVERY:
         record = read_journal(store / "runs" / run.name)
         assert keep_ended(store, record, ended=moment(record.ended) or 0.0, reason="") == ""

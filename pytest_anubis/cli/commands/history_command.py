@@ -12,20 +12,16 @@ from pytest_anubis.cli.commands.history.incident_actions import add_incidents, l
 from pytest_anubis.cli.commands.history.node_actions import add_nodes, add_state, list_nodes
 from pytest_anubis.cli.commands.history.upkeep_actions import add_upkeep
 from pytest_anubis.cli.shared.arguments import (
-    add_action,
-    add_baseline,
     add_json,
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, day_and_time, plain_record, use
 from pytest_anubis.cli.shared.printing import answer
-from pytest_anubis.cli.site.import_judging import import_judge
 from pytest_anubis.core.history import RunSummary
 from pytest_anubis.passwords import is_mistaken
 from pytest_anubis.report.text.numbers import count_text, duration_text, similarity_text
 from pytest_anubis.report.text.text_table import squeeze, table
-from pytest_anubis.store.history.waiting_runs import WAITING, waiting, waiting_for
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,33 +40,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     add_defects(nouns)
     add_nodes(nouns)
     add_state(nouns)
-    _add_file(nouns)
     add_upkeep(nouns)
-
-
-def _add_file(nouns: Any) -> None:
-    file = add_action(
-        nouns,
-        "file",
-        _file,
-        "file the runs that wait for this history, which could not be written then, or all of a store",
-        "Exit codes: 0 all that waited is in the history; 2 wrong usage or input, or some could not be "
-        "filed, one line each.",
-    )
-    file.add_argument(
-        "--runs",
-        type=Path,
-        metavar="DIR",
-        help="the store that keeps the runs (default: --history where that is a folder, else .anubis)",
-    )
-    file.add_argument(
-        "--all",
-        action="store_true",
-        help="every run and import of the store, e.g. after its history was lost",
-    )
-    add_baseline(file, more="; with --all imports are judged against them")
-    add_history(file, inherited=True)
-    add_json(file, "what was filed", inherited=True)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -154,44 +124,3 @@ def _movement(runs: tuple[RunSummary, ...]) -> list[list[str]]:
         return []
     header = ["benchmark", "metric", "first", "lowest", "last", "change"]
     return [header, *(row for _, row in sorted(rows, key=lambda item: item[0]))]
-
-
-def _file(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.fleet.pushing import push
-    from pytest_anubis.store.history.run_filing import file_all
-    from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
-
-    elsewhere = "://" in options.history
-    folder = Path(".anubis" if elsewhere else options.history)
-    runs = options.runs or folder
-    place = options.history if elsewhere else folder
-    names = None if options.all else waiting_for(runs, place)
-    filed: list[str] = []
-    notes: list[str] = []
-    said = file_all(runs, place=place, names=names, progress=filed.append, tell=notes.append)
-    known = 0
-    if options.all and (runs / IMPORTS_FOLDER).is_dir():
-        pushed = push([runs / IMPORTS_FOLDER], place, judge=import_judge(options))
-        if pushed.stopped:
-            raise CommandError(pushed.stopped)
-        said, known = (*said, *pushed.failed), pushed.known
-        filed += [IMPORTS_FOLDER] * (pushed.new + pushed.changed + len(pushed.failed))
-        notes += pushed.notes
-    count = len(filed) - len(said)
-    lines = [*said, *(f"note: {note}" for note in dict.fromkeys(notes))]
-    there = f", {known} of imports known already" if known else ""
-    lines.append(f"{count_text(count, 'run')} filed{there}, {len(said)} could not be filed")
-    left = len(waiting(runs)) - len(waiting_for(runs, place))
-    if left:
-        lines.append(
-            f"{count_text(left, 'run')} in {runs / WAITING} for another history: name it as --history"
-        )
-    plain = {
-        "filed": count,
-        "known": known,
-        "not_filed": list(said),
-        "for_another_history": left,
-    }
-    answer(options.json, plain, *lines)
-    if said:
-        raise CommandError(f"{runs}: not all runs are in the history")

@@ -407,7 +407,7 @@ class Run:
                 journal=self.record_path,
             )
         except KeyboardInterrupt:  # the run is over, its verdict written: only the waiting ends
-            problem = "this run is not in the history: interrupted; 'anubis history file' files it"
+            problem = "this run is not in the history: interrupted; 'anubis push' files it"
         except Exception as error:  # SQLAlchemy itself may be broken
             problem = f"this run is not in the history: {type(error).__name__}"
         if problem:

@@ -43,7 +43,7 @@ def begun_anew(history: History, place: Path | str) -> str:
     named = shlex.quote(str(place))
     return (
         f"history {place} is new: {before} run{'s' if before != 1 else ''} that it had are not in it, so "
-        f"nodes that they rejected are unknown there; file them again: 'anubis history file --all --history "
+        f"nodes that they rejected are unknown there; file them again: 'anubis push {named} --history "
         f"{named}' those of the store in this folder, 'anubis push STORE --history {named}' those of others"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Literal
@@ -39,9 +39,8 @@ from pytest_anubis.store.history.machines.machine_owners import host_name, keep_
 from pytest_anubis.store.history.nodes.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
-from pytest_anubis.store.journal.journal_file import RUNS_FOLDER, journal_path
+from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import (
-    JOURNAL_NAME,
     journal_file,
     read_journal,
 )
@@ -113,7 +112,7 @@ def _unfiled(place: Path | str, store: Path, problem: str, kept: str, *, filed: 
     many = (
         f"{left} run{'s' if left != 1 else ''} wait{'s' if left == 1 else ''} in {store / WAITING}"
     )
-    how = "; the next run files them, or 'anubis history file'"
+    how = "; the next run files them, or 'anubis push'"
     if not filed:
         return f"this run is not in the history: {problem}; {kept or many + how}"
     if left:
@@ -147,72 +146,6 @@ def _file_waiting(history: History, place: Path | str, store: Path, name: str) -
         return str(error)
     forget(store, name)
     return ""
-
-
-def file_run(
-    place: Path | str,
-    journal: Path | str,
-    *,
-    store: Path | None = None,
-    tell: Tell = _nothing_said,
-) -> str:
-    """Read a journal and record its run in the history.
-
-    Args:
-        place: The folder of a store or a database URL.
-        journal: The journal or its run's folder.
-        store: The store that keeps the journal; default `place`, if it is a folder.
-        tell: Gets a line about a run that is filed under another name than its node's.
-
-    Returns:
-        What went wrong in one line, empty when all is well.
-    """
-    try:
-        record = read_journal(Path(journal))
-        beside = store or (place if isinstance(place, Path) else Path(journal).parent)
-        content = _content(place, beside, Path(journal))
-        use_history(place, lambda history: record_run(history, record, content, tell=tell))
-    except (JournalError, HistoryError) as error:
-        return f"this run is not in the history: {error}"
-    return ""
-
-
-def file_all(
-    store: Path,
-    *,
-    place: Path | str | None = None,
-    names: Iterable[str] | None = None,
-    progress: Callable[[str], None] | None = None,
-    tell: Tell = _nothing_said,
-) -> tuple[str, ...]:
-    """File runs of a store again, e.g. after its history was lost; return what went wrong.
-
-    Args:
-        store: The store's folder.
-        place: The history; default the store's own.
-        names: The runs; default all of the store.
-        progress: Called with each journal's path.
-        tell: As in `file_run`.
-
-    Raises:
-        HistoryError: The history cannot be used at all, or not any more.
-    """
-    place = store if place is None else place
-    if names is None:
-        names = sorted(path.parent.name for path in (store / RUNS_FOLDER).glob(f"*/{JOURNAL_NAME}"))
-    use_history(place, _nothing_said)  # only opens it
-    due = waiting_for(store, place)
-    said: list[str] = []
-    for name in names:
-        journal = journal_path(store, name)
-        if progress is not None:
-            progress(str(journal))
-        if trouble := file_run(place, journal, store=store, tell=tell):
-            said.append(trouble)
-            use_history(place, _nothing_said)  # it is the run's own trouble
-        elif name in due:  # what waits for another history still does
-            forget(store, name)
-    return tuple(said)
 
 
 def record_run(

@@ -46,7 +46,7 @@ def keep(store: Path, name: str, place: Path | str, *, why: str) -> str:
     try:
         write_atomically(_file(store, name), (text + "\n").encode())
     except (OSError, ValueError) as error:
-        return f"nor can that be noted ({error}): file it later with 'anubis history file --all'"
+        return f"nor can that be noted ({error}): file it later with 'anubis push'"
     return ""
 
 

@@ -70,8 +70,6 @@ def test_every_verb_of_the_history_answers_in_json(here: Path) -> None:
     assert (shown["name"], shown["hardware_class"]) == ("n2", "h100")
     assert (shown["since"], shown["state"]) == ("2025-01-01T00:00:00+00:00", "repair")
     assert shown["runs"] == []
-    nothing = {"filed": 0, "known": 0, "not_filed": [], "for_another_history": 0}
-    assert answer("history", "file") == nothing
 
 
 def parsers(path: str, parser: argparse.ArgumentParser) -> Iterator[tuple[str, set[str]]]:
@@ -89,7 +87,7 @@ def test_no_action_of_the_history_is_without_json() -> None:
     parser = argparse.ArgumentParser()
     importlib.import_module(module_of("history")).add(parser)
     found = dict(parsers("history", parser))
-    assert {"history", "history nodes list", "history file", "history state"} <= found.keys()
+    assert {"history", "history nodes list", "history state"} <= found.keys()
     assert [name for name, options in found.items() if "--json" not in options] == []
 
 

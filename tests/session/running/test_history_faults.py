@@ -153,7 +153,7 @@ def test_an_impatient_interrupt_ends_the_filing_and_not_the_verdict(
         patch.setattr(run_filing, "use_history", interrupted)
         code, said = run(project, "r1")
     assert code == 0
-    assert "interrupted; 'anubis history file' files it" in "".join(said)
+    assert "interrupted; 'anubis push' files it" in "".join(said)
     assert [one.name for one in waiting(project.path / ".anubis")] == ["r1"]
     assert run(project, "r2") == (0, [])
     assert waiting(project.path / ".anubis") == ()

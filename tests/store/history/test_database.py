@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +20,7 @@ from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
+from pytest_anubis.store.fleet.pushing import push
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError, moment_of, shown_time
 from pytest_anubis.store.history.defect_records import add_defect, close_defect, defects
@@ -32,8 +34,6 @@ from pytest_anubis.store.history.incident_records import (
 )
 from pytest_anubis.store.history.risk_model_files import read_model, save_model
 from pytest_anubis.store.history.run_filing import (
-    file_all,
-    file_run,
     record_run,
 )
 from pytest_anubis.store.journal.journal_file import Journal
@@ -373,31 +373,30 @@ def test_a_run_is_filed_from_its_journal_and_trouble_is_only_told(tmp_path: Path
     store = tmp_path / ".anubis"
     with Journal.create(store, "r1") as journal:
         journal.write(RunStarted(run="r1", node="n1", started="2026-01-01"))
-    assert file_run(store, journal.path) == ""
+    os.utime(journal.path, (0, 0))  # else it may still be written
+    assert push([store], store).failed == []
     with History(store) as opened:
         (run,) = opened.node_history("n1")
     assert (run.run, run.seconds, run.decision) == ("r1", None, "")
-    assert "cannot be read" in file_run(store, tmp_path / "nothing")
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "history.sqlite").write_text(
         "this is no database, but it is long enough" * 99
     )
-    said = file_run(tmp_path / "bad", journal.path)
-    assert "not a database" in said
-    assert "\n" not in said
+    stopped = push([store], tmp_path / "bad").stopped
+    assert "not a database" in stopped
+    assert "\n" not in stopped
 
 
 def test_a_lost_history_is_rebuilt_from_the_journals(tmp_path: Path) -> None:
     for run in ("r1", "r2"):
         with Journal.create(tmp_path, run) as journal:
             journal.write(RunStarted(run=run, node="n1", started="2026-01-01"))
+        os.utime(journal.path, (0, 0))  # else it may still be written
     (tmp_path / "runs" / "bad").mkdir()
     (tmp_path / "runs" / "bad" / "journal.jsonl").write_text("junk\n")
-    seen: list[str] = []
-    said = file_all(tmp_path, progress=seen.append)
-    assert len(said) == 1
-    assert "bad" in said[0]
-    assert len(seen) == 3
+    os.utime(tmp_path / "runs" / "bad" / "journal.jsonl", (0, 0))
+    (said,) = push([tmp_path], tmp_path).failed
+    assert "bad" in said
     with History(tmp_path) as opened:
         assert [run.run for run in opened.node_history("n1")] == ["r1", "r2"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -89,7 +90,7 @@ def test_a_disk_that_takes_no_note_is_told_in_the_same_line(tmp_path: Path) -> N
     (tmp_path / WAITING).write_text("")
     said = filed(tmp_path, "r1")
     assert said.startswith("this run is not in the history: ")
-    assert "file it later with 'anubis history file --all'" in said
+    assert "file it later with 'anubis push'" in said
 
 
 def test_what_waits_does_not_keep_a_run_waiting(
@@ -115,26 +116,22 @@ def test_the_command_files_what_waits(
     for file in (tmp_path / WAITING).iterdir():
         assert "secret" not in file.read_text()
         file.write_text(file.read_text().replace("nowhere", "later"))
-    command = ["history", "file", "--store", url, "--runs", str(tmp_path)]
-    assert main(command) == 0
-    assert capsys.readouterr().out == (
-        f"1 run filed, 0 could not be filed\n2 runs in {tmp_path / WAITING} for another history: "
-        "name it as --history\n"
-    )
     folder.unlink()
-    assert main(["history", "file", "--store", str(folder), "--runs", str(tmp_path)]) == 0
-    assert "1 run filed, 0 could" in capsys.readouterr().out
-    assert main([*command, "--all"]) == 0
-    assert "3 runs filed, 0 could not be filed\n1 run in" in capsys.readouterr().out
+    for journal in tmp_path.glob("runs/*/journal.jsonl"):
+        os.utime(journal, (0, 0))  # else it may still be written
+    assert main(["push", str(tmp_path), "--history", str(folder)]) == 0
+    assert "3 runs filed" in capsys.readouterr().out
+    assert sorted(run.name for run in waiting(tmp_path)) == ["r1", "r3"]  # for other histories
+    assert main(["push", str(tmp_path), "--history", url]) == 0
+    assert "secret" not in capsys.readouterr().out
+    assert [run.name for run in waiting(tmp_path)] == ["r1"]
     with History(url) as history:
         assert sorted(run.run for run in history.node_history("n1")) == ["r1", "r2", "r3"]
-    assert known(folder) == ["r2"]
     (tmp_path / "runs" / "r3" / "journal.jsonl").write_text("junk\n")
-    assert main(["history", "file", "--store", str(tmp_path), "--all"]) == 2
-    said = capsys.readouterr()
-    assert "2 runs filed, 1 could not be filed" in said.out
-    assert said.err.count("\n") == 1
-    assert main(["history", "file", "--store", NOWHERE, "--runs", str(tmp_path)]) == 2
+    os.utime(tmp_path / "runs" / "r3" / "journal.jsonl", (0, 0))
+    assert main(["push", str(tmp_path), "--history", str(tmp_path)]) == 1
+    assert "2 runs filed, 0 known already, 1 not filed" in capsys.readouterr().out
+    assert main(["push", str(tmp_path), "--history", NOWHERE, "--retry", "1s"]) == 2
     assert "secret" not in capsys.readouterr().err
 
 
@@ -146,7 +143,6 @@ def test_the_command_files_what_waits(
         ["history", "incident", "add", "--node", "n", "--kind", "k", "--started", "2026-01-01"],
         ["history", "defect", "close", "1", "--as", "confirmed"],
         ["history", "state", "--node", "n", "--as", "repair"],
-        ["history", "file", "--all"],
         ["risk"],
         ["select"],
     ],

@@ -27,7 +27,7 @@ from pytest_anubis.store.history.defect_records import defects
 from pytest_anubis.store.history.incident_records import add_incident, incidents
 from pytest_anubis.store.history.machines.joined_nodes import join_node
 from pytest_anubis.store.history.machines.machine_owners import name_here
-from pytest_anubis.store.history.run_filing import file_all, file_finished, record_run
+from pytest_anubis.store.history.run_filing import file_finished, record_run
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal
 from pytest_anubis.store.namesakes import names_of_another
@@ -256,11 +256,13 @@ def test_a_name_that_somebody_has_already_is_not_given_again(tmp_path: Path) -> 
 def test_a_store_of_its_own_tells_them_apart_too(tmp_path: Path) -> None:
     for run, inventory in (("r1", A), ("r2", B), ("r3", A)):
         journal(tmp_path, run, inventory)
-    told: list[str] = []
+    said: list[str] = []
     for _ in range(2):
-        assert file_all(tmp_path, tell=told.append) == ()
+        pushed = push([tmp_path], tmp_path)
+        assert pushed.failed == []
+        said += pushed.notes
     assert filed(tmp_path) == [("n1", "r1"), ("n1", "r3"), (TWIN, "r2")]
-    assert set(map(len, map(str.splitlines, told))) == {1}
+    assert set(map(len, map(str.splitlines, said))) == {1}
     assert {run.node for run in read_stored(tmp_path).runs} == {"n1", TWIN}
 
 
