@@ -112,7 +112,7 @@ def test_line_is_cut_to_the_terminal_and_what_controls_it_is_shown(
 
 
 def without_times(text: str) -> str:
-    return re.sub(r"in \d.*s|runs/\S+", "", text)
+    return re.sub(r"in \d.*s|runs/\S+|\d{4}-\d\d-\d\d( \d\d:\d\d)?", "", text)
 
 
 @pytest.mark.parametrize("options", [["--color=no"], ["-v", "--color=yes"]])
