@@ -71,7 +71,7 @@ from pytest_anubis.session.running.live_progress import LiveProgress
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.resume import SkipDone, compared, find_earlier
 from pytest_anubis.session.running.terminal_plugin import Terminal
-from pytest_anubis.session.selecting.pruning import Pruning, stands_down
+from pytest_anubis.session.selecting.pruning import Pruning, conflicting_option
 from pytest_anubis.session.selecting.run_choice import Selection, read_choice_inputs
 from pytest_anubis.settings import DEFAULT_BASELINES, Settings
 from pytest_anubis.store.baselines.baseline_files import BaselineError, find_baseline, load_baseline
@@ -175,7 +175,7 @@ def _surroundings(config: pytest.Config, settings: Settings) -> Surroundings | N
 
 def _select(config: pytest.Config, run: Run, earlier: Earlier | None) -> None:
     """Freeze what the choice of benchmarks rests on, and let it be made once they are collected."""
-    if stands_down(config):
+    if conflicting_option(config):
         return  # the terminal says so
     before = earlier.choice if earlier is not None else None
     inputs = read_choice_inputs(run.context)

@@ -283,7 +283,9 @@ def _told(run: Run, folder: Path, baseline: Baseline | None) -> Run:
         record = read_journal(folder)
     except JournalError as error:
         return run.with_more(decision="BROKEN", headline=str(error))
-    outcomes = {(v.benchmark, v.metric, v.device, v.group): v for v in record.told if v.metric}
+    outcomes = {
+        (v.benchmark, v.metric, v.device, v.group): v for v in record.effective_verdicts if v.metric
+    }
     metrics = []
     for one in record.measurements:
         verdict = outcomes.get((one.benchmark, one.metric.name, one.device, one.group))
@@ -303,7 +305,7 @@ def _told(run: Run, folder: Path, baseline: Baseline | None) -> Run:
     rest = {(m.benchmark, m.metric) for m in metrics}
     metrics += [
         Metric(v.benchmark, v.metric, v.component, outcome=v.outcome.value)
-        for v in record.told
+        for v in record.effective_verdicts
         if v.outcome is Outcome.FAIL and (v.benchmark, v.metric) not in rest
     ]
     said = record.node_verdict

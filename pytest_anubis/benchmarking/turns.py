@@ -28,7 +28,7 @@ def in_turns(
 ) -> dict[Name, list[float]]:
     """Return the seconds of one call of each callable, `rounds` values each, taken in turns.
 
-    What the callables return is dropped: for what they measure by themselves there is `told_in_turns`.
+    What the callables return is dropped: for what they measure by themselves there is `values_in_turns`.
     Every second round goes the other way round, so that none is always the first. The first call of each,
     which pays for what is made lazily, counts nowhere; nor do those that find how many calls fill a round.
 
@@ -68,7 +68,7 @@ def in_turns(
     return values
 
 
-def told_in_turns(
+def values_in_turns(
     work: Mapping[Name, Callable[[], object]], *, rounds: int = 20
 ) -> dict[Name, list[float]]:
     """Return what each callable returns, `rounds` values each, taken in turns.
@@ -86,13 +86,13 @@ def told_in_turns(
         TypeError: A callable returns no number.
     """
     if not work or rounds < 1:
-        raise ValueError("told_in_turns wants something to ask, and one round or more")
+        raise ValueError("values_in_turns wants something to ask, and one round or more")
 
     def told(name: Name) -> float:
         value = work[name]()
         if isinstance(value, bool) or not isinstance(value, SupportsFloat):
             raise TypeError(
-                f"told_in_turns wants a number, {name!r} returned {type(value).__name__}; "
+                f"values_in_turns wants a number, {name!r} returned {type(value).__name__}; "
                 "in_turns times the calls themselves"
             )
         return float(value)

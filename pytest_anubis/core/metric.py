@@ -428,7 +428,7 @@ the larger one; and never if what is left differs by a tenth of itself, since wh
 divides them: of 18 and 21 times as long both are reported."""
 
 
-def told_by_medians(similarity: float, of_medians: float) -> bool:
+def differs_by_median(similarity: float, of_medians: float) -> bool:
     """Return whether a sample's loss is that of its median: else its distribution has to be told as well.
 
     Args:

@@ -276,7 +276,7 @@ class RunRecord:
         return card_texts(self.devices, self.inventory)
 
     @property
-    def heat_of_the_room(self) -> str:
+    def ambient_overheating(self) -> str:
         """Why heat was not one card's own, in words; empty if it was, or if nothing was hot.
 
         A card alone cannot be told from its room: without a sensor of the air it is blamed.
@@ -294,7 +294,7 @@ class RunRecord:
     @property
     def excused(self) -> frozenset[str]:
         """Tests whose values a hot room or chassis explains: they speak against no card."""
-        if not self.heat_of_the_room:
+        if not self.ambient_overheating:
             return frozenset()
         return frozenset(
             test for event in self.hardware if event.sort == THERMAL for test in event.tests
@@ -323,14 +323,14 @@ class RunRecord:
         return tuple(in_noise(v) if noisy and not v.run else v for v in verdicts)
 
     @property
-    def told(self) -> tuple[MetricVerdict, ...]:
+    def effective_verdicts(self) -> tuple[MetricVerdict, ...]:
         """The verdicts as they count: what an xfail mark expects, or a waiver covers, is no failure.
 
         Where the room or chassis was too hot for all cards, what is slow for that is INCONCLUSIVE. What names
         the collected run that it is about was held against that run's waivers and marks already. What is slow
         is to be measured again where the machine was let be noisy.
         """
-        waived, excused, why = self.waived, self.excused, self.heat_of_the_room
+        waived, excused, why = self.waived, self.excused, self.ambient_overheating
         if not (waived or excused or self.waivers):
             return self.reached
         told = (

@@ -168,10 +168,12 @@ class HtmlReport:
         silent = blocks.unsaid(unexplained(run), blocking)
         listed = verdict.listed if verdict else ()
         self._finish_page(verdict.decision.value if verdict else "not judged")
-        self._mend_rows(run.told)
+        self._mend_rows(run.effective_verdicts)
         step = next_of(run)
-        questions = questions_text(asked_questions(run.planned, run.told, run.results))
-        bad = [v for v in run.told if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+        questions = questions_text(
+            asked_questions(run.planned, run.effective_verdicts, run.results)
+        )
+        bad = [v for v in run.effective_verdicts if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
         parts = blocks.blamed_parts(bad, run.cards, context.inventory, heading="h2")
         left = len(parts) - PARTS
         prefix.append(

@@ -247,9 +247,11 @@ class RunReader:
         broken = _broken_tests(record)
         waived = dict.fromkeys(record.waived, "its test failed as its xfail mark expects")
         if self.learning:  # what is judged again is held against waivers then
-            waived |= {f"{v.test} {v.metric}": v.text for v in record.told if v.waiver}
+            waived |= {
+                f"{v.test} {v.metric}": v.text for v in record.effective_verdicts if v.waiver
+            }
         recorded = {measurement.test for measurement in record.measurements}
-        excused = dict.fromkeys(record.excused, record.heat_of_the_room)
+        excused = dict.fromkeys(record.excused, record.ambient_overheating)
         for measurement in record.measurements:
             if not self.wanted.wants_metric(measurement.metric.name, measurement.benchmark):
                 continue

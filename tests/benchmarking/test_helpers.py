@@ -15,7 +15,7 @@ from pytest_anubis.benchmarking.sizes import (
     fitting,
     host_memory,
 )
-from pytest_anubis.benchmarking.turns import in_turns, told_in_turns
+from pytest_anubis.benchmarking.turns import in_turns, values_in_turns
 from pytest_anubis.hardware.text_files import Files
 
 
@@ -84,12 +84,12 @@ def test_turns_of_what_measures_by_itself_keep_what_it_tells() -> None:
         order.append(number)
         return float(100 * number + order.count(number))
 
-    found = told_in_turns({1: lambda: told(1), 2: lambda: told(2)}, rounds=2)
+    found = values_in_turns({1: lambda: told(1), 2: lambda: told(2)}, rounds=2)
     # Not seconds; and the first figure of each counts nowhere.
     assert found == {1: [102.0, 103.0], 2: [202.0, 203.0]}
     assert order == [1, 2, 1, 2, 2, 1]
     with pytest.raises(ValueError, match="something to ask"):
-        told_in_turns({})
-    assert told_in_turns({"a": lambda: torch.tensor(2.5)}, rounds=1) == {"a": [2.5]}
+        values_in_turns({})
+    assert values_in_turns({"a": lambda: torch.tensor(2.5)}, rounds=1) == {"a": [2.5]}
     with pytest.raises(TypeError, match="'a' returned NoneType; in_turns times the calls"):
-        told_in_turns({"a": lambda: None})
+        values_in_turns({"a": lambda: None})

@@ -174,7 +174,7 @@ def test_end_of_the_time_leaves_trials_and_says_how_to_go_on(
     ("line", "why"),
     [
         ("no JSON", "no trials of this script"),
-        ('{"fault": "unheard of", "failed": []}', "no trials of this script"),
+        ('{"fault": "unavailable_vendors of", "failed": []}', "no trials of this script"),
         ('{"machine": "elsewhere", "baseline": {}}', "of machine elsewhere, this is another one"),
         (
             json.dumps({"machine": platform.node(), "baseline": {}, "runs": []}),

@@ -139,7 +139,10 @@ def run(options: argparse.Namespace) -> int:
     if options.html is not None:
         write_file(options.html, run_page(record, baseline))
     if options.prometheus is not None:
-        write_file(options.prometheus, prometheus_text(record.node_verdict, record.told, record))
+        write_file(
+            options.prometheus,
+            prometheus_text(record.node_verdict, record.effective_verdicts, record),
+        )
     if "-" not in (str(options.json), str(options.prometheus)):
         _show(record, options.verbose)
     return 0
@@ -344,8 +347,8 @@ def _show(record: RunRecord, verbosity: int) -> None:
         return
     lines = summary_lines(
         record.node_verdict,
-        record.told,
-        questions=asked_questions(record.planned, record.told, record.results),
+        record.effective_verdicts,
+        questions=asked_questions(record.planned, record.effective_verdicts, record.results),
         cards=record.cards,
         verbosity=verbosity,
         width=shutil.get_terminal_size().columns,

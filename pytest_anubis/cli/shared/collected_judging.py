@@ -17,7 +17,7 @@ from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCKS_DIFFER, TOGETHER
-from pytest_anubis.core.identity.alike_devices import told_once
+from pytest_anubis.core.identity.alike_devices import without_repeats
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunEvidence, RunRecord
@@ -284,7 +284,7 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
     return [
         NodeRow(
             verdict=verdict,
-            told=told_once(detail.verdicts),
+            verdicts=without_repeats(detail.verdicts),
             cards=detail.cards,
             hardware_class=detail.hardware_class,
             unlike=detail.unlike,
@@ -346,7 +346,7 @@ class NodeRuns:
                 )
         judged_ones = {(v.benchmark, v.metric, v.device, v.scope) for v in verdicts}
         verdicts += [
-            v for v in row.told if (v.benchmark, v.metric, v.device, v.scope) not in judged_ones
+            v for v in row.verdicts if (v.benchmark, v.metric, v.device, v.scope) not in judged_ones
         ]
         same = self._runs[unit]
         journals = self._journals.get(unit, [])

@@ -185,7 +185,7 @@ def _mended(
         and row.verdict.node in had.union(shift.nodes)
         and any(
             one.reason is Reason.ANSWERED and (one.benchmark, one.metric) in lost
-            for one in row.told
+            for one in row.verdicts
         )
     ]
     if not answered:

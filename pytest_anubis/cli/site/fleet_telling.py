@@ -161,10 +161,12 @@ def _change_lines(source: FleetSource) -> list[str]:
         if node not in several:
             continue
         latest = max(several[node], key=lambda run: run.started).run
-        found = {one.run for one in row.told if one.outcome is Outcome.FAIL}
+        found = {one.run for one in row.verdicts if one.outcome is Outcome.FAIL}
         if row.verdict.decision is Decision.REJECTED and found == {latest}:
             new.append(node)
-        elif row.verdict.decision is Decision.ACCEPTED and any(one.recovered for one in row.told):
+        elif row.verdict.decision is Decision.ACCEPTED and any(
+            one.recovered for one in row.verdicts
+        ):
             recovered.append(node)
     parts = [
         f"{word}: {', '.join(names[:CHANGED])}"

@@ -127,7 +127,7 @@ def _refuse_others(index: Path) -> None:
 
 def _drawn(record: RunRecord) -> Sequence[Case]:
     """Return the measurements that have plots: the worst, as far as they are not a plain PASS."""
-    cases = cases_of(record.measurements, record.told)
+    cases = cases_of(record.measurements, record.effective_verdicts)
     bad = [
         case for case in cases if case.verdict is None or case.verdict.outcome is not Outcome.PASS
     ]

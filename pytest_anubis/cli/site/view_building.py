@@ -119,7 +119,7 @@ def fleet_view(source: FleetSource) -> FleetView:
         population = columns.population
         key = (population.benchmark, population.metric.name)
         names.setdefault(key, (population.metric, population.component))
-    beside = [(row, v) for row in rows for v in row.told if v.outcome is not Outcome.PASS]
+    beside = [(row, v) for row in rows for v in row.verdicts if v.outcome is not Outcome.PASS]
     for _, verdict in beside:  # of what has no sample: a test that failed, a report of the hardware
         key = (verdict.benchmark, verdict.metric or "(test)")
         if key not in names:

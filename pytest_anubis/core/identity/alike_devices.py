@@ -24,7 +24,7 @@ def failing_alike(worst: MetricVerdict, found: Iterable[MetricVerdict]) -> list[
     return list(alike.values())
 
 
-def told_once(found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
+def without_repeats(found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     """Return verdicts without the metrics of tests whose own check failed: that it did is one failure."""
     checks = {_place(v) for v in found if v.reason is Reason.TEST_FAILED and not v.metric}
     return [
@@ -47,7 +47,7 @@ def _place(verdict: MetricVerdict) -> tuple[str, str]:
     return verdict.benchmark, verdict.device or "node"
 
 
-def others_told(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
+def other_verdicts(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[MetricVerdict]:
     """Return those that say something else than the worst does with the devices that fail alike.
 
     What several runs found of one device is one thing. The loss of a node as a whole is that of its devices,
@@ -59,7 +59,7 @@ def others_told(worst: MetricVerdict, found: Sequence[MetricVerdict]) -> list[Me
     """
     alike = failing_alike(worst, found)
     same = {*map(same_thing, (worst, *alike))}
-    rest = (one for one in told_once(found) if same_thing(one) not in same)
+    rest = (one for one in without_repeats(found) if same_thing(one) not in same)
     left = latest_of(rest)
     if not alike:
         return left

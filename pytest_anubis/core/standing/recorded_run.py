@@ -28,7 +28,8 @@ def judged_of(record: RunRecord, *, began: float, ended: float | None = None) ->
         ended: When it ended; None where that is unknown.
     """
     outcomes = [
-        (key_of(one), one.outcome, one.reason, one.reference, one.waiver) for one in record.told
+        (key_of(one), one.outcome, one.reason, one.reference, one.waiver)
+        for one in record.effective_verdicts
     ]
     outcomes += [
         (key, Outcome.PASS, Reason.WITHIN, reference, None)
@@ -57,7 +58,10 @@ def said_of_node(record: RunRecord) -> str:
     """
     verdict = record.node_verdict
     if verdict is None:
-        bad = any(one.outcome is Outcome.FAIL or one.reason is Reason.WAIVED for one in record.told)
+        bad = any(
+            one.outcome is Outcome.FAIL or one.reason is Reason.WAIVED
+            for one in record.effective_verdicts
+        )
         return Decision.UNDECIDED.value if bad else ""
     if record.replayed and verdict.decision is Decision.ACCEPTED:
         return ""
@@ -97,7 +101,7 @@ def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
         if result.outcome == "passed" and not result.left_out and result.test in places:
             benchmark, device = places[result.test]
             yield (benchmark, "", device, ""), Reference.NONE
-    judged = {key_of(one) for one in record.told if one.reason not in WITHOUT_NORM}
+    judged = {key_of(one) for one in record.effective_verdicts if one.reason not in WITHOUT_NORM}
     for one in record.measurements:  # right without any criterion, as a wrong one is wrong
         key = (one.benchmark, one.metric.name, one.device, one.group)
         right = one.metric.right
@@ -111,12 +115,12 @@ def passed_checks(record: RunRecord) -> Iterator[tuple[Key, Reference]]:
     accepted = record.node_verdict and record.node_verdict.decision is Decision.ACCEPTED
     wrong = any(
         one.benchmark == GATE[0] and not (accepted and one.reason is Reason.WAIVED)
-        for one in record.told
+        for one in record.effective_verdicts
     )
     looked = record.looked_at
     if looked is None:  # older versions did not say
         looked = (INVENTORY,) if record.baseline and not record.switched_off else ()
-    own = any(one.reference is Reference.MACHINE for one in record.told)
+    own = any(one.reference is Reference.MACHINE for one in record.effective_verdicts)
     for name in looked:
         if name in (KERNEL_LOG, COUNTERS):
             yield (HARDWARE, "", name, ""), Reference.NONE

@@ -11,9 +11,9 @@ from pytest_anubis.core.asking.next_step import STEP
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCKS_DIFFER
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
 from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.standing.standing_of import Holds, in_order, standing_of
+from pytest_anubis.core.standing.standing_verdict import with_standing
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.text.node_row import NodeRow
@@ -110,7 +110,7 @@ def _row(run: RunRecord, now: float) -> NodeRow:
         verdict = _undecided(run.node, why)
     return NodeRow(
         verdict=verdict,
-        told=run.told,
+        verdicts=run.effective_verdicts,
         cards=run.cards,
         hardware_class=run.hardware_class,
         devices=frozenset(run.devices),
@@ -135,7 +135,7 @@ def _standing_run(
         why = f"run {found.run} rejected it, and its defect was closed since"
         return replace(found, node_verdict=_undecided(found.node, why))
     verdict = found.node_verdict or _undecided(found.node, f"run {found.run} {found.broken_off}")
-    verdict, verdicts = as_it_stands(verdict, found.told, stands)
+    verdict, verdicts = with_standing(verdict, found.effective_verdicts, stands)
     return replace(found, node_verdict=verdict, verdicts=verdicts)
 
 

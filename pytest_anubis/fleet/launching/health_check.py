@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.history import CLOCKS_DIFFER
-from pytest_anubis.core.standing.lapsed_waivers import lapsed_text
 from pytest_anubis.core.standing.standing_of import Holds, Standing
+from pytest_anubis.core.standing.standing_verdict import lapsed_text
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.report.export.drain_reason import LEADER, line, reason_code

@@ -172,7 +172,7 @@ def _place(
         device=place_text(worst.device, last.cards) if worst and last and worst.device else "",
         risk=risk,
         retest=rejected and _verdict(one).triage is Triage.RETEST,
-        look=last is not None and any(one.worth_a_look for one in last.told),
+        look=last is not None and any(one.worth_a_look for one in last.verdicts),
         group=rejected and _verdict(one).triage is Triage.SHARED,
         act=_act(one, place),
         severity=_verdict(one).severity if rejected else _NOTHING,
@@ -199,7 +199,7 @@ def _act(one: NodeLast, place: Place) -> str:
     if triage is Triage.RETEST:
         return "measure again first"
     sure = worst.outcome is Outcome.FAIL and triage is Triage.REJECT
-    bad = [one for one in one.last.told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+    bad = [one for one in one.last.verdicts if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
     return first_act(replace(worst, retest="") if sure else worst, bad)
 
 
@@ -256,8 +256,8 @@ def _standing(
 
 def reason_of(last: LastRun) -> str:
     """Return why a node is not accepted, in the words of ``anubis health``: at most 128 characters."""
-    if last.told or last.verdict.hindrances:
-        return drain_reason(last.verdict, last.told, last.run)
+    if last.verdicts or last.verdict.hindrances:
+        return drain_reason(last.verdict, last.verdicts, last.run)
     return line(f"{LEADER}{last.verdict.decision.value}", last.verdict.headline, run=last.run)
 
 
@@ -276,7 +276,7 @@ def exit_code(places: Sequence[NodePlace], damaged: int = 0) -> int:
 
 
 def _worst(last: LastRun) -> MetricVerdict | None:
-    bad = [one for one in last.told if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+    bad = [one for one in last.verdicts if one.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
     accepted = last.verdict.decision is Decision.ACCEPTED
     return None if accepted else worst_of(bad)
 

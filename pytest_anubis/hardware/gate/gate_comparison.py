@@ -18,7 +18,11 @@ from pytest_anubis.hardware.gate.card_checks import (
     card_place,
     with_serial,
 )
-from pytest_anubis.hardware.gate.inventory_gate import GateLimits, check_inventory, unheard
+from pytest_anubis.hardware.gate.inventory_gate import (
+    GateLimits,
+    check_inventory,
+    unavailable_vendors,
+)
 from pytest_anubis.hardware.gate.single_checks import Severity, Value, words
 
 REPLAYS_PER_MINUTE = 8
@@ -115,7 +119,7 @@ def compare(before: Inventory, after: Inventory) -> list[GateFinding]:
     """
     found: list[GateFinding] = []
     now = {_key(card): card for card in after.accelerators}
-    minutes, silent = _minutes(before, after), unheard(after)
+    minutes, silent = _minutes(before, after), unavailable_vendors(after)
     for card in before.accelerators:
         later = now.get(_key(card))
         if later is not None:

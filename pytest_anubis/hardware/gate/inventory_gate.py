@@ -91,7 +91,7 @@ def check_inventory(
     return sorted(found, key=lambda finding: finding.severity != "FAIL")
 
 
-def unheard(inventory: Inventory) -> set[str]:
+def unavailable_vendors(inventory: Inventory) -> set[str]:
     """Return the vendors whose library failed as a whole: their missing cards are unknown, and not lost."""
     return {
         vendor
@@ -110,7 +110,7 @@ def _accelerator_count(inventory: Inventory, golden: Inventory | None) -> Iterat
         on_bus = [slot for slot in missing if slot in silent]
         # A library that fails says nothing of cards that the bus still shows, or where no bus can be seen.
         gone = inventory.on_bus is not None and len(silent) < len(golden.accelerators) - found
-        unknown = bool(unheard(inventory)) and not gone
+        unknown = bool(unavailable_vendors(inventory)) and not gone
         withheld = found + len(_withheld(inventory)) >= len(golden.accelerators)
         yield GateFinding(
             what="number of accelerators",

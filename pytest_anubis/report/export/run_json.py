@@ -30,8 +30,10 @@ def run_json(record: RunRecord) -> str:
         if not verdict.run:  # it is of this very run
             del told["run"], told["run_words"]
     plain |= {"schema": SCHEMA, "events": [_event(event) for event in record.events]}
-    plain["questions"] = asked_questions(record.planned, record.told, record.results).plain()
-    told = [verdict for verdict in record.told if verdict.waiver is not None]
+    plain["questions"] = asked_questions(
+        record.planned, record.effective_verdicts, record.results
+    ).plain()
+    told = [verdict for verdict in record.effective_verdicts if verdict.waiver is not None]
     if record.waivers or told:  # of collected runs, any may have had waivers
         plain["waived"] = [to_plain(verdict, full=True) for verdict in told]
     return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)

@@ -95,9 +95,9 @@ def components_section(view: FleetView) -> str:
     for node in view.nodes:
         if node.row.verdict.decision is Decision.REJECTED:
             nodes.update(node.row.verdict.components)
-        failed = {(v.component, v.device) for v in node.row.told if v.outcome is Outcome.FAIL}
+        failed = {(v.component, v.device) for v in node.row.verdicts if v.outcome is Outcome.FAIL}
         devices.update(component for component, _ in failed)
-        unusual.update({v.component for v in node.row.told if v.outcome is Outcome.MARGINAL})
+        unusual.update({v.component for v in node.row.verdicts if v.outcome is Outcome.MARGINAL})
     names = sorted({*nodes, *unusual}, key=lambda name: (-nodes[name], -unusual[name], name))
     if not names:
         return "<h2 id='components'>Defects by component</h2><p>No component is found bad.</p>"

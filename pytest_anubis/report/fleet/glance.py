@@ -79,7 +79,7 @@ def explained(view: FleetView) -> dict[tuple[str, str], TraitShift]:
             (name, shift.hardware_class)
             for name in shift.nodes
             if (node := rejected.get((name, shift.hardware_class))) is not None
-            and (not shift.metrics or shift.explains(node.row.told))
+            and (not shift.metrics or shift.explains(node.row.verdicts))
         ]
         if len(members) >= SEVERAL:
             for unit in members:

@@ -105,7 +105,7 @@ def run_page(
     verdict = record.node_verdict
     decision = verdict.word if verdict else "not judged"
     drawn = PLOTS if drawn is None else min(drawn, PLOTS)
-    told = record.told
+    told = record.effective_verdicts
     cases = cases_of(record.measurements, told)
     body = [
         f"<nav aria-label='fleet'><a href='{home}'>the whole fleet</a></nav>" if home else "",
@@ -162,7 +162,12 @@ def _facts(record: RunRecord, baseline: Baseline | None) -> str:
         ("run", record.run),
         ("time", _time(record)),
         ("profile", record.profile),
-        ("questions", questions_text(asked_questions(record.planned, record.told, record.results))),
+        (
+            "questions",
+            questions_text(
+                asked_questions(record.planned, record.effective_verdicts, record.results)
+            ),
+        ),
         ("lanes", "; ".join(lane_texts(record.lanes))),
         ("exit status", "" if status is None else f"{status}, {_EXIT.get(status, 'unknown')}"),
     ]
@@ -218,8 +223,8 @@ def _time(record: RunRecord) -> str:
 
 def _wrong(record: RunRecord) -> str:
     """Return one box per blamed part: what is wrong, which part it is, what to do."""
-    bad = [v for v in record.told if v.outcome is Outcome.FAIL]
-    unusual = [v for v in record.told if v.outcome is Outcome.MARGINAL]
+    bad = [v for v in record.effective_verdicts if v.outcome is Outcome.FAIL]
+    unusual = [v for v in record.effective_verdicts if v.outcome is Outcome.MARGINAL]
     # What is only unusual is in the box of its card, where there is one.
     failed = {v.device for v in bad} - set(HOST)
     bad += [v for v in unusual if v.device in failed]
@@ -242,7 +247,7 @@ def _waived(record: RunRecord) -> str:
     """Return the failures that somebody answers for: they are none of the node's, and no PASS."""
     lines = [
         f"{metric_name(v.benchmark, v.metric, v.device)}: {v.text}"
-        for v in record.told
+        for v in record.effective_verdicts
         if v.waiver is not None
     ]
     block = blocks.lines_block("failures that waivers cover, or did until they expired", lines)
@@ -277,8 +282,8 @@ def _unjudged(record: RunRecord) -> str:
     inner = "".join(
         blocks.lines_block(title, list(lines), open_=state) for title, lines, state in lists
     )
-    unsearched = unsearched_text(record.told)
-    inner += blocks.lines_block(unsearched, unsearched_names(record.told))
+    unsearched = unsearched_text(record.effective_verdicts)
+    inner += blocks.lines_block(unsearched, unsearched_names(record.effective_verdicts))
     return blocks.titled("What was not judged, and what else was seen", inner)
 
 

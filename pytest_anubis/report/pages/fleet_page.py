@@ -50,7 +50,7 @@ def fleet_page(rows: Iterable[NodeRow], notes: Sequence[str]) -> str:
 
 def has_findings(row: NodeRow) -> bool:
     """Tell whether there is more to say of a node than that it is accepted."""
-    return row.verdict.decision is not Decision.ACCEPTED or bool(row.told) or bool(row.unlike)
+    return row.verdict.decision is not Decision.ACCEPTED or bool(row.verdicts) or bool(row.unlike)
 
 
 def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
@@ -79,7 +79,7 @@ def _table(ordered: Sequence[NodeRow], numbers: dict[int, int]) -> str:
 
 def found_on(row: NodeRow, number: int, traits: Mapping[str, str]) -> str:
     """Return what was found on a node, to be unfolded; it is ``#n`` and its number in the order."""
-    bad = [verdict for verdict in row.told if verdict.outcome in _BAD]
+    bad = [verdict for verdict in row.verdicts if verdict.outcome in _BAD]
     verdict = row.verdict
     rejected = verdict.decision is Decision.REJECTED
     head = f"{blocks.badge(row.word)} <h3>{html.escape(verdict.node)}</h3>"

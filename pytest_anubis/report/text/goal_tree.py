@@ -232,7 +232,7 @@ def _asked(goals: Sequence[BenchmarkGoal], run: RunRecord) -> tuple[AskedQuestio
                     question=goal.question,
                 )
             )
-    told = run.told
+    told = run.effective_verdicts
     every = asked_questions(
         [plan for plans in of_goal.values() for plan in plans],
         told,
@@ -276,9 +276,9 @@ def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
     """Return what a run says of a benchmark: what it recorded, and what it declared and did not record."""
     places = [place for place in _places(run) if _base(place[0]) == goal.benchmark]
     if not places:
-        pruned = (v.text for v in run.told if _base(v.benchmark) == goal.benchmark)
+        pruned = (v.text for v in run.effective_verdicts if _base(v.benchmark) == goal.benchmark)
         return _unmeasured(goal, next(pruned, f"no part of run {run.run}"))
-    told = run.told
+    told = run.effective_verdicts
     rows = []
     for benchmark, device in places:
         there = [m for m in run.measurements if (m.benchmark, m.device) == (benchmark, device)]

@@ -191,7 +191,7 @@ def next_of(run: RunRecord) -> str:
     required = run.settings.get("require")
     line = next_line(
         run.node_verdict,
-        run.told,
+        run.effective_verdicts,
         profile=str(run.settings.get("profile", "")),
         typed=run.tests,
         root=run.root,

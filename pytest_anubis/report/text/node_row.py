@@ -8,7 +8,12 @@ from dataclasses import dataclass, field
 
 from pytest_anubis.core.asking.next_step import first_act, open_act, shared_act, throughout
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.identity.alike_devices import alike_text, latest_of, others_told, same_thing
+from pytest_anubis.core.identity.alike_devices import (
+    alike_text,
+    latest_of,
+    other_verdicts,
+    same_thing,
+)
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
     RETEST,
@@ -44,19 +49,19 @@ class NodeRow:
 
     Attributes:
         verdict: The decision.
-        told: Its verdicts that are not simply a PASS, in the order in which their runs began.
+        verdicts: Its verdicts that are not simply a PASS, in the order in which their runs began.
         cards: Device -> slot and serial number of its card in words, as far as they are known.
         hardware_class: That of the node.
         unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
             healthy nodes; empty of any other.
-        devices: Its devices, as far as they are known; those of `told` and `cards` need not be among them.
+        devices: Its devices, as far as they are known; `verdicts` and `cards` may name others.
         missing: How many single values it lacks.
         shared: What many nodes share and explains alone what is bad on it; None where nothing does, or before
             it was looked for (`with_shared`).
     """
 
     verdict: NodeVerdict
-    told: Sequence[MetricVerdict] = ()
+    verdicts: Sequence[MetricVerdict] = ()
     cards: Mapping[str, str] = field(default_factory=dict)
     hardware_class: str = ""
     unlike: str = ""
@@ -74,7 +79,7 @@ class NodeRow:
         """The verdict to act on first; None where nothing was found bad, nor left open."""
         open_one = self.verdict.decision is Decision.UNDECIDED
         sought = (*BAD, Outcome.INCONCLUSIVE) if open_one else BAD
-        found = latest_of(verdict for verdict in self.told if verdict.outcome in sought)
+        found = latest_of(verdict for verdict in self.verdicts if verdict.outcome in sought)
         return min(found, key=lambda verdict: verdict.severity, default=None)
 
     @property
@@ -98,7 +103,7 @@ class NodeRow:
     @property
     def look(self) -> MetricVerdict | None:
         """Of an accepted node, what is to be looked at first; None where there is nothing."""
-        found = [verdict for verdict in self.told if verdict.worth_a_look]
+        found = [verdict for verdict in self.verdicts if verdict.worth_a_look]
         if self.verdict.decision is not Decision.ACCEPTED:
             return None
         return min(found, key=lambda v: (*v.severity[:3], v.similarity or 0.0), default=None)
@@ -107,12 +112,12 @@ class NodeRow:
     def waived(self) -> bool:
         """Whether it is accepted with failures that a waiver or an xfail mark covers."""
         accepted = self.verdict.decision is Decision.ACCEPTED
-        return accepted and any(verdict.reason is Reason.WAIVED for verdict in self.told)
+        return accepted and any(verdict.reason is Reason.WAIVED for verdict in self.verdicts)
 
     @property
     def word(self) -> str:
         """What it is called everywhere: its decision, or one of `RETEST` and `LOOK`."""
-        return word_of(self.verdict, self.told)
+        return word_of(self.verdict, self.verdicts)
 
     @property
     def trouble(self) -> str:
@@ -132,14 +137,14 @@ class NodeRow:
     def rest(self) -> str:
         """What else is wrong, counted by kind: ``2 slow, 1 missing``; empty if there is nothing."""
         rejected = self.verdict.decision is Decision.REJECTED
-        bad = [v for v in self.told if v.outcome in BAD]
+        bad = [v for v in self.verdicts if v.outcome in BAD]
         if rejected and self.worst is not None:  # what rejects, as the headline counts it
             fails = [v for v in bad if v.outcome is Outcome.FAIL]
-            bad = others_told(self.worst, fails or bad)
+            bad = other_verdicts(self.worst, fails or bad)
         counts = Counter(verdict.trouble for verdict in bad)
         if self.look is not None and self.worst is not None:
             counts[self.worst.trouble] -= 1
-        open_ones = sum(verdict.outcome is Outcome.INCONCLUSIVE for verdict in self.told)
+        open_ones = sum(verdict.outcome is Outcome.INCONCLUSIVE for verdict in self.verdicts)
         counts[Trouble.UNCLEAR] = open_ones
         # What was never asked has no verdict, only a line.
         counts[Trouble.MISSING] = max(0, len(self.verdict.hindrances) - open_ones)
@@ -152,7 +157,7 @@ class NodeRow:
         """Why it is not accepted, in one sentence that begins with the part; of an accepted one its basis."""
         if self.verdict.decision is Decision.REJECTED and self.worst is not None:
             bad = self._bad
-            known = {*self.devices, *self.cards, *(verdict.device for verdict in self.told)}
+            known = {*self.devices, *self.cards, *(verdict.device for verdict in self.verdicts)}
             thing = same_thing(self.worst)
             runs = len({verdict.run for verdict in bad if same_thing(verdict) == thing})
             text = worst_text(self.worst, self.cards, alike_text(self.worst, bad, known), runs)
@@ -184,7 +189,7 @@ class NodeRow:
 
     @property
     def _bad(self) -> list[MetricVerdict]:
-        return [verdict for verdict in self.told if verdict.outcome in BAD]
+        return [verdict for verdict in self.verdicts if verdict.outcome in BAD]
 
     def _throughout(self, bad: Sequence[MetricVerdict]) -> str:
         """Return that a node is worse nearly everywhere, which no single component explains; else empty."""
@@ -225,7 +230,7 @@ def explained_by(
     for row in rows:
         bad = row.verdict.decision is Decision.REJECTED or row.look is not None
         for place, shift in enumerate(shifts if bad else ()):
-            if row.unit in members[place] and shift.explains(row.told):
+            if row.unit in members[place] and shift.explains(row.verdicts):
                 found[row.unit] = place
                 break
     return found

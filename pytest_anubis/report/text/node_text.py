@@ -268,7 +268,7 @@ def _absence(group: Sequence[NodeRow]) -> str:
 
 def _details(row: NodeRow) -> list[str]:
     """Return everything that was found about a node, one line each."""
-    found = sorted((v for v in row.told if v.outcome in BAD), key=lambda v: v.severity)
+    found = sorted((v for v in row.verdicts if v.outcome in BAD), key=lambda v: v.severity)
     column = max((len(v.trouble.value) for v in found), default=0)
     lines = [
         f"  {v.outcome.value:8} {v.trouble.value:{column}} {worst_text(v, row.cards)}"

@@ -111,9 +111,9 @@ class HardwareWatch:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say whose XIDs nobody heard, and what was reported where nothing is decided."""
-        unheard = self._unheard()
-        if unheard:
-            terminalreporter.write_line(printable(f"anubis: {unheard}"), yellow=True)
+        unavailable_vendors = self._unheard()
+        if unavailable_vendors:
+            terminalreporter.write_line(printable(f"anubis: {unavailable_vendors}"), yellow=True)
         if not self._measuring or not self._state.begun:
             return
         for event in self._state.record().hardware:

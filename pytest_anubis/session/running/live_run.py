@@ -359,7 +359,9 @@ class Run:
         if not self.broken:
             session.exitstatus = node_verdict.decision.exit_code
         self._config.hook.pytest_anubis_verdict(
-            config=self._config, verdict=node_verdict, verdicts=list(self.state.record().told)
+            config=self._config,
+            verdict=node_verdict,
+            verdicts=list(self.state.record().effective_verdicts),
         )
 
     def _history(self) -> Sequence[Population]:
@@ -382,7 +384,9 @@ class Run:
         """Leave the verdict where health checks read it at once; a run without one leaves what was known."""
         context, verdict, record = self.context, self.state.node_verdict, self.state.record()
         if context.judging:
-            reason = drain_reason(verdict, record.told, context.run_id) if verdict else ""
+            reason = (
+                drain_reason(verdict, record.effective_verdicts, context.run_id) if verdict else ""
+            )
             self._note(keep_ended(context.settings.store, record, ended=time.time(), reason=reason))
 
     def _now(self) -> str:

@@ -34,8 +34,8 @@ from pytest_anubis.report.text.summary_text import (
 from pytest_anubis.report.text.text_table import clip, printable, width_of, wrap
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.report_outcomes import first_line
-from pytest_anubis.session.selecting.pruning import stands_down
-from pytest_anubis.validator.deciding.machine_identity import strange_to
+from pytest_anubis.session.selecting.pruning import conflicting_option
+from pytest_anubis.validator.deciding.machine_identity import machine_mismatch
 
 _SKIPPED = "Skipped: "
 """How the reason of a skip begins in pytest's reports."""
@@ -82,7 +82,9 @@ class Terminal:
         elif context.baseline is not None:
             lines.append(f"anubis: {baseline_line(context.baseline)}")
             lines += [f"anubis: {context.baseline_source}"] if context.baseline_source else []
-            strange = strange_to(context.baseline, context.node, identity_marks(context.inventory))
+            strange = machine_mismatch(
+                context.baseline, context.node, identity_marks(context.inventory)
+            )
             if strange and not context.settings.other_machine:
                 lines.append(f"anubis: nothing can be accepted: {strange}")
         else:
@@ -93,7 +95,7 @@ class Terminal:
             over = f", {expired} of them expired" if expired else ""
             lines.append(f"anubis: {count_text(len(context.waivers), 'waiver')}{over}")
         if settings.select:
-            other = stands_down(self._config)
+            other = conflicting_option(self._config)
             if other:
                 lines.append(f"anubis: the Selector gives way to {other}: nothing is left out")
             elif self._run.selection is not None:
@@ -241,8 +243,8 @@ class Terminal:
         record = run.state.record()
         lines = summary_lines(
             verdict,
-            record.told,
-            questions=asked_questions(record.planned, record.told, record.results),
+            record.effective_verdicts,
+            questions=asked_questions(record.planned, record.effective_verdicts, record.results),
             cards=record.cards,
             verbosity=verbosity,
             width=shutil.get_terminal_size().columns,

@@ -40,7 +40,7 @@ _OTHERS = (
 )
 
 
-def stands_down(config: pytest.Config) -> str:
+def conflicting_option(config: pytest.Config) -> str:
     """Return the option that the Selector gives way to, empty when there is none."""
     return next((flag for dest, flag in _OTHERS if config.getoption(dest, False)), "")
 
@@ -68,7 +68,7 @@ class Pruning:
         Raises:
             pytest.UsageError: The choice cannot be made; one line says why.
         """
-        if stands_down(config):
+        if conflicting_option(config):
             return
         benchmarks = [benchmark_id(item) if takes_metrics(item) else "" for item in items]
         with _without_sweeps():

@@ -15,8 +15,8 @@ from pytest_anubis.codec.moments import day_of, moment
 from pytest_anubis.core.history import TOGETHER, NodeRecord
 from pytest_anubis.core.metric import measured_text
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.standing.lapsed_waivers import as_it_stands
 from pytest_anubis.core.standing.standing_of import Standing, in_order, standing_of
+from pytest_anubis.core.standing.standing_verdict import with_standing
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -56,7 +56,7 @@ class LastRun:
         started: When it began, seconds since 1970.
         ended: When it ended; None if unknown.
         verdict: What was decided; of a history only decision and headline.
-        told: The verdicts that stand in the way, with device and values; all of them if it is a journal.
+        verdicts: Those that prevent acceptance, with device and values; all of them if it is a journal.
         passed: Benchmarks of which nothing failed or was unclear.
         doubtful: Its clock was ahead, nobody knows by how much: others may have been later.
         cards: Device -> slot and serial number of its card, as far as a journal tells them.
@@ -66,7 +66,7 @@ class LastRun:
     started: float
     ended: float | None
     verdict: NodeVerdict
-    told: tuple[MetricVerdict, ...] = ()
+    verdicts: tuple[MetricVerdict, ...] = ()
     passed: frozenset[str] = frozenset()
     doubtful: bool = False
     cards: Mapping[str, str] = field(default_factory=dict)
@@ -82,7 +82,7 @@ class NodeLast:
     """A node, and what is known last of it.
 
     Attributes:
-        node: The node; its state is that of the history, ``in service`` where nobody told of any.
+        node: The node; its state is that of the history, ``in service`` where none is known.
         last: The run that it stands by: its last one with a verdict, or an earlier one that rejected it and
             still counts; None before the first.
         standing: What follows from all its runs.
@@ -127,10 +127,12 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
         for some in _at_once(by_run):
             for number, run in _runs(connection, by_run, some).items():
                 of = by_run[number]
-                known[of.node.name] = replace(of, last=_as_it_stands(run, of.standing))
+                known[of.node.name] = replace(of, last=_with_standing(run, of.standing))
         for name, looks in _looks(connection, known.values()).items():
             if (last := known[name].last) is not None:
-                known[name] = replace(known[name], last=replace(last, told=(*last.told, *looks)))
+                known[name] = replace(
+                    known[name], last=replace(last, verdicts=(*last.verdicts, *looks))
+                )
         for row in connection.execute(_latest()):
             last = known[row.name].last
             open_yet = row.ended is None and not row.decision  # imports do not say when they ended
@@ -154,7 +156,7 @@ def _runs(
 ) -> dict[int, LastRun]:
     """Return runs by their numbers, with what was bad in them and what was good; `nodes` are their nodes."""
     found: dict[int, LastRun] = {}
-    told: defaultdict[int, list[MetricVerdict]] = defaultdict(list)
+    verdicts: defaultdict[int, list[MetricVerdict]] = defaultdict(list)
     passed: defaultdict[int, set[str]] = defaultdict(set)
     runs, clocks, verdicts = schema.runs, schema.run_clocks, schema.verdicts
     urgent, known = schema.urgencies, set(Triage)
@@ -190,17 +192,17 @@ def _runs(
             why = retests.get((row.run_id, row.benchmark, row.metric, row.device), "")
             one = _verdict(row)
             one = replace(one, retest=why) if one.outcome is Outcome.FAIL else one
-            told[row.run_id].append(one)
+            verdicts[row.run_id].append(one)
             if one.reason is Reason.GONE and last.verdict.decision is not Decision.ACCEPTED:
                 gone = replace(last.verdict, gone=(*last.verdict.gone, one.device))
-                found[row.run_id] = replace(last, verdict=gone)
+                verdicts[row.run_id] = replace(last, verdict=gone)
     worst = sa.func.max(sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1))
     tests = (verdicts.c.run_id, verdicts.c.benchmark)
     good = sa.select(*tests).where(verdicts.c.run_id.in_(numbers)).group_by(*tests)
     for number, benchmark in connection.execute(good.having(worst == 0)):
         passed[number].add(benchmark)
     return {
-        number: replace(last, told=tuple(told[number]), passed=frozenset(passed[number]))
+        number: replace(last, verdicts=tuple(verdicts[number]), passed=frozenset(passed[number]))
         for number, last in found.items()
     }
 
@@ -276,8 +278,10 @@ def _of_node(name: str, runs: Mapping[str, RunRecord]) -> NodeLast:
     unfinished = not latest.ended and latest.node_verdict is None
     last = _last_run(began[by], runs[by], standing) if by else None
     if last is not None and last.verdict.decision is Decision.ACCEPTED:
-        pairs = ((one.run, verdict) for one in ordered for verdict in runs[one.run].told)
-        last = replace(last, told=(*last.told, *_unanswered_looks(pairs, by)))
+        pairs = (
+            (one.run, verdict) for one in ordered for verdict in runs[one.run].effective_verdicts
+        )
+        last = replace(last, verdicts=(*last.verdicts, *_unanswered_looks(pairs, by)))
     return NodeLast(
         node=NodeRecord(name=name, hardware_class=latest.hardware_class, since=min(began.values())),
         last=last,
@@ -292,23 +296,23 @@ def _last_run(began: float, run: RunRecord, standing: Standing) -> LastRun:
         node=run.node, decision=Decision.UNDECIDED, headline=run.broken_off
     )
     outcomes: dict[str, set[Outcome]] = {}
-    for one in run.told:
+    for one in run.effective_verdicts:
         outcomes.setdefault(one.benchmark, set()).add(one.outcome)
     last = LastRun(
         run=run.run,
         started=began,
         ended=moment(run.ended),
         verdict=verdict,
-        told=tuple(run.told),
+        verdicts=tuple(run.effective_verdicts),
         passed=frozenset(name for name, found in outcomes.items() if found <= _SOUND),
         cards=run.cards,
     )
-    return _as_it_stands(last, standing)
+    return _with_standing(last, standing)
 
 
-def _as_it_stands(last: LastRun, standing: Standing) -> LastRun:
-    verdict, metrics = as_it_stands(last.verdict, last.told, standing)
-    return replace(last, verdict=verdict, told=metrics)
+def _with_standing(last: LastRun, standing: Standing) -> LastRun:
+    verdict, metrics = with_standing(last.verdict, last.verdicts, standing)
+    return replace(last, verdict=verdict, verdicts=metrics)
 
 
 def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> Iterator[NodeLast]:
@@ -334,9 +338,12 @@ def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> 
             yield one
         else:
             full = replace(
-                one.last, verdict=record.node_verdict, told=record.told, cards=record.cards
+                one.last,
+                verdict=record.node_verdict,
+                verdicts=record.effective_verdicts,
+                cards=record.cards,
             )
-            yield replace(one, last=_as_it_stands(full, one.standing))
+            yield replace(one, last=_with_standing(full, one.standing))
 
 
 def _latest() -> sa.Select[_Rows]:

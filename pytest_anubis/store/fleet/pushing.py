@@ -261,7 +261,7 @@ def _of_import(
     for key in bad:
         whole = together.get(key)
         if whole is not None and whole.decision is not found[key].decision:
-            failed = [one for one in judged[key].told if one.outcome is Outcome.FAIL]
+            failed = [one for one in judged[key].effective_verdicts if one.outcome is Outcome.FAIL]
             undecided = found[key].decision is Decision.UNDECIDED
             gone = bool(failed) and all(one.reason is Reason.GONE for one in failed)
             partial = undecided or gone  # of a retest of some cards the others are not gone

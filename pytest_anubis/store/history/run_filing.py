@@ -365,7 +365,7 @@ def _put_defect(
         return
     if known is not None:
         return
-    failed = [item for item in record.told if item.outcome is Outcome.FAIL]
+    failed = [item for item in record.effective_verdicts if item.outcome is Outcome.FAIL]
     parts = (*verdict.components, *(item.component for item in failed))
     component = next((part for part in parts if part), "")
     key = connection.execute(

@@ -135,7 +135,7 @@ def deaths_of(run: RunRecord, name: str = "") -> frozenset[tuple[str, str, str]]
     return frozenset((name, *plans.get(test, PlannedTest(test=test)).place) for test in died)
 
 
-def told_as_death(verdict: MetricVerdict, deaths: Collection[tuple[str, str, str]]) -> bool:
+def is_death(verdict: MetricVerdict, deaths: Collection[tuple[str, str, str]]) -> bool:
     """Return whether a verdict says what a blocker of `blockers_by_cause` says: a test's process died."""
     ended = verdict.broken and verdict.reason is Reason.NOT_REPORTED
     return ended and (verdict.run, verdict.benchmark, verdict.device) in deaths

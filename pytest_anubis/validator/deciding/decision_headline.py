@@ -10,7 +10,7 @@ from dataclasses import replace
 from pytest_anubis.core.asking.next_step import STEP, TOLD, next_step
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.identity.alike_devices import alike_text, others_told
+from pytest_anubis.core.identity.alike_devices import alike_text, other_verdicts
 from pytest_anubis.core.metric import loss_text, percent_text, value_text, whole_of
 from pytest_anubis.core.run import RunEvidence
 from pytest_anubis.core.shown_loss import ALL_DEVICES, shown_similarity
@@ -26,7 +26,7 @@ from pytest_anubis.core.verdict import (
     Trouble,
     host_trouble,
 )
-from pytest_anubis.validator.deciding.machine_identity import strange_to
+from pytest_anubis.validator.deciding.machine_identity import machine_mismatch
 from pytest_anubis.validator.deciding.missing_values import missing_text
 
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
@@ -73,7 +73,7 @@ def headline(
     if decision is Decision.REJECTED:
         worst = bad[0]
         components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
-        others = troubles_text(others_told(worst, bad))
+        others = troubles_text(other_verdicts(worst, bad))
         more = f"; also {others}" if others else ""
         # To read what the test says is no step for a line that has just said it.
         plain = worst.reason in TOLD and not worst.action
@@ -206,7 +206,7 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
 def _basis(baseline: Baseline | None, name: str, evidence: RunEvidence) -> str:
     if baseline is None or not (baseline.one_machine or baseline.nodes):
         return ""
-    if strange_to(baseline, name, *evidence.machines):
+    if machine_mismatch(baseline, name, *evidence.machines):
         return f" (learned on one other machine, {', '.join(baseline.nodes)})"
     if baseline.one_machine:
         runs = len(baseline.runs)

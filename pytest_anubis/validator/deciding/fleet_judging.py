@@ -48,7 +48,7 @@ from pytest_anubis.validator.judging.column_judging import (
     judge_populations,
 )
 from pytest_anubis.validator.judging.component_judging import judge_components
-from pytest_anubis.validator.judging.device_split import beside_devices
+from pytest_anubis.validator.judging.device_split import split_by_device
 from pytest_anubis.validator.judging.history_judging import judge_latest
 from pytest_anubis.validator.judging.later_runs import LaterRuns
 from pytest_anubis.validator.judging.peer_judging import PeerColumns, judge_by_peers
@@ -223,7 +223,7 @@ def _judge_class(
             if judged.criterion is None and len(judged.population):
                 lonely.append(judged.population)
             else:
-                settled.append(find_changes(beside_devices(settle_shift(judged)[0]), baseline))
+                settled.append(find_changes(split_by_device(settle_shift(judged)[0]), baseline))
                 yield settled[-1]
         for judged in judge_components(settled, baseline):
             yield settle_shift(judged)[0]

@@ -169,7 +169,7 @@ RULES: dict[str, Rule] = {
         Outcome.FAIL,
         "accelerator.cooling",
         _COOL,
-        "beside cooler neighbours under the same load it is the card's own cooling; see `heat_of_the_room`",
+        "with cooler neighbours under the same load it is the card's own cooling; see `ambient_overheating`",
     ),
     HOT_AIR: Rule(
         None,
@@ -270,7 +270,7 @@ def verdicts_of_hardware(run: RunRecord) -> list[MetricVerdict]:
     groups: dict[tuple[str, str, str], list[HardwareFound]] = {}
     for event in run.hardware:
         groups.setdefault((event.sort, event.name, event.device or event.part), []).append(event)
-    room = run.heat_of_the_room
+    room = run.ambient_overheating
     verdicts = []
     for (sort, _, _), events in groups.items():
         rule = _ROOM if sort == THERMAL and room else RULES.get(sort, _UNKNOWN)

@@ -14,7 +14,7 @@ STRANGE_ACT = (
 """What resolves that the baseline is of one other machine."""
 
 
-def strange_to(baseline: Baseline | None, node: str, *machines: AbstractSet[str]) -> str:
+def machine_mismatch(baseline: Baseline | None, node: str, *machines: AbstractSet[str]) -> str:
     """Say that a baseline of one machine is held against another one; empty where it is not.
 
     A chassis decides where both sides know theirs. Else one card or network port in common is enough (cards

@@ -26,7 +26,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise
-from pytest_anubis.validator.deciding.completeness import told_as_death
+from pytest_anubis.validator.deciding.completeness import is_death
 from pytest_anubis.validator.deciding.decision_headline import headline, judged_by_fleet
 from pytest_anubis.validator.deciding.ledger import (
     NOTHING_JUDGED,
@@ -36,7 +36,7 @@ from pytest_anubis.validator.deciding.ledger import (
     uncovered_text,
     unplanned,
 )
-from pytest_anubis.validator.deciding.machine_identity import STRANGE_ACT, strange_to
+from pytest_anubis.validator.deciding.machine_identity import STRANGE_ACT, machine_mismatch
 from pytest_anubis.validator.deciding.missing_values import missing_text
 from pytest_anubis.validator.deciding.requirement import (
     Requirement,
@@ -158,7 +158,7 @@ def judge_node(
         # What happened explains it, so it stands first.
         waived = any(v.reason is Reason.WAIVED for v in verdicts)
         blocking.insert(explained, _ALL_WAIVED if waived else NOTHING_JUDGED)
-    strange = strange_to(baseline, name, *evidence.machines)
+    strange = machine_mismatch(baseline, name, *evidence.machines)
     if strange and not evidence.other_machine:
         blocking.insert(0, Blocker(cause=strange, act=STRANGE_ACT))
     due_ones = {criterion.benchmark for criterion in needed}
@@ -264,7 +264,7 @@ def _blockers(
             continue  # a node's values lack what one of its devices lacks, which stands there
         if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
             hardware.append(_open(verdict))
-        elif verdict.reason is Reason.UNREACHED or told_as_death(verdict, deaths):
+        elif verdict.reason is Reason.UNREACHED or is_death(verdict, deaths):
             continue  # the cause is in the way, once for all of them
         elif verdict.broken:
             broken.append(_open(verdict))

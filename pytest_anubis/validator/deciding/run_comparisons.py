@@ -15,7 +15,7 @@ from pytest_anubis.validator.changes.least_change import changes_of
 from pytest_anubis.validator.changes.segments import with_segments
 from pytest_anubis.validator.judging.column_judging import judge_columns, judge_populations
 from pytest_anubis.validator.judging.component_judging import judge_components
-from pytest_anubis.validator.judging.device_split import beside_devices
+from pytest_anubis.validator.judging.device_split import split_by_device
 from pytest_anubis.validator.judging.history_judging import judge_by_history
 from pytest_anubis.validator.judging.peer_judging import judge_by_peers
 
@@ -119,7 +119,7 @@ def _beside(
         ]
         tests = {m.device: m.test for m in mine}
         for population in _populations(run, mine):
-            judged = beside_devices(judge_columns(population, criterion, baseline=baseline))
+            judged = split_by_device(judge_columns(population, criterion, baseline=baseline))
             for row in judged.beside:
                 found = judged.verdict(row, baseline)
                 yield replace(found, test=tests[found.device])
@@ -185,7 +185,7 @@ def _alone(verdict: MetricVerdict, change: str) -> MetricVerdict:
 
 def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[Population, ...]:
     gather = Gather()
-    excused, heat = run.excused, run.heat_of_the_room
+    excused, heat = run.excused, run.ambient_overheating
     for m in measurements:
         what = (*m.disturbance, heat) if m.test in excused else m.disturbance
         if m.metric.better == "equal":  # neither load nor heat makes anything wrong

@@ -115,7 +115,7 @@ def decide_run(
     further = [verdict for verdict in further if _subject(verdict) not in met]
     good = passed([*counted, *extra])
     evidence = replace(
-        _besides_samples(run, silent),
+        _beyond_samples(run, silent),
         residual_risk=left_out.risk_after(good),
         residual_interval=left_out.interval_after(good),
     )
@@ -178,7 +178,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
     verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
     rejected = run.node_verdict and run.node_verdict.decision is Decision.REJECTED
     ends = {} if rejected or not run.broken_off else {run.run: run.broken_off}
-    found = _besides_samples(run, kept, run.run)
+    found = _beyond_samples(run, kept, run.run)
     return replace(
         found,
         verdicts=tuple(replace(verdict, run=run.run) for verdict in verdicts),
@@ -191,7 +191,7 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
     )
 
 
-def _besides_samples(run: RunRecord, silent: Mapping[str, str], name: str = "") -> RunEvidence:
+def _beyond_samples(run: RunRecord, silent: Mapping[str, str], name: str = "") -> RunEvidence:
     """Return what a run says besides verdicts; `name` is what these call it, empty while it goes on."""
     return RunEvidence(
         blockers=blockers_by_cause(run, silent),
@@ -261,7 +261,7 @@ def _counted(run: RunRecord, further: Sequence[MetricVerdict]) -> list[MetricVer
     }
     return [
         verdict
-        for verdict in (*run.told, *further)
+        for verdict in (*run.effective_verdicts, *further)
         # That there is no baseline is said once, where it stands in the way of acceptance.
         if verdict.reason is not Reason.NO_BASELINE
         or (verdict.benchmark, verdict.metric, verdict.device) not in settled

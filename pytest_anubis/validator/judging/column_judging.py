@@ -54,7 +54,7 @@ class JudgedColumns:
         unsearched: How many samples looked as if they had changed, but were not searched.
         current: Row -> its verdict where the current segment of a soak was judged next to the whole run.
         waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
-        beside: Row -> how it differs from its node's other devices (see `device_split.beside_devices`).
+        beside: Row -> how it differs from its node's other devices (see `device_split.split_by_device`).
         named: Row -> which run it is of, in words, of bad rows of nodes with several (see `LaterRuns`).
         answered: Row -> what a later run of its unit found, in words, and whether it had failed: it is bad no
             more (see `LaterRuns`).

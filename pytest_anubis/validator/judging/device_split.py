@@ -24,7 +24,7 @@ GAP = 3.2
 _UNDETECTABLE = REASONS.index(Reason.UNDETECTABLE)
 
 
-def beside_devices(judged: JudgedColumns) -> JudgedColumns:
+def split_by_device(judged: JudgedColumns) -> JudgedColumns:
     """Make MARGINAL what passes only since the fleet's limit is wide, and is of the slower part of its node.
 
     Args:

@@ -14,12 +14,12 @@ from pytest_anubis.core.measurement import HOST_SLOWER, LOOKS_SPENT, ONE_VISIT
 from pytest_anubis.core.metric import (
     Direction,
     Metric,
+    differs_by_median,
     exact_text,
     loss_size,
     loss_text,
     slip_text,
     told_apart,
-    told_by_medians,
     value_text,
 )
 from pytest_anubis.core.sample import NOTHING_DONE, FloatArray, Population, trouble
@@ -411,7 +411,7 @@ def _compared(base: Subject, said: Said, state: str, decimals: int | None) -> st
     of_medians = median_similarity(value, said.expected, base.better)
     if of_medians == 1 and alike >= max(EQUAL, said.threshold):
         return f"{state}: no worse"
-    near = 1 - alike <= NOTABLE or (told_by_medians(alike, of_medians) and not said.part)
+    near = 1 - alike <= NOTABLE or (differs_by_median(alike, of_medians) and not said.part)
     if near and (alike < said.threshold) == (of_medians < said.threshold):
         return f"{state}: {loss_text(of_medians, base.better, base.unit, decimals=decimals)}"
     shape = loss_text(alike, base.better, base.unit, shape=True, decimals=decimals)

@@ -164,7 +164,7 @@ def test_what_to_do_about_a_metric_and_a_node_is_a_gauge() -> None:
 
 def test_the_names_of_the_gauges_stay() -> None:
     record = read_journal(RUNS / "slow-card")
-    found = samples(prometheus_text(record.node_verdict, record.told, record))
+    found = samples(prometheus_text(record.node_verdict, record.effective_verdicts, record))
     assert {name.removeprefix("anubis_") for name, _ in found} == {
         *("run_info", "run_start_time_seconds", "run_end_time_seconds", "run_duration_seconds"),
         *("node_decision", "node_verdicts", "node_blocking", "node_listed", "node_blamed"),

@@ -81,7 +81,7 @@ def test_what_noise_makes_unsure_is_so_in_json_as_elsewhere() -> None:
     record = RunRecord(run="r", node="n", verdicts=(slow,), settings={"quiet_limits": {"steal": 1}})
     (told,) = json.loads(run_json(record))["verdicts"]
     assert (told["triage"], told["retest"]) == (Triage.RETEST, NOISY)
-    assert 'triage="retest"' in prometheus_text(None, record.told)
+    assert 'triage="retest"' in prometheus_text(None, record.effective_verdicts)
 
 
 def test_a_criterion_is_one_row_with_centre_limit_and_smallest_loss() -> None:

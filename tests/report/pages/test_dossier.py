@@ -151,7 +151,9 @@ def test_a_failure_that_allowed_noise_makes_unsure_has_one_row(record: RunRecord
     )
     count = overview_rows(record)
     assert overview_rows(noisy) == count
-    table = overview(cases_of(noisy.measurements, noisy.told), noisy.told, 9)  # asked twice
+    table = overview(
+        cases_of(noisy.measurements, noisy.effective_verdicts), noisy.effective_verdicts, 9
+    )  # asked twice
     assert table.count("<tr>") == count
 
 

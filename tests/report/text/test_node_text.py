@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pytest_anubis.core.blocker import Blocker, Hindrance
-from pytest_anubis.core.identity.alike_devices import told_once
+from pytest_anubis.core.identity.alike_devices import without_repeats
 from pytest_anubis.core.verdict import (
     Decision,
     MetricVerdict,
@@ -65,7 +65,7 @@ def row(name: str, decision: Decision, *told: MetricVerdict, blocking: int = 0) 
         triage=min(told, key=lambda v: v.severity).triage if told else Triage.NONE,
         lowest=0.7 if told else None,
     )
-    return NodeRow(verdict=verdict, told=told, cards=CARDS)
+    return NodeRow(verdict=verdict, verdicts=told, cards=CARDS)
 
 
 def test_the_worst_metric_has_device_slot_size_and_component() -> None:
@@ -199,9 +199,9 @@ def test_a_failed_test_is_one_failure_however_many_metrics_it_has() -> None:
     metrics = [replace(check, metric=name, text=f"{name}: test failed") for name in "ab"]
     other = replace(check, metric="c", benchmark="other.py::test_other")
     found = [check, *metrics, SLOW, other]
-    assert told_once(found) == [check, SLOW, other]
+    assert without_repeats(found) == [check, SLOW, other]
     assert row("n1", Decision.REJECTED, *found).rest == "1 slow, 1 failed"
-    assert told_once(metrics) == metrics  # nothing else says so
+    assert without_repeats(metrics) == metrics  # nothing else says so
 
 
 def test_cards_that_fail_alike_are_told_together() -> None:
@@ -214,10 +214,10 @@ def test_cards_that_fail_alike_are_told_together() -> None:
     assert found.rest == "1 slow"
     more = replace(found, devices=frozenset({"cuda:7", "cpu"}))
     assert " on cuda:0, cuda:1 and 2 more, the worst cuda:0: 30 %" in more.cause
-    two = replace(more, told=(*cards[1:3], replace(SLOW, device="node", similarity=0.9)))
+    two = replace(more, verdicts=(*cards[1:3], replace(SLOW, device="node", similarity=0.9)))
     assert " on cuda:1 and cuda:2, the worst cuda:1: 30 % slower" in two.cause
     assert two.rest == "1 slow"
-    assert " on cuda:0 30 % slower" in replace(more, told=(cards[0], OPEN)).cause
+    assert " on cuda:0 30 % slower" in replace(more, verdicts=(cards[0], OPEN)).cause
 
 
 def test_an_accepted_node_with_a_waived_failure_is_not_among_those_that_are_only_counted() -> None:

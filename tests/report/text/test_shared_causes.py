@@ -65,7 +65,7 @@ def row(node: str, *told: MetricVerdict, gone: tuple[str, ...] = ()) -> NodeRow:
         lowest=min((v.similarity or 0.0 for v in told), default=0.0),
         gone=gone,
     )
-    return NodeRow(verdict=verdict, told=told)
+    return NodeRow(verdict=verdict, verdicts=told)
 
 
 def test_the_slower_group_is_named_with_what_it_is_slower_than() -> None:

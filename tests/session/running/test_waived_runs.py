@@ -86,7 +86,7 @@ def test_a_waived_failure_is_accepted_and_told_wherever_the_run_is_told(
         "speed": Outcome.FAIL,
         "other": Outcome.PASS,
     }  # the journal has what was found
-    (speed, _) = record.told
+    (speed, _) = record.effective_verdicts
     assert (speed.outcome, speed.reason) == (Outcome.NOT_TESTED, Reason.WAIVED)
 
     (slow.path / "waivers.toml").unlink()  # what is read again knows them from the journal

@@ -217,7 +217,7 @@ def test_where_all_cards_are_hot_the_room_is_blamed_and_no_card() -> None:
     assert verdict.decision is Decision.UNDECIDED
     assert "all 8 cards were slowed by heat" in verdict.headline
     assert "not of the card" in verdict.headline
-    told = [v for v in made.record().told if v.device == "cuda:2"]
+    told = [v for v in made.record().effective_verdicts if v.device == "cuda:2"]
     assert [(v.outcome, v.reason) for v in told] == [(Outcome.INCONCLUSIVE, Reason.DISTURBED)]
     # Seven of eight: the eighth had the same air.
     assert decided(state(*hot[:7], slow=(2,))).decision is Decision.REJECTED

@@ -13,7 +13,7 @@ from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
-from pytest_anubis.validator.deciding.machine_identity import strange_to
+from pytest_anubis.validator.deciding.machine_identity import machine_mismatch
 from pytest_anubis.validator.deciding.node_decision import judge_node
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 
@@ -93,7 +93,7 @@ def test_a_machine_is_known_by_its_parts_and_else_by_its_name(
     marks = identity_marks(machine(**learned))
     assert not any("CZ" in mark or "GPU" in mark for mark in marks)  # a baseline tells no serial
     baseline = replace(LEARNED, machine=tuple(sorted(marks)))
-    assert (strange_to(baseline, name, identity_marks(machine(**now))) == "") is same
+    assert (machine_mismatch(baseline, name, identity_marks(machine(**now))) == "") is same
 
 
 def test_marks_of_odd_inventories_are_none() -> None:

@@ -122,7 +122,7 @@ def test_what_is_slow_while_the_machine_was_let_be_noisy_rejects_and_is_measured
     assert "(retest: measured while the machine was let be noisy)" in found.headline
     assert "The noise was allowed by --anubis-quiet-limit=others=95%,steal=30%." in found.headline
     assert found.headline.endswith("Next step: measure again; if the loss stays: change the card")
-    assert run.told[0].trouble is Trouble.NOISY
+    assert run.effective_verdicts[0].trouble is Trouble.NOISY
     two = replace(run, verdicts=(WRONG, SLOW, replace(SLOW, metric="time")))
     assert "; also 2 noisy." in decide_run(two, None).node_verdict.headline
 

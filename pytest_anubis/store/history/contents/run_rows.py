@@ -23,7 +23,7 @@ def rows_of(run: int, record: RunRecord) -> Iterator[tuple[sa.Table, list[dict[s
         run: The run's number in the history.
         record: The run.
     """
-    told = (verdict_row(run, one) for one in record.told)
+    told = (verdict_row(run, one) for one in record.effective_verdicts)
     yield schema.benchmarks, list(benchmark_rows(run, record))
     yield schema.verdicts, [*told, *check_rows(run, record)]
     yield schema.findings, list(finding_rows(run, record))
@@ -73,12 +73,14 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
         yield empty | {"reason": schema.NOISY}
     if record.campaign:
         yield empty | {"reason": schema.CAMPAIGN, "why": record.campaign}
-    for one in record.told:
+    for one in record.effective_verdicts:
         if one.retest and one.outcome is Outcome.FAIL:
             of = {"benchmark": one.benchmark, "metric": one.metric, "device": one.device}
             yield empty | of | {"reason": schema.RETEST, "why": one.retest}
-    places = {_place(one) for one in record.told if one.group or one.reason is Reason.WAIVED}
-    for one in record.told:
+    places = {
+        _place(one) for one in record.effective_verdicts if one.group or one.reason is Reason.WAIVED
+    }
+    for one in record.effective_verdicts:
         if _place(one) in places:
             waiver = (one.reason is Reason.WAIVED and one.waiver) or XFAIL
             yield empty | {

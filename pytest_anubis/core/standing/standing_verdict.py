@@ -12,7 +12,7 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Out
 _RENEW = "mend it, or renew the waiver; then measure again"
 
 
-def as_it_stands(
+def with_standing(
     verdict: NodeVerdict, metrics: Sequence[MetricVerdict], standing: Standing
 ) -> tuple[NodeVerdict, tuple[MetricVerdict, ...]]:
     """Return a run's decision and verdicts as they hold today.
