@@ -156,7 +156,7 @@ def _runs(
 ) -> dict[int, LastRun]:
     """Return runs by their numbers, with what was bad in them and what was good; `nodes` are their nodes."""
     found: dict[int, LastRun] = {}
-    verdicts: defaultdict[int, list[MetricVerdict]] = defaultdict(list)
+    failures: defaultdict[int, list[MetricVerdict]] = defaultdict(list)
     passed: defaultdict[int, set[str]] = defaultdict(set)
     runs, clocks, verdicts = schema.runs, schema.run_clocks, schema.verdicts
     urgent, known = schema.urgencies, set(Triage)
@@ -192,17 +192,17 @@ def _runs(
             why = retests.get((row.run_id, row.benchmark, row.metric, row.device), "")
             one = _verdict(row)
             one = replace(one, retest=why) if one.outcome is Outcome.FAIL else one
-            verdicts[row.run_id].append(one)
+            failures[row.run_id].append(one)
             if one.reason is Reason.GONE and last.verdict.decision is not Decision.ACCEPTED:
                 gone = replace(last.verdict, gone=(*last.verdict.gone, one.device))
-                verdicts[row.run_id] = replace(last, verdict=gone)
+                found[row.run_id] = replace(last, verdict=gone)
     worst = sa.func.max(sa.case((verdicts.c.outcome.in_(sorted(_SOUND)), 0), else_=1))
     tests = (verdicts.c.run_id, verdicts.c.benchmark)
     good = sa.select(*tests).where(verdicts.c.run_id.in_(numbers)).group_by(*tests)
     for number, benchmark in connection.execute(good.having(worst == 0)):
         passed[number].add(benchmark)
     return {
-        number: replace(last, verdicts=tuple(verdicts[number]), passed=frozenset(passed[number]))
+        number: replace(last, verdicts=tuple(failures[number]), passed=frozenset(passed[number]))
         for number, last in found.items()
     }
 
