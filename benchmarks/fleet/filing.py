@@ -2,7 +2,7 @@
 
 Every writer is a node's process: it opens the history for each run, files it with its journal, and closes.
 What could not be filed at once waits and is pushed afterwards; then all is counted. Prints rows for
-docs/scale.md.
+benchmarks/figures/scale.md.
 Run: ``python benchmarks/fleet/filing.py [--runs 512] [--metrics 20] [--values 100] [--writers 1 8 64]``.
 """
 

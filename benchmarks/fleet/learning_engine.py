@@ -3,7 +3,7 @@
 Each learning is a process ``anubis learn`` of its own; scheduler and workers are started here and on this
 machine only. Peak memory is what the kernel says of each process when it has ended (mapped files count).
 Where memory cgroups can be written, ``--limit`` holds ``anubis learn`` to that many MiB, the cache of the
-files that it reads included. Prints rows for docs/scale.md; exit code 1 if baselines differ.
+files that it reads included. Prints rows for benchmarks/figures/scale.md; exit code 1 if baselines differ.
 
 Run: ``python benchmarks/fleet/learning_engine.py fleet [--metrics 100] [--nodes 10000] [--workers 1 2]``
 or ``python benchmarks/fleet/learning_engine.py one [--nodes 125000] [--devices 8] [--limit 2048]``;

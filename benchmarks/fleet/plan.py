@@ -1,7 +1,7 @@
 """The plan of one night for a simulated fleet: seconds, value, bound and what lies between them.
 
 Run: ``python benchmarks/fleet/plan.py [--nodes 10000] [--hours 8] [--at-once 100] [--seed 1]``, or with
-``--settings`` for the table of settings in `docs/scale.md`: one line for each. Three
+``--settings`` for the table of settings in `benchmarks/figures/scale.md`: one line for each. Three
 classes with 40 benchmarks each, known defects that show in one to three benchmarks of a component, incidents
 that come back as the same kind, nodes whose risks differ by more than tenfold, a test rig that one benchmark
 needs, and partners that two of them need. Each plan is checked by what uses nothing of what made it.

@@ -5,7 +5,7 @@ pointers in C, disk beside fio by hand, TCP beside iperf3, all-reduce and copies
 that a link was given. Ours and theirs take turns, the first of a round being each in turn, in one process
 where that is possible; the ratio is taken round by round. What is wanted stands beside it. A peer that is
 not installed is named. The general tools (torch.utils.benchmark, pytest-benchmark, sysbench, stress-ng) stand
-beside ours for the same quantity too; of these no ratio is wanted, and ``docs/benchmark-figures.md`` says
+beside ours for the same quantity too; of these no ratio is wanted, and ``benchmarks/figures/benchmarks.md`` says
 why theirs is another. The spread is the distance between the quartiles over the median.
 
 Run: ``python benchmarks/suites/fidelity [--rounds 30] [--only triad gemm latency disk tcp link timers

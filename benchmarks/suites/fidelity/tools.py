@@ -1,7 +1,7 @@
 """The tools with which teams time and load machines, each beside ours for the same quantity.
 
 No ratio is wanted of them: what they call the same is often another thing
-(`docs/benchmark-figures.md` says why).
+(`benchmarks/figures/benchmarks.md` says why).
 """
 
 from __future__ import annotations
