@@ -32,7 +32,7 @@ def pytest_report_header() -> list[str]:
 def torch_settings(anubis_node: NodeFixture) -> Iterator[int]:
     """Let torch use exactly the CPUs that this test may use and true single precision; put both back.
 
-    Beside an accelerator these are its lane's, near the card; several lanes have none in common. Torch takes
+    With an accelerator these are its lane's, near the card; several lanes have none in common. Torch takes
     its defaults from the environment; a node where somebody exported a thread count or switched TF32 on would
     otherwise look like slow, or wrong, hardware.
     """

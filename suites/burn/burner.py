@@ -126,7 +126,7 @@ class Burner:
         *,
         begin: float = 0.0,
         batches: int = 0,
-        beside: Callable[[], object] | None = None,
+        each_batch: Callable[[], object] | None = None,
     ) -> Iterator[Burnt]:
         """Load the device without a rest, and give what each part of the load did as soon as it is over.
 
@@ -138,12 +138,12 @@ class Burner:
             count: How many.
             begin: When, on the clock; at once if that is over.
             batches: Instead of a time so many batches in a part, where other devices have to do as many.
-            beside: Called once in each batch, while the device works: reads sensors, or queues more work.
+            each_batch: Called once in each batch, while the device works: reads sensors, or queues more work.
         """
         self._wait_for(begin)
         begin = self._now()
         for number in range(1, count + 1):
-            products, took = self._until(begin + number * seconds, BATCH, beside, batches)
+            products, took = self._until(begin + number * seconds, BATCH, each_batch, batches)
             yield self._burnt(products, took)
 
     def steps(
@@ -154,21 +154,21 @@ class Burner:
         Args:
             hertz: Periods a second.
             periods: How many, without a break between them.
-            each: What so many of them did is told together.
+            each: Batches whose work is reported together.
             begin: When the first begins, on the clock; devices that share it step together.
         """
         begin = max(begin, self._now())
-        told, products, took = [], 0, 0.0
+        parts, products, took = [], 0, 0.0
         for number in range(periods):
             start = begin + number / hertz
             self._wait_for(start)
             done, seconds = self._until(start + 0.5 / hertz, SHORT_BATCH)
             products, took = products + done, took + seconds
             if (number + 1) % each == 0 or number + 1 == periods:
-                told.append(self._burnt(products, took))
+                parts.append(self._burnt(products, took))
                 products, took = 0, 0.0
         self._wait_for(begin + periods / hertz)
-        return told
+        return parts
 
     def _compare(self) -> None:
         self._product.compare()
@@ -183,7 +183,7 @@ class Burner:
         self,
         end: float,
         batch: float,
-        beside: Callable[[], object] | None = None,
+        each_batch: Callable[[], object] | None = None,
         batches: int = 0,
     ) -> tuple[int, float]:
         """Work until a moment, one batch at least, or so many; return how many products, and the seconds."""
@@ -193,8 +193,8 @@ class Burner:
         while True:
             for _ in range(each):
                 self.turn()
-            if beside is not None:
-                beside()
+            if each_batch is not None:
+                each_batch()
             self._synchronize()
             products += each
             if products == batches * each or (not batches and self._now() >= end):

@@ -60,12 +60,12 @@ class CardRank:
     def load(self, request: Message) -> Message:
         """Load the card from ``begin`` on for ``count`` parts of ``seconds``, without a rest between them.
 
-        Answers what each of the ``parts`` did, and what the sensors told in it.
+        Answers what each of the ``parts`` did, and its sensor readings.
         """
         watch, parts = Watch(self._device), []
         seconds, count, begin = (request[name] for name in ("seconds", "count", "begin"))
-        for done in self._loader.parts(seconds, count, begin=begin, beside=watch.look):
-            parts.append({**asdict(done), "told": watch.told()})
+        for done in self._loader.parts(seconds, count, begin=begin, each_batch=watch.look):
+            parts.append({**asdict(done), "sensors": watch.readings()})
             watch.begin()
         return {"parts": parts}
 
@@ -87,7 +87,7 @@ class CardRank:
         traffic.begin()
         batches, count, begin = (request[name] for name in ("batches", "count", "begin"))
         for done in self._loader.parts(
-            0.0, count, begin=begin, batches=batches, beside=traffic.queue
+            0.0, count, begin=begin, batches=batches, each_batch=traffic.queue
         ):
             parts.append({**asdict(done), "moved": traffic.rates(), "wrong_moved": traffic.wrong()})
             traffic.begin()

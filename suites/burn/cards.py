@@ -18,7 +18,7 @@ LEAD = 0.05
 
 STRETCH = 30.0
 """Seconds of one request, about: the cards rest between two, which would be a load step of its own once a
-second, and a card that is gone is heard of when its request ends."""
+second, and a lost card is noticed when its request ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +28,13 @@ class CardLoad:
     Attributes:
         rate: Operations a second.
         wrong: Elements that differed from those of the first result, and bytes that were moved wrongly.
-        told: What its sensors said: ``clock`` (MHz), ``power`` (W), ``temperature`` (°C).
-        moved: Bytes a second that were copied and reduced beside it (`suites.burn.traffic.Traffic.rates`).
+        sensors: Its readings: ``clock`` (MHz), ``power`` (W), ``temperature`` (°C).
+        moved: Bytes a second that were copied and reduced meanwhile (`suites.burn.traffic.Traffic.rates`).
     """
 
     rate: float
     wrong: int
-    told: dict[str, float] = field(default_factory=dict)
+    sensors: dict[str, float] = field(default_factory=dict)
     moved: dict[str, float] = field(default_factory=dict)
 
 
@@ -49,8 +49,8 @@ class Cards(Ranks):
 
     Attributes:
         loads: What each card did in every load of all together, in order.
-        settled: From which of them on the cards were warm: what is told of rates and sensors is of these.
-        others: Card, and what it did in a load that tells nothing of the rate of all.
+        settled: Index of the first load with warm cards; rates and sensors are reported from it on.
+        others: Card, and its part of a load that does not count for the rate of all.
     """
 
     def __init__(
@@ -191,20 +191,20 @@ class Cards(Ranks):
         """Return the rate of each card, load by load."""
         return [[load.rate for load in loads] for loads in self._warm]
 
-    def told(self, name: str) -> list[list[float]]:
-        """Return what a sensor of each card told, load by load; empty unless every card told each time."""
-        rows = [[load.told.get(name) for load in loads] for loads in self._warm]
+    def readings(self, name: str) -> list[list[float]]:
+        """Return the readings of one sensor of each card, load by load; empty if any is missing."""
+        rows = [[load.sensors.get(name) for load in loads] for loads in self._warm]
         known = [[value for value in row if value is not None] for row in rows]
         return known if all(len(row) == self.world for row in known) else []
 
     def summary(self) -> list[str]:
-        """Return a line for each card: rate, and what its sensors told, medians over all loads."""
+        """Return a line for each card: rate and sensors, medians over all loads."""
         lines = []
         for number in range(self.world):
             mine = [loads[number] for loads in self._warm]
             parts = [f"{statistics.median(load.rate for load in mine) / 1e12:.4g} TFLOP/s"]
             for name, unit in UNITS.items():
-                values = [load.told[name] for load in mine if name in load.told]
+                values = [load.sensors[name] for load in mine if name in load.sensors]
                 if values:
                     parts.append(f"{statistics.median(values):.4g} {unit}")
             lines.append(f"card {number}: {', '.join(parts)}")
@@ -247,13 +247,13 @@ UNITS = {"clock": "MHz", "power": "W", "temperature": "°C"}
 """Units of what sensors tell."""
 
 SHOWN = 8
-"""Rows that a message names: which they are tells whether they have a unit in common."""
+"""Rows that a message names, enough to see whether they share a unit."""
 
 
 def _load(answer: Message) -> CardLoad:
     wrong = answer["wrong"] + answer.get("wrong_moved", 0)
     rate = answer["work"] / answer["seconds"]
-    return CardLoad(rate, wrong, answer.get("told", {}), answer.get("moved", {}))
+    return CardLoad(rate, wrong, answer.get("sensors", {}), answer.get("moved", {}))
 
 
 def _rows(answer: Message) -> str:

@@ -1,4 +1,4 @@
-"""What an accelerator tells of itself under load: clock, power, temperature and energy."""
+"""Sensors of an accelerator under load: clock, power, temperature and energy."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EVERY = 0.2
 """Seconds between two readings of clock, power and temperature: one takes a millisecond."""
 
 MOVES = 3
-"""Times that a counter of energy has to move for its power to be told: a line through two is their error."""
+"""Times an energy counter has to move before power is computed: a line through two is their error."""
 
 
 class Watch:
@@ -30,7 +30,7 @@ class Watch:
         self.begin()
 
     def begin(self) -> None:
-        """Forget what was read so far; what the counter stands at is known."""
+        """Forget earlier readings, but not the energy counter's."""
         self._last: float | None = None
         self._readings: list[dict[str, float]] = []
         self._moved: list[tuple[float, float]] = []
@@ -47,22 +47,22 @@ class Watch:
             self._last = moment
             self._readings.append(read_card(self._device))
 
-    def told(self) -> dict[str, float]:
-        """Return ``clock`` (median, MHz), ``temperature`` (highest, °C), ``power`` (mean, W), as far as told.
+    def readings(self) -> dict[str, float]:
+        """Return ``clock`` (median, MHz), ``temperature`` (highest, °C), ``power`` (mean, W), if known.
 
         The power is that of the counted energy where the card counts it: what drivers call the power is often
         the mean of some past second. A counter moves ten times a second, so that a reading between two moves
         is old by up to a tenth of the second under load. The moments at which a look found it moved are late
         by less than a batch each, and the line through them by far less.
         """
-        told = {
+        found = {
             name: summary([reading[name] for reading in self._readings if name in reading])
             for name, summary in SUMMARIES.items()
             if any(name in reading for reading in self._readings)
         }
         if len(self._moved) >= MOVES:
-            told["power"] = statistics.linear_regression(*zip(*self._moved, strict=True)).slope
-        return told
+            found["power"] = statistics.linear_regression(*zip(*self._moved, strict=True)).slope
+        return found
 
 
 SUMMARIES: dict[str, Callable[[list[float]], float]] = {
@@ -74,7 +74,7 @@ SUMMARIES: dict[str, Callable[[list[float]], float]] = {
 
 
 def read_card(device: torch.device) -> dict[str, float]:
-    """Return what a card tells: ``clock`` (MHz), ``power`` (W), ``temperature`` (°C).
+    """Return a card's readings: ``clock`` (MHz), ``power`` (W), ``temperature`` (°C).
 
     What it does not tell is left out: all of it on a device that is none of `torch.cuda`'s.
     """
@@ -87,12 +87,12 @@ def read_card(device: torch.device) -> dict[str, float]:
         "power": lambda: _power(device),
         "temperature": lambda: torch.cuda.temperature(device),
     }
-    told: dict[str, float] = {}
+    found: dict[str, float] = {}
     for name, ask in questions.items():
         # A library that is missing, a driver that refuses, a card without the sensor: each its own error.
         with contextlib.suppress(Exception):
-            told[name] = float(ask())
-    return told
+            found[name] = float(ask())
+    return found
 
 
 def _power(device: torch.device) -> float:
@@ -105,12 +105,12 @@ def _power(device: torch.device) -> float:
 
     drawn = float(torch.cuda.power_draw(device))
     if not drawn:
-        raise ValueError("no power told")
+        raise ValueError("no power reading")
     return drawn if torch.version.hip is not None else drawn / 1e3  # AMD's is in W, NVIDIA's in mW
 
 
 def read_energy(device: torch.device) -> float | None:
-    """Return the joules that NVIDIA's driver has counted for a card; None where nobody counts or tells."""
+    """Return the joules that NVIDIA's driver has counted for a card; None where it does not count."""
     if device.type != "cuda":
         return None
     try:

@@ -40,14 +40,14 @@ STEPPING = {"smoke": 2.0, "standard": 5.0, "soak": 300.0}
 """Seconds for each of these."""
 
 COPIED = {"smoke": 64 << 20, "standard": 256 << 20, "soak": 256 << 20}
-"""Bytes of a copy and of an all-reduce beside the products."""
+"""Bytes of a copy and of an all-reduce that run during the products."""
 
 TRAFFIC = {
     "to_device": "What do the copies to the slowest card reach while all compute and reduce?",
     "to_host": "What do the copies from the slowest card reach while all compute and reduce?",
     "reduced": "Which bus bandwidth do the all-reduces reach while all cards compute and copy?",
 }
-"""What runs beside the products, and what is asked of it."""
+"""What runs during the products, and the metrics of it."""
 
 SECOND = 1.0
 START = {1: 5.0, 2: 12.0}
@@ -188,8 +188,8 @@ def test_burn(
 
 
 def sensors(anubis_metric: MetricFixture, cards: Cards) -> None:
-    """Record what the sensors of the worst card told, where all cards tell it."""
-    clocks, heats, powers = (cards.told(name) for name in ("clock", "temperature", "power"))
+    """Record the sensors of the worst card, where all cards have them."""
+    clocks, heats, powers = (cards.readings(name) for name in ("clock", "temperature", "power"))
     if clocks:
         anubis_metric.record(
             "burn_clock",
@@ -207,7 +207,7 @@ def sensors(anubis_metric: MetricFixture, cards: Cards) -> None:
             question="How much hotter is the hottest card than its neighbours, at the same moment?",
             action=_COOLING,
         )
-    # A warmer room is no fault of a card: without a sensor of its air the temperature is only told.
+    # A warmer room is no fault of a card: without a sensor of its air the temperature is only printed.
     if heats and (inlet := inlet_temperature()) is not None:
         anubis_metric.record(
             "burn_warming",

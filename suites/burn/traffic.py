@@ -1,4 +1,4 @@
-"""Copies both ways and all-reduces of a card, which run on streams of their own beside what it computes."""
+"""Copies both ways and all-reduces of a card, which run on streams of their own while it computes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ of it would take as long as a batch or longer, and the card would rest. An odd n
 buffers in turns: each part of both is looked at."""
 
 FILLED = 0.9
-"""Share of a batch that copies and reductions take by themselves: beside the products they take longer, and
+"""Share of a batch that copies and reductions take by themselves: during the products they take longer, and
 the products should not wait for them."""
 
 
@@ -177,9 +177,9 @@ class Traffic:
                 lane.rounds = rounds
             self.queue()
             synchronize()
-        told = torch.tensor([seconds, self._reduced.whole()], device=self._device)
-        dist.all_reduce(told, op=dist.ReduceOp.MAX)  # as many reductions on all cards
-        batch, reduction = told.tolist()
+        slowest = torch.tensor([seconds, self._reduced.whole()], device=self._device)
+        dist.all_reduce(slowest, op=dist.ReduceOp.MAX)  # as many reductions on all cards
+        batch, reduction = slowest.tolist()
         each = {lane: lane.whole() for lane in self._lanes} | {self._reduced: reduction}
         for lane, took in each.items():
             lane.rounds = max(1, int(FILLED * batch / max(took, 1e-9)))

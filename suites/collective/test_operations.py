@@ -34,7 +34,7 @@ ADAPTERS_ALONE = {"NCCL_P2P_DISABLE": "1", "NCCL_SHM_DISABLE": "1"}
 the cards: what jobs of several nodes use."""
 
 NO_ALGORITHM = "no algorithm/protocol available"
-"""What NCCL says where the one that it was told to use is none for these cards."""
+"""NCCL's message where the requested algorithm does not exist for these cards."""
 
 ALGORITHM_BYTES = {"smoke": 1024 * MIB, "standard": 8192 * MIB, "soak": 8192 * MIB}
 ADAPTER_BYTES = 1024 * MIB

@@ -15,7 +15,7 @@ PATIENCE = 5.0
 
 
 class CounterError(RuntimeError):
-    """The energy counter stands still under load, or does not answer any more."""
+    """The energy counter does not move under load, or no longer answers."""
 
 
 class Efficiency:
@@ -49,7 +49,7 @@ class Efficiency:
         """Return 10^9 work per joule of one window.
 
         Raises:
-            CounterError: The counter stands still under load, or cannot be read any more.
+            CounterError: The counter does not move under load, or can no longer be read.
         """
         before, _ = self._until_it_moves(0.0)
         after, calls = self._until_it_moves(self._seconds)

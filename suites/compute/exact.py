@@ -22,7 +22,7 @@ ROWS = 1024
 """Rows that are made and checked at a time: 128 MiB of a matrix of size 16,384 in double precision."""
 
 FLOAT8_ERROR = 0.1
-"""Largest error of an element of a product of 8-bit floats, beside its rounding, over the root mean square of
+"""Largest error of an element of a product of 8-bit floats, apart from rounding, over the root mean square of
 all: Hopper's units keep some 14 bits of a sum, which errs by 0.02. A turned sign errs by 1 or so."""
 
 
@@ -140,7 +140,7 @@ class ExactProduct:
 
     Args:
         shape: Of the factors.
-        dtype: A key of `KINDS`; for ``tf32`` torch has to be told so as well.
+        dtype: A key of `KINDS`; for ``tf32`` torch has to be set accordingly.
         product: Does the work; another one can be put in to see that a fault is noticed.
     """
 

@@ -46,7 +46,7 @@ class Gemm:
 
     Args:
         size: Rows and columns of all three matrices.
-        dtype: A name that `tolerance` knows; for ``tf32`` torch has to be told so too (`single_precision`).
+        dtype: A name that `tolerance` knows; for ``tf32`` torch needs `single_precision` too.
         product: Does the work; another one can be put in to see that a fault is noticed.
     """
 

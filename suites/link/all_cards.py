@@ -21,7 +21,7 @@ ROUND = 60.0
 """Seconds that one round may take: thousands of times what it does."""
 
 TOGETHER = 0.01
-"""Seconds from asking to beginning: the last of sixteen processes has heard of it by then."""
+"""Seconds from asking to beginning: the last of sixteen processes has received the request by then."""
 
 WAYS = {"to_device": 1, "to_host": 1, "both_ways": 2}
 """What a round may be, and how many copies go on at once in it."""
@@ -101,7 +101,7 @@ class Slowest:
         return min(rates) / 1e9
 
     @property
-    def told(self) -> str:
+    def text(self) -> str:
         """Which card was the slowest most often, and the median rates of it and of all, in words."""
         card = max(set(self._found), key=self._found.count)
         own = statistics.median(rates[card] for rates in self._rounds) / 1e9

@@ -18,7 +18,7 @@ BUFFERS = 2
 
 
 class Copier:
-    """Copies when it is told.
+    """Copies on request.
 
     Args:
         move: Does the copying; a slow or faulty one can be put in to see that it is noticed.

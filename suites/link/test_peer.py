@@ -39,7 +39,7 @@ pytestmark = pytest.mark.anubis(
 def between(
     pair: PairFixture, size: int, *, all_cards: bool = False, by: By = "engine"
 ) -> PeerCopies:
-    """Return copies from the pair's sender to its receiver, and along all ways that go on beside them.
+    """Return copies from the pair's sender to its receiver, and along all ways that go on at the same time.
 
     Raises:
         MemoryTakenError: A card of any of these ways has no room for its buffers.

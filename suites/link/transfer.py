@@ -24,7 +24,7 @@ class Transfer:
 
     Args:
         size: Bytes to copy.
-        device: The device; a CPU stands in for one in tests.
+        device: The device; tests use a CPU.
         move: Does the copying; another one can be put in to see that a fault is noticed.
         locked: Through page-locked host memory, which the device reads by itself; from pageable memory the
             driver copies piece by piece through a buffer of its own.

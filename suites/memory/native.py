@@ -1,7 +1,7 @@
-"""Compiling a C file at first use, and keeping the result where nobody else can put another one.
+"""Compiling a C file at first use, and keeping the result where no other user can replace it.
 
-What is loaded runs with the rights of whoever runs the tests, so a compiled file is taken only from a folder
-that this user alone can write, and only if it is this user's own.
+A loaded file runs with the rights of the user who runs the tests. So it is taken only from a folder that this
+user alone can write, and only if this user owns it.
 """
 
 from __future__ import annotations
@@ -96,13 +96,13 @@ def _loaded(source: Path, compiler: str, folder: Path) -> ctypes.CDLL:
     target = folder.resolve() / f"{source.stem}-{digest}.so"
     if not _own_file(target):
         _compile(source, compiler, target)
-    return ctypes.CDLL(str(target))  # nobody else can change this path between the check and here
+    return ctypes.CDLL(str(target))  # no other user can change this path between the check and here
 
 
 def _only_ours(folder: Path) -> bool:
     """Say whether this user alone decides what lies under a folder's path.
 
-    The folder is this user's and nobody else can write it; those above are his or root's, and whoever can
+    The folder is this user's and no other user can write it; those above are his or root's, and who can
     write them cannot move what is not his own (the sticky bit of ``/tmp``).
     """
     me = os.geteuid()
@@ -118,7 +118,7 @@ def _only_ours(folder: Path) -> bool:
 
 
 def _own_file(path: Path) -> bool:
-    """Say whether a path is a plain file of this user's that nobody else can write."""
+    """Say whether a path is a plain file of this user's that no other user can write."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:

@@ -85,7 +85,7 @@ def place(cpus: set[int], node: int) -> Iterator[None]:
 def _policy(mode: int, node: int | None) -> None:
     number = SET_MEMPOLICY.get(platform.machine())
     if number is None:
-        raise NotPossible(f"nobody knows the system call of {platform.machine()}")
+        raise NotPossible(f"unknown system call of {platform.machine()}")
     mask = (ctypes.c_ulong * (MASK_BITS // 64))()
     if node is not None:
         mask[node // 64] = 1 << node % 64

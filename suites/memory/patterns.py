@@ -26,7 +26,7 @@ HOST_PIECE = 8 << 20
 """The same on a host: what a check makes meanwhile stays in the caches."""
 
 SPARE = 10
-"""Pieces that a check needs beside the memory: numbers, intermediate results, what is unequal."""
+"""Pieces that a check needs besides the memory: numbers, intermediate results, what is unequal."""
 
 
 APART = 40

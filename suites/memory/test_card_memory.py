@@ -24,7 +24,7 @@ and what is in use by both halves is there twice."""
 
 READ = 1 << 30
 """Bytes that one launch reads from the cache, at least: 0.1 ms at 10 TB/s, which makes the launch itself
-small, however small the cache is that a card tells of."""
+small, however small the card's reported cache is."""
 
 STEPS = 128
 """Pairs of dependent loads that are launched as one graph."""
@@ -51,13 +51,13 @@ def cache_of(anubis_device: DeviceFixture) -> int:
     """Return the bytes that are read from a card's second-level cache: a quarter of what it has."""
     import torch
 
-    told = 0
+    cache = 0
     if anubis_device.kind == "cuda":
         properties = torch.cuda.get_device_properties(anubis_device.torch)
-        told = getattr(properties, "L2_cache_size", 0)
-    if not told:
-        pytest.skip("nobody says how large this device's cache is")
-    return min(told // 4, CACHED)
+        cache = getattr(properties, "L2_cache_size", 0)
+    if not cache:
+        pytest.skip("the size of this device's cache is unknown")
+    return min(cache // 4, CACHED)
 
 
 @pytest.mark.anubis(

@@ -84,7 +84,7 @@ def test_load_latency(anubis_metric: MetricFixture, anubis_node: NodeFixture, le
     metrics=[f"latency_{name}" for name in chase.sweep(SWEPT)],
     goal="The CPU gets at its data as quickly as its class does, however much of it there is",
     question="How long does one load take out of so many bytes?",
-    action="The footprint from which on loads are slow tells the cache, or the pages, that are: compare its "
+    action="The footprint from which on loads are slow points to the slow cache or pages: compare its "
     "size, ways that are taken away (resctrl), huge pages and neighbours with a healthy node",
 )
 def test_latency_by_footprint(anubis_metric: MetricFixture) -> None:
@@ -174,9 +174,9 @@ def test_numa_latency(
             anubis_metric.record(
                 pair_metric(pair), taken[pair], unit="ns", better="lower", rounds_of=last
             )
-        for line in told(taken):
+        for line in pair_lines(taken):
             sys.stdout.write(f"{line}\n")
-        record_property("slowest_pairs", told(taken))
+        record_property("slowest_pairs", pair_lines(taken))
         for end, chain in chains.items():
             right(chain, f"in the memory of node {end}")
 
@@ -186,8 +186,8 @@ def pair_metric(pair: tuple[int, int]) -> str:
     return f"latency_{pair[0]}_to_{pair[1]}"
 
 
-def told(taken: Mapping[tuple[int, int], Sequence[float]]) -> list[str]:
-    """Return a line for the local and one for the remote pairs: the slowest of them, beside their median.
+def pair_lines(taken: Mapping[tuple[int, int], Sequence[float]]) -> list[str]:
+    """Return a line for the local and one for the remote pairs: the slowest of them, and their median.
 
     Args:
         taken: Pair of processor and memory -> nanoseconds of a load.

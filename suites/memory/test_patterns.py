@@ -83,12 +83,12 @@ def test_card_patterns(
     give_back()  # what earlier tests of this process left
     known = memory_of(device)
     if known is None:
-        pytest.skip("nobody says how much memory this device has")
+        pytest.skip("the size of this device's memory is unknown")
     free, total = known
     piece = piece_of(total, device)
     memory = Memory(int(min(SHARE * total, free - SPARE * piece)), device, piece)
     try:
-        # Whoever has the rest may be invisible from here: that it is missing is no fault of the card.
+        # Another process, perhaps invisible from here, holds the rest: no fault of the card.
         taken = memory.size < SHARE * total - UNEVEN * piece
         if not taken:
             anubis_metric.record(

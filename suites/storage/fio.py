@@ -160,7 +160,7 @@ class DiskFile:
 
         Raises:
             FioError: fio failed.
-            UnreadableOutput: It tells no latencies, as of a kind of which nothing was finished.
+            UnreadableOutput: It has no latencies, as no operation of the kind was finished.
         """
         extra = [
             *("--time_based", f"--runtime={round(1000 * seconds)}ms", f"--ramp_time={RAMP}ms"),
@@ -317,7 +317,7 @@ def read_log(text: str) -> list[float]:
     """Return the values of one of fio's logs, one for each `WINDOW`: lines of time, value, direction, ...
 
     Where the disk stood still no request ends in a window, and fio writes one line for several: its value,
-    the rate of all of them, stands for each. Counted once, a stall would be lost in the mean: on a busy host
+    the rate of all of them, is used for each. Counted once, a stall would be lost in the mean: on a busy host
     that was a fifth above what fio printed of the same run.
 
     Raises:

@@ -11,7 +11,7 @@ from itertools import accumulate
 from pytest_anubis.benchmarking.tools import UnreadableOutput
 
 BITS = 6
-"""Bits of a latency that a bin tells apart (FIO_IO_U_PLAT_BITS of fio's stat.h): 64 bins for each octave."""
+"""Bits of a latency that a bin resolves (FIO_IO_U_PLAT_BITS of fio's stat.h): 64 bins for each octave."""
 
 BINS = 29 << BITS
 """Bins of a histogram, of 29 groups (FIO_IO_U_PLAT_GROUP_NR)."""

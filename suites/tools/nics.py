@@ -110,11 +110,11 @@ def own_address(port: Port, root: Path = ROOT) -> str:
     asked = struct.pack("256s", name.encode()[:_INTERFACE_NAME])
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         try:
-            told = fcntl.ioctl(any_socket.fileno(), _ASK_ADDRESS, asked)
+            reply = fcntl.ioctl(any_socket.fileno(), _ASK_ADDRESS, asked)
         except OSError:  # it has none
             return ""
     return socket.inet_ntoa(
-        told[20:24]
+        reply[20:24]
     )  # struct ifreq: 16 of the name, family, port, then the address
 
 
@@ -124,37 +124,37 @@ def help_of(tool: str) -> str:
     Raises:
         ToolFailed: It cannot be started; ``ToolHung``, a subclass: it did not end in time.
     """
-    told = run_tool([tool, "--help"], timeout=HELP, accept=None)
-    return told.output + told.errors
+    ran = run_tool([tool, "--help"], timeout=HELP, accept=None)
+    return ran.output + ran.errors
 
 
-def only_here(told: str) -> list[str]:
+def only_here(help_text: str) -> list[str]:
     """Return the options by which a program of perftest waits on the loopback alone; none in old versions.
 
-    Without them the first end takes whoever connects first, from any interface, for the second one.
+    Without them the first end takes any first connection, from any interface, for the second end's.
     """
-    return [BIND, LOOPBACK] if BIND in told else []
+    return [BIND, LOOPBACK] if BIND in help_text else []
 
 
-def card_options(told: str, *, amd: bool, root: Path = ROOT) -> tuple[list[str], str]:
+def card_options(help_text: str, *, amd: bool, root: Path = ROOT) -> tuple[list[str], str]:
     """Return the options by which both ends put their memory on card 0, and why there are none if so.
 
     An adapter reads a card's memory by a module that registers the cards with it (``nvidia-peermem``, or
     AMD's driver where its kernel modules brought that), or by the kernel's DMA-BUF.
 
     Args:
-        told: The program's `help_of`.
+        help_text: The program's `help_of`.
         amd: The cards are AMD's.
         root: Where to look for the modules.
     """
     option = "--use_rocm" if amd else "--use_cuda"
-    if option not in told:
+    if option not in help_text:
         how = "--enable-rocm" if amd else "CUDA_H_PATH"
         return [], f"is built without {option}: build github.com/linux-rdma/perftest with {how}"
     places = ("sys/kernel/mm/memory_peers/amdkfd",) if amd else _PEER_MODULES
     if any((root / place).exists() for place in places):
         return [f"{option}=0"], ""
-    if f"{option}_dmabuf" in told:
+    if f"{option}_dmabuf" in help_text:
         return [f"{option}=0", f"{option}_dmabuf"], ""
     missing = "AMD's driver without peer memory" if amd else "nvidia-peermem is not loaded"
     return [], f"cannot reach a card: {missing}, and it has no {option}_dmabuf"
@@ -222,7 +222,7 @@ def _tell_refusal(server: RunningTool) -> None:
         server.wait(LEAVE)
     except ToolRefused:
         raise
-    except ToolFailed:  # it failed otherwise, or still waits: the other end's failure tells more
+    except ToolFailed:  # it failed otherwise, or still waits: the other end's failure says more
         return
 
 

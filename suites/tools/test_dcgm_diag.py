@@ -17,7 +17,7 @@ LEVELS = {1: 300.0, 2: 1800.0, 3: 5400.0, 4: 4 * 3600.0}
 
 
 def checked(done: ToolOutput) -> DiagRun:
-    """Return what the plugins say; one that fails is told by the caller, after it was counted."""
+    """Return the plugins' results; the caller reports those that failed, after counting them."""
     run = done.read(read_dcgm_diag)
     assert not run.error, f"dcgmi diag broke off: {run.error}"
     return run

@@ -35,7 +35,7 @@ BEHIND = 0.5
 def home_of(tool: str) -> Path:
     """Return the folder to run it in; skip, as not tested, where somebody else can have put files there.
 
-    Its kernel for comparing (``compare.*``) lies beside it, and is looked for where it runs.
+    Its kernel for comparing (``compare.*``) lies in its folder, which has to be the working directory.
     """
     folder = Path(tool).resolve().parent
     if folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX):
@@ -96,7 +96,7 @@ def checked(done: ToolOutput) -> Sequence[Card]:
     done.check()
     idle = [str(card.index) for card in cards if not card.rates or not min(card.rates)]
     assert not 0 < len(idle) < len(cards), (
-        f"GPU {', '.join(idle)} computed nothing beside the others"
+        f"GPU {', '.join(idle)} computed nothing while the others did"
     )
     if idle or not cards:
         done.unreadable(f"it reports no rate of GPU {', '.join(idle)}" if cards else "no card")

@@ -66,10 +66,10 @@ def test_nvbandwidth(
 ) -> None:
     """Every copy between the host and the cards delivers its rate, and arrives as it was sent."""
     tool = find_tool("nvbandwidth", hint="build github.com/NVIDIA/nvbandwidth")
-    told = run_tool(
+    help_text = run_tool(
         [tool, "--help"], timeout=60.0, accept=None
-    )  # tells whether it writes JSON: 0.5 on
-    form = ["-j"] if "--json" in told.output + told.errors else []
+    )  # says whether it writes JSON: from 0.5 on
+    form = ["-j"] if "--json" in help_text.output + help_text.errors else []
     values: dict[tuple[str, str, Literal["higher", "lower"]], list[float]] = {}
     for _ in range(anubis_node.pick(smoke=1, standard=1, soak=5)):
         run = checked(run_tool([tool, *form], timeout=ONCE, accept=None))

@@ -125,15 +125,15 @@ def test_rdma_from_cards(
     amd = torch.version.hip is not None
     tool = find_tool("ib_write_bw", hint=f"{HINT}, built with {'ROCm' if amd else 'CUDA'}")
     version = tool_version(tool, pattern=VERSION, record_property=record_property)
-    told = help_of(tool)
-    of_card, why = card_options(told, amd=amd)
+    help_text = help_of(tool)
+    of_card, why = card_options(help_text, amd=amd)
     if why:
         pytest.skip(f"ib_write_bw {why}")
     options = ["--report_gbits", "--size", str(LARGE), "--iters", "2000"]
     for port in ports:
         for card in range(cards):
             there = [option.replace("=0", f"={card}") for option in of_card]
-            line = both_ends(tool, version, port, [*options, *there], only_here(told))
+            line = both_ends(tool, version, port, [*options, *there], only_here(help_text))
             assert line.bandwidth, f"{port} and card {card}: no rate"
             name = f"rate_{port}_card_{card}"
             anubis_metric.record(name, line.bandwidth, unit="Gbit/s", better="higher")

@@ -34,12 +34,12 @@ NOT_IMPLEMENTED, UNTRUSTWORTHY = 4, 7
 """Of its exit statuses (stress-ng(1)): the stressor does not exist here; its counts are not to be trusted."""
 
 
-def checked(done: ToolOutput, told: Path, stressor: str) -> Stressor:
+def checked(done: ToolOutput, results: Path, stressor: str) -> Stressor:
     """Return what the stressor did.
 
     Args:
         done: The run, ended however.
-        told: The file that ``--yaml`` named.
+        results: The file that ``--yaml`` named.
         stressor: The one that ran.
 
     Raises:
@@ -54,9 +54,9 @@ def checked(done: ToolOutput, told: Path, stressor: str) -> Stressor:
         found = tuple(line for line in found if "fail:" in line)
     assert not found, "; ".join(found[:5])
     done.check()
-    if not told.is_file():
+    if not results.is_file():
         done.unreadable("it wrote no YAML")
-    run = done.read(read_stress_ng, told.read_text(encoding="utf-8", errors="replace"))
+    run = done.read(read_stress_ng, results.read_text(encoding="utf-8", errors="replace"))
     if [one.name for one in run.stressors] != [stressor]:
         done.unreadable(
             f"{stressor} expected, found {', '.join(one.name for one in run.stressors)}"
@@ -90,18 +90,18 @@ def test_stress_ng(
     tool = find_tool(TOOL, hint="apt install stress-ng")
     version = tool_version(tool, pattern=r"version (\S+)", record_property=record_property)
     seconds = anubis_node.pick(smoke=1, standard=4, soak=60)
-    told = anubis_node.scratch / "stress-ng.yaml"
+    results = anubis_node.scratch / "stress-ng.yaml"
     cpus = anubis_node.cores
     memory = ["--vm-bytes", f"{cpus * anubis_node.pick(**A_CPU)}m"] if stressor == "vm" else []
     command = [
         tool, f"--{stressor}", str(cpus), *STRESSORS[stressor], *memory, "--timeout", f"{seconds}s",
-        "--verify", "--metrics-brief", "--temp-path", str(anubis_node.scratch), "--yaml", str(told),
+        "--verify", "--metrics-brief", "--temp-path", str(anubis_node.scratch), "--yaml", str(results),
     ]  # fmt: skip
     rates = []
     for _ in range(anubis_node.pick(smoke=1, standard=5, soak=20)):
-        told.unlink(missing_ok=True)
+        results.unlink(missing_ok=True)
         done = run_tool(command, timeout=seconds + STARTING, version=version, accept=None)
-        rates.append(checked(done, told, stressor).rate)
+        rates.append(checked(done, results, stressor).rate)
     # What an operation is changes with the version: values of two are not to be compared.
     anubis_metric.record(
         "bogo_rate", rates, unit="op/s", better="higher", group=f"{TOOL} {version}".strip()

@@ -33,7 +33,7 @@ class ResNetShape:
 
 
 class _Block(nn.Module):
-    """Two convolutions beside a short cut."""
+    """Two convolutions with a short cut."""
 
     def __init__(self, channels: int, out: int, stride: int) -> None:
         super().__init__()

@@ -38,7 +38,7 @@ class Workload:
     Attributes:
         name: As it is known; part of the tests' ids.
         family: Module in `suites.workload.models`.
-        task: What it learns: ``pictures`` and ``sequences`` of numbers are told apart, ``texts`` too, a
+        task: What it learns: ``pictures`` and ``sequences`` of numbers are classified, ``texts`` too, a
             ``language``
             is continued.
         shape: What its ``build`` takes.
@@ -128,7 +128,7 @@ LANGUAGE: dict[str, Any] = {
     "served": {"card": Sizes(batch=16, length=1023), "cpu": Sizes(batch=4, length=127)},
     "steps": ("training", "bits", "prefill", "decode", "token"),
 }
-"""Served with one place less, since the token that is decoded stands there."""
+"""Served with one place less, which is the decoded token's."""
 
 SMALL = {"width": 256, "heads": 8, "kept": 2, "inner": 704, "vocabulary": 4096}
 """Of a Llama for CPUs: four heads of the queries share one of the keys, as in the large ones."""

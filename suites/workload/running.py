@@ -173,7 +173,7 @@ def fitting_served(workload: Workload, sizes: Sizes, device: torch.device, dtype
 
 
 def forward_error(model: nn.Module, workload: Workload, device: torch.device) -> float:
-    """Return the relative error of the loss on one text, beside double precision with the same weights."""
+    """Return the relative error of the loss on one text, against double precision with the same weights."""
     sizes = Sizes(batch=1, length=CHECKED_TOKENS)
     inputs, targets = draw(workload, sizes, device)
     with torch.no_grad():
@@ -243,7 +243,7 @@ def _narrowing(dtype: torch.dtype) -> Callable[[nn.Module, object, object], None
 
 @contextmanager
 def _drawing(device: torch.device, dtype: torch.dtype, seed: int = SEED) -> Iterator[None]:
-    """Make tensors on a device and in a type, and random numbers from a seed that nobody else sees."""
+    """Make tensors on a device and in a type, and random numbers from a private seed."""
     before = torch.get_default_dtype()
     # The host's generator is put back; a card's begins anew with every drawing.
     with torch.random.fork_rng(devices=[]), device:

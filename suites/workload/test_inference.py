@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from suites.workload.serving import Serving
 
 TOLERANCE = {"float32": 1e-4, "bfloat16": 0.1, "float16": 0.02}
-"""Largest relative error of the scores, beside double precision: at least four times that of healthy
+"""Largest relative error of the scores against double precision: at least four times that of healthy
 devices with the deepest networks. TF32 errs by 1e-3."""
 
 pytestmark = [
@@ -101,7 +101,7 @@ def test_inference(
     workload: Workload,
     dtype: str,
 ) -> None:
-    """A batch is told apart quickly, its scores are right, and stay the same."""
+    """A batch is classified quickly; its scores are right and stay the same."""
     serving, sizes, group = served(anubis_device, record_property, workload, dtype, "inference")
     with steady(serving):
         anubis_metric.measure(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from suites.training.step import TrainingStep
 
 LOSS_TOLERANCES = {"float32": (1e-5, 2e-2), "bfloat16": (2e-2, 0.2), "float16": (5e-3, 0.1)}
-"""Largest relative error of the first loss and of those after it, beside double precision. Single steps of
+"""Largest relative error of the first loss and of those after it, against double precision. Single steps of
 a deep network amplify rounding a thousandfold; an error of the first step's gradient is amplified just as
 much."""
 

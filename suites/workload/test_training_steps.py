@@ -17,8 +17,8 @@ deepest network (`float32` 6e-6, with TF32 2e-3; `bfloat16` 0.1). A flipped high
 computed or a wrong stride is off by more than 1."""
 
 LOSS_TOLERANCE = 5e-3
-"""Largest relative error of the loss of a network whose gradient in double precision would not fit beside
-it; its bfloat16 has 8 bits, and a thousand tokens' errors average out."""
+"""Largest relative error of the loss of a network whose gradient in double precision would not fit too;
+its bfloat16 has 8 bits, and a thousand tokens' errors average out."""
 
 
 @pytest.mark.anubis(

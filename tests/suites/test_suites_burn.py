@@ -128,7 +128,7 @@ def test_so_many_batches_are_as_many_on_every_card() -> None:
             nonlocal count
             count += 1
 
-        (_,) = Machine(seconds).burner().parts(0.0, 1, batches=7, beside=look)
+        (_,) = Machine(seconds).burner().parts(0.0, 1, batches=7, each_batch=look)
         looks.append(count)
     assert looks == [7, 7]
 

@@ -24,7 +24,7 @@ def test_sensors_say_clock_heat_and_the_mean_power(monkeypatch: pytest.MonkeyPat
     watch = sensors.Watch(torch.device("cpu"), now=lambda: next(moments))
     for _ in range(4):
         watch.look()
-    assert watch.told() == {"clock": 1400, "temperature": 60, "power": 700.0}
+    assert watch.readings() == {"clock": 1400, "temperature": 60, "power": 700.0}
 
 
 @pytest.mark.parametrize("phase", [0.0, 0.013, 0.031, 0.05, 0.077, 0.099])
@@ -40,7 +40,7 @@ def test_power_of_the_counted_energy_has_not_the_grain_of_the_counter(
     while now < 1.0:
         watch.look()
         now += 1.07 * BATCH
-    assert watch.told()["power"] == pytest.approx(watts, rel=0.02)
+    assert watch.readings()["power"] == pytest.approx(watts, rel=0.02)
 
 
 def test_counter_that_stands_still_leaves_the_power_to_its_sensor(
@@ -51,7 +51,7 @@ def test_counter_that_stands_still_leaves_the_power_to_its_sensor(
     watch = sensors.Watch(CARD)
     for _ in range(5):
         watch.look()
-    assert watch.told() == {"power": 512.0}
+    assert watch.readings() == {"power": 512.0}
 
 
 def test_card_that_tells_nothing_is_none_the_worse(monkeypatch: pytest.MonkeyPatch) -> None:

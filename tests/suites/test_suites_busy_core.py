@@ -397,7 +397,7 @@ def copies_of_all(b: Bench) -> None:
         def rate() -> float:
             return 1.0
 
-        rate.told = ""  # type: ignore[attr-defined]
+        rate.text = ""  # type: ignore[attr-defined]
         return rate
 
     cards = SimpleNamespace(times_within=lambda *_: 1, wrong_bytes=lambda: [0, 0])

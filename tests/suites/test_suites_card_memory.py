@@ -181,5 +181,5 @@ def test_card_without_graphs_says_so_and_one_without_a_cache_size_is_left_out(ca
     assert taken.asked["chase_time"]["group"] == "eager"
     assert said == {"chase": "eager: operation not permitted when stream is capturing"}
     card.told.L2_cache_size = 0
-    with pytest.raises(pytest.skip.Exception, match="how large this device's cache is"):
+    with pytest.raises(pytest.skip.Exception, match="size of this device's cache"):
         test_card_memory.test_cache(Taken(), Device("cuda:0"))

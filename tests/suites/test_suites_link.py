@@ -276,7 +276,7 @@ def test_slow_card_is_named_when_all_copy_and_a_changed_byte_is_noticed(
         fault.write_text("slow 1")
         slowest = Slowest(both, "to_host", 1)
         assert slowest() * 1e9 < both.size / copier_on_a_card.DELAY
-        assert slowest.told.startswith("cuda:1, in 1 of 1 rounds: ")
+        assert slowest.text.startswith("cuda:1, in 1 of 1 rounds: ")
         fault.write_text("")
         assert both.wrong_bytes() == [0, 0]
         fault.write_text("wrong 0")

@@ -100,7 +100,7 @@ def burning(*advances: Callable[[int], bool]) -> str:
     ("others", "moves", "words"),
     [
         (1, lambda report: report <= 3, "GPU 1 stood still for 98 % of the run"),
-        (1, lambda report: report == 1, "GPU 1 computed nothing beside the others"),
+        (1, lambda report: report == 1, "GPU 1 computed nothing while the others did"),
         (0, lambda report: report <= 3, "GPU 0 stood still for 98 % of the run"),
         (1, lambda report: report in (1, 90, 199), "GPU 1 stood still for 5. % of the run"),
         (1, lambda report: report < 150, "GPU 1 stood still for 25 % of the run"),

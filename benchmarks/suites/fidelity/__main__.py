@@ -1,12 +1,12 @@
-"""How close to the limit do the benchmarks measure? Each beside another program that does the same work.
+"""Compare the benchmarks with other programs that do the same work: how close to the limit do they measure?
 
-STREAM triad beside C with OpenMP, matrix products beside numpy's OpenBLAS and oneDNN, load latency beside
-pointers in C, disk beside fio by hand, TCP beside iperf3, all-reduce and copies over TCP beside the rate
-that a link was given. Ours and theirs take turns, the first of a round being each in turn, in one process
-where that is possible; the ratio is taken round by round. What is wanted stands beside it. A peer that is
-not installed is named. The general tools (torch.utils.benchmark, pytest-benchmark, sysbench, stress-ng) stand
-beside ours for the same quantity too; of these no ratio is wanted, and ``benchmarks/figures/benchmarks.md`` says
-why theirs is another. The spread is the distance between the quartiles over the median.
+The pairs are STREAM triad and C with OpenMP, matrix products and numpy's OpenBLAS or oneDNN, load latency
+and pointers in C, disk and fio by hand, TCP and iperf3, all-reduce and copies over TCP and the rate that
+the link was given. Both sides take turns, each first in every other round, in one process where possible;
+the ratio is taken round by round and printed with the wanted range. A program that is not installed is
+named. General tools (torch.utils.benchmark, pytest-benchmark, sysbench, stress-ng) run for the same
+quantity without a wanted range (``benchmarks/figures/benchmarks.md`` says why). The spread is the distance
+between the quartiles over the median.
 
 Run: ``python benchmarks/suites/fidelity [--rounds 30] [--only triad gemm latency disk tcp link timers
 sysbench stress-ng]``. Needs a C compiler with OpenMP; uses fio, iperf3, oneDNN (``libdnnl``), sysbench,

@@ -21,7 +21,7 @@ NECK = 4
 
 
 class _Layer(nn.Module):
-    """Two convolutions, each of what was normalised before; the result stands beside the input."""
+    """Two convolutions, each of what was normalised before; the result is appended to the input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()

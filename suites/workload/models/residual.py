@@ -25,7 +25,7 @@ would have none."""
 
 
 class _Block(nn.Module):
-    """Three convolutions, the middle one over neighbours, beside a short cut."""
+    """Three convolutions, the middle one over neighbours, with a short cut."""
 
     def __init__(self, channels: int, inner: int, stride: int) -> None:
         super().__init__()
