@@ -14,8 +14,7 @@ from typing import Any, NoReturn
 
 from pytest_anubis import __version__
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.completion import FLAG, SHELLS, PrintCompletion
-from pytest_anubis.cli.shared.printing import flush_output, lost_output, say, words_aside
+from pytest_anubis.cli.shared.printing import flush_output, lost_output, say, show, words_aside
 
 COMMANDS = {
     "learn": "learn a baseline from this machine or from collected runs",
@@ -37,20 +36,14 @@ COMMANDS = {
     "doctor": "show this machine's inventory and what is missing to validate it",
 }
 
-SHELVES = {
-    "push": "storing.",
-    "export": "storing.",
-    "suites": "starting.",
-    "fleet": "fleet.",
-    "health": "fleet.",
-}
-"""Command -> the shelf of its module below ``cli/commands``, where it has one."""
-
 ELSEWHERE = {
     **{word: f"fleet {word}" for word in ("drain-list", "plan", "run", "status", "verdict")},
     **{word: f"history {word}" for word in ("defect", "incident", "nodes", "state")},
 }
 """What people type for a command and is an action of one."""
+
+SHELLS = ("bash", "zsh", "tcsh")
+FLAG = "--print-completion"
 
 _NO_CHOICE = re.compile(
     r"(?P<head>.*invalid choice: '(?P<word>[^']*)') \(choose from (?P<every>[^)]*)\)"
@@ -66,7 +59,7 @@ WRONG = 2
 
 def module_of(command: str) -> str:
     """Return the name of the module that holds a command."""
-    return f"pytest_anubis.cli.commands.{SHELVES.get(command, '')}{command}_command"
+    return f"pytest_anubis.cli.commands.{command}_command"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -178,6 +171,42 @@ class _Command(argparse.ArgumentParser):
             if near:
                 message = f"{told['head']}; did you mean {near[0]!r}? (choose from {told['every']})"
         super().error(message)
+
+
+class PrintCompletion(argparse.Action):
+    """Prints the script for one shell and ends; all commands' options must have been declared."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: str | Sequence[Any] | None,
+        option_string: str | None = None,
+    ) -> None:
+        """Print it.
+
+        Raises:
+            CommandError: shtab is not installed.
+        """
+        try:
+            import shtab
+        except ImportError:
+            raise CommandError(
+                f"{FLAG}: needs shtab; install it with: pip install 'pytest-anubis[completion]'"
+            ) from None
+        _complete_files(parser, shtab.FILE)
+        show(shtab.complete(parser, str(values)) + "\n")
+        parser.exit()
+
+
+def _complete_files(parser: argparse.ArgumentParser, how: Any) -> None:
+    """Let everything that is a path, or may be one, complete as one."""
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for sub in action.choices.values():
+                _complete_files(sub, how)
+        elif action.type is Path or not (action.option_strings or action.choices or action.type):
+            action.complete = how  # type: ignore[attr-defined]  # where shtab looks for it
 
 
 def _parser() -> tuple[_Command, argparse._SubParsersAction[_Command]]:

@@ -1,8 +1,8 @@
-"""Many nodes in one go, and what only many show.
+"""Many nodes at once, and what only many nodes show.
 
-`links` plans measurements between hosts and finds what is to blame; it is pure: no files, clocks, processes
-or pytest. `launching` starts many nodes and says what became of them. One node's run is `session`, what
-outlives it `store`.
+`links` plans measurements between hosts and finds the part to blame; it is pure: no files, clocks, processes
+or pytest. `launching` starts runs on many nodes and collects what they decided. `node_places.py` says what
+state each node is in and which ones to drain. One node's run is in `session`, what outlives it in `store`.
 
 PYTEST_DONT_REWRITE
 """

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 import pytest_anubis
-from pytest_anubis.cli.commands.starting.suites_command import source
+from pytest_anubis.cli.commands.suites_command import source
 from pytest_anubis.cli.main import main
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.asking.typed_tests import SHIPPED

@@ -86,7 +86,7 @@ SHELVES = {
     ),
     "selector": (".", "risk", "choice", "planning", "simulation"),
     "selector/risk": ("models", "choosing", "."),
-    "fleet": ("links", "launching", "operations"),
+    "fleet": ("links", "launching", "."),
     "benchmarking": (".", "hosts"),
     "hardware": (".", "inventory", "gate", "load", "telemetry"),
     "store": (

@@ -7,7 +7,7 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_anubis.cli.learning.telling.next_commands import first_command
+from pytest_anubis.cli.learning.next_commands import first_command
 from pytest_anubis.cli.shared.arguments import (
     add_action,
     add_baseline,

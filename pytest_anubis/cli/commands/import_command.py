@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.commands.storing.import_lines import date_lines, unknown_units
+from pytest_anubis.cli.commands.import_report import FoldedLines, date_lines, unknown_units
 from pytest_anubis.cli.shared.arguments import (
     DEFAULT_BASELINE,
     add_json,
@@ -23,10 +23,9 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.folded_lines import FoldedLines
 from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.cli.shared.stored.stored_sources import since
+from pytest_anubis.cli.shared.run_sources import since
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.baselines.baseline_files import find_baseline

@@ -22,15 +22,13 @@ from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, show_answer, write_file
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.cli.shared.stored.registered_nodes import (
-    registered_without_run,
-    without_run_text,
-)
-from pytest_anubis.cli.shared.stored.stored_sources import (
+from pytest_anubis.cli.shared.run_sources import (
     add_sources,
     read_sources,
+    registered_without_run,
     source_words,
     wanted_of,
+    without_run_text,
 )
 from pytest_anubis.cli.site.import_judging import baselines_in_force
 from pytest_anubis.core.verdict import Decision

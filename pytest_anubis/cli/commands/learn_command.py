@@ -16,7 +16,19 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.class_learning import golden_of, learned_class
 from pytest_anubis.cli.learning.doubts import has_doubtful_values, is_doubtful, is_rejected, spoiled
+from pytest_anubis.cli.learning.gaps import gaps_of, nothing_measured
+from pytest_anubis.cli.learning.learned_json import (
+    class_answer,
+    gaps_answer,
+    learned_document,
+)
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
+from pytest_anubis.cli.learning.next_commands import (
+    judge_command,
+    kept_lines,
+    longer_command,
+    see_commands,
+)
 from pytest_anubis.cli.learning.option_values import (
     add_limits,
     check_names,
@@ -24,18 +36,6 @@ from pytest_anubis.cli.learning.option_values import (
     loss_of,
 )
 from pytest_anubis.cli.learning.rounds import LEAST_ROUNDS, Rounds
-from pytest_anubis.cli.learning.telling.gaps import gaps_of, nothing_measured
-from pytest_anubis.cli.learning.telling.learned_json import (
-    class_answer,
-    gaps_answer,
-    learned_document,
-)
-from pytest_anubis.cli.learning.telling.next_commands import (
-    judge_command,
-    kept_lines,
-    longer_command,
-    see_commands,
-)
 from pytest_anubis.cli.learning.true_costs import cost_lines
 from pytest_anubis.cli.shared.arguments import (
     add_json,
@@ -53,7 +53,7 @@ from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_history, wanted_of
+from pytest_anubis.cli.shared.run_sources import add_sources, read_history, wanted_of
 from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.report.text.learned_text import criteria_lines, learned_lines

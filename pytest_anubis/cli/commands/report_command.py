@@ -25,15 +25,13 @@ from pytest_anubis.cli.shared.class_split import split_classes
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import edge, say, write_file
 from pytest_anubis.cli.shared.run_lookup import collected_path, is_collection, read_run
-from pytest_anubis.cli.shared.stored.registered_nodes import (
-    registered_without_run,
-    without_run_text,
-)
-from pytest_anubis.cli.shared.stored.stored_sources import (
+from pytest_anubis.cli.shared.run_sources import (
     add_sources,
     read_history,
     read_history_run,
+    registered_without_run,
     wanted_of,
+    without_run_text,
 )
 from pytest_anubis.cli.site.import_judging import baselines_in_force
 from pytest_anubis.core.asking.open_questions import asked_questions

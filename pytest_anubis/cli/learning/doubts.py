@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.learning.telling.next_commands import without_command
+from pytest_anubis.cli.learning.next_commands import without_command
 from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.baseline import DOUBTFUL

@@ -17,10 +17,10 @@ from pytest_anubis.cli.learning.disturbed_rounds import (
     what_helps,
     wholly_disturbed,
 )
-from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.option_values import left_out
 from pytest_anubis.cli.learning.watched_round import failed_tests, run_round
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import LiveLine
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.run import RunRecord

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.cli.shared.stored.registered_nodes import without_run_text
+from pytest_anubis.cli.shared.run_sources import without_run_text
 from pytest_anubis.cli.site.fleet_source import (
     FIRST,
     SERIAL,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.cli.learning.telling.gaps import Gaps, gaps_of, nothing_measured
+from pytest_anubis.cli.learning.gaps import Gaps, gaps_of, nothing_measured
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.run_set import RunSet

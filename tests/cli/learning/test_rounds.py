@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from pytest_anubis.cli.learning import rounds
-from pytest_anubis.cli.learning.live_line import LiveLine
 from pytest_anubis.cli.learning.rounds import ENDING, LEAST_ON_CARDS, LEAST_TIMED, Rounds
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.progress import LiveLine
 from pytest_anubis.report.text.moment_text import Moment
 from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
 

@@ -105,7 +105,7 @@ def test_kubernetes_is_told_with_the_pods_own_account(
     monkeypatch.setattr(ssl, "create_default_context", lambda **_: None)
     monkeypatch.setattr(urllib.request, "urlopen", answer)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
-    monkeypatch.setattr("pytest_anubis.cli.commands.fleet.health_command.ACCOUNT", tmp_path)
+    monkeypatch.setattr("pytest_anubis.cli.commands.health_command.ACCOUNT", tmp_path)
     assert health(tmp_path, Decision.REJECTED, "--act=label") == 1
     node = "https://10.0.0.1:443/api/v1/nodes/n1"
     assert [call[:3] for call in calls] == [

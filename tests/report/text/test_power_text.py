@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.cli.commands import learn_command
-from pytest_anubis.cli.learning.telling.next_commands import judge_command, longer_command
+from pytest_anubis.cli.learning.next_commands import judge_command, longer_command
 from pytest_anubis.core.baseline import Baseline, Criterion, Unjudged
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.report.text.power_text import next_line, power_lines

@@ -20,7 +20,7 @@ from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import GATE
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.core.waivers.waiving import holds_on
-from pytest_anubis.fleet.operations.node_places import Place, places_of
+from pytest_anubis.fleet.node_places import Place, places_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store import node_standing

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared import history_access as histories
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.stored.stored_sources import add_sources, wanted_of
+from pytest_anubis.cli.shared.run_sources import add_sources, wanted_of
 from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.fleet.launching.host_list import HostListError, read_hosts
 from pytest_anubis.passwords import is_mistaken, shown_place

@@ -35,7 +35,7 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
-    from pytest_anubis.fleet.operations.node_places import NodePlace
+    from pytest_anubis.fleet.node_places import NodePlace
     from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 
 HOUR = 3600.0
@@ -126,7 +126,7 @@ def add_plan(actions: Any) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from pytest_anubis.fleet.operations.node_places import places_of
+    from pytest_anubis.fleet.node_places import places_of
     from pytest_anubis.selector.planning.window_plan import plan_window
 
     seconds = _hours(options.hours)
@@ -211,7 +211,7 @@ def _cases(
     now: float,
 ) -> list[NodeCase]:
     """Return the nodes that could be validated: in service, not rejected, and no partners."""
-    from pytest_anubis.fleet.operations.node_places import Place
+    from pytest_anubis.fleet.node_places import Place
     from pytest_anubis.selector.choice.choice_inputs import exposing_open
     from pytest_anubis.selector.planning.fleet_coverage import Passed, credit
     from pytest_anubis.selector.planning.window_problem import NodeCase
@@ -252,7 +252,7 @@ def _partners(
     options: argparse.Namespace, places: Sequence[NodePlace], risk: FleetRisk
 ) -> tuple[str, ...]:
     """Return the accepted nodes of the least risk that are set aside."""
-    from pytest_anubis.fleet.operations.node_places import Place
+    from pytest_anubis.fleet.node_places import Place
 
     count = options.partners or 0
     good = sorted(

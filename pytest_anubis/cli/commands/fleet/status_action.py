@@ -25,7 +25,7 @@ from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import folded, table
 
 if TYPE_CHECKING:
-    from pytest_anubis.fleet.operations.node_places import NodePlace
+    from pytest_anubis.fleet.node_places import NodePlace
 
 SHOWN = 40
 """Lines on the terminal without ``--all``."""
@@ -98,7 +98,7 @@ def _add_format(parser: argparse.ArgumentParser, known: Sequence[str]) -> None:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from pytest_anubis.fleet.operations.node_places import exit_code, places_of
+    from pytest_anubis.fleet.node_places import exit_code, places_of
 
     now = time.time()
     found = read_fleet_now(options, whole=True)
@@ -131,7 +131,7 @@ def _some(notes: Sequence[str]) -> list[str]:
 
 
 def _lines(places: Sequence[NodePlace], now: float, *, whole: bool) -> list[str]:
-    from pytest_anubis.fleet.operations.node_places import Place
+    from pytest_anubis.fleet.node_places import Place
 
     rows = [["node", "is", "for", "why"]]
     rows += [
@@ -176,7 +176,7 @@ def _document(
     risk: FleetRisk | None,
     now: float,
 ) -> dict[str, Any]:
-    from pytest_anubis.fleet.operations.node_places import Place, exit_code
+    from pytest_anubis.fleet.node_places import Place, exit_code
 
     counts = Counter(one.word for one in places)
     return {
@@ -212,8 +212,7 @@ def _document(
 
 
 def _drain_list(options: argparse.Namespace) -> int:
-    from pytest_anubis.fleet.operations.drain_list import drain_lines
-    from pytest_anubis.fleet.operations.node_places import Place, places_of
+    from pytest_anubis.fleet.node_places import Place, drain_lines, places_of
 
     found = read_fleet_now(options, whole=False)
     places = places_of(

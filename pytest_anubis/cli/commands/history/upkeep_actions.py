@@ -10,7 +10,7 @@ from pytest_anubis.cli.shared.arguments import add_action, add_json
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import add_history, duration
 from pytest_anubis.cli.shared.printing import answer, show, write_json
-from pytest_anubis.cli.shared.stored.stored_sources import history_place
+from pytest_anubis.cli.shared.run_sources import history_place
 from pytest_anubis.report.text.numbers import count_text
 
 

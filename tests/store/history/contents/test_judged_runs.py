@@ -16,8 +16,7 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Out
 from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
 from pytest_anubis.fleet.launching.health_check import health_of
-from pytest_anubis.fleet.operations.drain_list import drain_lines
-from pytest_anubis.fleet.operations.node_places import Place, places_of
+from pytest_anubis.fleet.node_places import Place, drain_lines, places_of
 from pytest_anubis.selector.choice.choice_inputs import exposing_open
 from pytest_anubis.store.fleet.last_runs import last_of_history, last_of_runs
 from pytest_anubis.store.history.database import History

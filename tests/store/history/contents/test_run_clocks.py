@@ -13,7 +13,7 @@ from pytest_anubis.cli.main import main
 from pytest_anubis.core.events import NodeDecided, RunFinished, RunStarted
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
-from pytest_anubis.fleet.operations.node_places import Place, places_of
+from pytest_anubis.fleet.node_places import Place, places_of
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.fleet.last_runs import last_of_history, last_of_runs
 from pytest_anubis.store.fleet.pushing import push

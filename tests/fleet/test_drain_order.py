@@ -10,8 +10,7 @@ import pytest
 from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.standing.standing_of import JudgedRun, Standing
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
-from pytest_anubis.fleet.operations.drain_list import drain_lines
-from pytest_anubis.fleet.operations.node_places import NodePlace, places_of
+from pytest_anubis.fleet.node_places import NodePlace, drain_lines, places_of
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 from tests.cli.command_line import anubis
 from tests.cli.commands.test_judged_fleet import write

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.shared.command_error import CommandError
-from pytest_anubis.cli.shared.history_access import check_file_is_there
+from pytest_anubis.cli.shared.history_access import check_file_is_there, may_be_there, use
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.codec.moments import moment
 from pytest_anubis.passwords import is_mistaken, shown_place
+from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.settings import seconds
 from pytest_anubis.store.run_filter import RunFilter
 
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from pytest_anubis.core.gather import Shelf
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.store.collected_runs import RunSet
+
+MAX_NODES_LISTED = 3
+"""Names in the sentence on nodes without a run: a fleet that was just registered has hundreds."""
 
 
 def add_sources(parser: argparse.ArgumentParser, *, with_metrics: bool = True) -> None:
@@ -163,3 +168,33 @@ def history_place(name: str) -> Path | str:
 
 def _patterns(given: list[str]) -> tuple[str, ...]:
     return tuple(part.strip() for text in given for part in text.split(",") if part.strip())
+
+
+def registered_without_run(place: str, wanted: RunFilter) -> tuple[str, ...]:
+    """Return the nodes of a history that have no run at all, sorted; those that were removed are left out.
+
+    Args:
+        place: Its folder or URL.
+        wanted: Which nodes, by name and class; its other filters are of runs, which these have none of.
+
+    Raises:
+        HistoryError: It cannot be read.
+    """
+    from pytest_anubis.store.history.fleet_history import nodes_without_run
+
+    found = use(place, nodes_without_run) if may_be_there(place) else ()
+    return tuple(
+        node.name
+        for node in found
+        if wanted.wants_node(node.name) and wanted.hardware_class in ("", node.hardware_class)
+    )
+
+
+def without_run_text(names: Collection[str]) -> str:
+    """Return in one sentence that registered nodes have no run yet; empty without any."""
+    if not names:
+        return ""
+    shown = ", ".join(sorted(names)[:MAX_NODES_LISTED])
+    more = f" and {len(names) - MAX_NODES_LISTED} more" if len(names) > MAX_NODES_LISTED else ""
+    have = "has" if len(names) == 1 else "have"
+    return f"{count_text(len(names), 'registered node')} {have} no run yet: {shown}{more}"

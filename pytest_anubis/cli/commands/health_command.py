@@ -158,7 +158,7 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
     there = may_be_there(str(store))
     if not there and not _imports(store).is_dir():  # else a third of a second is lost
         return None
-    from pytest_anubis.fleet.operations.node_places import Place, places_of
+    from pytest_anubis.fleet.node_places import Place, places_of
     from pytest_anubis.store.fleet.last_runs import NodeLast, last_of_history
     from pytest_anubis.store.fleet.unfiled import unfiled
     from pytest_anubis.store.history.database import HistoryError

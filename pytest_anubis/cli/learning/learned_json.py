@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_anubis.cli.learning.telling.gaps import Gaps
+from pytest_anubis.cli.learning.gaps import Gaps
 from pytest_anubis.codec import to_plain
 from pytest_anubis.store.baselines.baseline_files import seal
 from pytest_anubis.validator.deciding.ledger import uncovered_components

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_anubis.cli.shared.arguments import DEFAULT_BASELINE
-from pytest_anubis.cli.shared.stored.stored_sources import source_words
+from pytest_anubis.cli.shared.run_sources import source_words
 
 LONGER = 3
 """How many times as long is recommended where power is lacking: limits of a few runs shrink with the root of

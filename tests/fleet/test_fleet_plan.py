@@ -16,7 +16,7 @@ from pytest_anubis.store.history.defect_records import add_defect
 from pytest_anubis.store.history.incident_records import add_incident
 from pytest_anubis.store.history.run_filing import record_run
 from tests.cli.command_line import anubis
-from tests.fleet.operations.test_fleet_status import DAY, NOW, journal
+from tests.fleet.test_fleet_status import DAY, NOW, journal
 
 BENCHMARK = "suites/test_speed.py::test_speed"
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from pytest_anubis.cli.shared.arguments import add_json, explain
 from pytest_anubis.cli.shared.printing import answer
 from pytest_anubis.cli.shared.progress import Progress
-from pytest_anubis.cli.shared.stored.stored_sources import add_sources, read_sources
+from pytest_anubis.cli.shared.run_sources import add_sources, read_sources
 from pytest_anubis.report.text.numbers import count_text
 
 

@@ -14,7 +14,7 @@ from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.samples.columnar_files import load_columns, origin_of
 from tests.cli.command_line import anubis
 
-DATA = Path(__file__).parents[3] / "store" / "importers" / "data"
+DATA = Path(__file__).parents[2] / "store" / "importers" / "data"
 
 
 @pytest.fixture
@@ -328,7 +328,7 @@ def test_a_diagnostic_that_skipped_everything_leaves_its_node_undecided(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    data = Path(__file__).parents[3] / "tool_outputs" / "data" / "dcgm_diag_4.json"
+    data = Path(__file__).parents[2] / "tool_outputs" / "data" / "dcgm_diag_4.json"
     text = re.sub(r'("status"\s*:\s*)"[^"]*"', r'\1"Skip"', data.read_text())
     Path("diag.json").write_text(text)
     assert anubis("import", "dcgm", "diag.json", "--node", "n1").returncode == 2
