@@ -1,6 +1,7 @@
-"""Why everything is measured, as a tree: goal, question, metric, verdict (Goal-Question-Metric).
+"""The tree of `anubis goals`: goal, question, metric, verdict (Goal-Question-Metric).
 
-A verdict is the latest run's; next to the reason why that has none is an earlier one with its date.
+Each metric shows the verdict of the latest run. Where that run has none, the reason is followed by the latest
+earlier verdict and its date.
 """
 
 from __future__ import annotations
@@ -10,7 +11,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_anubis.codec import to_plain
-from pytest_anubis.core.asking.open_questions import ANSWERS, AskedQuestions, asked_questions
+from pytest_anubis.core.asking.open_questions import (
+    ANSWERS,
+    AskedQuestions,
+    Standing,
+    asked_questions,
+)
 from pytest_anubis.core.field_types import AnyFloat
 from pytest_anubis.core.measurement import PlannedTest, TestResult
 from pytest_anubis.core.run import RunRecord
@@ -19,13 +25,14 @@ from pytest_anubis.report.text.headlines import COMPARED_ONLY, questions_text
 from pytest_anubis.report.text.numbers import value_text
 
 NO_GOAL = "(no goal stated)"
+NO_QUESTION = "(no question stated)"
 NO_QUESTIONS = "no questions are asked"
 JSON_SCHEMA = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkGoal:
-    """What a benchmark says about itself.
+    """The goal and question that a benchmark's mark states.
 
     Attributes:
         benchmark: Node id of the test function, without parameters.
@@ -42,16 +49,16 @@ class BenchmarkGoal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricAnswer:
-    """What the latest run says of one metric on one device, and an earlier one where it says nothing.
+    """The latest run's verdict on one metric of one device, or else that of an earlier run.
 
     Attributes:
-        metric: Its name; empty where nobody knows which metrics there are.
+        metric: Its name; empty where the mark names no metric and none was recorded.
         case: Parameters of the test, without the device.
         unit: Its unit; empty if it was never recorded.
         outcome: The verdict of the latest run, ``NOT_TESTED`` or ``NOT_JUDGED``.
-        declared: Whether the benchmark's mark names it; true too where the mark names none.
-        norm: Whether a norm decided; without one a finding stays a finding, and the question open.
-        before: The latest verdict of an earlier run; empty where it is not needed, or there is none.
+        declared: Whether the benchmark's mark names it; also true if the mark names no metric.
+        norm: Whether a baseline decided; without one the question stays open.
+        before: The latest verdict of an earlier run; empty if there is none, or the latest run has one.
     """
 
     metric: str
@@ -77,40 +84,35 @@ class MetricAnswer:
     @property
     def text(self) -> str:
         """The verdict with its value or reason, and the earlier one with its date."""
-        told = f" ({value_text(self.value, self.unit)})" if self.value is not None else ""
-        why = f": {self.reason}" if self.reason else ""
-        then = ""
+        text = self.outcome + self._in_brackets(self.value)
+        if self.reason:
+            text += f": {self.reason}"
         if self.before:
-            value = (
-                f" ({value_text(self.before_value, self.unit)})"
-                if self.before_value is not None
-                else ""
-            )
-            then = f"; before: {self.before}{value} on {self.before_date} in run {self.before_run}"
-        more = "" if self.declared else "; recorded without being declared"
-        return f"{self.outcome}{told}{why}{then}{more}"
+            value = self._in_brackets(self.before_value)
+            text += f"; before: {self.before}{value} on {self.before_date} in run {self.before_run}"
+        return text if self.declared else f"{text}; recorded without being declared"
+
+    def _in_brackets(self, value: float | None) -> str:
+        return "" if value is None else f" ({value_text(value, self.unit)})"
 
     @property
     def label(self) -> str:
-        """What is measured, where."""
-        name = (
-            f"{self.metric or 'every metric'} [{self.case}]"
-            if self.case
-            else self.metric or "every metric"
-        )
-        how = f" in {self.unit}, {self.better} is better" if self.unit else ""
-        return f"{name}{how}{f', on {self.device}' if self.device else ''}"
+        """Metric, case, unit and device in words."""
+        case = f" [{self.case}]" if self.case else ""
+        unit = f" in {self.unit}, {self.better} is better" if self.unit else ""
+        device = f", on {self.device}" if self.device else ""
+        return f"{self.metric or 'every metric'}{case}{unit}{device}"
 
 
 @dataclass(slots=True, kw_only=True)
 class GoalAnswers:
-    """All goals with what the latest run says.
+    """All goals with the answers of the latest run.
 
     Attributes:
-        run: Id of the latest run that knows any of the benchmarks; empty without one.
+        run: Id of the latest run that contains any of the benchmarks; empty if there is none.
         started: When it began, ISO 8601.
-        answers: One list for each benchmark, in the order given.
-        answered: The benchmarks that answer on every device that they apply to.
+        answers: Each benchmark with its metrics, in the order given.
+        answered: The benchmarks that answer their question on every device that they apply to.
     """
 
     run: str = ""
@@ -120,13 +122,21 @@ class GoalAnswers:
     questions: AskedQuestions = field(default_factory=AskedQuestions)
     answered: frozenset[str] = frozenset()
 
+    def by_goal(self) -> dict[str, list[tuple[BenchmarkGoal, list[MetricAnswer]]]]:
+        """Return goal -> its benchmarks with their metrics."""
+        found: dict[str, list[tuple[BenchmarkGoal, list[MetricAnswer]]]] = {}
+        for entry, rows in self.answers:
+            found.setdefault(entry.goal, []).append((entry, rows))
+        return found
+
 
 def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> GoalAnswers:
-    """Return what the latest run says about every benchmark, and what earlier ones said of the rest.
+    """Return the answers of the latest run, and those of earlier runs where it has none.
 
     Args:
         goals: The collected benchmarks.
-        runs: From the latest on; no more are looked at than needed, and earlier ones of its node only.
+        runs: From the latest on. Earlier ones count only if they are of the same node, and are read only
+            as far as needed.
     """
     names = {goal.benchmark for goal in goals}
     rest = iter(runs)
@@ -149,39 +159,37 @@ def goal_answers(goals: Sequence[BenchmarkGoal], runs: Iterable[RunRecord]) -> G
 
 def goals_tree(found: GoalAnswers) -> list[str]:
     """Return the lines of the tree, the run and the share of answered questions first."""
-    lines = _head(found)
-    for goal in dict.fromkeys(entry.goal for entry, _ in found.answers):
+    lines = [_head(found)]
+    for goal, benchmarks in found.by_goal().items():
         lines.append(f"goal: {goal or NO_GOAL}")
-        for entry, rows in found.answers:
-            if entry.goal == goal:
-                lines += [
-                    f"  question: {entry.question or '(no question stated)'}",
-                    f"    {entry.benchmark} [{entry.component or 'no component'}]",
-                    *(f"    metric: {row.label} -> {row.text}" for row in rows),
-                    *([f"    when bad: {entry.action}"] if entry.action else []),
-                ]
+        for entry, rows in benchmarks:
+            lines += [
+                f"  question: {entry.question or NO_QUESTION}",
+                f"    {entry.benchmark} [{entry.component or 'no component'}]",
+                *(f"    metric: {row.label} -> {row.text}" for row in rows),
+                *([f"    when bad: {entry.action}"] if entry.action else []),
+            ]
     return lines
 
 
 def goals_markdown(found: GoalAnswers) -> list[str]:
     """Return the lines of a Markdown document."""
-    lines = ["# Why everything is measured", "", *(f"{line}  " for line in _head(found)), ""]
-    for goal in dict.fromkeys(entry.goal for entry, _ in found.answers):
+    lines = ["# Why everything is measured", "", f"{_head(found)}  ", ""]
+    for goal, benchmarks in found.by_goal().items():
         lines += [f"## {_cell(goal or NO_GOAL)}", ""]
-        for entry, rows in found.answers:
-            if entry.goal == goal:
-                lines += [
-                    f"### {_cell(entry.question or '(no question stated)')}",
-                    "",
-                    f"`{entry.benchmark}`, {_cell(entry.component or 'no component')}"
-                    + (f"; when bad: {_cell(entry.action)}" if entry.action else ""),
-                    "",
-                    "| metric | verdict |",
-                    "|---|---|",
-                    *(f"| {_cell(row.label)} | {_cell(row.text)} |" for row in rows),
-                    "",
-                ]
-    return lines[:-1]  # blank lines stand between parts, none behind the last
+        for entry, rows in benchmarks:
+            lines += [
+                f"### {_cell(entry.question or NO_QUESTION)}",
+                "",
+                f"`{entry.benchmark}`, {_cell(entry.component or 'no component')}"
+                + (f"; when bad: {_cell(entry.action)}" if entry.action else ""),
+                "",
+                "| metric | verdict |",
+                "|---|---|",
+                *(f"| {_cell(row.label)} | {_cell(row.text)} |" for row in rows),
+                "",
+            ]
+    return lines[:-1]  # no blank line after the last part
 
 
 def goals_plain(found: GoalAnswers) -> dict[str, Any]:
@@ -203,51 +211,41 @@ def goals_plain(found: GoalAnswers) -> dict[str, Any]:
     }
 
 
-def _head(found: GoalAnswers) -> list[str]:
+def _head(found: GoalAnswers) -> str:
     if not found.run:
         asked = len({goal.question for goal, _ in found.answers if goal.question})
-        return [
-            f"no run yet: 0 of {asked} questions answered"
-            if asked
-            else f"no run yet: {NO_QUESTIONS}"
-        ]
+        share = f"0 of {asked} questions answered" if asked else NO_QUESTIONS
+        return f"no run yet: {share}"
     share = questions_text(found.questions) or NO_QUESTIONS
-    return [f"run {found.run} of {found.node}, {found.started[:16].replace('T', ' ')} UTC: {share}"]
+    return f"run {found.run} of {found.node}, {found.started[:16].replace('T', ' ')} UTC: {share}"
 
 
 def _asked(goals: Sequence[BenchmarkGoal], run: RunRecord) -> tuple[AskedQuestions, frozenset[str]]:
-    """Return where the questions of benchmarks stand in a run, and which benchmarks answer theirs."""
-    of_goal: dict[str, list[PlannedTest]] = {goal.benchmark: [] for goal in goals}
-    asking = {goal.benchmark: goal for goal in goals}
+    """Return the state of each question in a run, and the benchmarks that answer theirs."""
     tests = {plan.place: plan.test for plan in run.planned}
+    asking = {goal.benchmark: goal for goal in goals}
+    plans: dict[str, list[PlannedTest]] = {name: [] for name in asking}
     for benchmark, device in _places(run):
-        goal = asking.get(_base(benchmark))
-        if goal is not None:
-            of_goal[goal.benchmark].append(
-                PlannedTest(
-                    test=tests.get((benchmark, device), ""),
-                    benchmark=benchmark,
-                    device=device,
-                    metrics=goal.metrics,
-                    question=goal.question,
-                )
+        if (goal := asking.get(_base(benchmark))) is not None:
+            plan = PlannedTest(
+                test=tests.get((benchmark, device), ""),
+                benchmark=benchmark,
+                device=device,
+                metrics=goal.metrics,
+                question=goal.question,
             )
-    told = run.effective_verdicts
+            plans[goal.benchmark].append(plan)
+    verdicts = run.effective_verdicts
     every = asked_questions(
-        [plan for plans in of_goal.values() for plan in plans],
-        told,
+        [plan for own in plans.values() for plan in own],
+        verdicts,
         run.results,
-        no_part=[goal.question for goal in goals if goal.question and not of_goal[goal.benchmark]],
+        no_part=[goal.question for goal in goals if goal.question and not plans[goal.benchmark]],
     )
-    of_base: dict[str, list[MetricVerdict]] = {}
-    for verdict in told:
-        of_base.setdefault(_base(verdict.benchmark), []).append(verdict)
-    answered = set()
-    for name, plans in of_goal.items():
-        own = [replace(plan, question=name) for plan in plans]  # a benchmark may state no question
-        if asked_questions(own, of_base.get(name, ()), run.results).answered:
-            answered.add(name)
-    return every, frozenset(answered)
+    # A benchmark that states no question is asked by its name.
+    named = [replace(plan, question=name) for name, own in plans.items() for plan in own]
+    answers = asked_questions(named, verdicts, run.results).of(Standing.ANSWERED)
+    return every, frozenset(one.question for one in answers)
 
 
 def _base(benchmark: str) -> str:
@@ -259,7 +257,7 @@ def _case(benchmark: str) -> str:
 
 
 def _places(run: RunRecord) -> dict[tuple[str, str], None]:
-    """Return benchmark and device of everything that a run planned or measured, in order."""
+    """Return benchmark and device of each test that a run planned or measured, in order."""
     planned = [plan.place for plan in run.planned]
     return dict.fromkeys([*planned, *((m.benchmark, m.device) for m in run.measurements)])
 
@@ -273,16 +271,17 @@ def _unmeasured(goal: BenchmarkGoal, reason: str = "not measured yet") -> list[M
 
 
 def _rows(goal: BenchmarkGoal, run: RunRecord) -> list[MetricAnswer]:
-    """Return what a run says of a benchmark: what it recorded, and what it declared and did not record."""
+    """Return a benchmark's metrics in a run: those recorded, then those declared but not recorded."""
     places = [place for place in _places(run) if _base(place[0]) == goal.benchmark]
     if not places:
         pruned = (v.text for v in run.effective_verdicts if _base(v.benchmark) == goal.benchmark)
         return _unmeasured(goal, next(pruned, f"no part of run {run.run}"))
-    told = run.effective_verdicts
     rows = []
     for benchmark, device in places:
         there = [m for m in run.measurements if (m.benchmark, m.device) == (benchmark, device)]
-        verdicts = [v for v in told if (v.benchmark, v.device) == (benchmark, device)]
+        verdicts = [
+            v for v in run.effective_verdicts if (v.benchmark, v.device) == (benchmark, device)
+        ]
         for m in there:
             row = MetricAnswer(
                 metric=m.metric.name,
@@ -327,7 +326,7 @@ def _judged(row: MetricAnswer, verdicts: Sequence[MetricVerdict]) -> MetricAnswe
 def _why_nothing(
     run: RunRecord, benchmark: str, device: str, verdicts: Sequence[MetricVerdict], *, named: bool
 ) -> tuple[str, str]:
-    """Return outcome and reason of a metric that has no values in a run; `named`: a mark declares it."""
+    """Return outcome and reason of a metric without values in a run; `named`: a mark declares it."""
     whole = next((v for v in reversed(verdicts) if not v.metric), None)
     if whole is not None:
         return whole.outcome.value, whole.text
@@ -341,7 +340,7 @@ def _why_nothing(
 
 
 def _with_earlier(goal: BenchmarkGoal, row: MetricAnswer, run: RunRecord) -> list[MetricAnswer]:
-    """Give a row that the latest run leaves open what an earlier run concluded."""
+    """Return an open row with the conclusions of an earlier run; an answered row as it is."""
     if row.answers or row.before:
         return [row]
     then = []
@@ -368,7 +367,7 @@ def _with_earlier(goal: BenchmarkGoal, row: MetricAnswer, run: RunRecord) -> lis
 def _undeclared_earlier(
     goal: BenchmarkGoal, rows: Sequence[MetricAnswer], run: RunRecord
 ) -> list[MetricAnswer]:
-    """Return what an earlier run concluded of undeclared metrics that the latest one did not record."""
+    """Return an earlier run's conclusions on undeclared metrics that the latest run did not record."""
     known = {row.metric for row in rows}
     missing = [] if "" in known or goal.benchmark not in _known(run) else _rows(goal, run)
     names = {row.metric for row in missing if not row.declared} - known
@@ -383,5 +382,5 @@ def _undeclared_earlier(
 
 
 def _cell(text: str) -> str:
-    """Return text that stays in its Markdown cell or heading."""
+    """Return text escaped for one Markdown cell or heading."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

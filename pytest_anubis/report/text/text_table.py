@@ -1,4 +1,7 @@
-"""Text tables: aligned columns, numbers to the right, wide characters counted as they are shown."""
+"""Aligned tables and wrapped lines for terminals; wide characters count as many columns as they take.
+
+rich has no column that is cut in its middle, and importing its tables takes a tenth of a second.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,27 @@ import unicodedata
 from collections.abc import Sequence
 from itertools import takewhile
 
+from pytest_anubis.core.metric import first_of
+
 _NUMBER = re.compile(
     r"-|NaN|-?Infinity|[+-]?\d[\d.,]*(e[+-]?\d+)?( ?%)?|\d[\d.,]* to \d[\d.,]*"  # or an interval
 )
 _BLANK = re.compile(" (?!%)")
-"""Where a line may end: not between a number and its per cent."""
+"""Where a line may break: not between a number and its per cent."""
 _GAP = "  "
-_LEAST = 12
-"""Narrowest that a column is cut to."""
-_NAME = 24
-"""Columns that a name keeps as long as there are others to do without: file and test are mostly shorter."""
-_WIDEST = 160
-"""Widest that a column gets with others after it: one odd name must not push those out of sight in all rows.
-Paths, hardware classes, ids of tests and SuperBench's names of metrics are shorter."""
-_BEFORE = 4
-"""Characters that still stand before what differs, where a common beginning is left out."""
-MANY = 5
-"""Lines that differ in nothing but a name from which on they are one."""
-_NAMED = 3
-"""Names that such a line still has."""
+_MIN_CUT = 12
+"""Width that a column keeps when it is cut, in characters."""
+_MIN_NAME = 24
+"""Width that names keep while other columns can be left out; file and test are mostly shorter."""
+_MAX_COLUMN = 160
+"""Width of a column that has others after it, so that one odd name does not push these out of sight. Paths,
+hardware classes, ids of tests and SuperBench's names of metrics are shorter."""
+_KEPT_PREFIX = 4
+"""Characters kept of a common prefix that is left out."""
+MIN_FOLDED = 5
+"""Rows that differ in nothing but a name are shown as one from this number on."""
+_MAX_NAMES = 3
+"""Names that such a row shows."""
 
 
 def width_of(text: str) -> int:
@@ -40,15 +45,15 @@ def _width(character: str) -> int:
 
 
 def plain_line(text: str) -> str:
-    """Return text on one line and without control characters: it may come from a file of strangers."""
+    """Return text on one line without control characters, since it may come from an untrusted file."""
     return printable(" ".join(str(text).split()))
 
 
 def printable(text: str) -> str:
-    r"""Return text with everything that is no visible character as an escape, e.g. ``\x1b``, ``\n``.
+    r"""Return text with each invisible character but the blank as an escape, e.g. ``\x1b`` or ``\n``.
 
-    What controls a terminal, ends a line or turns the direction of writing round is none, nor is half a
-    surrogate pair. Blanks stay as they are; text that went through here once is not changed again.
+    Control characters, line ends, marks of the writing direction and lone surrogates are invisible. A second
+    call changes nothing.
     """
     if text.isprintable():  # nearly always
         return text
@@ -60,83 +65,87 @@ def table(
     *,
     width: int | None = None,
     shrink: int = 0,
-    least: int = _LEAST,
+    min_width: int = _MIN_CUT,
 ) -> str:
     """Return rows as aligned lines; the first row is the header.
 
-    A column whose cells are all numbers, intervals or dashes is aligned to the right. Cells wider than 160
-    are cut in their middle, but for the last column's.
+    A column of numbers, intervals and dashes is aligned to the right. Cells wider than 160 are cut in their
+    middle, except in the last column.
 
     Args:
         rows: At least a header; every row has as many cells.
-        width: Columns of the terminal, if the table should fit where it can.
+        width: Columns of the terminal that the table should fit if it can.
         shrink: The column whose long cells are cut, in their middle, to make it fit.
-        least: Narrowest that it is cut to.
+        min_width: Narrowest that this column is cut to.
 
     Raises:
         ValueError: The rows have different numbers of cells.
     """
-    clean = [[plain_line(cell) for cell in row] for row in rows]
-    columns = list(zip(*clean, strict=True))
+    columns = list(zip(*([plain_line(cell) for cell in row] for row in rows), strict=True))
     widths = [max(map(width_of, column)) for column in columns]
-    widths = [*(min(one, _WIDEST) for one in widths[:-1]), *widths[-1:]]
+    widths = [*(min(one, _MAX_COLUMN) for one in widths[:-1]), *widths[-1:]]
     if width is not None and widths:
-        over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
-        least = max(least, width_of(clean[0][shrink]))
-        if over > 0 and widths[shrink] > least:
-            widths[shrink] = max(least, widths[shrink] - over)
-    right = [len(c) > 1 and all(_NUMBER.fullmatch(cell) for cell in c[1:]) for c in columns]
-    cut = [_squeezed(column, size) for column, size in zip(columns, widths, strict=True)]
-    lines = []
-    for row in clean:
-        cells = []
-        for whole, size, to_right, short in zip(row, widths, right, cut, strict=True):
-            cell = short[whole]
-            pad = " " * (size - width_of(cell))
-            cells.append(pad + cell if to_right else cell + pad)
-        lines.append(_GAP.join(cells).rstrip())
-    return "\n".join(lines)
+        excess = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+        min_width = max(min_width, width_of(columns[shrink][0]))
+        if excess > 0 and widths[shrink] > min_width:
+            widths[shrink] = max(min_width, widths[shrink] - excess)
+    padded = [_padded(column, size) for column, size in zip(columns, widths, strict=True)]
+    return "\n".join(_GAP.join(cells).rstrip() for cells in zip(*padded, strict=True))
+
+
+def _padded(column: Sequence[str], width: int) -> list[str]:
+    """Return the cells of a column cut and padded to one width, the header first."""
+    cut = _squeezed(column, width)
+    pads = {cell: " " * (width - width_of(short)) for cell, short in cut.items()}
+    if len(column) > 1 and all(_NUMBER.fullmatch(cell) for cell in column[1:]):
+        return [pads[cell] + cut[cell] for cell in column]
+    return [cut[cell] + pads[cell] for cell in column]
 
 
 def fitted_table(
     rows: Sequence[list[str]], width: int, spare: Sequence[str], *, last: str = ""
 ) -> str:
-    """Return a table without as many of the less telling columns as it takes to fit.
+    """Return a table with as many of the less important columns left out as it takes to fit.
 
     Args:
         rows: As for `table`.
         width: Columns of the terminal.
-        spare: Names of the columns that may go, in this order.
-        last: One that goes once the first column is as narrow as it gets.
+        spare: Names of the columns that may be left out, in this order.
+        last: One that is left out only when the first column cannot become narrower.
     """
+
+    def fits(min_width: int) -> bool:
+        lines = table(rows, width=width, min_width=min_width).splitlines()
+        return max(map(width_of, lines)) <= width
+
     for column in spare:
-        if max(map(width_of, table(rows, width=width, least=_NAME).splitlines())) <= width:
+        if fits(_MIN_NAME):
             break
         rows = without_columns(rows, column)
-    if max(map(width_of, table(rows, width=width).splitlines())) > width:
+    if not fits(_MIN_CUT):
         rows = without_columns(rows, last)
     return table(rows, width=width)
 
 
 def without_columns(rows: Sequence[list[str]], *columns: str) -> list[list[str]]:
-    """Return a table without columns of these names, those that it has."""
+    """Return a table without the columns of these names; names that it does not have are ignored."""
     kept = [place for place, name in enumerate(rows[0]) if name not in columns]
     return [[row[place] for place in kept] for row in rows]
 
 
 def folded(rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
-    """Make one row of many that differ in nothing but their first cell; the first is the header.
+    """Merge many rows that differ in nothing but their first cell; the first row is the header.
 
     Returns:
-        The rows, and how many rows each of them stands for, the header for none.
+        The rows, and how many rows were merged into each of them: 0 for the header.
     """
     alike: dict[tuple[str, ...], list[str]] = {}
     for row in rows[1:]:
         alike.setdefault(tuple(row[1:]), []).append(row[0])
     found, counts = [list(row) for row in rows[:1]], [0]
     for rest, names in alike.items():
-        if len(names) >= MANY:
-            found.append([f"{', '.join(names[:_NAMED])} and {len(names) - _NAMED} more", *rest])
+        if len(names) >= MIN_FOLDED:
+            found.append([first_of(names, _MAX_NAMES), *rest])
             counts.append(len(names))
         else:
             found += [[name, *rest] for name in names]
@@ -145,7 +154,7 @@ def folded(rows: Sequence[Sequence[str]]) -> tuple[list[list[str]], list[int]]:
 
 
 def _squeezed(cells: Sequence[str], width: int) -> dict[str, str]:
-    """Return cells as they are cut: of those that would look alike what they begin with in common is cut."""
+    """Return cell -> cut cell; cells that would look alike lose their common prefix instead."""
     found = {cell: squeeze(cell, width) for cell in cells}
     alike: dict[str, list[str]] = {}
     for cell, cut in found.items():
@@ -153,7 +162,7 @@ def _squeezed(cells: Sequence[str], width: int) -> dict[str, str]:
     for group in alike.values():
         if len(group) > 1:
             pairs = takewhile(lambda letters: len(set(letters)) == 1, zip(*group, strict=False))
-            shared = max(0, len(list(pairs)) - _BEFORE)
+            shared = max(0, len(list(pairs)) - _KEPT_PREFIX)
             found |= {cell: squeeze(f"…{cell[shared:]}", width) for cell in group}
     return found
 
@@ -166,9 +175,9 @@ def clip(text: str, width: int) -> str:
 
 
 def clip_but_end(text: str, width: int) -> str:
-    """Return a text cut as `clip` cuts it, but before its last arrow, which leads to what is to be done.
+    """Cut a text as `clip` does, but before the advice after its last arrow.
 
-    Where that takes more than half of the columns it is no short advice, and is cut too.
+    Advice longer than half of the width is cut as well.
     """
     before, mark, last = text.rpartition(" -> ")
     if width_of(text) <= width or not mark or 2 * width_of(last) > width:
@@ -180,9 +189,9 @@ def wrap(text: str, width: int | None, *, indent: str = "") -> list[str]:
     """Return a text as lines of at most a number of columns, broken at blanks; nothing is lost.
 
     Args:
-        text: One line; what it begins with, blanks too, stays.
+        text: One line; its leading blanks stay.
         width: Columns; None leaves it one line.
-        indent: Stands before every line but the first.
+        indent: Put before every line but the first.
     """
     if width is None or width_of(text) <= width:
         return [text]
@@ -198,7 +207,7 @@ def wrap(text: str, width: int | None, *, indent: str = "") -> list[str]:
 
 
 def squeeze(text: str, width: int) -> str:
-    """Return a text cut in its middle: the end of a path or test id tells more than its beginning."""
+    """Return a text cut in its middle, since the end of a path or test id says more than its beginning."""
     if width_of(text) <= width:
         return text
     room = max(1, width - 1)
