@@ -1,4 +1,4 @@
-"""Which piece of hardware a device name means: what someone needs who must pull the right card."""
+"""The identity of a device from the inventory: slot, serial number and model of the card to pull."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ _CARD = (
 
 
 def identity(device: str, inventory: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """Return what the inventory says about a device, as (label, text) pairs, most telling first.
+    """Return a device's entries in the inventory as (label, text) pairs, the most important first.
 
     Args:
-        device: ``cuda:3``, ``cpu``, ``node``, ...; accelerators are counted over the whole node, or known
-            by their slot.
+        device: ``cuda:3``, ``cpu``, ``node``, ...; an accelerator has its number on the node, or its slot.
         inventory: A node's inventory as plain data; may be empty or of another shape.
     """
     kind, _, number = device.partition(":")
@@ -27,7 +26,7 @@ def identity(device: str, inventory: Mapping[str, Any]) -> list[tuple[str, str]]
     if kind == "cpu":
         labels = (("model", "model"), ("microcode", "microcode"), ("sockets", "sockets"))
         return _pairs(inventory.get("processor"), labels)
-    # The inventory's gate calls a card "GPU 2 (0000:3a:00.0)": by its slot.
+    # The gate names a card by its slot: "GPU 2 (0000:3a:00.0)".
     for card in cards:
         if isinstance(card, Mapping) and card.get("pci") and str(card["pci"]) in device:
             return _pairs(card, _CARD)
@@ -36,7 +35,7 @@ def identity(device: str, inventory: Mapping[str, Any]) -> list[tuple[str, str]]
 
 
 def identity_text(device: str, inventory: Mapping[str, Any]) -> str:
-    """Return the identity in one line, empty when nothing is known."""
+    """Return the identity in one line; empty if nothing is known."""
     return ", ".join(
         value if label == "model" else f"{label} {value}"
         for label, value in identity(device, inventory)

@@ -1,46 +1,49 @@
-"""Duty: for which share of its time a test had the device measure, and not the host prepare and check."""
+"""Lines about duty: the share of a test's time in which the device measures; the rest is host work."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from pytest_anubis.core.measurement import PlannedTest, TestResult
+from pytest_anubis.core.verdict import HOST
 from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.report.text.text_table import printable
 
-_NO_CARD = ("", "cpu", "node")
+LOW_DUTY = 1 / 3
+"""Duty below which a benchmark is named, since most of its time measures nothing."""
 
-LEAST = 1 / 3
-"""Duty below which a benchmark is named: it spends most of its time on what finds nothing."""
-
-WORTH = 1.0
-"""Seconds below which nothing is worth mending: starting a child takes as long."""
+MIN_SECONDS = 1.0
+"""Shorter tests are not named: starting a child process takes as long."""
 
 
 def duty_lines(results: Sequence[TestResult], planned: Sequence[PlannedTest]) -> list[str]:
-    """Return a line about the tests of accelerators, one about what hardly measures, one for every test.
+    """Return a line about accelerators, one about tests of low duty, and one for every test.
 
-    A card that mostly waits for the host is never hot, and what only shows under heat is not found.
+    A card that mostly waits for the host is never hot, so faults that need heat are not found.
     """
     device = {plan.test: plan.device for plan in planned}
     known = [(one.duty, one) for one in results if one.duty is not None]
-    cards = [(duty, one) for duty, one in known if device.get(one.test, "") not in _NO_CARD]
+    cards = [(duty, one) for duty, one in known if device.get(one.test, "") not in ("", *HOST)]
     lines = []
     if cards:
         share = sum(one.busy for _, one in cards) / sum(one.seconds for _, one in cards)
-        least, where = min(cards, key=lambda pair: pair[0])
-        tests = f"{len(cards)} tests" if len(cards) > 1 else "one test"
+        lowest, where = min(cards, key=lambda pair: pair[0])
         lines.append(
-            f"duty: accelerators were measuring {percent(share)} of the time of {tests}, "
-            f"least {percent(least)} in {where.test}"
+            f"duty: accelerators were measuring {percent(share)} of the time of {_tests(len(cards))}, "
+            f"least {percent(lowest)} in {where.test}"
         )
-    low = sorted((duty, one.test) for duty, one in known if duty < LEAST and one.seconds >= WORTH)
+    low = sorted(
+        (duty, one.test) for duty, one in known if duty < LOW_DUTY and one.seconds >= MIN_SECONDS
+    )
     if low:
         named = ", ".join(f"{test} {percent(duty)}" for duty, test in low)
-        tests = f"{len(low)} tests" if len(low) > 1 else "one test"
         lines.append(
-            f"duty below a third of {tests} ({named}): most of the time measures nothing; "
+            f"duty below a third of {_tests(len(low))} ({named}): most of the time measures nothing; "
             "prepare and check less, or measure longer"
         )
     lines += [f"duty {percent(duty)}: {one.test}" for duty, one in known]
     return list(map(printable, lines))
+
+
+def _tests(count: int) -> str:
+    return f"{count} tests" if count > 1 else "one test"

@@ -1,4 +1,4 @@
-"""One-line descriptions of baselines, runs and their decisions, for headers and tables."""
+"""One-line descriptions of baselines, inventories, questions and decisions, and the command to type next."""
 
 from __future__ import annotations
 
@@ -34,43 +34,43 @@ from pytest_anubis.report.text.numbers import count_text, percent
 from pytest_anubis.report.text.text_table import clip, plain_line
 
 COMPARED_ONLY = "compared with its own past or the other devices only, which is no norm"
-"""What is said of a metric without a criterion: passing there is no answer."""
-OPEN_SHOWN = 2
-"""Questions of each class that are named: a whole set of adapters may have no answer."""
-WHY_SHOWN = 120
-"""Characters of the reason of a class: it names the kind, and the lists above tell all."""
+"""Reason of a metric without a criterion: a pass there answers no question."""
+MAX_QUESTIONS = 2
+"""Questions named of each state: a whole set of adapters may have no answer."""
+MAX_WHY = 120
+"""Characters of a state's reason: it names the kind, and the lists above have all of it."""
 
 LONGER = "--for 9m"
-"""Three times what learning `smoke` takes by itself: limits shrink with the root of the time at best."""
-USUAL = "smoke"
+"""Three times the default time of `smoke`: limits shrink at best with the square root of the time."""
+DEFAULT_PROFILE = "smoke"
 """The profile that need not be typed."""
-PLACES = 3
-"""Most folders of tests in a command; more than these are not one benchmark set."""
+MAX_FOLDERS = 3
+"""Folders of tests in a command; more are not one benchmark set."""
 
 _AGAIN = (Reason.DISTURBED, Reason.BROKEN_OFF)
 """Reasons of open verdicts that measuring again resolves."""
 _STEP = "; next step: "
 _ONE_MACHINE = "one machine"
-_SAID = (" is neither accepted nor rejected", " rejected", " accepted")
+_DECISIONS = (" is neither accepted nor rejected", " rejected", " accepted")
+"""Words of a headline that repeat the decision."""
 
 
 def after_decision(verdict: NodeVerdict) -> str:
-    """Return a headline, to stand behind the decision: it names the node and does not decide again."""
+    """Return a headline without its decision, to be printed after it."""
     name = f"node {verdict.node}" if verdict.node else "the node"
-    for words in _SAID:
+    for words in _DECISIONS:
         if verdict.headline.startswith(name + words):
             return name + verdict.headline[len(name + words) :]
     return verdict.headline
 
 
 def after_name(verdict: NodeVerdict) -> str:
-    """Return a headline, to stand behind the decision and the node's name: it says neither again."""
-    said = after_decision(verdict)
-    return said.removeprefix(f"node {verdict.node}").removeprefix(":").strip()
+    """Return a headline without decision and node, to be printed after both."""
+    return after_decision(verdict).removeprefix(f"node {verdict.node}").removeprefix(":").strip()
 
 
 def baseline_line(baseline: Baseline) -> str:
-    """Say in one line what a baseline is and what it rests on."""
+    """Return one line with a baseline's digest, size, runs and error rate."""
     runs = count_text(len(baseline.runs), "run")
     if baseline.one_machine:
         basis = f"{runs} of {', '.join(baseline.nodes) or 'one machine'} alone (nodes: 1)"
@@ -93,11 +93,11 @@ def baseline_line(baseline: Baseline) -> str:
 
 
 def inventory_line(inventory: Mapping[str, Any], file: object = "") -> str:
-    """Say in one line when an inventory was recorded, and of which node; empty where it has no date.
+    """Return one line with an inventory's node and time; empty if it was read here and has no date.
 
     Args:
         inventory: Plain data of any shape.
-        file: The file that it came from in place of this machine's; empty or None if it was read here.
+        file: The file that it was read from; empty or None if it was read from this machine.
     """
     taken = inventory.get("taken")
     if not isinstance(taken, str) or not taken:
@@ -111,7 +111,7 @@ def inventory_line(inventory: Mapping[str, Any], file: object = "") -> str:
 
 
 def lane_texts(lanes: Sequence[LaneCores]) -> list[str]:
-    """Say which lane of a run with accelerators works on which CPUs, one phrase each."""
+    """Return a phrase for each lane of a run with accelerators: its devices, CPUs and NUMA node."""
     found = []
     for one in lanes:
         what = ", ".join(one.devices) or "what runs alone, and the host's tests"
@@ -128,24 +128,24 @@ def lane_texts(lanes: Sequence[LaneCores]) -> list[str]:
 
 
 def way_on(run: str) -> str:
-    """Say how to go on with a run of this id that was cut short."""
+    """Return how to resume a run that was cut short."""
     return (
         f"to go on with this run, give the same command again with --anubis-resume={run}: what is done is "
         "not repeated"
     )
 
 
-def questions_lines(questions: AskedQuestions, most: int = OPEN_SHOWN) -> list[str]:
-    """Say how many questions were asked and answered, and what keeps the others open; empty without any.
+def questions_lines(questions: AskedQuestions, most: int = MAX_QUESTIONS) -> list[str]:
+    """Return how many questions are answered, then a line for each state that keeps others open.
 
-    The first line's numbers and those at the beginning of the lines below it add up: asked are the answered
-    and the open ones. What does not apply here, or is no part of the run, was not asked.
+    The counts add up: each asked question is answered or open. Questions that do not apply to this machine,
+    or are no part of the run, are not asked.
     """
     if not questions.every:
         return []
     open_ = questions.unanswered
     lines = [
-        f"{questions.answered} of {questions.asked} questions answered{_beside(questions)}"
+        f"{questions.answered} of {questions.asked} questions answered{_not_asked(questions)}"
         + (f"; {questions.asked - questions.answered} not:" if open_ else "")
     ]
     for kind, some in open_.items():
@@ -156,36 +156,40 @@ def questions_lines(questions: AskedQuestions, most: int = OPEN_SHOWN) -> list[s
 
 
 def questions_text(questions: AskedQuestions) -> str:
-    """Return the same in one line, as `questions_lines` has it; empty without any."""
-    head, *classes = questions_lines(questions) or [""]
-    return " ".join([head, "; ".join(classes)]).strip()
+    """Return `questions_lines` as one line; empty if there are no questions."""
+    head, *states = questions_lines(questions) or [""]
+    return " ".join([head, "; ".join(states)]).strip()
 
 
-def _beside(questions: AskedQuestions) -> str:
-    """Say how many questions were not asked, since they do not apply or are no part; empty without any."""
+def _not_asked(questions: AskedQuestions) -> str:
+    """Return how many questions do not apply or are no part of the run; empty if none."""
     apart, no_part = (len(questions.of(kind)) for kind in (Standing.APART, Standing.NO_PART))
     text = ""
     if apart:
         why, others = most_frequent_why(questions.of(Standing.APART))
-        more = f"; and {count_text(others, 'other reason')}" if others else ""
-        text += f"; {apart} {'does' if apart == 1 else 'do'} not apply here ({why_inapplicable(why)}{more})"
+        does = "does" if apart == 1 else "do"
+        text += f"; {apart} {does} not apply here ({why_inapplicable(why)}{_other_reasons(others)})"
     if no_part:
         text += f"; {no_part} {'is' if no_part == 1 else 'are'} no part of this run"
     return text
 
 
+def _other_reasons(count: int) -> str:
+    return f"; and {count_text(count, 'other reason')}" if count else ""
+
+
 def _why(some: Sequence[AskedQuestion]) -> str:
     why, others = most_frequent_why(some)
-    more = f"; and {count_text(others, 'other reason')}" if others else ""
-    # The lists above say the next step; without a baseline the class's own name says why.
+    more = _other_reasons(others)
+    # The lists above have the next step; without a baseline the state's own name says why.
     why = plain_line(why).partition(_STEP)[0]
     if some and some[0].standing is Standing.NO_BASELINE:
         return f" ({more.removeprefix('; and ')})" if more else ""
-    return f" ({clip(why, WHY_SHOWN)}{more})" if why else ""
+    return f" ({clip(why, MAX_WHY)}{more})" if why else ""
 
 
 def next_of(run: RunRecord) -> str:
-    """Return what to type next about a run, as `next_line`; empty where nothing was decided."""
+    """Return the next command for a run, as `next_line` does; empty for a run without a decision."""
     if run.node_verdict is None:
         return ""
     required = run.settings.get("require")
@@ -204,40 +208,43 @@ def next_line(
     node: NodeVerdict,
     verdicts: Sequence[MetricVerdict],
     *,
-    profile: str = USUAL,
+    profile: str = DEFAULT_PROFILE,
     typed: str = "",
     root: str = "",
     required: Sequence[str] = (),
 ) -> str:
-    """Return what to type next about an undecided node.
+    """Return the next command for an undecided node.
 
-    A blocker that measuring again can never take away decides, however many others there are: learning where
-    there is no baseline or nothing covers a component, measuring again where only a disturbance is left.
-    Before all of these comes what broke: of tests that hang nothing is to be learned. Then comes a loss that
-    waits for its confirmation: learning would take it for what is normal. Where no test ran for want of its
-    tool, that comes first: there is nothing to learn from either. Benchmarks of the baseline that did not run
-    are added to the tests, as one run has to have all that is required.
+    The first of these that applies decides:
+
+    1. A test broke or hung: it is run alone, since nothing can be learned from it.
+    2. A loss waits for confirmation: measure again, since learning would take the loss for normal.
+    3. No test ran for want of a tool: the tool is installed first.
+    4. There is no baseline, or none for a component: learn, since measuring again does not help.
+    5. Only a disturbance is left: measure again.
+
+    Benchmarks of the baseline that did not run are added to the tests, since one run must have all of them.
 
     Args:
         node: The decision.
-        verdicts: All verdicts: they tell where the tests lie, and how many machines the baseline is of.
-        profile: That of the run; empty if unknown.
+        verdicts: All verdicts: they say where the tests are, and how many machines the baseline covers.
+        profile: The run's; empty if unknown.
         typed: The tests as they were typed, quoted; empty: the folders of those that have verdicts.
-        root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
-        required: What had to be measured; empty: everything.
+        root: Path from the working directory to the folder in which the tests' ids begin; may be empty.
+        required: The metrics, benchmarks or components required; empty: everything.
 
     Returns:
-        ``next: COMMAND``, perhaps with when to type it; empty of other nodes and where nothing is known.
+        ``next: COMMAND``, perhaps with when to type it; empty for other nodes, or if no tests are known.
     """
     tests = _with_absent(typed or _places(verdicts, root), node, root)
     if node.decision is not Decision.UNDECIDED or not tests:
         return ""
-    if step := _after_mending(node, verdicts, profile, root) or _open_loss(
-        verdicts, profile, tests
-    ):
+    step = _after_mending(node, verdicts, profile, root) or _open_loss(verdicts, profile, tests)
+    if step:
         return step
     kinds = {one.kind for one in node.blocking}
-    unlearned, uncovered = Hindrance.NO_BASELINE in kinds, Hindrance.UNCOVERED in kinds
+    unlearned = Hindrance.NO_BASELINE in kinds
+    uncovered = Hindrance.UNCOVERED in kinds
     again = any(one.reason in _AGAIN for one in node.blocking)
     if not (unlearned or uncovered or again) or (
         unlearned and _nothing_ran(verdicts) and not _tools_first(verdicts)
@@ -251,16 +258,16 @@ def next_line(
     if unlearned:
         return f"next: {_tools_first(verdicts)}{learning(tests)}{of_profile}"
     if not _of_one_machine(verdicts):
-        return ""  # that of a fleet is learned from its runs, and nobody knows here where they lie
+        return ""  # a fleet's baseline is learned from its runs, whose folder is not known here
     return f"next: {learning(tests)}{of_profile or f' {LONGER}'} (when the machine is quieter than it was)"
 
 
 def _profiled(profile: str, option: str = " --anubis-profile=") -> str:
-    return "" if profile in ("", USUAL) else f"{option}{profile}"
+    return "" if profile in ("", DEFAULT_PROFILE) else f"{option}{profile}"
 
 
 def _all_in_one(node: NodeVerdict, tests: str, profile: str, required: Sequence[str]) -> str:
-    """Return what runs all that the baseline asks for in one run; empty where nothing of it was absent."""
+    """Return the command that runs all of the baseline's benchmarks at once; empty if none was absent."""
     others = [one for one in node.blocking if one.benchmark not in node.absent]
     if len(others) == len(node.blocking):
         return ""
@@ -272,7 +279,7 @@ def _all_in_one(node: NodeVerdict, tests: str, profile: str, required: Sequence[
 
 
 def _with_absent(tests: str, node: NodeVerdict, root: str) -> str:
-    """Return tests with the files, or if these are many the folders, of what is required and did not run."""
+    """Return tests and the files, or the folders of many files, of required benchmarks that did not run."""
     blocked = {one.benchmark for one in node.blocking}
     due = [name for name in node.absent if "::" in name and name in blocked]
     if not tests or not due or tests == SHIPPED:
@@ -280,17 +287,17 @@ def _with_absent(tests: str, node: NodeVerdict, root: str) -> str:
     typed = shlex.split(tests)
     files = {_as_typed(name.partition("::")[0], root) for name in due}
     missed = {file for file in files if not _within(file, typed)}
-    if len(missed) > PLACES:
+    if len(missed) > MAX_FOLDERS:
         missed = {_as_typed(name, root) for name in _folders(due)}
     kept = [one for one in typed if not _within(one, missed)]
     places = [*kept, *sorted(missed)]
-    return shlex.join(places) if len(places) <= max(PLACES, len(typed)) else ""
+    return shlex.join(places) if len(places) <= max(MAX_FOLDERS, len(typed)) else ""
 
 
 def _after_mending(
     node: NodeVerdict, verdicts: Sequence[MetricVerdict], profile: str, root: str
 ) -> str:
-    """Return what to type once somebody has seen to what broke; empty where nothing did."""
+    """Return the command for after a broken test or file is repaired; empty if none broke."""
     broken = next((verdict for verdict in verdicts if verdict.broken), None)
     lost = (one.benchmark for one in node.blocking if one.kind is Hindrance.UNCOLLECTED)
     file = next(lost, "").partition("::")[0]
@@ -305,29 +312,24 @@ def _after_mending(
 
 
 def _after_installing(verdicts: Sequence[MetricVerdict], tests: str, profile: str) -> str:
-    """Return what to type once the tools are there that tests missed; empty where none did."""
-    missed = _missing(verdicts)
+    """Return the command for after the cause is gone that kept tests from running; empty if all ran."""
+    # Tests that are not for this machine do not count.
+    reasons = (v.text for v in verdicts if v.reason in SKIPPED and not inapplicable(v.text))
+    missed = list(dict.fromkeys(filter(None, reasons)))
     if not missed:
         return ""
-    why = clip(plain_line(missed[0]).partition(_STEP)[0], WHY_SHOWN)
-    more = f"; and {count_text(len(missed) - 1, 'other reason')}" if len(missed) > 1 else ""
-    return f"next: pytest --anubis {tests}{_profiled(profile)} (once this is seen to: {why}{more})"
-
-
-def _missing(verdicts: Sequence[MetricVerdict]) -> list[str]:
-    """Return why tests that are for this machine did not run, each reason once."""
-    found = (v.text for v in verdicts if v.reason in SKIPPED and not inapplicable(v.text))
-    return list(dict.fromkeys(filter(None, found)))
+    why = clip(plain_line(missed[0]).partition(_STEP)[0], MAX_WHY) + _other_reasons(len(missed) - 1)
+    return f"next: pytest --anubis {tests}{_profiled(profile)} (once this is seen to: {why})"
 
 
 def _nothing_ran(verdicts: Sequence[MetricVerdict]) -> bool:
-    """Tell whether no test measured anything: learning again would measure as little."""
+    """Return whether no test measured anything, so that learning would measure as little."""
     tests = [v for v in verdicts if "::" in v.benchmark]
     return bool(tests) and all(v.reason in SKIPPED for v in tests)
 
 
 def _open_loss(verdicts: Sequence[MetricVerdict], profile: str, tests: str) -> str:
-    """Return what to type where a loss would reject or be unusual had nothing cut its measurement short."""
+    """Return the command that confirms a loss whose measurement was cut short; empty if there is none."""
     lost = [v for v in verdicts if v.reason is Reason.DISTURBED and v.reference.is_baseline]
     if not lost:
         return ""
@@ -336,32 +338,32 @@ def _open_loss(verdicts: Sequence[MetricVerdict], profile: str, tests: str) -> s
 
 
 def _tools_first(verdicts: Sequence[MetricVerdict]) -> str:
-    """Return which tools are to be installed first; empty where a test ran or lacked something else.
+    """Return the tools to install first; empty if a test ran or lacked something else.
 
-    What does not apply to this machine has nothing to say about it.
+    Tests that do not apply to this machine are ignored.
     """
-    told = [v for v in verdicts if v.benchmark and not v.text.startswith(APART)]
-    if not all(v.reason in SKIPPED and v.text.startswith(NOT_INSTALLED) for v in told):
+    applicable = [v for v in verdicts if v.benchmark and not v.text.startswith(APART)]
+    if not all(v.reason in SKIPPED and v.text.startswith(NOT_INSTALLED) for v in applicable):
         return ""
-    names = (v.text.removeprefix(NOT_INSTALLED).partition(" (")[0] for v in told)
+    names = (v.text.removeprefix(NOT_INSTALLED).partition(" (")[0] for v in applicable)
     tools = ", ".join(dict.fromkeys(names))
     return f"install {tools} (-v says how), then " if tools else ""
 
 
 def _of_one_machine(verdicts: Sequence[MetricVerdict]) -> bool:
-    """Tell whether nothing was held against a fleet."""
+    """Return whether no verdict was judged by the baseline of a fleet."""
     held = [v.population for v in verdicts if v.reference.is_baseline and v.population]
     return all(_ONE_MACHINE in population for population in held)
 
 
 def _places(verdicts: Sequence[MetricVerdict], root: str) -> str:
-    """Return the folders of the tests as they are typed; empty where they are no tests, or of many."""
+    """Return the folders of the tests as they are typed; empty if there are none or too many."""
     places = {_as_typed(name, root) for name in _folders(v.benchmark for v in verdicts)}
-    return shlex.join(sorted(places)) if len(places) <= PLACES else ""
+    return shlex.join(sorted(places)) if len(places) <= MAX_FOLDERS else ""
 
 
 def _within(test: str, places: Iterable[str]) -> bool:
-    """Tell whether a file, folder or test is part of one of others, all as they are typed."""
+    """Return whether a file, folder or test lies in one of several places, all as they are typed."""
     path = posixpath.normpath(test.partition("::")[0])
     wider = {"." if path[:1] not in "./" else path, path}
     wider |= {path[:end] for end, letter in enumerate(path) if letter == "/"}
@@ -369,7 +371,7 @@ def _within(test: str, places: Iterable[str]) -> bool:
 
 
 def _as_typed(name: str, root: str) -> str:
-    """Return a file or folder, or a test of one, as it is typed; a folder ends with a slash."""
+    """Return a file, folder or test with the path to its root; a folder keeps its slash."""
     if not root:
         return name
     path, colons, test = name.partition("::")
@@ -378,6 +380,6 @@ def _as_typed(name: str, root: str) -> str:
 
 
 def _folders(benchmarks: Iterable[str]) -> set[str]:
-    """Return the top folders of benchmarks, with a slash; of those that lie in none their files."""
+    """Return the top folders of benchmarks, with a slash; the file of a benchmark without a folder."""
     files = (name.partition("::")[0] for name in benchmarks if "::" in name)
     return {f"{name.partition('/')[0]}/" if "/" in name else name for name in files}

@@ -1,7 +1,7 @@
 """Numbers as text in tables, messages and pages.
 
-Values, similarities and losses are written by `core.metric`, which the Validator's sentences use as well: one
-value has the same digits wherever it is read.
+`core.metric` formats values, similarities and losses for the Validator's sentences as well, so that a value
+has the same digits everywhere.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pytest_anubis.core.metric import value_text as value_text
 from pytest_anubis.core.shown_loss import shown_similarity
 from pytest_anubis.core.verdict import MetricVerdict
 
-_ALMOST = 0.999
-"""Highest certainty that is printed."""
+_MAX_CERTAINTY = 0.999
+"""Highest certainty that is printed: a computed 1 is rounding."""
 _BYTES = frozenset({"memory", "memory_free", "total", "limit", "swap", "size"})
 _UNITS = {
     "power_limit": "W",
@@ -28,7 +28,7 @@ _UNITS = {
     "speed": "Gbit/s",
     "wear": "%",
 }
-"""Readings of an inventory that have a unit, by their names in `core.inventory`."""
+"""Units of the readings of an inventory, by their names in `core.inventory`."""
 
 
 def comparison_text(similarity: float, threshold: float) -> str:
@@ -47,15 +47,12 @@ def percent(share: float | None) -> str:
 
 
 def certainty_text(probability: float | None) -> str:
-    """Return the probability that a loss is beyond the limit: ``81 %``, at most ``>99 %``; or a dash.
-
-    A computed 1 is rounding.
-    """
-    return "-" if probability is None else share_text(min(probability, _ALMOST))
+    """Return the probability that a loss is beyond the limit: ``81 %``, at most ``>99 %``; or a dash."""
+    return "-" if probability is None else share_text(min(probability, _MAX_CERTAINTY))
 
 
 def share_text(share: float | None) -> str:
-    """Return a share in whole percent that is rounded neither to nothing nor to all; or a dash."""
+    """Return a share in whole percent, never rounded to 0 or 100 %; or a dash."""
     if share is None:
         return "-"
     whole = round(100 * share)
@@ -65,10 +62,7 @@ def share_text(share: float | None) -> str:
 
 
 def lost_text(verdict: MetricVerdict) -> str:
-    """Return the loss of a value as ``12 %`` or ``30 times``; ``in part`` where the median does not show it.
-
-    A missing one is a dash.
-    """
+    """Return a loss as ``12 %`` or ``30 times``, ``in part`` if the median does not show it, or a dash."""
     if verdict.similarity is None:
         return "-"
     alike = shown_similarity(verdict)
@@ -113,7 +107,7 @@ def bytes_text(count: float) -> str:
 def reading_text(name: str, value: Any) -> str:
     """Return a reading of an inventory with its unit: ``700 W``, ``79.6 GiB``, ``yes``; a dash for none.
 
-    The value is plain data, and of a damaged file it may be anything.
+    The value is plain data of any type, since the file may be damaged.
     """
     if value is None:
         return "-"

@@ -1,4 +1,4 @@
-"""What many nodes of a fleet share, in lines: a batch, rack or driver that is slower than the others."""
+"""Lines about shared causes: a batch, rack or driver whose nodes are slower than the others."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.report.text.node_row import NodeRow, explained_by
 from pytest_anubis.report.text.numbers import count_text
 
-SHOWN = 4
+MAX_CAUSES = 4
 """Shared causes with a line of their own."""
-METRICS = 3
-"""Metrics named of one of them."""
+MAX_NAMES = 3
+"""Metrics, or repaired nodes, named of each cause."""
 SOFTWARE = ("driver", "firmware", "bios", "kernel", "image", "version")
-"""Words of the names of traits that can be given to a node, and taken from it again."""
+"""Words in the names of traits that an operator can change on a node."""
 
 
 def with_shared(rows: Sequence[NodeRow], shifts: Sequence[TraitShift]) -> list[NodeRow]:
-    """Return nodes with the shared cause that alone explains what is bad on them.
+    """Return rows with the shared cause that alone explains their failures.
 
-    Who is rejected for nothing else is not to be taken out of service by itself: its verdict says so.
+    A node rejected for nothing else should not be taken out of service alone; its verdict says so.
     """
     found = explained_by(rows, shifts)
     rejected = rejected_for(rows, found)
@@ -54,7 +54,7 @@ def _verdict(row: NodeRow, cause: Blocker) -> NodeVerdict:
 def rejected_for(
     rows: Iterable[NodeRow], shared: Mapping[tuple[str, str], int]
 ) -> dict[int, list[str]]:
-    """Return place of a shared cause -> the nodes that are rejected for it alone, the largest loss first."""
+    """Return index of a shared cause -> the nodes rejected for it alone, the largest loss first."""
     found: dict[int, list[str]] = {}
     for row in sorted(rows, key=lambda row: row.verdict.severity[2:]):
         if row.verdict.decision is Decision.REJECTED and row.unit in shared:
@@ -71,9 +71,9 @@ def cause_lines(
     """Return a line for each trait whose nodes are slower, or are rejected more often, than the others.
 
     Args:
-        shifts: What separates nodes, slow ones first.
-        rejected: Place in `shifts` -> the nodes that are rejected for nothing else.
-        verbose: All of them.
+        shifts: Traits that separate nodes, slow ones first.
+        rejected: Index in `shifts` -> the nodes that are rejected for nothing else.
+        verbose: Return all lines.
     """
     several = len({shift.hardware_class for shift in shifts}) > 1
     lines = [
@@ -82,43 +82,43 @@ def cause_lines(
         for place, shift in enumerate(shifts)
         if shift.worse or shift.beside
     ]
-    left = 0 if verbose else len(lines) - SHOWN
-    return (
-        lines
-        if left <= 0
-        else [*lines[:SHOWN], f"... and {count_text(left, 'shared cause')} more (-v)"]
-    )
+    left = len(lines) - MAX_CAUSES
+    if verbose or left <= 0:
+        return lines
+    return [*lines[:MAX_CAUSES], f"... and {count_text(left, 'shared cause')} more (-v)"]
 
 
 def cause_text(shift: TraitShift, rejected: Sequence[str] = ()) -> str:
-    """Return a shared cause: ``batch C (50 nodes): pcie 4.5 % slower``, with whom it alone rejects.
+    """Return a cause and its action: ``batch C (50 nodes): pcie 4.5 % slower; 3 nodes rejected ... -> ...``.
 
-    The slower of two groups is named, with the value of the others where they all have the same.
+    The slower of two groups is named, and the other group's value if all its nodes have the same.
     """
     only = f"; {count_text(len(rejected), 'node')} rejected for nothing else" if rejected else ""
     return f"{_what(shift)}{only}{_helped(shift)} -> {_act(shift, rejected)}"
 
 
 def _helped(shift: TraitShift) -> str:
-    """Say which nodes have lost this loss since they were measured with it; empty of none."""
+    """Return which nodes have been repaired since they showed this loss; empty if none."""
     if not shift.mended:
         return ""
-    names, one = first_of(shift.mended, METRICS), len(shift.mended) == 1
+    names = first_of(shift.mended, MAX_NAMES)
+    verb = "is" if len(shift.mended) == 1 else "are"
     with_it = f" with {value}" if (value := _given(shift)) else ""
-    return f"; {names}, which had it, {'is' if one else 'are'} as good as the others since{with_it}"
+    return f"; {names}, which had it, {verb} as good as the others since{with_it}"
 
 
 def _what(shift: TraitShift) -> str:
-    """Return the trait, its nodes, and what they lose."""
-    better = not shift.worse
-    value, count = (shift.beside, shift.others) if better else (shift.value, len(shift.nodes))
-    than = shift.value if better else shift.beside
-    same = [one for one in shift.metrics if one.worse is not better]
+    """Return the trait, its nodes, and their losses."""
+    value, count, than = shift.value, len(shift.nodes), shift.beside
+    if not shift.worse:  # the others are the slower ones
+        value, count, than = shift.beside, shift.others, shift.value
+    same = [one for one in shift.metrics if one.worse is shift.worse]
     named = [
         f"{metric_name(one.benchmark.rpartition('::')[2], one.metric.name)} {one.size}"
-        for one in same[:METRICS]
+        for one in same[:MAX_NAMES]
     ]
-    named += [f"{count_text(len(same) - METRICS, 'more metric')}"] if len(same) > METRICS else []
+    if len(same) > MAX_NAMES:
+        named.append(count_text(len(same) - MAX_NAMES, "more metric"))
     words = ", ".join(named) + (f" than {than}" if than and named else "")
     if not named:
         words = f"{shift.rejected} rejected, of the {shift.others} others {shift.rejected_others}"
@@ -127,7 +127,7 @@ def _what(shift: TraitShift) -> str:
 
 
 def _act(shift: TraitShift, rejected: Sequence[str]) -> str:
-    """Return how the cause is found that the slower nodes share, on one of them that still has it."""
+    """Return how to find the shared cause on one of the slower nodes that still has it."""
     if shift.mended:
         given = f": {shift.trait} {value}" if (value := _given(shift)) else ""
         return f"do to the others what helped {shift.mended[0]}{given}, and measure them again"
@@ -147,6 +147,6 @@ def _is_software(shift: TraitShift) -> bool:
 
 
 def _given(shift: TraitShift) -> str:
-    """Return the better value, which can be given to a node; empty of hardware, or of several values."""
+    """Return the better value of a trait of software; empty for hardware, or if it has several values."""
     better = shift.beside if shift.worse else shift.value
     return better if _is_software(shift) else ""

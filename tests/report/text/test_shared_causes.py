@@ -18,7 +18,7 @@ from pytest_anubis.core.verdict import (
 )
 from pytest_anubis.report.text.node_row import NodeRow
 from pytest_anubis.report.text.node_text import fleet_lines
-from pytest_anubis.report.text.shared_causes import SHOWN, cause_lines, cause_text
+from pytest_anubis.report.text.shared_causes import MAX_CAUSES, cause_lines, cause_text
 
 RATE = Metric(name="copy", unit="GB/s", better="higher")
 SHIFTED = ShiftedMetric(
@@ -82,7 +82,7 @@ def test_the_slower_group_is_named_with_what_it_is_slower_than() -> None:
 def test_what_is_only_better_than_several_others_is_no_cause_and_many_are_counted() -> None:
     better = replace(BATCH, metrics=(replace(SHIFTED, worse=False),))
     assert cause_lines([better], {}) == []
-    assert len(cause_lines([BATCH] * 9, {})) == SHOWN + 1
+    assert len(cause_lines([BATCH] * 9, {})) == MAX_CAUSES + 1
     assert len(cause_lines([BATCH] * 9, {}, verbose=True)) == 9
 
 
