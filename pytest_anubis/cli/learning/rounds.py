@@ -24,8 +24,8 @@ from pytest_anubis.cli.shared.progress import LiveLine
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.report.text.moment_text import Moment, left_text
 from pytest_anubis.report.text.numbers import count_text, duration_text
+from pytest_anubis.report.text.run_progress import RunProgress, left_text
 from pytest_anubis.validator.deciding.ledger import uncovered_components
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class Rounds:
         number = len(self._paths) + 1
         begin = time.monotonic()
 
-        def about(moment: Moment) -> str:
+        def about(moment: RunProgress) -> str:
             passed = time.monotonic() - begin
             rest, by = left - passed, "" if self._took else " (time asked for)"
             count = rounds or self._least - number + 1
@@ -230,7 +230,7 @@ class Rounds:
 
         known = bool(self._took)
 
-        def tell(moment: Moment) -> None:
+        def tell(moment: RunProgress) -> None:
             nonlocal known
             if moment.cards:
                 self._least = LEAST_ON_CARDS
@@ -239,7 +239,7 @@ class Rounds:
                 line.say(f"{what}{about(moment)}")
             line.show(f"{what}{about(moment)}: {moment.text()}")
 
-        line.say(what + (about(Moment()) if known else ""))
+        line.say(what + (about(RunProgress()) if known else ""))
         self._records.append(
             run_round(
                 self.tests,
@@ -335,7 +335,7 @@ class Rounds:
         return beside + sum(spent.get(test, 0.0) for test in tests)
 
 
-def _reckoned(moment: Moment, passed: float) -> float:
+def _reckoned(moment: RunProgress, passed: float) -> float:
     """Return the seconds that a first round will have taken, as far as declared costs tell; 0 if they do not.
 
     Args:

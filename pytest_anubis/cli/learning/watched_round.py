@@ -17,7 +17,7 @@ from pytest_anubis.cli.shared.printing import show
 from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import TestResult
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.report.text.moment_text import Moment, moment_of
+from pytest_anubis.report.text.run_progress import RunProgress, run_progress
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import FollowedJournal, read_journal
@@ -63,7 +63,7 @@ def run_round(
     profile: str,
     run_id: str,
     pytest_args: str,
-    tell: Callable[[Moment], None],
+    tell: Callable[[RunProgress], None],
     without: Sequence[str] = (),
 ) -> RunRecord:
     """Measure once, in a process and a run of its own.
@@ -173,8 +173,8 @@ def _said(descriptor: int) -> str:
     return f"{told}\n" if told else ""
 
 
-def _moment(journal: FollowedJournal) -> Moment:
+def _moment(journal: FollowedJournal) -> RunProgress:
     try:
-        return moment_of(journal.look())
+        return run_progress(journal.look())
     except JournalError:  # whoever reads it at the end says why
-        return Moment()
+        return RunProgress()

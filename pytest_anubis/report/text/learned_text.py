@@ -1,9 +1,8 @@
-"""What was learned, as lines for the terminal: how much, what is to be known of it, and all of it with -v."""
+"""Lines about a baseline for the terminal: its size, its findings, and with -v all of its contents."""
 
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from pytest_anubis.core.baseline import (
@@ -23,30 +22,30 @@ from pytest_anubis.report.text.numbers import (
 )
 from pytest_anubis.report.text.text_table import clip, fitted_table, table
 
-MOST = 60
-"""Rows shown; a wide baseline is read in its file."""
+MAX_ROWS = 60
+"""Rows of the table without ``-v``; the file has all of them."""
 
-SICK = 8
-"""Nodes named without ``-v``: the worst of them, on one screen."""
+MAX_UNLIKE = 8
+"""Nodes named without ``-v``, the worst first, so that they fit one screen."""
 UNLIKE = "sick or unlike the others"
 ACCEPTED_UNLIKE = (
     "no part of the healthy nodes that the limits rest on, yet within these limits, so that 'anubis judge' "
     "accepts; to be looked at first when jobs fail there"
 )
-"""What it means that learning names a node and judging accepts it, in the words of both."""
+"""Meaning of a node that learning names and judging accepts."""
 _COUNTED = ("no-criterion", "not-repeatable")
-"""Kinds of findings that are not told one by one without ``-v``: what a baseline lacks is counted."""
-LONGEST = 400
+"""Kinds of findings that are only counted without ``-v``."""
+MAX_FINDING = 400
 """Characters of a finding without ``-v``."""
 
-RESTS = (
+_DETAILS_HEAD = (
     "what each criterion rests on: healthy nodes, the lowest and highest value of the expected distribution, "
     "and how many values a sample must have to be judged"
 )
 _SPARE = ("repeatability", "units", "threshold")
-"""Columns that a narrow terminal does without, in this order, before names are cut."""
-WORST = 3
-"""Metrics that reject most, as lines."""
+"""Columns left out on a narrow terminal, in this order, before names are cut."""
+MAX_REJECTING = 3
+"""Metrics with a line of their own, those that reject most nodes first."""
 
 
 def learned_lines(
@@ -56,22 +55,10 @@ def learned_lines(
 
     Args:
         baseline: As learned.
-        verbose: Every node, finding and sample that was left out has its line.
-        see: Command lines that show the nodes that are named; ``NODE`` in them is the worst node's name.
+        verbose: Every node, finding and excluded sample has its line.
+        see: Commands that show the named nodes; their word ``NODE`` becomes the worst node's name.
     """
-    nodes = (
-        count_text(len(baseline.nodes), "node") if not baseline.one_machine else "one machine alone"
-    )
-    left_out = count_text(len(baseline.exclusions), "sample")
-    why = "" if verbose else " (-v says why)"
-    excluded = f", {left_out} left out" if baseline.exclusions else ""
-    count = count_text(len(baseline.criteria), "criterion")
-    runs = count_text(len(baseline.runs), "run")
-    lines = [f"hardware class {baseline.hardware_class}"]
-    blind = len(baseline.unjudged)
-    none = f"; {count_text(blind, 'metric')} without one" if blind else ""
-    more = why if blind or baseline.exclusions else ""
-    lines.append(f"{count} from {nodes}, {runs}{excluded}{none}{more}")
+    lines = [f"hardware class {baseline.hardware_class}", _size_line(baseline, verbose)]
     lines += coarse_lines(baseline.criteria, named=verbose)
     if baseline.together:
         found = ", ".join(
@@ -93,19 +80,33 @@ def learned_lines(
             for one in baseline.exclusions
         ]
     lines += _self_check(baseline, verbose, see)
-    # Without any criterion they are all that there is to say; else the counts say it.
-    told = not baseline.criteria or verbose
-    findings = [one for one in baseline.findings if told or one.kind not in _COUNTED]
+    # A baseline without criteria has nothing but these findings to show.
+    every = verbose or not baseline.criteria
+    findings = [one for one in baseline.findings if every or one.kind not in _COUNTED]
     return lines + _findings(findings, verbose)
 
 
+def _size_line(baseline: Baseline, verbose: bool) -> str:
+    """Return how many criteria there are, from which nodes and runs, and what was left out."""
+    nodes = count_text(len(baseline.nodes), "node")
+    source = "one machine alone" if baseline.one_machine else nodes
+    line = f"{count_text(len(baseline.criteria), 'criterion')} from {source}"
+    line += f", {count_text(len(baseline.runs), 'run')}"
+    if baseline.exclusions:
+        line += f", {count_text(len(baseline.exclusions), 'sample')} left out"
+    if baseline.unjudged:
+        line += f"; {count_text(len(baseline.unjudged), 'metric')} without one"
+    explained = not verbose and (baseline.exclusions or baseline.unjudged)
+    return f"{line} (-v says why)" if explained else line
+
+
 def criteria_lines(baseline: Baseline, *, whole: bool, width: int | None = None) -> list[str]:
-    """Return the table of all criteria.
+    """Return the table of the criteria.
 
     Args:
         baseline: As learned.
-        whole: However many there are, and however wide they are.
-        width: Columns of the terminal that the table is to fit otherwise; None: it is as wide as it is.
+        whole: Show all rows and columns.
+        width: Columns of the terminal that the table fits unless `whole`; None: any width.
     """
     shown = sorted(baseline.criteria, key=_order)
     if not shown:
@@ -114,7 +115,7 @@ def criteria_lines(baseline: Baseline, *, whole: bool, width: int | None = None)
         *("benchmark", "metric", "centre", "unit", "units", "repeatability"),
         *("threshold", "smallest detectable loss"),
     ]
-    most = len(shown) if whole else MOST
+    most = len(shown) if whole else MAX_ROWS
     rows = [header, *(_row(criterion) for criterion in shown[:most])]
     if width is None or whole:
         lines = table(rows).splitlines()
@@ -127,7 +128,7 @@ def criteria_lines(baseline: Baseline, *, whole: bool, width: int | None = None)
 
 
 def details_lines(baseline: Baseline) -> list[str]:
-    """Return what each criterion of a baseline rests on, and the names behind its counts; nothing is cut."""
+    """Return the nodes and values behind each criterion, and all names that other lines only count."""
     rows = [
         ["metric", "component", "nodes", "lowest", "highest", "unit", "values needed", "benchmark"]
     ]
@@ -142,7 +143,7 @@ def details_lines(baseline: Baseline) -> list[str]:
                 value_text(one.centre[-1]) if one.centre else "-",
                 one.metric.unit,
                 str(one.least),
-                one.benchmark + _whose(one),
+                one.benchmark + _group_text(one),
             ]
         )
         name = _labelled(one)
@@ -156,7 +157,7 @@ def details_lines(baseline: Baseline) -> list[str]:
                 "measure for so long"
             )
         notes += [f"{name}: {note}" for note in one.notes]
-    lines = [RESTS, *table(rows).splitlines(), *notes] if baseline.criteria else []
+    lines = [_DETAILS_HEAD, *table(rows).splitlines(), *notes] if baseline.criteria else []
     lines += [
         f"measured, without a criterion: {metric_name(one.benchmark, one.metric)}: {one.reason}"
         for one in baseline.unjudged
@@ -169,35 +170,41 @@ def details_lines(baseline: Baseline) -> list[str]:
 
 
 def _findings(findings: Sequence[Finding], verbose: bool) -> list[str]:
-    """Return a line a kind of finding, its first one and how many more; if verbose, a line each."""
+    """Return a line for each finding; if not verbose, for the first of each kind."""
     if verbose:
-        return [f"finding: {_place(finding)}{finding.text}" for finding in findings]
-    counts = Counter(finding.kind for finding in findings)
-    lines = []
-    for kind, count in counts.items():
-        first = next(finding for finding in findings if finding.kind == kind)
-        more = f" (and {count - 1} more of this kind, see -v)" if count > 1 else ""
-        lines.append(clip(f"finding: {_place(first)}{first.text}", LONGEST) + more)
-    return lines
+        return [_finding(finding) for finding in findings]
+    kinds: dict[str, list[Finding]] = {}
+    for finding in findings:
+        kinds.setdefault(finding.kind, []).append(finding)
+    return [
+        clip(_finding(some[0]), MAX_FINDING)
+        + (f" (and {len(some) - 1} more of this kind, see -v)" if len(some) > 1 else "")
+        for some in kinds.values()
+    ]
+
+
+def _finding(finding: Finding) -> str:
+    place = f"{finding.benchmark.rpartition('/')[2]}: " if finding.benchmark else ""
+    return f"finding: {'' if finding.text.startswith(place) else place}{finding.text}"
 
 
 def coarse_lines(criteria: Sequence[Criterion], *, named: bool = True) -> list[str]:
-    """Return one line on the criteria that are coarse, if any is.
+    """Return one line about the coarse criteria; none if there are none.
 
     Args:
         criteria: Those of a baseline.
-        named: Name each with what it shows, and do not only count them.
+        named: Name each with the loss that it shows, instead of only counting them.
     """
-    coarse = [criterion for criterion in criteria if criterion.coarse]
-    if not coarse:
-        return []
-    told = [
+    losses = [
         f"{_labelled(one)} from {found_from(one.detectable, one.metric.better)} on"
-        for one in sorted(coarse, key=_order)
+        for one in sorted(criteria, key=_order)
+        if one.coarse
     ]
-    each = f", and show losses of {', '.join(told)}" if named else " (-v names them)"
+    if not losses:
+        return []
+    each = f", and show losses of {', '.join(losses)}" if named else " (-v names them)"
     return [
-        f"{len(coarse)} coarse, as noise hides here that performance has halved: they can fail a node and "
+        f"{len(losses)} coarse, as noise hides here that performance has halved: they can fail a node and "
         f"carry no acceptance{each}"
     ]
 
@@ -208,18 +215,20 @@ def _order(one: Criterion) -> tuple[str, ...]:
 
 def _labelled(criterion: Criterion) -> str:
     name = metric_name(criterion.benchmark.rpartition("/")[2], criterion.metric.name)
-    return name + _whose(criterion)
+    return name + _group_text(criterion)
 
 
-def _whose(criterion: Criterion) -> str:
-    """Return the group and whether a whole node is meant, to stand behind a name."""
+def _group_text(criterion: Criterion) -> str:
+    """Return a criterion's group, and ``[node]`` if it is of a whole node, to be printed after its name."""
     group = f" ({criterion.group})" if criterion.group else ""
     return f"{group}{' [node]' if criterion.scope == 'node' else ''}"
 
 
 def population_lines(groups: Sequence[Criterion]) -> list[str]:
-    """Say of every slower group what it is, what holds, and how to decide."""
+    """Return a line for every slower group with its size, values and decision, then how to decide."""
     lines = []
+    undecided = False
+    separating = set()
     for criterion in groups:
         second = criterion.second
         if second is None:
@@ -237,44 +246,42 @@ def population_lines(groups: Sequence[Criterion]) -> list[str]:
             + what
             + (f"; {second.separates}" if second.separates else "")
         )
-    if any(c.second is not None and not c.second.decided for c in groups):
+        undecided = undecided or not second.decided
+        name, separates, _ = second.separates.partition(SEPARATES)
+        if separates and name != "device":
+            separating.add(name)
+    if undecided:
         lines.append("decide with --both METRIC or --faster METRIC (all: every one that is left)")
-        names = (
-            c.second.separates.partition(SEPARATES)[:2] for c in groups if c.second is not None
-        )
-        for name in sorted({name for name, known in names if known and name != "device"}):
-            lines.append(
-                f"or learn the groups apart: anubis learn RUNS --split '{name}'; further runs are then taken "
-                f"with --anubis-split='{name}'"
-            )
+        lines += [
+            f"or learn the groups apart: anubis learn RUNS --split '{name}'; further runs are then taken "
+            f"with --anubis-split='{name}'"
+            for name in sorted(separating)
+        ]
     return lines
 
 
 def unlike_node(node: str, baseline: Baseline | None) -> UnlikeNode | None:
-    """Return what learning found of a node that is no part of the healthy ones; None of every other."""
+    """Return a node's entry among those that learning found unlike the healthy ones; None if it has none."""
     check = baseline.self_check if baseline is not None else None
     return next((one for one in check.unlike if one.node == node), None) if check else None
 
 
-def accepted_unlike(told: Mapping[str, str]) -> str:
-    """Return what is to be known of nodes that are accepted and were told as unlike others in learning.
+def accepted_unlike(nodes: Mapping[str, str]) -> str:
+    """Return one line about accepted nodes that learning found unlike the others; empty if none.
 
     Args:
-        told: Name of such a node -> its `unlike_text`.
-
-    Returns:
-        One line; empty where there is no such node.
+        nodes: Name of such a node -> its `unlike_text`.
     """
-    if not told:
+    if not nodes:
         return ""
-    named = "; ".join(f"{node}: {what}" for node, what in list(told.items())[:SICK])
-    more = f"; and {len(told) - SICK} more" if len(told) > SICK else ""
-    who = "accepted nodes are" if len(told) > 1 else "accepted node is"
-    return f"{len(told)} {who} {UNLIKE}: {ACCEPTED_UNLIKE} ({named}{more})"
+    named = "; ".join(f"{node}: {text}" for node, text in list(nodes.items())[:MAX_UNLIKE])
+    more = f"; and {len(nodes) - MAX_UNLIKE} more" if len(nodes) > MAX_UNLIKE else ""
+    who = "accepted nodes are" if len(nodes) > 1 else "accepted node is"
+    return f"{len(nodes)} {who} {UNLIKE}: {ACCEPTED_UNLIKE} ({named}{more})"
 
 
 def unlike_text(one: UnlikeNode) -> str:
-    """Return what a node is worst in, and by how much."""
+    """Return a node's worst metric with its loss."""
     where = f" on {one.device}" if one.device not in HOST else ""
     name = metric_name(one.benchmark.rpartition("/")[2], one.metric)  # a plain check has none
     if one.failure:
@@ -288,22 +295,22 @@ def unlike_text(one: UnlikeNode) -> str:
 
 
 def unlike_line(one: UnlikeNode) -> str:
-    """Name a node that is no part of the healthy ones, what it is worst in, and whether that rejects it."""
+    """Return a node that is unlike the healthy ones with its worst metric, and whether that rejects it."""
     blame = f" [{one.component}]" if one.component else ""
     fine = "" if one.rejected else "; not enough to reject it"
     return f"{one.node}: {unlike_text(one)}{blame}{fine}"
 
 
 def _unlike(nodes: Sequence[UnlikeNode], verbose: bool, see: Sequence[Sequence[str]]) -> list[str]:
-    """Name the nodes that are no part of the healthy ones, worst first, and what to type to see them."""
+    """Return the nodes that are unlike the healthy ones, worst first, and the commands that show them."""
     if not nodes:
         return []
     lines = [
         f"these nodes are {UNLIKE} in one of their runs or more, worst first ('anubis judge' decides):"
     ]
-    lines += [f"  {unlike_line(one)}" for one in (nodes if verbose else nodes[:SICK])]
-    if len(nodes) > SICK and not verbose:
-        lines.append(f"  ... and {len(nodes) - SICK} more (-v names all)")
+    lines += [f"  {unlike_line(one)}" for one in (nodes if verbose else nodes[:MAX_UNLIKE])]
+    if len(nodes) > MAX_UNLIKE and not verbose:
+        lines.append(f"  ... and {len(nodes) - MAX_UNLIKE} more (-v names all)")
     if not all(one.rejected for one in nodes):
         lines.append(f"not enough to reject it: {ACCEPTED_UNLIKE}")
     for command in see:
@@ -313,43 +320,32 @@ def _unlike(nodes: Sequence[UnlikeNode], verbose: bool, see: Sequence[Sequence[s
 
 
 def _self_check(baseline: Baseline, verbose: bool, see: Sequence[Sequence[str]]) -> list[str]:
-    """Say what the limits do to the fleet that they were learned from."""
+    """Return how the limits judge the fleet that they were learned from."""
     check = baseline.self_check
-    if check is None or check.nodes < 2:  # without itself, one node leaves nothing to judge it by
+    if check is None or check.nodes < 2:  # a single node leaves no others to judge it by
         return []
+    verb = "is" if check.rejected == 1 else "are"
+    line = (
+        f"judged each without itself, {check.rejected} of its {check.nodes} nodes {verb} rejected"
+    )
     share = check.sick / check.nodes
-    lines = [
-        f"judged each without itself, {check.rejected} of its {check.nodes} nodes "
-        f"{'is' if check.rejected == 1 else 'are'} rejected"
-        + (
-            f"; about {percent(share)} of the nodes are no part of the healthy ones"
-            if share > 0.005
-            else ""
-        )
-        + (
-            f"; of the healthy ones {percent(check.rate)} are rejected (at most {percent(check.upper)})"
-            if check.upper < 1
-            else ""
-        )
-    ]
-    for item in check.worst if verbose else check.worst[:WORST]:
+    if share > 0.005:
+        line += f"; about {percent(share)} of the nodes are no part of the healthy ones"
+    if check.upper < 1:
+        line += f"; of the healthy ones {percent(check.rate)} are rejected (at most {percent(check.upper)})"
+    lines = [line]
+    for item in check.worst if verbose else check.worst[:MAX_REJECTING]:
         name = metric_name(item.benchmark.rpartition("/")[2], item.metric)
-        lines.append(
-            f"  {name}: rejects {count_text(item.nodes, 'node')}, {item.alone} of them alone"
-        )
+        nodes = count_text(item.nodes, "node")
+        lines.append(f"  {name}: rejects {nodes}, {item.alone} of them alone")
     return lines + _unlike(check.unlike, verbose, see)
-
-
-def _place(finding: Finding) -> str:
-    place = f"{finding.benchmark.rpartition('/')[2]}: " if finding.benchmark else ""
-    return "" if finding.text.startswith(place) else place
 
 
 def _row(criterion: Criterion) -> list[str]:
     centre = criterion.typical if criterion.centre else 0.0
     threshold = criterion.learned if criterion.learned is not None else criterion.alpha
     return [
-        criterion.benchmark.rpartition("/")[2] + _whose(criterion),
+        criterion.benchmark.rpartition("/")[2] + _group_text(criterion),
         criterion.metric.name,
         value_text(centre),
         criterion.metric.unit,

@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.report.text.moment_text import UNKNOWN, moment_of
+from pytest_anubis.report.text.run_progress import DEFAULT_COST, run_progress
 from pytest_anubis.session.running.line_below import LineBelow
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.terminal_plugin import write_apart
@@ -139,7 +139,7 @@ class LiveProgress:
             return
         self._told = time.monotonic()
         left = self._left.at(self._told, beginning)
-        self._text = f"anubis: {moment_of(self._state, beginning).text(left)}"
+        self._text = f"anubis: {run_progress(self._state, beginning).text(left)}"
         if (line := self._line) is not None:
             line.show(self._text)
             return
@@ -184,7 +184,7 @@ class TimeLeft:
             else {s.test: s.end - s.start for s in state.expected.tests}
         )
         costs = {
-            test: slots.get(test, plan.cost or UNKNOWN)
+            test: slots.get(test, plan.cost or DEFAULT_COST)
             for test, plan in list(state.planned.items())
             if test not in self._before
         }

@@ -21,8 +21,8 @@ from pytest_anubis.report.text.headlines import (
     next_of,
     way_on,
 )
-from pytest_anubis.report.text.moment_text import death_line
 from pytest_anubis.report.text.numbers import count_text
+from pytest_anubis.report.text.run_progress import death_line
 from pytest_anubis.report.text.summary_text import (
     elsewhere_lines,
     not_for_this_machine,

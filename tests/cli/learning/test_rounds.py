@@ -13,7 +13,7 @@ from pytest_anubis.cli.learning import rounds
 from pytest_anubis.cli.learning.rounds import ENDING, LEAST_ON_CARDS, LEAST_TIMED, Rounds
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.progress import LiveLine
-from pytest_anubis.report.text.moment_text import Moment
+from pytest_anubis.report.text.run_progress import RunProgress
 from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
 
 SECONDS = {"suite.py::test_a": 4.0, "suite.py::test_b": 14.0}
@@ -40,7 +40,7 @@ class Machine:
         *,
         run_id: str,
         without: Sequence[str],
-        tell: Callable[[Moment], None],
+        tell: Callable[[RunProgress], None],
         **_: Any,
     ) -> Any:
         assert tests == ["suite.py"]
@@ -48,7 +48,9 @@ class Machine:
         self.asked.append(ran if without else list(tests))
         for share in SHARES if len(self.asked) == 1 else ():
             self.now += (START + sum(SECONDS[test] for test in ran)) / len(SHARES)
-            tell(Moment(doing="test_a", planned=2, cost=DECLARED, share=share, cards=self.cards))
+            tell(
+                RunProgress(doing="test_a", planned=2, cost=DECLARED, share=share, cards=self.cards)
+            )
         if len(self.asked) > 1:
             self.now += START + sum(SECONDS[test] for test in ran)
         return SimpleNamespace(

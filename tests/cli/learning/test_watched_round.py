@@ -13,7 +13,7 @@ from pytest_anubis.cli.learning import watched_round
 from pytest_anubis.cli.learning.watched_round import failed_tests, run_round
 from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.report.text.moment_text import Moment
+from pytest_anubis.report.text.run_progress import RunProgress
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 pytestmark = pytest.mark.usefixtures("quick_processes")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("quick_processes")
 def measured(
     store: Path,
     test: str,
-    tell: Callable[[Moment], None] = lambda moment: None,
+    tell: Callable[[RunProgress], None] = lambda moment: None,
     without: Sequence[str] = (),
     pytest_args: str = "-n0",
 ) -> RunRecord:
@@ -49,7 +49,7 @@ def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "    time.sleep(1.5)\n",
         encoding="utf-8",
     )
-    seen: list[Moment] = []
+    seen: list[RunProgress] = []
     record = measured(tmp_path / "store", "test_suite.py", seen.append)
     assert [one.metric.name for one in record.measurements] == ["speed"]
     assert any(one.doing == "test_speed on node" or one.doing == "test_speed" for one in seen)
@@ -138,7 +138,7 @@ def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
         "import time\ndef test_x(anubis_metric):\n    time.sleep(60)\n", encoding="utf-8"
     )
 
-    def tell(moment: Moment) -> None:
+    def tell(moment: RunProgress) -> None:
         if moment.doing:
             raise KeyboardInterrupt
 

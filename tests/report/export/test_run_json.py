@@ -15,7 +15,7 @@ from pytest_anubis.core.verdict import NOISY, MetricVerdict, Outcome, Reason, Tr
 from pytest_anubis.report.export.prometheus_export import prometheus_text
 from pytest_anubis.report.export.run_json import SCHEMA, run_json
 from pytest_anubis.report.text.headlines import baseline_line
-from pytest_anubis.report.text.learned_text import MOST, criteria_lines, learned_lines
+from pytest_anubis.report.text.learned_text import MAX_ROWS, criteria_lines, learned_lines
 
 METRIC = Metric(name="rate", unit="GB/s", better="higher")
 CRITERION = Criterion(
@@ -108,10 +108,10 @@ def test_group_and_pooled_criteria_are_told_apart() -> None:
 
 
 def test_a_wide_baseline_is_cut_and_says_so() -> None:
-    many = tuple(replace(CRITERION, benchmark=f"t.py::test_{i}") for i in range(MOST + 5))
+    many = tuple(replace(CRITERION, benchmark=f"t.py::test_{i}") for i in range(MAX_ROWS + 5))
     lines = criteria_lines(replace(BASELINE, criteria=many), whole=False)
     assert "... and 5 more criteria, all in the file (-v shows them)" in lines
-    assert sum(line.startswith("t.py::") for line in lines) == MOST
+    assert sum(line.startswith("t.py::") for line in lines) == MAX_ROWS
 
 
 def test_findings_and_exclusions_name_their_place() -> None:

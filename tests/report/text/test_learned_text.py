@@ -15,7 +15,7 @@ from pytest_anubis.core.baseline import (
 )
 from pytest_anubis.report.text.learned_text import (
     ACCEPTED_UNLIKE,
-    SICK,
+    MAX_UNLIKE,
     accepted_unlike,
     criteria_lines,
     learned_lines,
@@ -97,10 +97,10 @@ def test_judging_says_the_same_of_such_a_node_that_it_accepts() -> None:
 
 
 def test_of_many_sick_nodes_the_worst_are_named_and_all_if_verbose() -> None:
-    many = [sick(f"n{i}") for i in range(SICK + 3)]
+    many = [sick(f"n{i}") for i in range(MAX_UNLIKE + 3)]
     assert "  ... and 3 more (-v names all)" in told(*many)
-    assert sum(line.startswith("  n") for line in told(*many)) == SICK
-    assert sum(line.startswith("  n") for line in told(*many, verbose=True)) == SICK + 3
+    assert sum(line.startswith("  n") for line in told(*many)) == MAX_UNLIKE
+    assert sum(line.startswith("  n") for line in told(*many, verbose=True)) == MAX_UNLIKE + 3
 
 
 def test_what_was_left_out_is_counted_and_told_if_verbose() -> None:

@@ -228,7 +228,7 @@ def test_a_text_that_can_be_made_no_more_is_drawn_no_more(monkeypatch: pytest.Mo
     told = progress(monkeypatch, [], terminal=True)
     shown = threading.Event()
     broken = threading.Event()
-    moment = getattr(live_progress, "moment_of")  # noqa: B009 - imported there
+    moment = getattr(live_progress, "run_progress")  # noqa: B009 - imported there
 
     def failing(*args: Any) -> Any:
         if shown.is_set():
@@ -237,7 +237,7 @@ def test_a_text_that_can_be_made_no_more_is_drawn_no_more(monkeypatch: pytest.Mo
         shown.set()
         return moment(*args)
 
-    monkeypatch.setattr(live_progress, "moment_of", failing)
+    monkeypatch.setattr(live_progress, "run_progress", failing)
     told.pytest_sessionstart()
     assert shown.wait(60)
     thread, writer = told._thread, told._config.get_terminal_writer()
@@ -256,14 +256,14 @@ def test_a_look_that_hangs_does_not_hold_the_end_of_the_run(
 ) -> None:
     told = progress(monkeypatch, [], terminal=True)
     looking, free = threading.Event(), threading.Event()
-    moment = getattr(live_progress, "moment_of")  # noqa: B009 - imported there
+    moment = getattr(live_progress, "run_progress")  # noqa: B009 - imported there
 
     def slow(*args: Any) -> Any:
         looking.set()
         free.wait(60)
         return moment(*args)
 
-    monkeypatch.setattr(live_progress, "moment_of", slow)
+    monkeypatch.setattr(live_progress, "run_progress", slow)
     monkeypatch.setattr(live_progress, "LAST", 0.0)
     told.pytest_sessionstart()
     assert looking.wait(60)

@@ -1,8 +1,8 @@
-"""A run that goes on, in one line: what runs where, what is done, failed or died, what waits for a lane."""
+"""The progress of a run in one line: what runs where, what is done, what failed and what waits."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from pytest_anubis.core.events import WorkerDied
@@ -10,25 +10,28 @@ from pytest_anubis.core.measurement import PlannedTest
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.report.text.numbers import count_text, duration_text
 
-SHOWN = 3
-"""Names of a kind in one line: with more of them its end leaves the terminal."""
+MAX_NAMES = 3
+"""Names of a kind in the line, so that it fits a terminal."""
 
-UNKNOWN = 1.0
-"""Seconds that a test is taken to need of which nothing is known, as the plan takes it."""
+DEFAULT_COST = 1.0
+"""Seconds assumed for a test of unknown cost, as in the plan."""
 
 _FAILURES = ("failed", "error", "crashed")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Moment:
-    """How far a run is.
+class RunProgress:
+    """The progress of a run at one moment.
 
     Attributes:
-        doing: What runs, and on which devices; empty before the first test.
-        planned: All that are planned; 0 while that is unknown.
-        waiting: Tests that wait for a lane of which nothing runs, and why; empty if none does.
-        cost: Seconds that all of it was expected to take; 0 while that is unknown.
-        share: Part of that which has ended, 0 to 1.
+        doing: The tests that run, and their devices; empty before the first test.
+        done: How many tests have ended.
+        planned: How many tests there are; 0 while that is unknown.
+        failed: Names of the tests that failed.
+        waiting: Tests that wait for an idle lane, and why; empty if none does.
+        cost: Seconds that the whole run was expected to take; 0 while that is unknown.
+        share: Share of the cost that has ended, 0 to 1.
+        cards: Whether any test is of an accelerator.
     """
 
     doing: str = ""
@@ -41,7 +44,7 @@ class Moment:
     cards: bool = False
 
     def text(self, left: float | None = None) -> str:
-        """Return all of it in one line.
+        """Return the progress in one line.
 
         Args:
             left: Seconds that the rest takes; None if unknown.
@@ -61,67 +64,69 @@ class Moment:
 
 
 def left_text(seconds: float | None) -> list[str]:
-    """Say about how long something takes still; nothing where nobody knows, or within the last second."""
+    """Return about how long something still takes; nothing if unknown, or within the last second."""
     if seconds is None or seconds < 1:
         return []
     return [f"about {duration_text(round(seconds)).replace('.0 s', ' s')} left"]
 
 
-def moment_of(state: RunState, beginning: str = "") -> Moment:
-    """Return how far the run is of which so much is known; events may come in meanwhile.
+def run_progress(state: RunState, beginning: str = "") -> RunProgress:
+    """Return the progress of a run; events may arrive meanwhile.
 
     Args:
-        state: What is known of the run.
-        beginning: Test that begins now, where no event says so yet; empty if none does.
+        state: The run's state so far.
+        beginning: Test that begins now but has no event yet; may be empty.
     """
-    # Copies, which a thread makes in one go: what is gone through here may grow in another.
+    # Copies made at once, since another thread may add to the originals.
     running = tuple(dict.fromkeys((*state.running, *([beginning] if beginning else ()))))
-    results, planned = list(state.results.values()), len(state.planned)
-    costs = {test: plan.cost or UNKNOWN for test, plan in list(state.planned.items())}
+    results = list(state.results.values())
+    planned = list(state.planned.values())
+    costs = {plan.test: plan.cost or DEFAULT_COST for plan in planned}
     whole = sum(costs.values())
-    return Moment(
+    return RunProgress(
         doing=" and ".join(_doing(state, running)),
         done=len(results),
-        planned=planned,
+        planned=len(planned),
         failed=tuple(_short(one.test) for one in results if one.outcome in _FAILURES),
-        waiting=_lanes_that_wait(state, running),
+        waiting=_waiting_lanes(state, running),
         cost=whole if state.expected is None else state.expected.wall,
-        cards=any(":" in plan.device for plan in list(state.planned.values())),
+        cards=any(":" in plan.device for plan in planned),
         share=sum(costs.get(one.test, 0.0) for one in results) / whole if whole else 0.0,
     )
 
 
-def _doing(state: RunState, running: Collection[str]) -> Iterator[str]:
-    """Yield what runs, the same benchmark on several devices once."""
+def _doing(state: RunState, running: Collection[str]) -> list[str]:
+    """Return each running benchmark once, with its devices."""
     places: dict[str, list[str]] = {}
     for test in running:
         plan = state.planned.get(test, PlannedTest(test=test))
         name = _short(plan.benchmark or plan.test)
         places.setdefault(name, []).extend([plan.device] if plan.device else [])
-    shown = [f"{name} on {_some(on)}" if on else name for name, on in places.items()]
-    yield from shown[:SHOWN]
-    if len(shown) > SHOWN:
-        yield f"{len(shown) - SHOWN} more"
+    return _first([f"{name} on {_some(on)}" if on else name for name, on in places.items()])
 
 
-def _lanes_that_wait(state: RunState, running: Collection[str]) -> str:
-    """Say how many tests wait for their turn in lanes in which nothing runs while others do."""
+def _waiting_lanes(state: RunState, running: Collection[str]) -> str:
+    """Return how many tests wait in idle lanes while other lanes are busy."""
     if state.expected is None or not running:
         return ""
     slots = state.expected.tests
     busy = {slot.lane for slot in slots if slot.test in running}
     waiting = [s for s in slots if s.lane not in busy and s.test not in state.results]
-    lanes = list(dict.fromkeys(slot.lane for slot in waiting))
     if not waiting or not busy:
         return ""
+    lanes = list(dict.fromkeys(slot.lane for slot in waiting))
     each = "waits" if len(waiting) == 1 else "wait"
     names = f"lane{'' if len(lanes) == 1 else 's'} {_some(lanes)}"
     return f"{count_text(len(waiting), 'test')} of {names} {each} until the others are done"
 
 
-def _some(names: Collection[str]) -> str:
-    more = [f"{len(names) - SHOWN} more"] if len(names) > SHOWN else []
-    return ", ".join([*list(names)[:SHOWN], *more])
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(_first(names))
+
+
+def _first(names: Sequence[str]) -> list[str]:
+    more = [f"{len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
+    return [*names[:MAX_NAMES], *more]
 
 
 def _short(test: str) -> str:
@@ -129,9 +134,9 @@ def _short(test: str) -> str:
 
 
 def death_line(died: WorkerDied) -> str:
-    """Say which worker died, of what and in which test, and what becomes of the rest.
+    """Return which worker died, why and in which test, and that the other tests go on.
 
-    xdist says "node down: Not properly terminated" beside it, which names none of these.
+    xdist prints only "node down: Not properly terminated".
     """
     where = f" while it ran {died.test}" if died.test else ", while it ran no test"
     kept = "what it had measured is kept, and " if died.test else ""

@@ -15,7 +15,7 @@ from pytest_anubis.core.events import (
 )
 from pytest_anubis.core.measurement import PlannedTest, Slot, TestResult
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.report.text.moment_text import Moment, moment_of
+from pytest_anubis.report.text.run_progress import RunProgress, run_progress
 
 BEGUN = RunStarted(run="r", node="n", hardware_class="c", started="2026-01-01T00:00:00+00:00")
 
@@ -40,28 +40,28 @@ GEMM, STREAM, DISK = planned("gemm"), planned("stream"), planned("disk")
 
 
 def test_moment_says_what_runs_where_and_what_failed() -> None:
-    assert moment_of(RunState()).text() == "starting"
+    assert run_progress(RunState()).text() == "starting"
     state = state_of(
         TestsPlanned(tests=(GEMM, STREAM, DISK)),
         *(TestStarted(test=GEMM.test), failed(GEMM), TestStarted(test=STREAM.test)),
     )
-    assert moment_of(state).text() == "test_stream on cpu, 1 of 3 done, 1 failed: test_gemm[cpu]"
-    assert moment_of(state).text(125.4) == (
+    assert run_progress(state).text() == "test_stream on cpu, 1 of 3 done, 1 failed: test_gemm[cpu]"
+    assert run_progress(state).text(125.4) == (
         "test_stream on cpu, 1 of 3 done, about 2 min 05 s left, 1 failed: test_gemm[cpu]"
     )
     state.apply(failed(STREAM))
-    assert moment_of(state, DISK.test).doing == "test_disk on cpu"
+    assert run_progress(state, DISK.test).doing == "test_disk on cpu"
 
 
 def test_moment_knows_which_part_of_the_declared_costs_has_ended() -> None:
-    assert (moment_of(RunState()).cost, moment_of(RunState()).share) == (0.0, 0.0)
+    assert (run_progress(RunState()).cost, run_progress(RunState()).share) == (0.0, 0.0)
     plans = tuple(
         replace(one, cost=cost) for one, cost in ((GEMM, 30.0), (STREAM, 9.0), (DISK, None))
     )
     state = state_of(TestsPlanned(tests=plans), failed(GEMM))
-    assert (moment_of(state).cost, moment_of(state).share) == (40.0, 0.75)
+    assert (run_progress(state).cost, run_progress(state).share) == (40.0, 0.75)
     state.apply(PlanPredicted(tests=(), wall=25.0, serial=40.0))
-    assert (moment_of(state).cost, moment_of(state).share) == (25.0, 0.75)
+    assert (run_progress(state).cost, run_progress(state).share) == (25.0, 0.75)
 
 
 def test_moment_names_a_benchmark_on_several_cards_once_and_the_lane_that_waits() -> None:
@@ -73,7 +73,7 @@ def test_moment_names_a_benchmark_on_several_cards_once_and_the_lane_that_waits(
         PlanPredicted(tests=tuple(slots), wall=2.0, serial=6.0),
         *(TestStarted(test=one.test) for one in cards),
     )
-    assert moment_of(state).text() == (
+    assert run_progress(state).text() == (
         "test_gemm on cuda:0, cuda:1, cuda:2, 2 more, 0 of 6 done, "
         "1 test of lane node waits until the others are done"
     )
@@ -81,10 +81,10 @@ def test_moment_names_a_benchmark_on_several_cards_once_and_the_lane_that_waits(
 
 def test_what_an_earlier_part_of_the_run_was_doing_does_not_run() -> None:
     state = state_of(TestsPlanned(tests=(GEMM,)), TestStarted(test=GEMM.test), Resumed(started=""))
-    assert moment_of(state).text() == "starting, 0 of 1 done"
+    assert run_progress(state).text() == "starting, 0 of 1 done"
 
 
 def test_a_run_whose_tests_are_done_waits_for_no_worker() -> None:
-    done = Moment(done=3, planned=3)
+    done = RunProgress(done=3, planned=3)
     assert done.text() == "writes what it found, 3 of 3 done"
-    assert Moment(done=2, planned=3).text() == "waits for a worker, 2 of 3 done"
+    assert RunProgress(done=2, planned=3).text() == "waits for a worker, 2 of 3 done"
