@@ -101,9 +101,7 @@ SHELVES = {
         ".",
         "fleet",
     ),
-    "store/history": (
-        *("tables", "engines", "nodes", "database", "contents", "machines", "upkeep", "."),
-    ),
+    "store/history": (*("tables", "engines", "node_rows", "database", "contents", "."),),
     "report": ("text", "plots", "pages", "fleet", "export", "."),
     "session": (".", "collecting", "measuring", "pairing", "selecting", "running", "soaking"),
     "distributed": ("dispatch", "containment", "workers"),

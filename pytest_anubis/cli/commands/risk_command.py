@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
     """Fit or load a model, and show what it says about the fleet."""
     from pytest_anubis.selector.risk.after_passing import after_passing
     from pytest_anubis.store.history.fleet_history import read_fleet
-    from pytest_anubis.store.history.nodes.node_rows import unknown_node
+    from pytest_anubis.store.history.node_rows import unknown_node
 
     if options.load is not None and options.model is not None:
         raise CommandError("--load uses a model that was kept, --model fits one: give one of them")

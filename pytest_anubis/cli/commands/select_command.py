@@ -163,7 +163,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
 
 def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
     """Return the nodes that are asked about; they must be known and of one hardware class."""
-    from pytest_anubis.store.history.nodes.node_rows import unknown_node
+    from pytest_anubis.store.history.node_rows import unknown_node
 
     by_name = {node.name: node for node in known}
     if not names:

@@ -243,7 +243,7 @@ def read_choice_inputs(context: RunContext) -> ChoiceInputs:
     from pytest_anubis.store.history.bounded_use import use_history
     from pytest_anubis.store.history.database import History, HistoryError
     from pytest_anubis.store.history.fleet_history import read_fleet
-    from pytest_anubis.store.history.machines.machine_owners import name_here
+    from pytest_anubis.store.history.machine_owners import name_here
     from pytest_anubis.store.history.risk_model_files import MODEL_NAME, read_model
 
     settings = context.settings

@@ -26,8 +26,8 @@ from pytest_anubis.store.history.bounded_use import WHOLE, use_history
 from pytest_anubis.store.history.contents.content_rows import Content, digest_of, journal_content
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.filed_before import begun_anew, note_filed
+from pytest_anubis.store.history.roles import APPENDED
 from pytest_anubis.store.history.run_filing import News, record_together
-from pytest_anubis.store.history.upkeep.roles import APPENDED
 from pytest_anubis.store.history.waiting_runs import forget, waits_for
 from pytest_anubis.store.importers.import_result import IMPORTS_FOLDER
 from pytest_anubis.store.journal.journal_events import JournalError

@@ -15,7 +15,7 @@ from pytest_anubis.store.collected_runs import EVERYTHING, Progress, RunReader, 
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.content_rows import lines_of, read_content
 from pytest_anubis.store.history.database import History, HistoryError, shown_time
-from pytest_anubis.store.history.machines.machine_owners import known_machines
+from pytest_anubis.store.history.machine_owners import known_machines
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import read_journal, state_of

@@ -20,7 +20,7 @@ from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.engines import HistoryError as HistoryError
 from pytest_anubis.store.history.engines import engine_of, retried, told
-from pytest_anubis.store.history.nodes.node_rows import known_node, node_number
+from pytest_anubis.store.history.node_rows import known_node, node_number
 
 HISTORY_NAME = "history.sqlite"
 

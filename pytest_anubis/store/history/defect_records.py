@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from pytest_anubis.core.history import DEFECT_STATES, Defect
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError, past
-from pytest_anubis.store.history.nodes.node_rows import known_node
+from pytest_anubis.store.history.node_rows import known_node
 
 
 def add_defect(

@@ -22,7 +22,7 @@ from pytest_anubis.store.history.database import (
     past,
     shown_time,
 )
-from pytest_anubis.store.history.nodes.node_rows import known_node, node_number, unknown_node
+from pytest_anubis.store.history.node_rows import known_node, node_number, unknown_node
 
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 3600.0}

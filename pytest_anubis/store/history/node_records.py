@@ -18,7 +18,7 @@ from pytest_anubis.store.history.database import (
     moment_of,
     past,
 )
-from pytest_anubis.store.history.nodes.node_rows import node_number
+from pytest_anubis.store.history.node_rows import node_number
 
 _MAY_BE = ("class", "since", "state", "on", "note")
 _LONGEST = 200

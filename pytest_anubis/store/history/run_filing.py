@@ -35,8 +35,8 @@ from pytest_anubis.store.history.database import (
 )
 from pytest_anubis.store.history.engines import retried
 from pytest_anubis.store.history.filed_before import begun_anew, note_filed
-from pytest_anubis.store.history.machines.machine_owners import host_name, keep_owner, owner_of
-from pytest_anubis.store.history.nodes.node_rows import held_node, put_class
+from pytest_anubis.store.history.machine_owners import host_name, keep_owner, owner_of
+from pytest_anubis.store.history.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_file import journal_path

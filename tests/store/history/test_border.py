@@ -24,7 +24,7 @@ from pytest_anubis.store.history.bounded_use import use_history
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.fleet_history import read_fleet
 from pytest_anubis.store.history.incident_records import add_incident
-from pytest_anubis.store.history.nodes.node_rows import node_number
+from pytest_anubis.store.history.node_rows import node_number
 from pytest_anubis.store.history.run_filing import file_finished, record_run
 from tests.postgres import new_database
 from tests.store.history.test_database import record as full_record

@@ -158,7 +158,7 @@ def _measured(
 
 
 def _join(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.machines.joined_nodes import join_node
+    from pytest_anubis.store.history.machine_owners import join_node
 
     name, moved = use(options.history, lambda history: join_node(history, options.node))
     line = (

@@ -54,7 +54,7 @@ def add_upkeep(nouns: Any) -> None:
 
 
 def _roles(options: argparse.Namespace) -> None:
-    from pytest_anubis.store.history.upkeep.roles import roles_sql
+    from pytest_anubis.store.history.roles import roles_sql
 
     try:
         sql = roles_sql(prefix=options.prefix, place=options.schema)
@@ -68,7 +68,7 @@ def _roles(options: argparse.Namespace) -> None:
 
 def _retain(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.database import History
-    from pytest_anubis.store.history.upkeep.retention import retain
+    from pytest_anubis.store.history.retention import retain
 
     if options.contents is None and options.runs is None:
         raise CommandError("say what is old: --contents 180d, --runs 720d, or both")
@@ -93,7 +93,7 @@ def _retain(options: argparse.Namespace) -> None:
 
 def _compact(options: argparse.Namespace) -> None:
     from pytest_anubis.store.history.database import History
-    from pytest_anubis.store.history.upkeep.retention import compact
+    from pytest_anubis.store.history.retention import compact
 
     with History(history_place(options.history)) as history:
         compact(history)

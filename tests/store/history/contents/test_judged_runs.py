@@ -22,8 +22,8 @@ from pytest_anubis.store.fleet.last_runs import last_of_history, last_of_runs
 from pytest_anubis.store.history.database import History
 from pytest_anubis.store.history.defect_records import close_defect, defects
 from pytest_anubis.store.history.fleet_history import last_verdicts, read_fleet
+from pytest_anubis.store.history.retention import retain
 from pytest_anubis.store.history.run_filing import record_run
-from pytest_anubis.store.history.upkeep.retention import retain
 from pytest_anubis.store.node_standing import (
     answered_runs,
     keep_answered,

@@ -16,9 +16,9 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.content_rows import columns_content
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.fleet_history import last_verdicts, read_fleet
+from pytest_anubis.store.history.retention import retain
+from pytest_anubis.store.history.roles import roles_sql
 from pytest_anubis.store.history.run_filing import record_run
-from pytest_anubis.store.history.upkeep.retention import retain
-from pytest_anubis.store.history.upkeep.roles import roles_sql
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.run_filter import RunFilter
 from tests.postgres import new_database

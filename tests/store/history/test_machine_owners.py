@@ -25,8 +25,7 @@ from pytest_anubis.store.history.contents.content_rows import journal_content
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.defect_records import defects
 from pytest_anubis.store.history.incident_records import add_incident, incidents
-from pytest_anubis.store.history.machines.joined_nodes import join_node
-from pytest_anubis.store.history.machines.machine_owners import name_here
+from pytest_anubis.store.history.machine_owners import join_node, name_here
 from pytest_anubis.store.history.run_filing import file_finished, record_run
 from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.journal.journal_reading import read_journal

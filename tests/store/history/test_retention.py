@@ -14,8 +14,8 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.contents.content_rows import columns_content
 from pytest_anubis.store.history.database import History, moment_of
 from pytest_anubis.store.history.defect_records import defects
+from pytest_anubis.store.history.retention import compact, retain
 from pytest_anubis.store.history.run_filing import record_run
-from pytest_anubis.store.history.upkeep.retention import compact, retain
 from tests.postgres import new_database
 from tests.store.fleet.test_pushing import journal
 from tests.store.history.test_database import record
