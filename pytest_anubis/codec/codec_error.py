@@ -8,7 +8,7 @@ from math import inf, isfinite, nan
 from typing import Any
 
 NOT_FINITE = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
-MOST = 2**63
+INT_LIMIT = 2**63
 """Whole numbers below it fit into 64 bits: into arrays, databases and other programs."""
 
 
@@ -47,7 +47,7 @@ def found(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     if isinstance(value, int):
-        return str(value) if abs(value) < MOST else "a number that is too large"
+        return str(value) if abs(value) < INT_LIMIT else "a number that is too large"
     if isinstance(value, float):
         return repr(value) if isfinite(value) else spelled(value)
     if isinstance(value, Mapping):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-KEPT = 1024 * 1024
+MAX_TEXT_LENGTH = 1024 * 1024
 """Characters of one text of a report, and bytes of what a test prints on one stream in one phase, that are
 kept: the first and the last half. Nobody reads more, and a few of them still travel in a moment."""
 
@@ -40,9 +40,9 @@ def without_surrogates(text: str) -> str:
 
 def bounded(text: str) -> str:
     """Return the text, of a very long one its beginning and its end."""
-    if len(text) <= KEPT:
+    if len(text) <= MAX_TEXT_LENGTH:
         return text
-    half = KEPT // 2
+    half = MAX_TEXT_LENGTH // 2
     return f"{text[:half]}\n... {len(text) - 2 * half} characters left out ...\n{text[-half:]}"
 
 

@@ -20,13 +20,13 @@ LARGEST_JSON = 64 << 20
 """Bytes of one JSON text: a recorded day of a node, the largest that is written here, has a few. Python's
 objects take up to 25 times the text (``[],[],[]``), so this is at most 1.6 GiB."""
 
-DEEPEST = 64
+MAX_DEPTH = 64
 """Levels of nesting: no file of ours has ten, and Python's own limit is hit from a thousand on."""
 
-ROW = 100
+ROW_BYTES = 100
 """Bytes that one row of a table takes while it is read: ten numbers of names, a value, a time, a line."""
 
-POPULATION = 2048
+POPULATION_BYTES = 2048
 """Bytes that one metric of one benchmark takes, whatever its values."""
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

@@ -9,10 +9,10 @@ from typing import Any
 
 from pytest_anubis.codec.codec_error import CodecError, shown
 from pytest_anubis.codec.encodable_text import LONE, without_surrogates
-from pytest_anubis.codec.input_limits import DEEPEST, LARGEST_JSON, most_bytes, too_large
+from pytest_anubis.codec.input_limits import LARGEST_JSON, MAX_DEPTH, most_bytes, too_large
 from pytest_anubis.codec.regular_files import open_regular
 
-_TOO_DEEP = f"nested too deeply: more than {DEEPEST} levels"
+_TOO_DEEP = f"nested too deeply: more than {MAX_DEPTH} levels"
 _BLANK = re.compile(r"[ \t\n\r]*")
 
 
@@ -109,10 +109,10 @@ def _blanks(text: str, at: int) -> int:
 
 
 def _check_depth(data: Any, text: str, start: int, end: int) -> None:
-    if text.count("[", start, end) + text.count("{", start, end) <= DEEPEST:
+    if text.count("[", start, end) + text.count("{", start, end) <= MAX_DEPTH:
         return  # nearly always: no need to look
     level = [data] if isinstance(data, dict | list) else []
-    for _ in range(DEEPEST):
+    for _ in range(MAX_DEPTH):
         level = [
             item
             for holder in level

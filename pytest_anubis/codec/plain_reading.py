@@ -13,7 +13,7 @@ from math import nan
 from pathlib import PurePath
 from typing import Any, Literal, TypeVar
 
-from pytest_anubis.codec.codec_error import MOST, NOT_FINITE, CodecError, found, shown
+from pytest_anubis.codec.codec_error import INT_LIMIT, NOT_FINITE, CodecError, found, shown
 from pytest_anubis.codec.declared_fields import declared_fields, hints_of, marks_of
 from pytest_anubis.core.field_types import Range
 
@@ -127,7 +127,7 @@ _LARGEST = 1 << 1023
 
 def _int_reader(limits: Range) -> Reader:
     def read(data: Any) -> Any:
-        if type(data) is not int or not -MOST <= data < MOST or not limits.holds(data):
+        if type(data) is not int or not -INT_LIMIT <= data < INT_LIMIT or not limits.holds(data):
             raise CodecError(f"expected a whole number{limits.text}, found {found(data)}")
         return data
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from pytest_anubis.codec.encodable_text import bounded, encodable
 
-DEEPEST = 30
+MAX_DEPTH = 30
 """Levels of nesting that are sent; what refers to itself has no end."""
 
-LONGEST_REPR = 2000
+MAX_REPR_LENGTH = 2000
 """Characters that stand for a value that cannot be sent."""
 
 _LEAST, _MOST = -(2**31), 2**63
@@ -32,7 +32,7 @@ def sendable(value: Any, depth: int = 0) -> Any:
         return bounded(encodable(str.__str__(value)))
     if isinstance(value, int):
         return int(value) if _LEAST <= value < _MOST else _shown(value)
-    if depth < DEEPEST:
+    if depth < MAX_DEPTH:
         if isinstance(value, Mapping):
             return {
                 sendable(key, depth + 1): sendable(item, depth + 1) for key, item in value.items()
@@ -42,7 +42,7 @@ def sendable(value: Any, depth: int = 0) -> Any:
             return tuple(items) if isinstance(value, tuple) else items
         if getattr(value, "shape", None) == () and hasattr(value, "item"):  # a numpy scalar
             with suppress(Exception):
-                return sendable(value.item(), DEEPEST)
+                return sendable(value.item(), MAX_DEPTH)
     return _shown(value)
 
 
@@ -51,4 +51,4 @@ def _shown(value: Any) -> str:
         text = encodable(repr(value))
     except Exception:
         return f"<{type(value).__name__} that cannot be shown>"
-    return text if len(text) <= LONGEST_REPR else f"{text[:LONGEST_REPR]}..."
+    return text if len(text) <= MAX_REPR_LENGTH else f"{text[:MAX_REPR_LENGTH]}..."

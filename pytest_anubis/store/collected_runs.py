@@ -23,7 +23,7 @@ from pytest_anubis.store.importers.superbench import import_superbench
 from pytest_anubis.store.importers.table import exported_samples, import_table
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME, read_journal
-from pytest_anubis.store.namesakes import Namesakes
+from pytest_anubis.store.namesakes import NodeNames
 from pytest_anubis.store.run_files import PARQUET, files_of
 from pytest_anubis.store.run_files import TABLES as TABLES
 from pytest_anubis.store.run_files import RunsError as RunsError
@@ -139,7 +139,7 @@ class RunReader:
     learning: bool
     wanted: RunFilter = EVERYTHING
     shelf: Shelf | None = None
-    namesakes: Namesakes = field(default_factory=Namesakes)
+    namesakes: NodeNames = field(default_factory=NodeNames)
     gather: Gather = field(init=False)
     # by run, node and class: a table may hold a node in two classes
     runs: dict[tuple[str, str, str], RunRecord] = field(default_factory=dict)
@@ -210,7 +210,7 @@ class RunReader:
             record: The run.
             digest: SHA-256 of the journal, which tells a copy from another run of the same name.
         """
-        record = self.namesakes.told_apart(record, self.warnings)
+        record = self.namesakes.disambiguate(record, self.warnings)
         if not self.wanted.wants_run(record):
             return
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]

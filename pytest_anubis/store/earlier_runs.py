@@ -13,7 +13,7 @@ from pytest_anubis.core.sample import Population
 from pytest_anubis.store.collected_runs import RunsError, read_runs
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
 
-MOST = 20
+MAX_RUNS = 20
 """The latest runs are enough to know a node's own spread."""
 
 
@@ -33,7 +33,7 @@ def earlier_populations(
         before: Id of this run, which is left out.
     """
     own = {"node": node, "hardware_class": hardware_class, "profile": profile}
-    latest = [path for path, _ in _newest_first(store, own, before)[:MOST]]
+    latest = [path for path, _ in _newest_first(store, own, before)[:MAX_RUNS]]
     if not latest:
         return ()
     try:

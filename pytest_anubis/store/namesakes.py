@@ -17,7 +17,7 @@ _LETTERS = 4
 
 
 @dataclasses.dataclass(slots=True)
-class Namesakes:
+class NodeNames:
     """What is known of the machines behind each node's name; the first one that is met keeps the name.
 
     Attributes:
@@ -26,7 +26,7 @@ class Namesakes:
 
     known: dict[str, list[Machine]] = dataclasses.field(default_factory=dict)
 
-    def told_apart(self, record: RunRecord, warnings: list[str]) -> RunRecord:
+    def disambiguate(self, record: RunRecord, warnings: list[str]) -> RunRecord:
         """Return the run under a name of its machine alone; a new one is reported in one line.
 
         What is known of a machine grows with its runs, as not each of them can read all of it.

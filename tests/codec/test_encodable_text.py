@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.codec.encodable_text import KEPT, all_encodable, bounded, encodable
-from pytest_anubis.codec.sendable_values import LONGEST_REPR, sendable
+from pytest_anubis.codec.encodable_text import MAX_TEXT_LENGTH, all_encodable, bounded, encodable
+from pytest_anubis.codec.sendable_values import MAX_REPR_LENGTH, sendable
 from pytest_anubis.core.events import LeftBehind, Measured
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
@@ -88,10 +88,10 @@ def test_what_has_no_end_or_is_huge_is_cut() -> None:
     loop: list[Any] = []
     loop.append(loop)
     execnet.dumps(sendable(loop))
-    assert len(sendable(range(10**6).__class__)) <= LONGEST_REPR
-    assert len(sendable(np.arange(10**6))) <= LONGEST_REPR + 3
-    text = "b" + "x" * 3 * KEPT + "e"
+    assert len(sendable(range(10**6).__class__)) <= MAX_REPR_LENGTH
+    assert len(sendable(np.arange(10**6))) <= MAX_REPR_LENGTH + 3
+    text = "b" + "x" * 3 * MAX_TEXT_LENGTH + "e"
     cut = bounded(text)
     assert (cut[0], cut[-1]) == ("b", "e")
-    assert f"... {2 * KEPT + 2} characters left out ..." in cut
-    assert bounded("x" * KEPT) == "x" * KEPT
+    assert f"... {2 * MAX_TEXT_LENGTH + 2} characters left out ..." in cut
+    assert bounded("x" * MAX_TEXT_LENGTH) == "x" * MAX_TEXT_LENGTH

@@ -147,7 +147,7 @@ def test_the_history_says_the_same_and_knows_the_risk(place: Path) -> None:
 def test_the_rows_do_where_the_journal_is_gone(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_anubis.store.fleet.last_runs.MOST_JOURNALS", 0)
+    monkeypatch.setattr("pytest_anubis.store.fleet.last_runs.MAX_JOURNALS", 0)
     done = anubis("fleet", "drain-list", "--history", str(place))
     assert done.stdout == f"n3 {REASON}\n"
 

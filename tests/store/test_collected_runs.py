@@ -467,7 +467,7 @@ def test_a_superbench_summary_is_told_from_a_journal(tmp_path: Path) -> None:
     assert any("frobs" in text for text in found.warnings)
 
 
-POPULATION = st.builds(
+SAMPLES = st.builds(
     lambda samples, names, group, marked: population_of(
         samples,
         metric=RATE,
@@ -498,7 +498,7 @@ def same(a: Population, b: Population) -> bool:
     max_examples=60,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-@given(st.lists(POPULATION, max_size=4))
+@given(st.lists(SAMPLES, max_size=4))
 def test_columns_come_back_as_they_were(tmp_path: Path, populations: list[Population]) -> None:
     runs = (RunRecord(run="r", node="n", hardware_class="c", attributes={"a": "b"}),)
     path = tmp_path / "x.npz"

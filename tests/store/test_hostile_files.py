@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from pytest_anubis.codec import CodecError, read_json
-from pytest_anubis.codec.input_limits import ROW, VARIABLE, most_bytes
+from pytest_anubis.codec.input_limits import ROW_BYTES, VARIABLE, most_bytes
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import population_of
 from pytest_anubis.store.importers.fio import import_fio
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parents[2]
 HANGS = 60
 """Seconds: all of it takes two on an idle machine; a reader whose time grows with the square takes hours."""
 MIB = 1 << 20
-COUNT = 2 * MIB // ROW
+COUNT = 2 * MIB // ROW_BYTES
 """Rows that need twice the limit."""
 HEAD = "node,benchmark,metric,unit,better,value\n"
 

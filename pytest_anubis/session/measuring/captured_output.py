@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.codec.encodable_text import KEPT
+from pytest_anubis.codec.encodable_text import MAX_TEXT_LENGTH
 
-_HALF = KEPT // 2 - 64
+_HALF = MAX_TEXT_LENGTH // 2 - 64
 """Bytes of each half, with room for the line between them: a report's text is not cut again."""
 
 closed_key = pytest.StashKey["set[str]"]()
@@ -113,7 +113,7 @@ def _cut(stream: Any) -> None:
     buffer = stream.buffer
     if isinstance(buffer, io.BytesIO):
         with buffer.getbuffer() as view:
-            if len(view) <= KEPT:
+            if len(view) <= MAX_TEXT_LENGTH:
                 return
             kept = _kept(bytes(view[:_HALF]), bytes(view[-_HALF:]), len(view))
         buffer.seek(0)
@@ -123,7 +123,7 @@ def _cut(stream: Any) -> None:
     file = stream.fileno()
     found = os.fstat(file)
     # pytest's are files without a name; everything else may be worth something to somebody.
-    if not stat.S_ISREG(found.st_mode) or found.st_nlink or found.st_size <= KEPT:
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink or found.st_size <= MAX_TEXT_LENGTH:
         return
     size = found.st_size
     kept = _kept(os.pread(file, _HALF, 0), os.pread(file, _HALF, size - _HALF), size)

@@ -20,8 +20,6 @@ SCHEMA = 1
 _ROUND = "%.8g"  # significant digits; far below what any benchmark repeats to
 _MEDIANS = 101
 _DEPTH = 32
-_GONE = "paced"
-"""Key of a criterion whose limits an earlier version learned and judged otherwise."""
 
 
 class BaselineError(ValueError):
@@ -42,7 +40,7 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
         )
     except CodecError as error:
         raise BaselineError(f"{error}; no baseline can hold that") from None
-    # Fields that came later are left out where empty: the digest of a baseline without them stays the same.
+    # Optional fields are left out where they are empty: a short file, and no change of its digest.
     for criterion in plain["criteria"]:
         _leave_out(criterion, "devices", "second", "change_rate")
         if criterion["version"] == 1:
@@ -77,7 +75,6 @@ def baseline_from_plain(data: object) -> Baseline:
             f"schema: version {found(schema)}, this version of pytest-anubis reads {SCHEMA}; "
             "learn the baseline again or use the version that wrote it"
         )
-    _check_age(data.get("criteria"))
     try:
         fields = {name: item for name, item in data.items() if name not in ("format", "schema")}
         baseline = from_plain(Baseline, fields)
@@ -125,18 +122,12 @@ def _rounded(value: Any, depth: int) -> Any:
     return [_rounded(item, depth - 1) for item in value]
 
 
-def _check_age(criteria: object) -> None:
-    """Refuse criteria of an earlier version: without what judged with them they would find less."""
-    for i, criterion in enumerate(criteria if isinstance(criteria, list) else ()):
-        if isinstance(criterion, dict) and _GONE in criterion:
-            raise BaselineError(
-                f"criteria[{i}].{_GONE}: an earlier version of pytest-anubis learned this, and this one "
-                "cannot judge by it; learn the baseline anew with `anubis learn`"
-            )
-
-
 def _check(baseline: Baseline) -> None:
-    """Check what no field can say of itself."""
+    """Check the rules that span several fields.
+
+    Raises:
+        BaselineError: One is broken; the message names the place.
+    """
     _check_name("hardware_class", baseline.hardware_class)
     try:
         datetime.fromisoformat(baseline.created)

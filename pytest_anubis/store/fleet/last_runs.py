@@ -36,7 +36,7 @@ from pytest_anubis.store.history.fleet_history import run_counts
 from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.node_standing import dated_run, killed_here
 
-MOST_JOURNALS = 200
+MAX_JOURNALS = 200
 """Rejected nodes whose journals are read for the very words of their run: some ten milliseconds each. Beyond,
 the history's rows say the same without the limit."""
 
@@ -317,7 +317,7 @@ def _with_standing(last: LastRun, standing: Standing) -> LastRun:
 
 def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> Iterator[NodeLast]:
     """Give the nodes, the rejected ones with all that their journals say, as far as these can be read."""
-    room = MOST_JOURNALS
+    room = MAX_JOURNALS
     for one in found:
         by = one.standing.by
         if one.last is None or by is None or not by.rejected or not room:

@@ -22,7 +22,7 @@ from pytest_anubis.core.verdict import Decision, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.collected_runs import RunSet, read_runs
 from pytest_anubis.store.fleet.import_contents import import_contents
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.bounded_use import WHOLE, use_history
+from pytest_anubis.store.history.bounded_use import HISTORY_TIMEOUT, use_history
 from pytest_anubis.store.history.contents.content_rows import Content, digest_of, journal_content
 from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.filed_before import begun_anew, note_filed
@@ -335,7 +335,7 @@ def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
         HistoryError: The history cannot be used, or not any more.
     """
     size = sum(one.packed for one in parcels)
-    limit = WHOLE + size / _SLOW_LINE + len(parcels) * _SLOW_RUN
+    limit = HISTORY_TIMEOUT + size / _SLOW_LINE + len(parcels) * _SLOW_RUN
     filed = use_history(place, lambda history: _filed(history, parcels), limit=limit)
     for one, found in zip(parcels, filed, strict=True):
         if isinstance(found, HistoryError):

@@ -9,11 +9,11 @@ from typing import TypeVar
 
 from pytest_anubis.passwords import shown_place
 from pytest_anubis.store.history.database import History, HistoryError
-from pytest_anubis.store.history.engines import told
+from pytest_anubis.store.history.engines import as_history_error
 
 T = TypeVar("T")
 
-WHOLE = 30.0
+HISTORY_TIMEOUT = 30.0
 """Seconds for opening a history and one use of it: room for three waits, little beside a run."""
 
 
@@ -28,12 +28,12 @@ def use_history(
     Args:
         place: The store's folder or a database URL.
         work: Gets the open history; must not print or ask, since that may take as long as people like.
-        limit: Seconds; default `WHOLE`.
+        limit: Seconds; default `HISTORY_TIMEOUT`.
 
     Raises:
         HistoryError: Anything at all went wrong, or the time is over.
     """
-    limit = WHOLE if limit is None else limit
+    limit = HISTORY_TIMEOUT if limit is None else limit
     found: list[T] = []
     failed: list[BaseException] = []
 
@@ -49,10 +49,10 @@ def use_history(
     try:
         thread.start()
     except RuntimeError as error:
-        raise told(error, str(place)) from error
+        raise as_history_error(error, str(place)) from error
     thread.join(limit)
     if found:
         return found[0]
     if failed:
-        raise told(failed[0], str(place)) from failed[0]
+        raise as_history_error(failed[0], str(place)) from failed[0]
     raise HistoryError(f"{shown_place(str(place))}: no answer within {limit:g} s")

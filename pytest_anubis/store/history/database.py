@@ -19,7 +19,7 @@ from pytest_anubis.core.history import NODE_STATES, NodeRecord, RunSummary
 from pytest_anubis.passwords import is_mistaken, shown_place
 from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.engines import HistoryError as HistoryError
-from pytest_anubis.store.history.engines import engine_of, retried, told
+from pytest_anubis.store.history.engines import as_history_error, engine_of, retried
 from pytest_anubis.store.history.node_rows import known_node, node_number
 
 HISTORY_NAME = "history.sqlite"
@@ -90,7 +90,7 @@ class History:
         Raises:
             HistoryError: The driver refuses.
         """
-        with self._told():
+        with self._errors_as_ours():
             self._engine.dispose()
 
     @contextlib.contextmanager
@@ -100,7 +100,7 @@ class History:
         Raises:
             HistoryError: The database refuses.
         """
-        with self._told(), self._engine.connect() as connection:
+        with self._errors_as_ours(), self._engine.connect() as connection:
             yield connection.execution_options(anubis_reads=True)
 
     @contextlib.contextmanager
@@ -110,15 +110,15 @@ class History:
         Raises:
             HistoryError: The database refuses.
         """
-        with self._told(), self._engine.begin() as connection:
+        with self._errors_as_ours(), self._engine.begin() as connection:
             yield connection
 
     @contextlib.contextmanager
-    def _told(self) -> Iterator[None]:
+    def _errors_as_ours(self) -> Iterator[None]:
         try:
             yield
         except Exception as error:
-            raise told(error, self._place) from error
+            raise as_history_error(error, self._place) from error
 
     def shown(self) -> str:
         """Return its URL for people, without a password."""

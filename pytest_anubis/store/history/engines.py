@@ -17,7 +17,7 @@ from pytest_anubis.store.history.tables import VERSION, meta
 
 T = TypeVar("T")
 
-ANSWER = 10
+MAX_WAIT = 10
 """Seconds for a connection or a lock, and half of what a statement gets.
 
 A hundred times what filing takes on a busy server.
@@ -67,7 +67,7 @@ class HistoryError(ValueError):
     denied = False
 
 
-def told(error: BaseException, place: str) -> HistoryError:
+def as_history_error(error: BaseException, place: str) -> HistoryError:
     """Return any error of a driver as ours: one line, without passwords.
 
     Args:
@@ -113,7 +113,7 @@ def retried(work: Callable[[], T]) -> T:
 
 
 def engine_of(url: str | sa.URL) -> sa.Engine:
-    """Return an engine whose connections wait for nothing longer than `ANSWER`.
+    """Return an engine whose connections wait for nothing longer than `MAX_WAIT`.
 
     Raises:
         HistoryError: The URL is not understood, or its driver is not installed.
@@ -129,7 +129,7 @@ def engine_of(url: str | sa.URL) -> sa.Engine:
     try:
         engine = sa.create_engine(parsed, connect_args=_limits(parsed))
     except Exception as error:
-        said = told(error, parsed.render_as_string(hide_password=False))
+        said = as_history_error(error, parsed.render_as_string(hide_password=False))
         raise HistoryError(
             f"history URL {said}; write e.g. postgresql+psycopg://user@host/anubis and install "
             "`pytest-anubis[postgres]`"
@@ -147,20 +147,20 @@ def engine_of(url: str | sa.URL) -> sa.Engine:
 def _limits(url: sa.URL) -> dict[str, Any]:
     """Return a driver's own limits; what the URL says itself stands."""
     if url.get_backend_name() == "sqlite":
-        return {"timeout": ANSWER}
+        return {"timeout": MAX_WAIT}
     if url.get_driver_name() not in ("psycopg", "psycopg2"):
         return {}
-    limits = {"connect_timeout": ANSWER, "tcp_user_timeout": 1000 * ANSWER}  # s, ms
+    limits = {"connect_timeout": MAX_WAIT, "tcp_user_timeout": 1000 * MAX_WAIT}  # s, ms
     return {name: value for name, value in limits.items() if name not in url.query}
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
     connection.isolation_level = None  # we say BEGIN ourselves
-    for pragma in (f"busy_timeout={1000 * ANSWER}", "foreign_keys=ON"):
+    for pragma in (f"busy_timeout={1000 * MAX_WAIT}", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
     # Those who switch a new file to write-ahead logging at once do not wait for each other: SQLite says that
     # it is locked, whatever the time-out.
-    until = time.monotonic() + ANSWER
+    until = time.monotonic() + MAX_WAIT
     while True:
         try:
             if _is_ours(connection):  # the switch stays in the file
@@ -197,7 +197,7 @@ def _begin_postgresql(connection: sa.Connection) -> None:
     # For this transaction only, and not as an option of the connection: poolers refuse those. A statement
     # may take twice as long as its wait for a lock, so that the error says which of the two it was.
     connection.exec_driver_sql(
-        f"SELECT set_config('lock_timeout', '{ANSWER}s', true), "
-        f"set_config('statement_timeout', '{2 * ANSWER}s', true), "
+        f"SELECT set_config('lock_timeout', '{MAX_WAIT}s', true), "
+        f"set_config('statement_timeout', '{2 * MAX_WAIT}s', true), "
         f"set_config('idle_in_transaction_session_timeout', '{_IDLE}s', true)"
     )

@@ -19,7 +19,7 @@ from pytest_anubis.store.history.database import History, HistoryError
 from pytest_anubis.store.history.node_rows import held_node, known_node
 from pytest_anubis.store.namesakes import (
     Machine,
-    Namesakes,
+    NodeNames,
     full_names,
     machine_of,
     names_of_another,
@@ -30,7 +30,7 @@ _MAX_RUNS_LISTED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class FiledName:
     """The machine under whose name a run is filed.
 
     Attributes:
@@ -51,9 +51,9 @@ class _Member:
     marks: frozenset[str]
 
 
-def owner_of(
+def filed_name(
     connection: sa.Connection, base: int, record: RunRecord, *, started: float | None, digest: str
-) -> Owner:
+) -> FiledName:
     """Return under which name a run is filed.
 
     The caller holds the row of the run's own name, so that machines of one name come one after another. A run
@@ -68,7 +68,7 @@ def owner_of(
     """
     marks = marks_of(record)
     if not marks:  # imports, and inventories that tell nothing
-        return Owner(name=record.node)
+        return FiledName(name=record.node)
     family = _family(connection, base)
     found = machine_of([(one.name, one.marks) for one in family], marks)
     if found is None or len(family) > 1:
@@ -76,13 +76,13 @@ def owner_of(
         found = at if at is not None else found
     if found is None:
         name = _free_name(connection, record.node, marks)
-        return Owner(name=name, learned=marks, line=_told(record.node, name, family[0], marks))
+        return FiledName(name=name, learned=marks, line=_told(record.node, name, family[0], marks))
     one = family[found]
     # A run that was filed before machines were told apart may lie with another one's.
     learned = frozenset() if what_differs(one.marks, marks) else marks - one.marks
     if found == 0:
-        return Owner(name=record.node, learned=learned)
-    return Owner(
+        return FiledName(name=record.node, learned=learned)
+    return FiledName(
         name=one.name, learned=learned, line=_told(record.node, one.name, family[0], marks)
     )
 
@@ -110,14 +110,14 @@ def host_name(connection: sa.Connection, record: RunRecord) -> str:
     return record.node
 
 
-def keep_owner(connection: sa.Connection, base: int, node: int, owner: Owner) -> None:
+def keep_marks(connection: sa.Connection, base: int, node: int, owner: FiledName) -> None:
     """Keep what a run tells of its machine.
 
     Args:
         connection: In a transaction that writes and holds the row of the run's own name.
         base: The number of the node of the run's own name.
         node: The number of the node under which it is filed.
-        owner: What `owner_of` said.
+        owner: What `filed_name` said.
     """
     if not owner.learned:
         return
@@ -130,7 +130,7 @@ def keep_owner(connection: sa.Connection, base: int, node: int, owner: Owner) ->
     connection.execute(schema.node_machines.insert().inline(), rows)
 
 
-def known_machines(history: History) -> Namesakes:
+def known_machines(history: History) -> NodeNames:
     """Return the machines of all names as the history tells them apart, for whoever reads runs out of it.
 
     Raises:
@@ -153,7 +153,7 @@ def known_machines(history: History) -> Namesakes:
             if name is not None:
                 machines = found.setdefault(name, {})
                 machines[row.name] = machines.get(row.name, frozenset()) | {row.mark}
-    return Namesakes({name: list(machines.items()) for name, machines in found.items()})
+    return NodeNames({name: list(machines.items()) for name, machines in found.items()})
 
 
 def name_here(history: History, name: str, marks: frozenset[str]) -> str:
@@ -280,8 +280,8 @@ def join_node(history: History, called: str) -> tuple[str, int]:
         if twice := sorted(both.scalars()):
             more = ", ..." if len(twice) > _MAX_RUNS_LISTED else ""
             raise HistoryError(
-                f"{name} and {called} both have a run {', '.join(twice[:_MAX_RUNS_LISTED])}{more}: these are two "
-                "machines that measured at once, or runs without ids of their own; nothing was joined"
+                f"{name} and {called} both have a run {', '.join(twice[:_MAX_RUNS_LISTED])}{more}: these are "
+                "two machines that measured at once, or runs without ids of their own; nothing was joined"
             )
         moved = connection.execute(
             sa.select(sa.func.count()).select_from(runs).where(runs.c.node_id == other)

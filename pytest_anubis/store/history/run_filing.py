@@ -16,7 +16,7 @@ from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.standing.recorded_run import said_of_node
 from pytest_anubis.core.verdict import Decision, Outcome, Triage
 from pytest_anubis.store.history import tables as schema
-from pytest_anubis.store.history.bounded_use import WHOLE, use_history
+from pytest_anubis.store.history.bounded_use import HISTORY_TIMEOUT, use_history
 from pytest_anubis.store.history.contents.content_rows import (
     Content,
     begins_with,
@@ -26,7 +26,12 @@ from pytest_anubis.store.history.contents.content_rows import (
     remove_content,
     stored_parts,
 )
-from pytest_anubis.store.history.contents.run_clocks import Clock, clock_line, keep_order, run_clock
+from pytest_anubis.store.history.contents.run_clocks import (
+    ClockOffset,
+    clock_line,
+    keep_order,
+    run_clock,
+)
 from pytest_anubis.store.history.contents.run_rows import exposing_benchmarks, rows_of
 from pytest_anubis.store.history.database import (
     History,
@@ -35,7 +40,7 @@ from pytest_anubis.store.history.database import (
 )
 from pytest_anubis.store.history.engines import retried
 from pytest_anubis.store.history.filed_before import begun_anew, note_filed
-from pytest_anubis.store.history.machine_owners import host_name, keep_owner, owner_of
+from pytest_anubis.store.history.machine_owners import filed_name, host_name, keep_marks
 from pytest_anubis.store.history.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
 from pytest_anubis.store.journal.journal_events import JournalError
@@ -46,7 +51,7 @@ from pytest_anubis.store.journal.journal_reading import (
 )
 from pytest_anubis.store.namesakes import renamed
 
-_HALF = WHOLE / 2
+_HALF = HISTORY_TIMEOUT / 2
 """Seconds after which no further run that waits is begun: what is begun has as long to end."""
 
 _FINAL = (Decision.ACCEPTED, Decision.REJECTED)
@@ -218,7 +223,7 @@ def record_together(
 
 
 def _record(
-    connection: sa.Connection, record: RunRecord, content: Content | None, clock: Clock
+    connection: sa.Connection, record: RunRecord, content: Content | None, clock: ClockOffset
 ) -> tuple[News, list[str]]:
     began = moment(record.started)
     started = time.time() if began is None else began
@@ -229,13 +234,13 @@ def _record(
     row = held_node(connection, record.node, since=since)
     base = int(row.id)
     digest = content.digest if content is not None else ""
-    owner = owner_of(connection, base, record, started=began, digest=digest)
+    owner = filed_name(connection, base, record, started=began, digest=digest)
     if owner.name != record.node:
         record = renamed(record, owner.name)
         row = held_node(connection, owner.name, since=since)
     put_class(connection, row, record.hardware_class)
     node = int(row.id)
-    keep_owner(connection, base, node, owner)
+    keep_marks(connection, base, node, owner)
     known = _known_run(connection, node, record, content)
     if known is not None and known[1]:
         return "known", []

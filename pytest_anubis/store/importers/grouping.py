@@ -9,13 +9,13 @@ from typing import Any
 
 import numpy as np
 
-from pytest_anubis.codec.input_limits import LARGEST_DATA, POPULATION, most_bytes, too_large
+from pytest_anubis.codec.input_limits import LARGEST_DATA, POPULATION_BYTES, most_bytes, too_large
 from pytest_anubis.core.gather import invalid_rows, other_variant
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import IntArray, Population, Problem
 from pytest_anubis.durations import seconds
 from pytest_anubis.store.importers.import_result import ImportFileError
-from pytest_anubis.store.importers.long_form import DURATION, TEXTS, TRAITS, Rows
+from pytest_anubis.store.importers.long_form import DURATION, TEXTS, TRAITS, EncodedRows
 from pytest_anubis.store.importers.lost_cells import (
     MISSING,
     LostCells,
@@ -72,7 +72,9 @@ class Grouped:
     empty: Mapping[str, int] = field(default_factory=dict)
 
 
-def group_rows(rows: Rows, *, keyed: bool = False, told: Collection[UnitName] = ()) -> Grouped:
+def group_rows(
+    rows: EncodedRows, *, keyed: bool = False, told: Collection[UnitName] = ()
+) -> Grouped:
     """Group rows into populations, sorted by hardware class, benchmark, metric and group.
 
     The values of one unit stand in the order of their times, or of their lines where there are none. A
@@ -165,11 +167,11 @@ def _empty_values(
 
 def _check_populations(count: int) -> None:
     most = most_bytes(LARGEST_DATA)
-    if count * POPULATION > most:
+    if count * POPULATION_BYTES > most:
         raise ImportFileError(too_large(f"{count:,} different metrics", most))
 
 
-def _sorted_names(rows: Rows) -> tuple[dict[str, list[str]], dict[str, Any]]:
+def _sorted_names(rows: EncodedRows) -> tuple[dict[str, list[str]], dict[str, Any]]:
     """Number every column's names in the order of their text, so that numbers sort like names."""
     names: dict[str, list[str]] = {}
     codes: dict[str, Any] = {}
@@ -322,7 +324,7 @@ class _Gaps:
         return devices[usual], there
 
 
-def run_of_each_day(rows: Rows) -> Rows:
+def run_of_each_day(rows: EncodedRows) -> EncodedRows:
     """Return the rows of a table with times and one run with a run for each day on which a node was measured.
 
     That is of nodes with a unit whose times are more than a day apart: over weeks, what a card has lost since
@@ -356,14 +358,14 @@ def run_of_each_day(rows: Rows) -> Rows:
     )
 
 
-def _has_moments(rows: Rows) -> bool:
+def _has_moments(rows: EncodedRows) -> bool:
     """Return whether all times that the rows have are moments; else their column counts something else."""
     if rows.times is None or np.isnan(rows.times).all():
         return False
     return bool(np.nanmin(rows.times) >= _EARLIEST and np.nanmax(rows.times) < _LATEST)
 
 
-def row_dates(rows: Rows) -> dict[tuple[str, str], tuple[str, str]]:
+def row_dates(rows: EncodedRows) -> dict[tuple[str, str], tuple[str, str]]:
     """Return (run, node) -> the earliest and the latest moment of its rows, ISO 8601, UTC.
 
     One time in the column that is no moment, and none of them is taken for one: the column counts something
@@ -387,7 +389,7 @@ def row_dates(rows: Rows) -> dict[tuple[str, str], tuple[str, str]]:
     return {key: (_shown(begin), _shown(end)) for key, (begin, end) in found.items()}
 
 
-def row_traits(rows: Rows) -> dict[tuple[str, str], dict[str, str]]:
+def row_traits(rows: EncodedRows) -> dict[tuple[str, str], dict[str, str]]:
     """Return (run, node) -> what its rows say of the node besides: name of a trait -> value."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for name in (one for one in TRAITS if one in rows.codes):
@@ -399,7 +401,7 @@ def row_traits(rows: Rows) -> dict[tuple[str, str], dict[str, str]]:
     return found
 
 
-def row_durations(rows: Rows) -> tuple[dict[tuple[str, str], dict[str, float]], list[str]]:
+def row_durations(rows: EncodedRows) -> tuple[dict[tuple[str, str], dict[str, float]], list[str]]:
     """Return (run, node) -> benchmark -> the longest duration of its rows in seconds, and what is none."""
     found: dict[tuple[str, str], dict[str, float]] = {}
     if DURATION not in rows.codes:

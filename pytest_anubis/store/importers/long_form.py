@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pytest_anubis.codec.encodable_text import LONE
-from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
+from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW_BYTES, most_bytes, too_large
 from pytest_anubis.core.metric import DIRECTIONS, EXACT
 from pytest_anubis.core.sample import FloatArray, IntArray
 from pytest_anubis.store.importers.import_result import UNCLASSIFIED, ImportFileError, WrongLines
@@ -30,7 +30,7 @@ from pytest_anubis.store.importers.number_cells import (
     no_number,
     number_of,
 )
-from pytest_anubis.store.importers.outcome_columns import MOST_WORDS, STATES, code_said, outcomes
+from pytest_anubis.store.importers.outcome_columns import MAX_WORDS, STATES, code_said, outcomes
 from pytest_anubis.tool_outputs.table_heads import melted, missing
 
 NEEDED = ("node", "benchmark", "metric", "unit", "better")
@@ -45,7 +45,7 @@ NUMBERS = ("value", "time", "return_code")
 
 _CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode"))
 
-NAMES_MAY_BE = 1000
+MAX_NAME_LENGTH = 1000
 """Characters: SuperBench puts all arguments of a function into a metric's name, some three hundred."""
 
 _DEVICE = re.compile(r"(?<![^>])([A-Za-z]+):([0-9]{1,9})(?![^>])")
@@ -61,7 +61,7 @@ _FILLED = ("unit", "better", "component")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class EncodedRows:
     """All good rows, encoded.
 
     Attributes:
@@ -187,7 +187,7 @@ class LongForm:
         for name, words in list(self._words.items()):
             codes, size = map(words.__getitem__, by_name[name]), "i4" if name in STATES else "i2"
             chunk[f"word of {name}"] = np.fromiter(codes, dtype=size, count=count)
-            if len(words) > MOST_WORDS and name not in STATES:
+            if len(words) > MAX_WORDS and name not in STATES:
                 del self._words[name]
         if self._mark not in ("", ","):
             points = ("." in cell for cell in by_name["value"])
@@ -197,14 +197,14 @@ class LongForm:
         chunk["good"] = good
         self._chunks.append(chunk)
 
-    def rows(self) -> Rows:
+    def rows(self) -> EncodedRows:
         """Return all good rows; names that cannot be used are listed with each of their lines."""
         kinds = tuple(self._chunks[-1]) if self._chunks else ()
         joined = {key: np.concatenate([c.pop(key) for c in self._chunks]) for key in kinds}
         self._chunks.clear()
         if not joined:
             empty = np.empty(0, dtype=np.int64)
-            return Rows(
+            return EncodedRows(
                 names=dict.fromkeys(TEXTS, ()),
                 codes=dict.fromkeys(TEXTS, empty),
                 values=np.empty(0),
@@ -252,8 +252,8 @@ class LongForm:
             names[name] = self._check_names(name, joined, good)
         for name in self._traits:
             texts = ("" if raw is None else str(raw).strip() for raw in self._names[name])
-            names[name] = ["" if LONE.search(text) else text[:NAMES_MAY_BE] for text in texts]
-        return Rows(
+            names[name] = ["" if LONE.search(text) else text[:MAX_NAME_LENGTH] for text in texts]
+        return EncodedRows(
             names=names,
             codes={name: joined[name][good] for name in names},
             values=joined["value"][good],
@@ -364,8 +364,10 @@ def check_rows(count: int) -> None:
         ImportFileError: There are.
     """
     most = most_bytes(LARGEST_DATA)
-    if count * ROW > most:
-        raise ImportFileError(too_large(f"{most // ROW:,} rows of {ROW} bytes and more", most))
+    if count * ROW_BYTES > most:
+        raise ImportFileError(
+            too_large(f"{most // ROW_BYTES:,} rows of {ROW_BYTES} bytes and more", most)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,10 +405,10 @@ def _complaint(column: str, name: str) -> tuple[str, str] | None:
             f"column {column}: {read!r} is not UTF-8: save the file as that",
             f"{column} is not UTF-8",
         )
-    if not name.isprintable() or len(name) > NAMES_MAY_BE:
-        cause = f"{column} is unprintable or longer than {NAMES_MAY_BE} characters"
+    if not name.isprintable() or len(name) > MAX_NAME_LENGTH:
+        cause = f"{column} is unprintable or longer than {MAX_NAME_LENGTH} characters"
         return (
-            f"column {column}: {name[:40]!r} is unprintable or longer than {NAMES_MAY_BE} characters",
+            f"column {column}: {name[:40]!r} is unprintable or longer than {MAX_NAME_LENGTH} characters",
             cause,
         )
     if column == "better" and name not in DIRECTIONS:

@@ -13,7 +13,7 @@ from pytest_anubis.core.metric import Metric, metric_name
 from pytest_anubis.core.sample import ABSENT, IntArray, Population, Problem
 
 if TYPE_CHECKING:
-    from pytest_anubis.store.importers.long_form import Rows
+    from pytest_anubis.store.importers.long_form import EncodedRows
 
 Mask = npt.NDArray[np.bool_]
 
@@ -70,7 +70,7 @@ def impossible(values: npt.NDArray[np.float64], durations: Mask) -> Mask:
 
 
 def lost_of_rows(
-    rows: Rows,
+    rows: EncodedRows,
     lost: LostRows,
     most: Sequence[Metric],
     key: IntArray,
@@ -163,7 +163,9 @@ def cut(text: str, most: int) -> str:
 class _Cells:
     """Says where the cell of a row stands and what it holds."""
 
-    def __init__(self, rows: Rows, most: Sequence[Metric], key: IntArray, *, keyed: bool) -> None:
+    def __init__(
+        self, rows: EncodedRows, most: Sequence[Metric], key: IntArray, *, keyed: bool
+    ) -> None:
         self._rows, self._most, self._key, self._keyed = rows, most, key, keyed
 
     def other(self, row: int) -> str:

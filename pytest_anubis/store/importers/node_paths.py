@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 from pytest_anubis.store.importers.import_result import ImportFileError
-from pytest_anubis.store.importers.long_form import NAMES_MAY_BE
+from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH
 
 NODE, RUN = "{node}", "{run}"
 
@@ -87,7 +87,7 @@ class NodePattern:
                 "more of the path into it"
             )
         node, run = short["node"], short.groupdict().get("run", "")
-        if not (node + run).isprintable() or max(len(node), len(run)) > NAMES_MAY_BE:
+        if not (node + run).isprintable() or max(len(node), len(run)) > MAX_NAME_LENGTH:
             raise ImportFileError(f"{path}: a name in it is unprintable or too long; rename it")
         return node, run
 

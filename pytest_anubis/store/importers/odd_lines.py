@@ -6,7 +6,7 @@ from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from pytest_anubis.store.importers.import_result import WrongLines
-from pytest_anubis.store.importers.long_form import NAMES_MAY_BE, check_rows
+from pytest_anubis.store.importers.long_form import MAX_NAME_LENGTH, check_rows
 from pytest_anubis.tool_outputs.failure_lines import failure_said, named_in
 
 _RULE = "-=+:\\| \t"
@@ -49,7 +49,7 @@ class OddLines:
         texts = [cell for cell in cells if cell.strip(_RULE)]
         alone = title or len(texts) < 2 or cells[0].lstrip().startswith("#")
         if texts:
-            text = " ".join(cells).strip()[:NAMES_MAY_BE]
+            text = " ".join(cells).strip()[:MAX_NAME_LENGTH]
             self._lines.append(_OddLine(line, 0 if title else len(cells), node, text, alone))
             check_rows(len(self._lines))
 

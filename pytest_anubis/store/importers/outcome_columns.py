@@ -53,7 +53,7 @@ _NAMED_BAD = frozenset(
 _NOT = frozenset(("no", "not", "non", "without"))
 _NEARLY_ALL = 0.9
 """Share of a column's words that say how a test went, from which on it is a column of outcomes."""
-MOST_WORDS = 1_000
+MAX_WORDS = 1_000
 """Different words of a column of outcomes that bears none of the names."""
 
 

@@ -33,7 +33,7 @@ from pytest_anubis.store.importers.import_result import (
 )
 from pytest_anubis.store.importers.long_form import (
     DURATION,
-    NAMES_MAY_BE,
+    MAX_NAME_LENGTH,
     NUMBERS,
     TEXTS,
     LongForm,
@@ -423,5 +423,5 @@ def _statement(kinds: Sequence[str]) -> str:
 
 def _cut(name: str) -> str:
     text = f"CAST({name} AS VARCHAR)"
-    short = f"left({text}, {NAMES_MAY_BE}) || '…'"  # refused as a name, and no number either
-    return f"CASE WHEN length({text}) > {NAMES_MAY_BE} THEN {short} ELSE {text} END"
+    short = f"left({text}, {MAX_NAME_LENGTH}) || '…'"  # refused as a name, and no number either
+    return f"CASE WHEN length({text}) > {MAX_NAME_LENGTH} THEN {short} ELSE {text} END"

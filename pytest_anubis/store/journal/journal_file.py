@@ -25,7 +25,6 @@ from typing import Self
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import Event, NodeDecided, Resumed, RunFinished, RunStarted
 from pytest_anubis.store.journal.journal_events import (
-    SCHEMA,
     JournalError,
     event_to_plain,
     started_to_plain,
@@ -156,8 +155,7 @@ class Journal:
         plain = (started_to_plain if first else event_to_plain)(event)
         plain.setdefault("at", round(_now(), 3))
         if isinstance(event, (RunStarted, Resumed)):
-            plain["pid"] = os.getpid()  # for whoever finds the journal locked
-            plain["schema"] = SCHEMA  # an older version may have begun the journal
+            plain["pid"] = os.getpid()  # named to a second process that finds the journal locked
         text = text_of(plain)
         with self._lock:
             if self._descriptor < 0:

@@ -1,4 +1,4 @@
-"""Reading a journal back: its lines become events, its events a run; tolerant of damage, honest about it."""
+"""Read a journal back into a run: damaged lines are skipped, reported, and block acceptance."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ _LASTING = re.compile(
     rb'\{"event":"(?:%s)'
     % b"|".join(c.kind.encode() for c in (WorkerDied, LaneGivenUp, DamageFound))
 )
-"""How the line of an event begins that no later part of a run takes back."""
+"""Beginning of a line whose event no later part of a run takes back."""
 
-_MANY = 20
-"""Damaged lines that are named one by one, about a screen; the rest is counted."""
+_MAX_DAMAGES_LISTED = 20
+"""Damaged lines that are reported one by one, about a screen; the rest is counted."""
 
 
 def read_journal(path: Path) -> RunRecord:
-    """Read a journal back.
+    """Read a journal back as the run's record.
 
     A last line that was cut short, and lines in the middle that are not valid events, are left out and
-    reported by number in the record's ``warnings``. What stood in damaged lines might have spoken against the
-    node, so each is an event of its own (`DamageFound`) that blocks acceptance.
+    reported by number in the record's ``warnings``. A damaged line might have spoken against the node, so
+    each becomes an event (`DamageFound`) that blocks acceptance.
 
     Args:
         path: The journal or its run's folder.
 
     Raises:
-        JournalError: The file is missing, is no journal, or has another schema; one line.
+        JournalError: The file is missing, is no journal, or was written by another version; one line.
     """
     return read_state(path).record()
 
 
 def read_state(path: Path) -> RunState:
-    """Read a journal back as the state that the run had when it was written; as `read_journal`."""
+    """Read a journal back as the run's state, which a resumed run goes on with; as `read_journal`."""
     path = journal_file(path)
     try:
         most = most_bytes(LARGEST_DATA)
@@ -72,15 +72,15 @@ def read_state(path: Path) -> RunState:
 
 
 def state_of(lines: Iterable[bytes], place: str, name: str = JOURNAL_NAME) -> RunState:
-    """Read the lines of a journal, wherever they are kept, as `read_state`.
+    """Read the lines of a journal, from a file or out of a history, as `read_state`.
 
     Args:
         lines: Each with its line end; the last one may be cut short.
-        place: Where they are kept, for errors.
-        name: What the journal is called in warnings.
+        place: Their source, for errors.
+        name: The journal's name in warnings.
 
     Raises:
-        JournalError: They are no journal, or of another schema; one line.
+        JournalError: They are no journal, or one of another version; one line.
     """
     reading, most = _Reading(name), most_bytes(LARGEST_DATA)
     try:
@@ -94,10 +94,10 @@ def state_of(lines: Iterable[bytes], place: str, name: str = JOURNAL_NAME) -> Ru
 
 
 class FollowedJournal:
-    """A journal that is being written: every look reads what has come since the one before.
+    """A journal that is still being written, read piece by piece.
 
     Args:
-        path: The journal, which need not be there yet.
+        path: The journal, which need not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -106,7 +106,7 @@ class FollowedJournal:
         self._lines = self._offset = 0
 
     def look(self) -> RunState:
-        """Return what is known by now; nothing while there is no journal.
+        """Read the lines that were added since the last look, and return the state so far.
 
         Raises:
             JournalError: It cannot be read, or is no journal.
@@ -122,7 +122,7 @@ class FollowedJournal:
                     self._reading.line(self._lines, line)
         except OSError as error:
             raise JournalError(f"{self._path}: cannot be read ({error.strerror})") from error
-        return self._reading.so_far
+        return self._reading.run
 
 
 def journal_file(path: Path) -> Path:
@@ -135,31 +135,30 @@ _Torn = tuple[int, bytes, str]
 
 
 class _Reading:
-    """Takes the lines of one journal in order."""
+    """A reader that takes the lines of one journal in order.
+
+    Attributes:
+        run: The state of the run after the lines so far.
+    """
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._state = RunState()
+        self.run = RunState()
         self._bad = 0
-        # The number that the next line should have, where it is known.
+        # The number that the next line should have; None after a damaged line.
         self._next: int | None = None
-        # A line that cannot be read, until it is known what follows.
+        # An unreadable line, kept until the line after it shows whether it was only cut short.
         self._torn: _Torn | None = None
 
-    @property
-    def so_far(self) -> RunState:
-        """What the lines so far say; the journal may go on."""
-        return self._state
-
     def line(self, number: int, line: bytes) -> None:
-        """Take one line.
+        """Apply one line to the run.
 
         Args:
             number: Its number, from 1.
             line: Its bytes, with the line end unless it was cut short.
 
         Raises:
-            JournalError: The journal as a whole is of another kind or schema.
+            JournalError: The file is no journal, or one of another version.
         """
         if not line.strip():
             return
@@ -174,26 +173,25 @@ class _Reading:
             self._settle(torn)
         elif torn is not None:
             self._cut_short(*torn)
-        self._count(number, data.pop(NUMBER, None))
-        if not self._state.begun:
+        if not self.run.begun:
             self._begin(number, data)
             return
+        self._check_number(number, data.pop(NUMBER, None))
         try:
             if data["event"] == RunStarted.kind:
                 raise JournalError("a second beginning: two journals in one file?")
             event = event_from_plain(data)
-            self._state.apply(event)
+            self.run.apply(event)
             if isinstance(event, UnknownEvent):
                 raise JournalError(f"unknown event {data['event'][:40]!r}")
         except JournalError as error:
             self._damaged(number, str(error))
 
-    def _count(self, number: int, found: object) -> None:
-        """Hold a line's own number against the one before: what is gone or stands twice is damage."""
+    def _check_number(self, number: int, found: object) -> None:
+        """Report lines that are lost, repeated or moved, as a line's own number shows."""
         expected, self._next = self._next, None
         if type(found) is not int:
-            if expected is not None:  # older versions have none, but none of them goes on with this
-                self._damaged(number, "its number is missing", "")
+            self._damaged(number, "its number is missing", "")
             return
         if expected is not None and found != expected:
             lost = found - expected
@@ -202,62 +200,63 @@ class _Reading:
         self._next = found + 1
 
     def _settle(self, torn: _Torn | None) -> None:
-        """A line that cannot be read and that more follows is damage: nobody knows what it said."""
+        """Report an unreadable line that other lines follow as damage: what it said is lost."""
         if torn is not None:
             self._damaged(torn[0], torn[2])
 
     def _cut_short(self, number: int, line: bytes, error: str) -> None:
-        """Take the last line of a part of the run: the event in flight when it ended is no damage.
+        """Warn of a last line that was cut short; it is no damage.
 
-        What it began to say happens again when the run goes on, unless it is of the kind that lasts. A line
-        that has its end was not cut short.
+        Its event was in flight when the process ended, and happens again in a resumed run, unless it is one
+        of `_LASTING`. A line that ends with a checksum was not cut short.
         """
-        # Older versions wrote no checksums.
-        whole = line.rstrip().endswith(b"}") if self._next is None else has_checksum(line)
-        if whole or _LASTING.match(line):
+        if has_checksum(line) or _LASTING.match(line):
             self._damaged(number, error)
             return
-        self._state.warnings.append(
+        self.run.warnings.append(
             f"{self._name} line {number}: cut short, the event in flight was lost"
         )
 
     def state(self) -> RunState:
-        """Return the run.
+        """Return the run after the last line.
 
         Raises:
             JournalError: There was no event at all.
         """
-        state = self._state
         if self._torn is not None:
             self._cut_short(*self._torn)
             self._torn = None
-        if not state.begun:
+        if not self.run.begun:
             raise JournalError("no run_started event; this is not a journal, or it is empty")
-        if self._bad > _MANY:
-            state.warnings.append(f"{self._name}: {self._bad - _MANY} more damaged lines skipped")
-        if not state.record().ended:
-            state.warnings.append(f"{self._name}: the run never finished")
-        return state
+        if (more := self._bad - _MAX_DAMAGES_LISTED) > 0:
+            self.run.warnings.append(f"{self._name}: {more} more damaged lines skipped")
+        if not self.run.record().ended:
+            self.run.warnings.append(f"{self._name}: the run never finished")
+        return self.run
 
     def _begin(self, number: int, data: dict[str, Any]) -> None:
         if data["event"] != RunStarted.kind or data.get("format") != FORMAT:
             raise JournalError(f"line {number}: not an Anubis journal (no run_started event)")
         schema = data.get("schema")
-        if type(schema) is not int or schema != SCHEMA:
+        place = data.pop(NUMBER, None)
+        if type(schema) is not int or schema != SCHEMA or type(place) is not int:
+            older = ", without line numbers" if schema == SCHEMA else ""
             raise JournalError(
-                f"line {number}: journal schema {str(schema)[:20]}, this version reads {SCHEMA}; use the "
-                "version of pytest-anubis that wrote it, or measure again"
+                f"line {number}: journal schema {str(schema)[:20]}{older}, this version reads {SCHEMA}; use "
+                "the version of pytest-anubis that wrote it, or measure again"
             )
+        self._next = place + 1
         try:
-            self._state.apply(event_from_plain(data))
+            self.run.apply(event_from_plain(data))
         except JournalError as error:
             raise JournalError(f"line {number}: {error}") from None
 
     def _damaged(self, number: int, text: str, then: str = "; skipped") -> None:
         self._bad += 1
-        self._next = None  # whatever number it had is lost with it
-        if self._bad <= _MANY:
-            self._state.warnings.append(f"{self._name} line {number}: {text}{then}")
-        if self._bad <= _MANY + 1:  # what it said is lost; that something was said is not
-            where = f"line {number}" if self._bad <= _MANY else "more lines"
-            self._state.apply(DamageFound(text=f"{self._name} {where}: damaged ({text})"))
+        self._next = None  # the line's number is lost with it
+        listed = self._bad <= _MAX_DAMAGES_LISTED
+        if listed:
+            self.run.warnings.append(f"{self._name} line {number}: {text}{then}")
+        if self._bad <= _MAX_DAMAGES_LISTED + 1:  # one event stands for all further damage
+            where = f"line {number}" if listed else "more lines"
+            self.run.apply(DamageFound(text=f"{self._name} {where}: damaged ({text})"))

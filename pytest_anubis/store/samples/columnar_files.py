@@ -18,7 +18,7 @@ from typing import IO, Annotated, Any
 import numpy as np
 
 from pytest_anubis.codec import CodecError, from_plain, parse_json, to_plain
-from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
+from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW_BYTES, most_bytes, too_large
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.metric import Metric
@@ -299,8 +299,8 @@ def _check_size(file: IO[bytes]) -> None:
     rows = sizes["node"] // np.dtype(_ARRAYS["node"]).itemsize
     if sum(sizes.values()) > most:
         raise ColumnsError(too_large(f"its arrays take {sum(sizes.values()) >> 20:,} MiB", most))
-    if rows * ROW > most:
-        raise ColumnsError(too_large(f"it has {rows:,} rows of at least {ROW} bytes", most))
+    if rows * ROW_BYTES > most:
+        raise ColumnsError(too_large(f"it has {rows:,} rows of at least {ROW_BYTES} bytes", most))
 
 
 def _header(text: bytes) -> _Header:

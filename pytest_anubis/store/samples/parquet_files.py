@@ -1,7 +1,7 @@
-"""Samples as Parquet, one file for each metric of a hardware class, one row a value: for DuckDB and the like.
+"""Write samples as Parquet, for DuckDB and the like: a file for each metric of a class, a row for each value.
 
-The columns are those of the tables that are imported, and ``problem``: why nothing may be learned from the
-values, empty for good ones. So what was written can be read again (`parquet_reading`).
+The columns are those of an imported table, and ``problem``: why nothing may be learned from the values, empty
+for good ones. `parquet_reading` reads these files back.
 """
 
 from __future__ import annotations
@@ -19,13 +19,11 @@ from pytest_anubis.core.sample import Population
 
 COLUMNS = (
     "node", "device", "run", "problem", "class", "benchmark", "metric", "unit", "better", "component",
-    "group", "number", "value",
+    "group", "version", "number", "value",
 )  # fmt: skip
-"""Those of a file, in order: texts, and the last two numbers."""
-VERSION = "version"
-"""One more before the numbers, that of the metric; 0.1 wrote files without it, whose version is the first."""
-_LONGEST = 60
-"""Letters of a metric's name in a file's name: what follows tells files apart."""
+"""Columns of a file, in order; the last three are numbers, `number` is the value's place in its sample."""
+_MAX_NAME_LENGTH = 60
+"""Characters of a metric's name in a file's name; the digest after it makes the name unique."""
 _DIGITS = 8
 """Hexadecimal digits of a key's digest in a file's name: a class has hundreds of metrics, not millions."""
 
@@ -50,7 +48,7 @@ def save_parquet(
     *,
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Path, ...]:
-    """Write each population to a file of its own, whole or not at all; one of its name is replaced.
+    """Write each population to its own file, whole or not at all; an older file of the name is replaced.
 
     Rows without values (tests that failed or recorded nothing) are left out.
 
@@ -123,8 +121,8 @@ def _columns(population: Population) -> dict[str, Any]:
         ("group", population.group),
     ):
         columns[name] = np.full(total, value, dtype=object)
-    columns[VERSION] = np.full(total, population.metric.version, dtype=np.int64)
-    # Where in its sample a value stands: rows of a table have no order.
+    columns["version"] = np.full(total, population.metric.version, dtype=np.int64)
+    # A value's place in its sample: rows of a table have no order.
     columns["number"] = np.arange(total) - np.repeat(population.offsets[:-1], sizes)
     columns["value"] = population.values[population.offsets[0] : population.offsets[-1]]
     return columns
@@ -133,5 +131,5 @@ def _columns(population: Population) -> dict[str, Any]:
 def _name(population: Population) -> str:
     key = key_of(population)
     digest = hashlib.sha256("\0".join(key).encode(errors="replace")).hexdigest()[:_DIGITS]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", population.metric.name)[:_LONGEST].strip(".-")
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", population.metric.name)[:_MAX_NAME_LENGTH].strip(".-")
     return f"{name or 'metric'}-{digest}.parquet"

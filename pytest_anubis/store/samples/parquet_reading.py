@@ -1,6 +1,6 @@
-"""Samples out of the Parquet files that `parquet_files` writes, read in columns, some at a time.
+"""Read samples back from the Parquet files that `parquet_files` writes, in chunks of columns.
 
-A file of another form is left to the importers, which look at every line.
+A file of another form is left to the importers, which check every line.
 """
 
 from __future__ import annotations
@@ -11,13 +11,12 @@ from typing import Any
 
 import numpy as np
 
-from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW, most_bytes, too_large
+from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW_BYTES, most_bytes, too_large
 from pytest_anubis.core.gather import Shelf, invalid_rows
 from pytest_anubis.core.metric import DIRECTIONS, Metric
 from pytest_anubis.core.sample import ABSENT, FloatArray, Population, Problem
 from pytest_anubis.store.samples.parquet_files import (
     COLUMNS,
-    VERSION,
     ParquetError,
     first_line,
     literal,
@@ -25,20 +24,19 @@ from pytest_anubis.store.samples.parquet_files import (
 
 _AT_ONCE = 1 << 22
 """Rows of a file that are read at a time: 64 MiB with their numbers."""
-_VALUE = 8
-"""Bytes of a value."""
-_ON_SHELF = 4 << 30
-"""Bytes of a metric's values where they need not be in memory: two million units of 256. Parquet repeats a
-value in no space at all, and nobody's file may fill the disk."""
-_KINDS = ("VARCHAR",) * (len(COLUMNS) - 2) + ("BIGINT", "DOUBLE")
+_VALUE_BYTES = 8
+_MAX_SHELF_BYTES = 4 << 30
+"""Bytes of a metric's values that may go to disk: two million units of 256. Parquet takes no space to repeat
+a value, so a small file could fill the disk."""
+_TYPES = ("VARCHAR",) * (len(COLUMNS) - 3) + ("BIGINT", "BIGINT", "DOUBLE")
 _LIMITS: dict[str, str | bool | int | float | list[str]] = {
     "memory_limit": "512MB",
     "temp_directory": "",
 }
-"""Memory of DuckDB next to the arrays: it groups a million units in a third of it, and must fill no disk."""
+"""Memory of DuckDB next to the arrays: it groups a million units in a third of this, without a disk."""
 _UNIT = ("node", "device", "run", "problem")
-_LONG = 1000
-"""Characters that a name may have at most, as in other tables."""
+_MAX_NAME_LENGTH = 1000
+"""Characters of a name, as in other tables."""
 _PROBLEMS = ("failed", "missing", ABSENT, "disturbed", "waived", "invalid", "unit", "version")
 
 
@@ -47,15 +45,16 @@ def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
 
     Args:
         path: A Parquet file.
-        shelf: Where values lie that are too many for the memory; None: in memory.
+        shelf: Storage for values that exceed the memory; None keeps them in memory.
 
     Raises:
-        ParquetError: It is damaged, or too large for the memory where there is no shelf.
+        ParquetError: It is damaged, was exported by an older version, or is too large for the memory where
+            there is no shelf.
     """
     try:
         import duckdb
     except ImportError:
-        return None  # whoever reads other tables says what is missing
+        return None  # the importer of tables reports that it is missing
     errors = (duckdb.Error, RuntimeError, ValueError, OverflowError)
     try:
         with duckdb.connect(":memory:", config=_LIMITS) as connection:
@@ -69,31 +68,27 @@ def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
 
 def _population(connection: Any, name: str, shelf: Shelf | None) -> Population | None:
     head = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [name]).description
-    known = list(zip(COLUMNS, _KINDS, strict=True))
-    described = [(str(one[0]), str(one[1])) for one in head]
-    versioned = (VERSION, "BIGINT") in described
-    if described != known[:-2] + [(VERSION, "BIGINT")] * versioned + known[-2:]:
+    columns = [(str(one[0]), str(one[1])) for one in head]
+    known = list(zip(COLUMNS, _TYPES, strict=True))
+    if columns == [column for column in known if column[0] != "version"]:
+        raise ParquetError("exported by an older version of pytest-anubis; export it anew")
+    if columns != known:
         return None
-    version = 1
-    if versioned:
-        found = connection.execute("SELECT DISTINCT version FROM read_parquet(?) LIMIT 2", [name])
-        versions = found.fetchall()
-        if len(versions) != 1 or versions[0][0] is None or versions[0][0] < 1:
-            return None
-        version = int(versions[0][0])
     shared = connection.execute(
-        'SELECT class, benchmark, metric, unit, better, component, "group", count(*) '
+        'SELECT class, benchmark, metric, unit, better, component, "group", version, count(*) '
         "FROM read_parquet(?) GROUP BY ALL LIMIT 2",
         [name],
     ).fetchall()
-    if len(shared) != 1 or any(not isinstance(text, str) for text in shared[0][:-1]):
+    if len(shared) != 1:
         return None
-    *texts, total = shared[0]
+    *texts, version, total = shared[0]
+    if version is None or version < 1 or not all(isinstance(text, str) for text in texts):
+        return None
     plain = _texts(np.array(texts, dtype=object)) is not None
     if not plain or texts[4] not in DIRECTIONS or not all(texts[1:4]):
         return None
-    most = most_bytes(LARGEST_DATA if shelf is None else _ON_SHELF)
-    if total * _VALUE > most:
+    most = most_bytes(LARGEST_DATA if shelf is None else _MAX_SHELF_BYTES)
+    if total * _VALUE_BYTES > most:
         raise ParquetError(too_large(f"{total:,} values", most))
     odd = connection.execute(
         "SELECT count(*), count(*) FILTER (WHERE c <> last + 1 OR low <> high) FROM ("
@@ -102,11 +97,10 @@ def _population(connection: Any, name: str, shelf: Shelf | None) -> Population |
         [name],
     ).fetchone()
     most = most_bytes(LARGEST_DATA)
-    if odd[0] * ROW > most:
+    if odd[0] * ROW_BYTES > most:
         raise ParquetError(too_large(f"{odd[0]:,} units", most))
-    names = ", ".join(
-        f"left({one}, {_LONG + 1}) AS {one}" for one in _UNIT
-    )  # the file repeats a long text
+    # Cut, since a file can repeat a long text in no space.
+    names = ", ".join(f"left({one}, {_MAX_NAME_LENGTH + 1}) AS {one}" for one in _UNIT)
     units = connection.execute(
         f"SELECT file_row_number AS begins, {names} "  # noqa: S608 - of our own constants
         "FROM read_parquet(?, file_row_number=true) WHERE number = 0 ORDER BY file_row_number",
@@ -115,10 +109,10 @@ def _population(connection: Any, name: str, shelf: Shelf | None) -> Population |
     offsets = np.append(np.asarray(units["begins"], dtype=np.int64), total)
     if odd != (len(units["begins"]), 0) or offsets[0] != 0:
         return None
-    columns = {one: _texts(units[one]) for one in _UNIT}
-    if any(column is None for column in columns.values()) or not all(columns["node"] or ()):
+    texts_of = {one: _texts(units[one]) for one in _UNIT}
+    if any(column is None for column in texts_of.values()) or not all(texts_of["node"] or ()):
         return None
-    problems = _problems(columns["problem"] or ())
+    problems = _problems(texts_of["problem"] or ())
     parts = _values(connection, name, offsets)
     try:
         values = np.concatenate([*parts]) if shelf is None else shelf.keep(parts)
@@ -127,12 +121,12 @@ def _population(connection: Any, name: str, shelf: Shelf | None) -> Population |
     population = Population(
         hardware_class=texts[0],
         benchmark=texts[1],
-        metric=Metric(name=texts[2], unit=texts[3], better=texts[4], version=version),
+        metric=Metric(name=texts[2], unit=texts[3], better=texts[4], version=int(version)),
         component=texts[5],
         group=texts[6],
-        nodes=columns["node"] or (),
-        devices=columns["device"] or (),
-        runs=columns["run"] or (),
+        nodes=texts_of["node"] or (),
+        devices=texts_of["device"] or (),
+        runs=texts_of["run"] or (),
         values=values,
         offsets=offsets,
         problems=problems | invalid_rows(values, offsets, problems),
@@ -143,7 +137,7 @@ def _population(connection: Any, name: str, shelf: Shelf | None) -> Population |
 
 
 class _OtherOrderError(Exception):
-    """The values do not stand in the order of their numbers."""
+    """The values are not in the order of their numbers."""
 
 
 def _values(connection: Any, name: str, offsets: Any) -> Iterator[FloatArray]:
@@ -161,17 +155,17 @@ def _values(connection: Any, name: str, offsets: Any) -> Iterator[FloatArray]:
         unit = np.searchsorted(begins, place, side="right") - 1
         if not np.array_equal(part["number"], place - begins[unit]):
             raise _OtherOrderError
-        # A value that is NULL is none: as NaN its row is refused.
+        # NULL becomes NaN, which makes the row invalid.
         yield np.asarray(np.ma.filled(part["value"], np.nan), dtype=np.float64)
 
 
 def _texts(found: Any) -> tuple[str, ...] | None:
-    """Return a column's texts, equal ones as one object; None where any is no plain text."""
+    """Return a column's texts, equal ones as one object; None if one is no plain text."""
     if np.ma.is_masked(found):
         return None
     known: dict[str, str] = {}
     texts = tuple(known.setdefault(text, text) for text in np.asarray(found).tolist())
-    good = all(isinstance(t, str) and t.isprintable() and len(t) <= _LONG for t in known)
+    good = all(isinstance(t, str) and t.isprintable() and len(t) <= _MAX_NAME_LENGTH for t in known)
     return texts if good else None
 
 

@@ -8,13 +8,13 @@ import tempfile
 
 import pytest
 
-from pytest_anubis.codec.encodable_text import KEPT
+from pytest_anubis.codec.encodable_text import MAX_TEXT_LENGTH
 from pytest_anubis.session.measuring.captured_output import CapturedOutput
 
 LOUD = f"""
 import os, sys
 
-SIZE = {4 * KEPT}
+SIZE = {4 * MAX_TEXT_LENGTH}
 
 def test_loud():
     print("begin" + "x" * SIZE + "end")
@@ -60,12 +60,14 @@ def test_output_of_a_test_is_cut_in_its_middle(pytester: pytest.Pytester, captur
     out = loud["Captured stdout call"]
     assert out.startswith("beginx")
     assert out.endswith("xend\n")
-    assert KEPT // 2 < len(out) <= KEPT
+    assert MAX_TEXT_LENGTH // 2 < len(out) <= MAX_TEXT_LENGTH
     assert out.count("left out") == 1
     left = int(out.partition("\n... ")[2].split()[0])
-    assert len(out.replace(f"\n... {left} bytes left out ...\n", "")) + left == 4 * KEPT + 9
+    assert (
+        len(out.replace(f"\n... {left} bytes left out ...\n", "")) + left == 4 * MAX_TEXT_LENGTH + 9
+    )
     if capture == "fd":
-        assert len(loud["Captured stderr call"]) <= KEPT
+        assert len(loud["Captured stderr call"]) <= MAX_TEXT_LENGTH
     soft = dict(reports["test_it.py::test_soft"].sections)
     assert soft == {"Captured stdout call": "small\n"}
 
@@ -89,21 +91,21 @@ def test_file_of_the_user_is_never_cut(pytester: pytest.Pytester) -> None:
         for config_capture in ("no", "fd"):
             config = pytester.parseconfig(f"--capture={config_capture}")
             output = CapturedOutput(config)
-            file.write("x" * 2 * KEPT)
+            file.write("x" * 2 * MAX_TEXT_LENGTH)
             output._cut(file)
-            assert path.stat().st_size % (2 * KEPT) == 0
-    assert path.stat().st_size == 4 * KEPT
+            assert path.stat().st_size % (2 * MAX_TEXT_LENGTH) == 0
+    assert path.stat().st_size == 4 * MAX_TEXT_LENGTH
 
 
 def test_file_without_a_name_is_cut_and_goes_on(pytester: pytest.Pytester) -> None:
     output = CapturedOutput(pytester.parseconfig())
     with tempfile.TemporaryFile("w+") as file:
-        file.write("é" * 2 * KEPT)
+        file.write("é" * 2 * MAX_TEXT_LENGTH)
         output._cut(file)
         os.write(file.fileno(), b"more")  # as a child does that still has it
         file.seek(0)
         text = file.read()
-    assert len(text.encode()) <= KEPT + 10
+    assert len(text.encode()) <= MAX_TEXT_LENGTH + 10
     assert (text[0], text[-5:]) == ("é", "émore")
     closed = io.StringIO()
     closed.close()

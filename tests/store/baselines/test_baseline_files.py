@@ -179,11 +179,6 @@ MALFORMED = [
     ("criteria.0.medians", [1.0] * 102, "at most 101"),
     ("criteria.0.nodes", True, "nodes: expected a whole number"),
     ("criteria.0.limmit", 0.5, "limmit: unknown field"),
-    (
-        "criteria.1.paced",
-        {},
-        r"criteria\[1\].paced: an earlier version .*; learn the baseline anew",
-    ),
     ("created", "yesterday", 'created: "yesterday" is not a date'),
     ("nodes", ["a", 5], r"nodes\[1\]: expected text"),
     ("error_rate", -0.1, "error_rate: expected a number from 0 to 1, found -0.1"),

@@ -42,7 +42,7 @@ def refused(place: Path | str, work: Callable[[History], Any] = read_fleet) -> s
 
 
 def test_a_mute_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bounded_use, "WHOLE", 0.5)
+    monkeypatch.setattr(bounded_use, "HISTORY_TIMEOUT", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
         line = refused(f"postgresql+psycopg://me:s3cret@127.0.0.1:{port}/x")
@@ -50,7 +50,7 @@ def test_a_mute_server_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_driver_gives_up_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engines, "ANSWER", 2)  # the least that the driver knows
+    monkeypatch.setattr(engines, "MAX_WAIT", 2)  # the least that the driver knows
     with socket.create_server(("127.0.0.1", 0)) as mute:
         line = refused(f"postgresql+psycopg://me@127.0.0.1:{mute.getsockname()[1]}/x")
     assert "timeout expired" in line
@@ -68,7 +68,7 @@ def test_a_server_that_falls_silent_while_it_works_is_given_up(
             connection.execute(sa.text("select 1"))
 
     use_history(postgres_url, lambda history: None)
-    monkeypatch.setattr(bounded_use, "WHOLE", 2.0)
+    monkeypatch.setattr(bounded_use, "HISTORY_TIMEOUT", 2.0)
     try:
         assert "no answer within 2 s" in refused(postgres_url, stop)
     finally:
@@ -76,7 +76,7 @@ def test_a_server_that_falls_silent_while_it_works_is_given_up(
 
 
 def test_a_lock_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch, postgres_url: str) -> None:
-    monkeypatch.setattr(engines, "ANSWER", 1)
+    monkeypatch.setattr(engines, "MAX_WAIT", 1)
     record = RunRecord(run="r1", node="n1", started="2026-01-01")
     with History(postgres_url) as history:
         record_run(history, record)
@@ -89,7 +89,7 @@ def test_a_lock_is_not_waited_for_long(monkeypatch: pytest.MonkeyPatch, postgres
 def test_a_sqlite_lock_is_not_waited_for_long(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(engines, "ANSWER", 1)
+    monkeypatch.setattr(engines, "MAX_WAIT", 1)
     with History(tmp_path) as history, history.writing():
         line = refused(tmp_path, lambda history: history.add_node("n1"))
         assert use_history(tmp_path, read_fleet).nodes == ()  # readers need no lock
@@ -133,9 +133,9 @@ def test_any_error_anywhere_is_one_line(
             line = file_finished(tmp_path, tmp_path, record, journal=tmp_path / "runs/r1/j")
         assert line.startswith("this run is "), (name, line)
         assert line.isprintable(), (name, line)
-        told = engines.told(error, SECRET)
-        assert "s3cret" not in str(told)
-        assert "word" not in str(told)
+        said = engines.as_history_error(error, SECRET)
+        assert "s3cret" not in str(said)
+        assert "word" not in str(said)
 
 
 @pytest.mark.parametrize(
@@ -303,6 +303,8 @@ def test_first_filings_that_cross_lose_nothing(
 
 
 def test_a_store_without_locks_says_what_may_be_the_cause() -> None:
-    error = engines.told(sqlite3.OperationalError("database is locked"), "/home/x/.anubis")
+    error = engines.as_history_error(
+        sqlite3.OperationalError("database is locked"), "/home/x/.anubis"
+    )
     assert "has no locks (NFS)" in str(error)
     assert "--anubis-history" in str(error)

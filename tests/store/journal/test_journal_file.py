@@ -53,6 +53,7 @@ from pytest_anubis.store.journal.journal_events import (
     event_to_plain,
 )
 from pytest_anubis.store.journal.journal_file import Journal, journal_path
+from pytest_anubis.store.journal.journal_lines import line_of
 from pytest_anubis.store.journal.journal_reading import read_journal
 
 METRIC = Metric(
@@ -316,6 +317,10 @@ def test_resuming_closes_a_torn_line_and_goes_on(tmp_path: Path) -> None:
         (b'{"event": "run_started", "format": "anubis-journal", "schema": 1}\n', "schema 1,"),
         (
             b'{"event": "run_started", "format": "anubis-journal", "schema": 2}\n',
+            "schema 2, without line numbers",
+        ),
+        (
+            line_of(b'{"event":"run_started","format":"anubis-journal","schema":2}', 1),
             r"\brun\b.* missing",
         ),
         (b"\x00\x01\x02", "not a journal"),

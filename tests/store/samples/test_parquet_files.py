@@ -12,7 +12,7 @@ from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.sample import Problem, population_of
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.importers.table import import_table
-from pytest_anubis.store.samples.parquet_files import save_parquet
+from pytest_anubis.store.samples.parquet_files import COLUMNS, ParquetError, save_parquet
 from pytest_anubis.store.samples.parquet_reading import read_samples
 from tests.cli.commands.test_judge_command import fleet, write
 
@@ -87,9 +87,17 @@ def test_a_folder_that_cannot_be_written_is_one_line(
         assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_what_is_wrong_with_a_sample_is_kept_and_another_order_is_left_to_the_importer(
-    tmp_path: Path,
-) -> None:
+def test_parquet_of_an_older_version_is_refused(tmp_path: Path) -> None:
+    columns = [name for name in COLUMNS if name != "version"]
+    kinds = ["'x'"] * (len(columns) - 2) + ["0::BIGINT", "1.0::DOUBLE"]
+    cells = ", ".join(f'{kind} AS "{name}"' for kind, name in zip(kinds, columns, strict=True))
+    with duckdb.connect(":memory:") as connection:
+        connection.sql(f"SELECT {cells}").write_parquet(str(tmp_path / "old.parquet"))
+    with pytest.raises(ParquetError, match="older version"):
+        read_samples(tmp_path / "old.parquet")
+
+
+def test_parquet_keeps_problems_and_refuses_other_orders(tmp_path: Path) -> None:
     population = population_of(
         [[3.0, 1.0, 2.0], [5.0], [6.0, 7.0]],
         metric=Metric(name="m", unit="s", better="lower"),
@@ -110,16 +118,6 @@ def test_what_is_wrong_with_a_sample_is_kept_and_another_order_is_left_to_the_im
     assert found.values.tolist() == population.values.tolist()
     assert found.offsets.tolist() == population.offsets.tolist()
     assert (found.nodes, found.problems) == (population.nodes, population.problems)
-    first = tmp_path / "first.parquet"
-    with duckdb.connect(":memory:") as connection:  # as version 0.1 wrote it
-        query = (
-            "SELECT * EXCLUDE (version, file_row_number) "
-            "FROM read_parquet(?, file_row_number=true) ORDER BY file_row_number"
-        )
-        connection.sql(query, params=[str(path)]).write_parquet(str(first))
-    older = read_samples(first)
-    assert older is not None
-    assert (older.metric, older.values.tolist()) == (found.metric, found.values.tolist())
     (read,) = read_runs([path]).populations
     assert read.problems == population.problems
     other = tmp_path / "other.parquet"

@@ -25,14 +25,14 @@ UNDATED = "behind its baseline"
 
 
 @dataclass(frozen=True, slots=True)
-class Clock:
+class ClockOffset:
     """By how many seconds a run's clock was ahead of the history's, and how much is known of that."""
 
     ahead: float = 0.0
     known: str = "exactly"
 
 
-def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock:
+def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> ClockOffset:
     """Return how far a run's clock was off; by 0 where that is nothing that counts.
 
     A run that has just ended here tells both ways. Of any other only what lies in the future is known to be
@@ -46,16 +46,20 @@ def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock
     try:
         last = moment_of(record.ended or record.started)
     except HistoryError:
-        return Clock()
+        return ClockOffset()
     if record.behind:
-        return Clock(known=UNDATED)
+        return ClockOffset(known=UNDATED)
     off = last - (time.time() - history.ahead)
     if just_ended and abs(history.ahead) > CLOCKS_DIFFER:
-        return Clock(off) if abs(off) > CLOCKS_DIFFER else Clock()
-    return Clock(off, "exactly" if just_ended else AT_LEAST) if off > CLOCKS_DIFFER else Clock()
+        return ClockOffset(off) if abs(off) > CLOCKS_DIFFER else ClockOffset()
+    return (
+        ClockOffset(off, "exactly" if just_ended else AT_LEAST)
+        if off > CLOCKS_DIFFER
+        else ClockOffset()
+    )
 
 
-def keep_order(connection: sa.Connection, run: int, record: RunRecord, clock: Clock) -> None:
+def keep_order(connection: sa.Connection, run: int, record: RunRecord, clock: ClockOffset) -> None:
     """Keep what puts a new run in order: how far its clock was off, if it was, and the run before it."""
     if clock.ahead or clock.known == UNDATED:
         row = {"run_id": run, "ahead": clock.ahead, "known": clock.known}
@@ -65,7 +69,7 @@ def keep_order(connection: sa.Connection, run: int, record: RunRecord, clock: Cl
         connection.execute(schema.run_orders.insert().inline().values(row))
 
 
-def clock_line(record: RunRecord, clock: Clock) -> str:
+def clock_line(record: RunRecord, clock: ClockOffset) -> str:
     """Say in one line that a run's clock was off; empty if it was not."""
     if clock.known == UNDATED:
         return (
