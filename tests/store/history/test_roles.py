@@ -23,9 +23,9 @@ from pytest_anubis.store.journal.journal_file import Journal
 from pytest_anubis.store.run_filter import RunFilter
 from tests.postgres import new_database
 from tests.store.fleet.test_pushing import journal
-from tests.store.history.machines.test_machine_owners import A, B
-from tests.store.history.machines.test_machine_owners import journal as machine
 from tests.store.history.test_database import record
+from tests.store.history.test_machine_owners import A, B
+from tests.store.history.test_machine_owners import journal as machine
 
 
 @pytest.fixture
