@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
@@ -17,27 +16,35 @@ from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
 from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.choice_report import selection_block
 from pytest_anubis.report.pages.inventory_block import inventory_block
-from pytest_anubis.report.pages.style_sheets import BLOCKS, PYTEST_HTML, PYTEST_HTML_SCRIPT
+from pytest_anubis.report.pages.line_lists import without_repeated
+from pytest_anubis.report.pages.rendering import block, render
 from pytest_anubis.report.text.headlines import baseline_line, next_of, questions_text
 from pytest_anubis.report.text.numbers import similarity_text
 from pytest_anubis.report.text.text_table import clip, width_of
 
-POINTS, SERIES, COURSE = 48, 4, 16
-"""Points of a curve, telemetry series and their points in one row: a report may have hundreds of rows, and
-whatever is in them is escaped twice. The dossier shows more."""
+POINTS = 48
+"""Points of a curve in a row: a report has hundreds of rows. The dossier shows more."""
 
+MAX_SERIES = 4
+"""Telemetry series in a row."""
+
+COURSE_POINTS = 16
+"""Points of a telemetry series."""
 
 NO_BASELINE = "no baseline for this hardware class: see above"
-"""In place of what the top of the page says already: the class, the folder and what to type."""
+"""Replaces the note about the missing baseline, which is on top of the page."""
 
 DISTURBED = "the machine was disturbed: measure again"
-"""In place of what was measured, who disturbed it and by how much, which is folded."""
+"""Short form of a reason that says who disturbed the machine and by how much."""
 
-SHORT = 90
-"""Characters of the reason of a skip that stand in its row's line; the rest of a longer one is folded."""
+MAX_SKIP_REASON = 90
+"""Columns of a skip's reason in its row; a longer one is folded behind its beginning."""
 
-PARTS = 20
+MAX_PARTS = 20
 """Blamed parts on top; the table has all."""
+
+MAX_OPEN_LINES = 12
+"""Longer lists of blockers start folded."""
 
 
 class Context(Protocol):
@@ -135,7 +142,6 @@ class HtmlReport:
             verdicts = self._source.state.verdicts_of(report.nodeid) if called else []
         worst = min(verdicts, key=lambda v: v.severity, default=None)
         known = [v.similarity for v in verdicts if v.similarity is not None]
-        word = f"<span class='anubis'>{blocks.triaged_badge(worst)}</span>" if worst else ""
         lowest = similarity_text(min(known)) if known else ""
         skip = getattr(report, "longrepr", None)
         if getattr(report, "outcome", "") == "skipped" and isinstance(skip, tuple):
@@ -145,53 +151,52 @@ class HtmlReport:
             note = self._source.context.baseline_note
             text = text.replace(note, NO_BASELINE) if note else text
             disturbed = worst is not None and worst.reason is Reason.DISTURBED
-            why = _one_line(text, DISTURBED if disturbed else clip(text, SHORT))
+            short = DISTURBED if disturbed else clip(text, MAX_SKIP_REASON)
+            folded = len(text) > len(short) and width_of(text) > MAX_SKIP_REASON
+            why = block("skip_reason", text, short if folded else "")
             cells[1] = cells[1].replace("</td>", f" {why}</td>")
-        cells.insert(2, f"<td class='col-anubis-verdict'>{word}</td>")
+        cells.insert(2, str(block("verdict_cell", worst)))
         cells.insert(3, f"<td class='col-anubis-similarity'>{lowest}</td>")
 
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
         """Put the decision, the blamed parts and what was not judged on top, the inventory below all."""
         source = self._source
-        style = f"<style>{BLOCKS}{PYTEST_HTML}</style><script>{PYTEST_HTML_SCRIPT}</script>"
         if not source.state.begun:  # --collect-only, or nothing was collected
             self._finish_page("not judged")
-            nothing = blocks.decision_block(None, "nothing was run", "")
-            prefix.append(f"{style}<div class='anubis'>{nothing}</div>")
+            prefix.append(
+                render("pytest_html.html", verdict=None, fallback="nothing was run", step="")
+            )
             return
         context, run = source.context, source.state.record()
-        verdict = run.node_verdict
-        facts = [f"node {context.node}", f"hardware class {context.hardware_class}"]
-        facts.append(baseline_line(context.baseline) if context.baseline else context.baseline_note)
+        verdict, verdicts = run.node_verdict, run.effective_verdicts
         blocking = list(map(str, verdict.blocking)) if verdict else []
-        died = blocks.unsaid(dict.fromkeys([*run.deaths, *self._crashed]), blocking)
-        silent = blocks.unsaid(unexplained(run), blocking)
-        listed = verdict.listed if verdict else ()
+        died = without_repeated(dict.fromkeys([*run.deaths, *self._crashed]), blocking)
         self._finish_page(verdict.decision.value if verdict else "not judged")
-        self._mend_rows(run.effective_verdicts)
-        step = next_of(run)
-        questions = questions_text(
-            asked_questions(run.planned, run.effective_verdicts, run.results)
+        self._update_rows(verdicts)
+        bad = [v for v in verdicts if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
+        note = baseline_line(context.baseline) if context.baseline else context.baseline_note
+        lists = (
+            ("in the way of acceptance", blocking, len(blocking) <= MAX_OPEN_LINES),
+            ("not judged, does not block", verdict.listed if verdict else (), False),
+            ("seen, does not block", verdict.noted if verdict else (), False),
+            ("crashed", died, True),
+            ("planned, but never reported", without_repeated(unexplained(run), blocking), True),
+            ("benchmarks written wrongly", source.usage_errors(), True),
         )
-        bad = [v for v in run.effective_verdicts if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
-        parts = blocks.blamed_parts(bad, run.cards, context.inventory, heading="h2")
-        left = len(parts) - PARTS
-        prefix.append(
-            f"{style}<div class='anubis'>"
-            + blocks.decision_block(verdict, "nothing was judged in this run", step)
-            + "".join(parts[:PARTS])
-            + (f"<p>and {left} more parts, see the table</p>" if left > 0 else "")
-            + f"<p>{'<br>'.join(html.escape(fact) for fact in facts if fact)}</p>"
-            + (f"<p>{html.escape(questions)}</p>" if questions else "")
-            + selection_block(run.choice)
-            + blocks.lines_block("in the way of acceptance", blocking, open_=len(blocking) <= 12)
-            + blocks.lines_block("not judged, does not block", listed)
-            + blocks.lines_block("seen, does not block", verdict.noted if verdict else ())
-            + blocks.lines_block("crashed", died, open_=True)
-            + blocks.lines_block("planned, but never reported", silent, open_=True)
-            + blocks.lines_block("benchmarks written wrongly", source.usage_errors(), open_=True)
-            + f"</div><div class='anubis' id='anubis-inventory'>{inventory_block(context.inventory)}</div>"
+        page = render(
+            "pytest_html.html",
+            verdict=verdict,
+            fallback="nothing was judged in this run",
+            step=next_of(run),
+            parts=blocks.blamed_parts(bad, run.cards, context.inventory, heading="h2"),
+            max_parts=MAX_PARTS,
+            facts=[f"node {context.node}", f"hardware class {context.hardware_class}", note],
+            questions=questions_text(asked_questions(run.planned, verdicts, run.results)),
+            choice=selection_block(run.choice),
+            lists=lists,
+            inventory=inventory_block(context.inventory),
         )
+        prefix.append(page)
 
     def _finish_page(self, decision: str) -> None:
         """Say the decision in the title, and fold what was skipped, unless the user decided otherwise."""
@@ -203,16 +208,16 @@ class HtmlReport:
         if folded == ["passed"]:  # pytest-html's default
             folded += ["skipped", "xfailed"]
 
-    def _mend_rows(self, told: Sequence[MetricVerdict]) -> None:
-        """Let each row say what only the end of the run could tell of its test, as the decision does.
+    def _update_rows(self, verdicts: Sequence[MetricVerdict]) -> None:
+        """Put verdicts that only the end of the run could reach into the rows of their tests.
 
-        Devices, and this run and earlier ones, are compared when all tests are through; pytest-html makes a
-        row when its test is.
+        Devices, and this run and earlier ones, are compared after the last test; pytest-html makes a row
+        when its test ends.
         """
         state, later = self._source.state, dict[tuple[str, str], MetricVerdict]()
-        for one in sorted(told, key=lambda v: v.severity):
-            if not one.test and one.metric and one.outcome is not Outcome.PASS:
-                later.setdefault((one.benchmark, one.device), one)
+        for verdict in sorted(verdicts, key=lambda v: v.severity):
+            if not verdict.test and verdict.metric and verdict.outcome is not Outcome.PASS:
+                later.setdefault((verdict.benchmark, verdict.device), verdict)
         tests = self._page.data.get("tests", {}) if self._page is not None else {}
         for test, rows in tests.items():
             plan = state.planned.get(test)
@@ -221,34 +226,22 @@ class HtmlReport:
             if found is None or not rows or not known:
                 continue
             if found.severity[:2] < min(v.severity for v in known)[:2]:
-                word = f"<span class='anubis'>{blocks.triaged_badge(found)}</span>"
-                why = html.escape(found.text)
-                cells = rows[-1]["resultsTableRow"]
-                cells[2] = f"<td class='col-anubis-verdict'>{word}<p>{why}</p></td>"
+                rows[-1]["resultsTableRow"][2] = str(block("verdict_cell", found, found.text))
 
     def _details(self, verdicts: list[MetricVerdict], measurements: list[Measurement]) -> str:
         by_metric = {verdict.metric: verdict for verdict in verdicts}
-        parts = [blocks.verdict_rows(verdicts)] if verdicts else []
         in_order = sorted(verdicts, key=lambda verdict: verdict.severity)
-        parts += [blocks.explanation(verdict) for verdict in in_order]
+        parts = (
+            [blocks.verdict_rows(verdicts), *map(blocks.explanation, in_order)] if verdicts else []
+        )
         for measurement in measurements:
             name = measurement.metric.name
             criterion = blocks.criterion_of(measurement, self._criteria)
             if len(measurements) > 1 or not verdicts:
-                parts.append(f"<p>{html.escape(name)}</p>")
+                parts.append(block("paragraph", name))
             parts.append(blocks.plots(measurement, criterion, by_metric.get(name), points=POINTS))
-            parts.append(blocks.telemetry(measurement, most=SERIES, points=COURSE))
+            parts.append(blocks.telemetry(measurement, max_series=MAX_SERIES, points=COURSE_POINTS))
         return f"<div class='anubis'>{''.join(parts)}</div>"
-
-
-def _one_line(text: str, short: str) -> str:
-    """Return why a test was skipped as one line; a text that is longer is folded behind its short form."""
-    if len(text) <= len(short) or width_of(text) <= SHORT:
-        return f"<span class='anubis'> {html.escape(text)}</span>"
-    return (
-        "<details class='anubis skip' onclick='event.stopPropagation()'>"
-        f"<summary>{html.escape(short)}</summary>{html.escape(text)}</details>"
-    )
 
 
 def _first_line(longrepr: Any) -> str:

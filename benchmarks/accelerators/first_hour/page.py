@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.accelerators.first_hour.rows import FAILED, GOOD, IMPOSSIBLE, OFF, SEEN, Row
-from pytest_anubis.report.pages.html_blocks import document
-from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
+from pytest_anubis.report.pages.rendering import as_markup, render
 
 _BADGES = {GOOD: "PASS", OFF: "FAIL", FAILED: "FAIL", IMPOSSIBLE: "INCONCLUSIVE", SEEN: ""}
 _WIDTH, _HEIGHT = 720, 150  # pixels: readable on a phone that is held across
@@ -37,7 +36,7 @@ def hour_page(
         parts += [_line(row) for row in rows if row.step == step]
         parts.append("</table></div>")
         parts += [_drawing(one) for one in courses if one["step"] == step and one["points"]]
-    return document(title, BLOCKS + PAGE, "".join(parts))
+    return render("page.html", title=title, body=as_markup("".join(parts)))
 
 
 def _line(row: Row) -> str:

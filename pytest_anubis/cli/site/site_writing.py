@@ -18,9 +18,8 @@ from pytest_anubis.cli.site.view_building import fleet_view
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.report.fleet.fleet_index import MARK, fleet_index
+from pytest_anubis.report.fleet.fleet_index import MARK, fleet_index, on_one_page
 from pytest_anubis.report.fleet.fleet_view import FleetMetric, FleetNode, FleetView
-from pytest_anubis.report.fleet.found_section import on_one_page
 from pytest_anubis.report.fleet.metric_page import HOME, metric_page
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.metric_sections import Case, cases_of

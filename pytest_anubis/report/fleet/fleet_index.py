@@ -1,93 +1,80 @@
 """The page of a fleet: in short, heat map, what separates nodes, time, components, yield, metrics, costs.
 
-It is the first of a folder of pages, with one a node and a metric, or one file that has what was found on
-the nodes in a section of its own (`found_section`).
+It is the first of a folder of pages, with one for each node and metric, or a single file with a section of
+what was found on the nodes (`on_one_page`).
 """
 
 from __future__ import annotations
 
-import html
+import base64
+import hashlib
+from dataclasses import replace
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.report.fleet.fleet_script import SCRIPT, policy
-from pytest_anubis.report.fleet.fleet_style import FLEET
+from pytest_anubis.report.fleet.fleet_picture import SHADES
 from pytest_anubis.report.fleet.fleet_tables import (
-    components_section,
-    drift_section,
-    metrics_section,
-    shifts_section,
-    times_section,
-    yield_section,
+    components_table,
+    drift_figures,
+    metrics_table,
+    shifts_table,
+    times_table,
+    yield_tables,
 )
 from pytest_anubis.report.fleet.fleet_view import FleetView
-from pytest_anubis.report.fleet.found_section import found_section
-from pytest_anubis.report.fleet.glance import glance
-from pytest_anubis.report.fleet.heat_map import data_block, heat_section
-from pytest_anubis.report.pages import html_blocks as blocks
-from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
+from pytest_anubis.report.fleet.glance import NO_DATES, glance
+from pytest_anubis.report.fleet.heat_map import heat_section, script_data
+from pytest_anubis.report.pages.fleet_page import MAX_DETAILS, found_on, has_findings
+from pytest_anubis.report.pages.rendering import render
 from pytest_anubis.report.text.node_row import counted_words
-from pytest_anubis.report.text.numbers import count_text, moment_text
+from pytest_anubis.report.text.numbers import count_text, duration_text, moment_text
 
 MARK = "pytest-anubis fleet page"
-"""Stands in the page's head, so that a folder is known to hold one."""
-
-_SECTIONS = (
-    ("map", "nodes and metrics"),
-    ("shifts", "what separates nodes"),
-    ("drifts", "over time"),
-    ("components", "defects by component"),
-    ("yield", "yield"),
-    ("metrics", "metrics and power"),
-    ("times", "time spent"),
-    ("found", "what was found"),
-    ("reading", "how to read this page"),
-)
-_HELP = (
-    (
-        "loss",
-        "how much worse than expected the distribution is, on the scale of the values: 12 % slower, longer",
-    ),
-    ("FAIL, MARGINAL", "beyond the limit; unusual for the fleet, not yet costly"),
-    ("INCONCLUSIVE, NOT_TESTED", "measured and could not be judged; no answer"),
-    ("a cell", "the worst device and run of the node in this metric"),
-    ("typical", "the median of the nodes of a class, whatever the baseline expects"),
-    ("drift", "the fleet's median falls with time, by more than 1 % and by no accident"),
-)
+"""Generator in the page's head, by which a folder of such pages is known."""
 
 
 def fleet_index(view: FleetView) -> str:
     """Return the page, with the data of all nodes and the script that searches them."""
-    decisions = blocks.word_badges(counted_words(node.row for node in view.nodes))
-    sections = {
-        "map": heat_section(view),
-        "shifts": shifts_section(view),
-        "drifts": drift_section(view),
-        "components": components_section(view),
-        "yield": yield_section(view),
-        "metrics": metrics_section(view),
-        "times": times_section(view),
-        "found": found_section(view),
-        "reading": _reading(),
-    }
-    items = "".join(
-        f"<li><a href='#{key}'>{name}</a></li>" for key, name in _SECTIONS if sections[key]
+    found = [node for node in view.nodes if node.link.startswith("#")]
+    left = sum(has_findings(node.row) for node in view.nodes) - len(found) if found else 0
+    # The page's policy lets no script run but this one.
+    digest = hashlib.sha256(render("fleet.js").encode()).digest()
+    return render(
+        "fleet_index.html",
+        title=_title(view),
+        digest=base64.b64encode(digest).decode(),
+        mark=MARK,
+        shades=SHADES,
+        view=view,
+        counts=counted_words(node.row for node in view.nodes),
+        span=_span(view),
+        glance=glance(view),
+        heat_map=heat_section(view),
+        shifts=shifts_table(view) if view.shifts else "",
+        drifts=drift_figures(view),
+        no_dates=NO_DATES,
+        components=components_table(view),
+        yields=yield_tables(view),
+        metrics=metrics_table(view),
+        times=times_table(view),
+        spent=duration_text(sum(one.seconds for one in view.times)),
+        found=[found_on(one.row, number, one.traits) for number, one in enumerate(found)],
+        found_left=count_text(left, "node") if left > 0 else "",
+        data=script_data(view),
     )
-    unjudged = "".join(f"<p><b>{html.escape(line)}</b></p>" for line in view.unjudged)
-    against = "".join(blocks.paragraph(line, "faint") for line in view.held_against)
-    told = blocks.lines_block("findings about whole classes", view.findings, open_=True)
-    body = (
-        "<a class='skip' href='#map'>to the heat map</a>"
-        f"<header class='banner'><h1>{count_text(len(view.nodes), 'node')}</h1><p>{decisions}</p>"
-        f"{blocks.paragraph(_span(view), 'faint')}{against}"
-        f"{blocks.paragraph(view.without_run)}{unjudged}</header>"
-        f"{glance(view)}{told}<nav aria-label='sections'><ul>{items}</ul></nav>{''.join(sections.values())}"
-        f"{blocks.lines_block('notes', view.notes)}{data_block(view)}<script>{SCRIPT}</script>"
+
+
+def on_one_page(view: FleetView) -> FleetView:
+    """Return a view whose nodes lead to what was found on them, further down on the same page."""
+    found = [number for number, node in enumerate(view.nodes) if has_findings(node.row)]
+    links = {number: f"#n{place}" for place, number in enumerate(found[:MAX_DETAILS])}
+    return replace(
+        view,
+        nodes=tuple(
+            replace(node, link=links.get(number, ""), anchors={})
+            for number, node in enumerate(view.nodes)
+        ),
+        metrics=tuple(replace(one, link="") for one in view.metrics),
     )
-    head = (
-        f"<meta http-equiv='Content-Security-Policy' content=\"{policy()}\">"
-        f"<meta name='generator' content='{MARK}'>"
-    )
-    return blocks.document(_title(view), BLOCKS + PAGE + FLEET, body, head=head)
 
 
 def _title(view: FleetView) -> str:
@@ -101,8 +88,3 @@ def _span(view: FleetView) -> str:
         when = f", from {moment_text(view.first)} to {moment_text(view.last)}"
         when = when if view.first != view.last else f", of {moment_text(view.first)}"
     return f"{count_text(view.runs, 'run')}, {count_text(len(view.metrics), 'metric')}{when}"
-
-
-def _reading() -> str:
-    rows = "".join(f"<dt>{word}</dt><dd>{meaning}</dd>" for word, meaning in _HELP)
-    return f"<h2 id='reading'>How to read this page</h2><dl class='facts'>{rows}</dl>"

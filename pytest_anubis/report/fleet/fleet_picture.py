@@ -1,36 +1,48 @@
-"""The whole fleet in one picture: a column a node, beside those of its batch, a row a metric."""
+"""The whole fleet in one picture for its page: a column a node, a row a metric."""
 
 from __future__ import annotations
 
 import base64
-import html
 import itertools
 import re
 import struct
 import zlib
 from collections.abc import Sequence
+from typing import Any
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.report.fleet.fleet_style import DARK, LIGHT
 from pytest_anubis.report.fleet.fleet_view import LEVELS, FleetNode, FleetView
 from pytest_anubis.report.text.numbers import count_text, percent
 
-COLUMNS = 360
-"""Columns of the picture: as many as a phone has pixels. Of more nodes a column is the worst of its nodes."""
-FIRST = 2
-"""Shade from which a cell is drawn: below it lies what healthy nodes scatter by."""
-GROUPS = 16
-"""Most groups that are named below the picture: more have no room for a name."""
-LEAST = 30
-"""Nodes from which on there is a picture: fewer stand in the table on one screen."""
-THICK = 14
-"""Most pixels of a row: about a line of text."""
+LIGHT = ("#ffffff", "#fdf0e2", "#fbdcbc", "#f4b27c", "#cf5f1c", "#8a2f06")
+DARK = ("#16181b", "#33291f", "#523620", "#7d4a20", "#c2621f", "#ffb27a")
+"""Background of a cell by the shade of its loss (`fleet_view.LEVELS`), on a light and on a dark page: one hue
+whose lightness alone tells the shades apart."""
+LIGHT_TEXT = ("#1d1d1f", "#1d1d1f", "#1d1d1f", "#1d1d1f", "#000000", "#ffffff")
+DARK_TEXT = ("#e4e4e2", "#e4e4e2", "#e4e4e2", "#ffffff", "#000000", "#000000")
+"""Text upon it; a test computes that every pair has a contrast of 4.5 or more."""
+SHADES = {
+    "light": list(zip(LIGHT, LIGHT_TEXT, strict=True)),
+    "dark": list(zip(DARK, DARK_TEXT, strict=True)),
+}
+"""Background and text of each shade, as ``fleet.css`` takes them."""
+
+MAX_COLUMNS = 360
+"""Columns of the picture, as many as a phone has pixels; a column shows the worst of its nodes."""
+MIN_SHADE = 2
+"""Shade from which a cell is drawn: healthy nodes scatter below it."""
+MAX_GROUPS = 16
+"""Groups that have room for a name below the picture."""
+MIN_NODES = 30
+"""Nodes from which on there is a picture: the table shows fewer on one screen."""
+MAX_ROW_HEIGHT = 14
+"""Pixels of a row, about a line of text."""
 HEIGHT = 260
 """Pixels of the picture's height, about: a third of a screen."""
 
 
 def order_of(view: FleetView) -> list[int]:
-    """Return the nodes as they stand in the picture: by class, by what separates them, by name."""
+    """Return the order of the nodes in the picture: by class, by what separates them, by name."""
     trait = _trait(view)
     keys = [
         (node.row.hardware_class, _natural(node.traits.get(trait, "")), _natural(node.name))
@@ -39,40 +51,41 @@ def order_of(view: FleetView) -> list[int]:
     return sorted(range(len(keys)), key=keys.__getitem__)
 
 
-def fleet_picture(view: FleetView, order: Sequence[int]) -> str:
-    """Return the picture, light and dark, with the names of its groups; `order` from `order_of`."""
-    if not view.metrics or len(view.nodes) < LEAST:
-        return ""
+def fleet_picture(view: FleetView, order: Sequence[int]) -> dict[str, Any] | None:
+    """Return the picture, light and dark, with its words and the names of its groups; None for few nodes.
+
+    Args:
+        view: The fleet.
+        order: The nodes from left to right, as `order_of` returns them.
+    """
+    if not view.metrics or len(view.nodes) < MIN_NODES:
+        return None
     rows = _rows(view, order)
     trait = _trait(view)
-    by = f", side by side with those of its {html.escape(trait)}" if trait else ""
+    by = f", side by side with those of its {trait}" if trait else ""
     rejected = len(view.of(Decision.REJECTED))
-    alt = (
-        f"{count_text(len(view.nodes), 'node')} by class{by}, {count_text(len(view.metrics), 'metric')}: "
-        f"{rejected} of the nodes {'is' if rejected == 1 else 'are'} rejected; the table below says the same "
-        "in words"
-    )
     drawn = [row for row in rows if any(row)] or rows[:1]
-    light, dark = (_png(drawn, colours) for colours in (LIGHT, DARK))
-    height = min(THICK, max(1, round(HEIGHT / len(drawn)))) * len(drawn)
     rest = len(rows) - len(drawn)
     none = (
         f", which {count_text(rest, 'metric')} {'has' if rest == 1 else 'have'} nowhere"
         if rest
         else ""
     )
-    return (
-        "<figure class='whole'><picture>"
-        f"<source media='screen and (prefers-color-scheme:dark)' srcset='{dark}'>"
-        f"<img class='map' id='strip' src='{light}' alt='{alt}' style='height:{height}px'></picture>"
-        f"{_groups(view, order)}<figcaption class='faint'>The whole fleet: a column is a node{by}, a row a "
-        f"metric, in the order of the table below; drawn from a loss of {percent(LEVELS[FIRST - 1])} on"
-        f"{none}.</figcaption></figure>"
-    )
+    return {
+        "light": _png(drawn, LIGHT),
+        "dark": _png(drawn, DARK),
+        "height": min(MAX_ROW_HEIGHT, max(1, round(HEIGHT / len(drawn)))) * len(drawn),
+        "groups": _groups(view, order),
+        "alt": f"{count_text(len(view.nodes), 'node')} by class{by}, "
+        f"{count_text(len(view.metrics), 'metric')}: {rejected} of the nodes "
+        f"{'is' if rejected == 1 else 'are'} rejected; the table below says the same in words",
+        "caption": f"The whole fleet: a column is a node{by}, a row a metric, in the order of the table "
+        f"below; drawn from a loss of {percent(LEVELS[MIN_SHADE - 1])} on{none}.",
+    }
 
 
 def _trait(view: FleetView) -> str:
-    """Return the trait by which nodes stand together: what separates the slow ones, else the first one."""
+    """Return the trait that groups the nodes: one that separates slow ones, else the first one."""
     found = [one.trait for one in view.shifts if one.worse and one.trait in view.traits]
     return next(iter([*found, *view.traits]), "")
 
@@ -84,8 +97,8 @@ def _natural(name: str) -> list[tuple[int, str]]:
 
 def _rows(view: FleetView, order: Sequence[int]) -> list[bytes]:
     """Return the shade of every column in every row."""
-    levels = [kind.level if kind.level >= FIRST else 0 for kind in view.kinds] + [0]
-    columns = min(COLUMNS, len(order))
+    levels = [kind.level if kind.level >= MIN_SHADE else 0 for kind in view.kinds] + [0]
+    columns = min(MAX_COLUMNS, len(order))
     cuts = [n * len(order) // columns for n in range(columns + 1)]
     parts = [order[a:b] for a, b in itertools.pairwise(cuts)]
     return [
@@ -110,7 +123,8 @@ def _png(rows: Sequence[bytes], colours: Sequence[str]) -> str:
     return "data:image/png;base64," + base64.b64encode(b"\x89PNG\r\n\x1a\n" + body).decode()
 
 
-def _groups(view: FleetView, order: Sequence[int]) -> str:
+def _groups(view: FleetView, order: Sequence[int]) -> list[tuple[str, str, str]]:
+    """Return the width, in percent, the title and the name of each group of nodes."""
     trait = _trait(view)
 
     def group(node: FleetNode) -> tuple[str, str]:
@@ -120,15 +134,14 @@ def _groups(view: FleetView, order: Sequence[int]) -> str:
         (key, len(list(found)))
         for key, found in itertools.groupby(group(view.nodes[n]) for n in order)
     ]
-    if len(runs) > GROUPS or len(runs) < 2:
-        return ""
+    if len(runs) > MAX_GROUPS or len(runs) < 2:
+        return []
     several = len({key[0] for key, _ in runs}) > 1
-    items = []
-    for (key, value), count in runs:
-        name = value or "others"
-        words = html.escape(f"{name}, {key}" if several else name)
-        full = html.escape(f"{trait} {name}")
-        items.append(
-            f"<li style='width:{100 * count / len(order):.3f}%' title='{full}'>{words}</li>"
+    return [
+        (
+            f"{100 * count / len(order):.3f}",
+            f"{trait} {value or 'others'}",
+            f"{value or 'others'}, {key}" if several else value or "others",
         )
-    return f"<ul class='groups'>{''.join(items)}</ul>"
+        for (key, value), count in runs
+    ]

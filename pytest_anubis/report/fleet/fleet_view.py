@@ -105,6 +105,11 @@ class FleetNode:
         """The node's name."""
         return self.row.verdict.node
 
+    def place_of(self, metric: int) -> str:
+        """Return the place of a metric, by its number, in the node's dossier; empty without a dossier."""
+        anchor = self.anchors.get(metric, "")
+        return f"{self.link}#{anchor}" if self.link and anchor else self.link
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClassMetric:
@@ -207,6 +212,16 @@ class FleetView:
     def of(self, decision: Decision) -> list[FleetNode]:
         """Return the nodes of a decision, the worst first."""
         return [node for node in self.nodes if node.row.verdict.decision is decision]
+
+    @property
+    def is_one_page(self) -> bool:
+        """Whether no metric has a page of its own."""
+        return not any(one.link for one in self.metrics)
+
+    @property
+    def has_several_classes(self) -> bool:
+        """Whether the nodes are of more than one hardware class."""
+        return len({node.row.hardware_class for node in self.nodes}) > 1
 
     @property
     def drifting(self) -> list[MetricDrift]:

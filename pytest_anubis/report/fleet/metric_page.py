@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import html
+from collections.abc import Sequence
+
+from markupsafe import Markup
 
 from pytest_anubis.core.metric import found_from
 from pytest_anubis.core.verdict import Outcome
-from pytest_anubis.report.fleet.fleet_style import FLEET
-from pytest_anubis.report.fleet.fleet_tables import table
-from pytest_anubis.report.fleet.fleet_view import ClassMetric, FleetMetric, FleetView
+from pytest_anubis.report.fleet.fleet_picture import SHADES
+from pytest_anubis.report.fleet.fleet_view import ClassMetric, FleetMetric, FleetNode, FleetView
 from pytest_anubis.report.fleet.glance import STEADY, drift_text, shift_name
 from pytest_anubis.report.fleet.heat_map import columns_of
-from pytest_anubis.report.pages import html_blocks as blocks
-from pytest_anubis.report.pages.style_sheets import BLOCKS, LARGE_PLOTS, PAGE
+from pytest_anubis.report.pages.rendering import block, render
 from pytest_anubis.report.plots.fleet_plots import drift_plot, units_plot
 from pytest_anubis.report.text.numbers import count_text, value_text
 
-ROWS = 200
+MAX_ROWS = 200
 """Nodes in the table of the slow ones, the worst first."""
 HOME = "../index.html"
 """The page of the fleet, seen from that of a metric or a node."""
@@ -26,30 +26,30 @@ def metric_page(view: FleetView, number: int) -> str:
     """Return the page of one metric, named by its number in the view."""
     one = view.metrics[number]
     metric = one.metric
-    direction = "must be exact" if metric.better == "equal" else f"{metric.better} is better"
-    facts = "; ".join(
-        filter(
-            None, (one.benchmark, f"component {one.component}" if one.component else "", direction)
-        )
+    facts = (
+        one.benchmark,
+        f"component {one.component}" if one.component else "",
+        "must be exact" if metric.better == "equal" else f"{metric.better} is better",
     )
-    counted = f"{count_text(one.failed, 'node')} FAIL, {one.marginal} MARGINAL"
-    body = [
-        f"<nav aria-label='fleet'><a href='{HOME}'>the whole fleet</a></nav>",
-        f"<header class='banner'><h1>{html.escape(metric.name)}</h1><p>{counted}</p>"
-        f"{blocks.paragraph(facts, 'faint')}</header>",
-        blocks.paragraph(metric.question),
-        "<h2>Distribution</h2><div class='fans'>"
-        + "".join(_class(one, part) for part in one.classes)
-        + "</div>",
-        _shifts(view, one),
-        _drifts(view, one),
-        _slow(view, number),
-    ]
-    title = f"{one.label} in the fleet"
-    return blocks.document(title, BLOCKS + PAGE + FLEET + LARGE_PLOTS, "".join(body))
+    slow = _slow(view, number)
+    return render(
+        "metric_page.html",
+        title=f"{one.label} in the fleet",
+        shades=SHADES,
+        home=HOME,
+        metric=metric,
+        counted=f"{count_text(one.failed, 'node')} FAIL, {one.marginal} MARGINAL",
+        facts="; ".join(filter(None, facts)),
+        classes=[_class(one, part) for part in one.classes],
+        traits=_traits(view, one),
+        drifts=_drifts(view, one),
+        slow=_table(view, number, slow[:MAX_ROWS]) if slow else "",
+        left=len(slow) - MAX_ROWS,
+    )
 
 
-def _class(one: FleetMetric, part: ClassMetric) -> str:
+def _class(one: FleetMetric, part: ClassMetric) -> tuple[str, str, str]:
+    """Return the figure of the metric in a class: name, words, plot."""
     criterion = part.criterion
     name = part.hardware_class or "no class"
     name += f", {part.group}" if part.group else ""
@@ -71,13 +71,10 @@ def _class(one: FleetMetric, part: ClassMetric) -> str:
         limit=part.limit,
         label=f"{one.metric.name} in {name}: medians of all units, {len(part.bad)} of them bad",
     )
-    return (
-        f"<figure class='case'><figcaption><b>{html.escape(name)}</b>: {html.escape('; '.join(lines))}"
-        f"</figcaption>{plot}</figure>"
-    )
+    return name, "; ".join(lines), plot
 
 
-def _shifts(view: FleetView, one: FleetMetric) -> str:
+def _traits(view: FleetView, one: FleetMetric) -> list[str]:
     lines = []
     for shift in view.shifts:
         for found in shift.metrics:
@@ -87,46 +84,41 @@ def _shifts(view: FleetView, one: FleetMetric) -> str:
                     f"{shift_name(shift)} in {shift.hardware_class or 'no class'}: {how} "
                     f"({count_text(len(shift.nodes), 'node')} against {shift.others})"
                 )
-    return blocks.titled("What separates nodes", blocks.lines_block("traits", lines, open_=True))
+    return lines
 
 
-def _drifts(view: FleetView, one: FleetMetric) -> str:
-    parts = []
+def _drifts(view: FleetView, one: FleetMetric) -> list[tuple[str, str, str]]:
+    """Return the figures of the metric over time: class, words, plot."""
+    figures = []
     for drift in view.drifts:
         same = (drift.benchmark, drift.metric.name) == (one.benchmark, one.metric.name)
-        if not same or len(drift.moments) < 2:
-            continue
-        words = drift_text(drift) if drift.drifts else STEADY
-        plot = drift_plot(drift.moments, label=f"{drift.metric.name} over time: {words}")
-        parts.append(
-            f"<figure class='case'><figcaption><b>{html.escape(drift.hardware_class or 'no class')}</b>: "
-            f"{html.escape(words)}</figcaption>{plot}</figure>"
-        )
-    return f"<h2>Over time</h2><div class='fans'>{''.join(parts)}</div>" if parts else ""
+        if same and len(drift.moments) >= 2:
+            words = drift_text(drift) if drift.drifts else STEADY
+            plot = drift_plot(drift.moments, label=f"{drift.metric.name} over time: {words}")
+            figures.append((drift.hardware_class or "no class", words, plot))
+    return figures
 
 
-def _slow(view: FleetView, number: int) -> str:
-    bad = (Outcome.FAIL.value, Outcome.MARGINAL.value)
+def _slow(view: FleetView, number: int) -> list[tuple[int, FleetNode]]:
+    """Return the nodes that are FAIL or MARGINAL in a metric with their kinds of cell, the worst first."""
+    bad = (Outcome.FAIL, Outcome.MARGINAL)
     found = [
-        (view.cells[n][number], node)
-        for n, node in enumerate(view.nodes)
-        if view.cells[n][number] >= 0 and view.kinds[view.cells[n][number]].outcome in bad
+        (cells[number], node)
+        for node, cells in zip(view.nodes, view.cells, strict=True)
+        if cells[number] >= 0 and view.kinds[cells[number]].outcome in bad
     ]
-    found.sort(key=lambda pair: pair[0])
-    if not found:
-        return ""
-    shown = list(columns_of(view))
-    rows = []
-    for code, node in found[:ROWS]:
-        kind, anchor = view.kinds[code], node.anchors.get(number, "")
-        place = f"../{node.link}{'#' + anchor if anchor else ''}" if node.link else ""
-        traits = (node.traits.get(name, "") for name in shown)
-        rows.append(
-            f"<tr><th scope='row'>{blocks.linked(node.name, place)}</th>"
-            f"<td>{blocks.badge(kind.outcome)}</td>"
-            f"{blocks.cells(kind.text.partition(', ')[2], *traits)}</tr>"
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _table(view: FleetView, number: int, slow: Sequence[tuple[int, FleetNode]]) -> Markup:
+    columns = columns_of(view)
+    rows = [
+        (
+            block("link", node.name, f"../{node.place_of(number)}" if node.link else ""),
+            block("badge", view.kinds[code].outcome),
+            view.kinds[code].text.partition(", ")[2],
+            *(node.traits.get(name, "") for name in columns),
         )
-    left = len(found) - ROWS
-    more = f"<p>and {left} more in the heat map</p>" if left > 0 else ""
-    heads = ("node", "verdict", "loss", *shown)
-    return f"<h2>Bad nodes</h2>{table(heads, rows, numbers=(), label='bad nodes')}{more}"
+        for code, node in slow
+    ]
+    return block("sortable", "bad nodes", ("node", "verdict", "loss", *columns), rows)

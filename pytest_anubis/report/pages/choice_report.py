@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_anubis.report.pages import html_blocks as blocks
+from markupsafe import Markup
+
+from pytest_anubis.report.pages.rendering import block, fragment
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import table
 
@@ -221,39 +222,33 @@ def chosen_lines(choice: Mapping[str, Any] | None) -> list[str]:
         return ["the journal's record of the choice of benchmarks is damaged"]
 
 
-def selection_block(event: Mapping[str, Any] | None) -> str:
+def selection_block(event: Mapping[str, Any] | None) -> Markup:
     """Return what was left out and why as HTML, or nothing when the Selector took no part."""
     if event is None or not event.keys() >= _FIELDS:
-        return ""
+        return Markup()
     try:
         said = [*choice_lines(event), event["basis"], *driver_lines(event), *event["notes"]]
-        left = _items("left out", event["pruned"])
+        left_out = _items("left out", event["pruned"])
     except _DAMAGE:
-        return "<p>The journal's record of the choice of benchmarks is damaged.</p>"
-    text = "<br>".join(html.escape(str(line)) for line in said if line)
+        return block("paragraph", "The journal's record of the choice of benchmarks is damaged.")
     try:
         chosen = _items("runs", event.get("picked") or ())
     except _DAMAGE:
-        chosen = ""
-    if chosen:
-        count = len(event["chosen"])
-        text += f"</p><details><summary><b>chosen</b> ({count})</summary>{chosen}</details><p>"
-    if not left:
-        return f"<p>{text}</p>"
-    state = " open" if len(event["pruned"]) <= 12 else ""
-    head = f"<b>left out</b> ({len(event['pruned'])})"
-    return f"<p>{text}</p><details{state}><summary>{head}</summary>{left}</details>"
+        chosen = Markup()
+    return fragment(
+        "choice.html",
+        lines=[str(line) for line in said if line],
+        chosen=chosen,
+        count=len(event["chosen"]),
+        left_out=left_out,
+        left=len(event["pruned"]),
+    )
 
 
-def _items(title: str, items: Sequence[Mapping[str, Any]]) -> str:
+def _items(title: str, items: Sequence[Mapping[str, Any]]) -> Markup:
     """Return benchmarks with what they take and why, as a table; nothing without any."""
     rows = [
-        blocks.cells(str(item["benchmark"]))
-        + blocks.number(duration_text(item["cost_seconds"]))
-        + blocks.cells(str(item["reason"]))
+        (str(item["benchmark"]), duration_text(item["cost_seconds"]), str(item["reason"]))
         for item in items
     ]
-    head = (
-        blocks.headings(title) + blocks.headings("takes", number=True) + blocks.headings("because")
-    )
-    return blocks.table(head, rows) if rows else ""
+    return block("table", (title, "takes", "because"), rows, numbers=(1,)) if rows else Markup()

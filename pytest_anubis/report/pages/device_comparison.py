@@ -1,4 +1,4 @@
-"""The devices of one node beside each other, metric by metric: the odd one out is seen at once."""
+"""Plots of one node's devices side by side, metric by metric, for the dossier."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from pytest_anubis.report.plots.canvas import (
     SAMPLE,
     Frame,
     beyond,
-    escape,
     expected_line,
     finite,
     picture,
@@ -25,7 +24,7 @@ from pytest_anubis.report.text.numbers import value_text
 
 _ODD = (Outcome.FAIL, Outcome.MARGINAL)
 _NAMED = (*_ODD, Outcome.INCONCLUSIVE)
-MOST = 60
+MAX_METRICS = 60
 """Metrics drawn, those with a bad device first."""
 _TOP, _FLOOR, _HEIGHT = 34, 86, 122
 
@@ -88,8 +87,8 @@ def peers_plot(
     return picture(frame.width, _HEIGHT, label or "devices of this node", "".join(parts))
 
 
-def peers_section(cases: Sequence[Case]) -> str:
-    """Return pictures of the metrics that more than one device has; empty when there is none.
+def peers_figures(cases: Sequence[Case]) -> list[tuple[str, str]]:
+    """Return a title and a picture of every metric that more than one device has.
 
     Args:
         cases: All measurements; of a device that was measured several times the last counts.
@@ -100,11 +99,10 @@ def peers_section(cases: Sequence[Case]) -> str:
         by_metric.setdefault(key, {})[case.measurement.device] = case
     several = [list(devices.values()) for devices in by_metric.values() if len(devices) > 1]
     several.sort(key=lambda own: min(case.severity for case in own))
-    figures = [_figure(own) for own in several[:MOST]]
-    return f"<div class='plots'>{''.join(figures)}</div>" if figures else ""
+    return [_figure(own) for own in several[:MAX_METRICS]]
 
 
-def _figure(cases: Sequence[Case]) -> str:
+def _figure(cases: Sequence[Case]) -> tuple[str, str]:
     measurement = cases[0].measurement
     metric = measurement.metric
     devices = [
@@ -126,7 +124,7 @@ def _figure(cases: Sequence[Case]) -> str:
         limit=known.limit if known else None,
         label=f"{name}: medians of {len(devices)} devices",
     )
-    return f"<div><div>{escape(name)}</div>{plot}</div>"
+    return name, plot
 
 
 def _mark(frame: Frame, device: Device, unit: str) -> str:

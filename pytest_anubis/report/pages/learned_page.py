@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-import html
 import statistics
 from collections.abc import Sequence
+
+from markupsafe import Markup
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
 from pytest_anubis.core.metric import found_from, metric_name
 from pytest_anubis.core.sample import Population
-from pytest_anubis.report.pages import html_blocks as blocks
 from pytest_anubis.report.pages.metric_sections import short
-from pytest_anubis.report.pages.style_sheets import BLOCKS, PAGE
+from pytest_anubis.report.pages.rendering import block, render
 from pytest_anubis.report.plots.distribution_plots import fan_plot
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.report.text.learned_text import UNLIKE, coarse_lines, unlike_line
 from pytest_anubis.report.text.numbers import count_text, similarity_text, value_text
 
-PLOTS = 150
+MAX_PLOTS = 150
 """Metrics with a plot; a page with thousands would not open."""
-UNITS = 400
+MAX_UNITS = 400
 """Units that one plot takes into account, spread evenly over all."""
-VALUES = 400
+MAX_VALUES = 400
 """Values of one unit that a plot takes into account."""
-LINES = 300
-"""Exclusions and findings listed; the file has all."""
+MAX_LINES = 300
+"""Lines of one list; the baseline's file has all."""
+_HEADS = (
+    "benchmark", "metric", "centre", "units", "nodes", "repeatability", "practical", "learned",
+    "detectable loss",
+)  # fmt: skip
 
 Key = tuple[str, str]
 """Benchmark and metric."""
@@ -52,40 +56,38 @@ def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
         return -2 * (key in excluded) - (key in findings) - criterion.weak
 
     criteria = sorted((c for c in baseline.criteria if c.scope == "unit"), key=interest)
-    pooled = len(baseline.criteria) - len(criteria)
-    body = [
-        f"<header class='banner'><h1>{html.escape(baseline.hardware_class)}</h1>",
-        f"{blocks.paragraph(baseline_line(baseline))}</header>",
-        *map(blocks.paragraph, coarse_lines(baseline.criteria)),
-        _lists(baseline),
-        f"<h2>All metrics</h2>{_table(criteria)}",
-        "<p class='faint'>Besides, a node's pooled values are judged by "
-        f"{pooled} criteri{'on' if pooled == 1 else 'a'}.</p>"
-        if pooled
-        else "",
-        f"<h2>Distributions</h2>{_capped(len(criteria))}<div class='fans'>",
-    ]
-    for number, criterion in enumerate(criteria[:PLOTS]):
+    sections = []
+    for criterion in criteria[:MAX_PLOTS]:
         key = (criterion.benchmark, criterion.metric.name)
         population = known.get((*key, criterion.group))
-        own = findings.get(key, [])
-        body.append(_section(number, criterion, population, excluded.get(key, []), own))
-    body.append("</div>")
-    title = f"{baseline.hardware_class}: baseline {baseline.digest}".removesuffix(": baseline ")
-    return blocks.document(title, BLOCKS + PAGE, "".join(body))
-
-
-def _capped(count: int) -> str:
-    if count <= PLOTS:
-        return ""
-    return (
-        f"<p><b>{PLOTS} of {count} metrics are drawn</b>: those with findings or units left out "
-        "first. The table above and the baseline's file have all.</p>"
+        left_out = excluded.get(key, [])
+        sections.append(
+            {
+                "title": f"{_name(criterion)} · {criterion.metric.name}",
+                "facts": _facts(criterion),
+                "findings": [finding.text for finding in findings.get(key, [])],
+                "plot": _fan(criterion, population, left_out) if population is not None else "",
+                "left_out": _cut([f"{e.node} {e.device}: {e.reason}" for e in left_out]),
+                "count": len(left_out),
+            }
+        )
+    return render(
+        "learned.html",
+        title=f"{baseline.hardware_class}: baseline {baseline.digest}".removesuffix(": baseline "),
+        baseline=baseline,
+        headline=baseline_line(baseline),
+        coarse=coarse_lines(baseline.criteria),
+        lists=_lists(baseline),
+        table=_table(criteria),
+        count=len(criteria),
+        pooled=len(baseline.criteria) - len(criteria),
+        sections=sections,
     )
 
 
-def _lists(baseline: Baseline) -> str:
-    out = [
+def _lists(baseline: Baseline) -> list[tuple[str, list[str], bool, int]]:
+    """Return lists about the learning: title, the lines shown, whether unfolded, how many there are."""
+    left_out = [
         f"{e.node} {e.device}: {metric_name(short(e.benchmark), e.metric)}: {e.reason}"
         for e in baseline.exclusions
     ]
@@ -93,36 +95,28 @@ def _lists(baseline: Baseline) -> str:
         f"{metric_name(short(f.benchmark), f.metric)}: {f.text}" if f.benchmark else f.text
         for f in baseline.findings
     ]
-    check = baseline.self_check
-    unlike = list(map(unlike_line, check.unlike)) if check is not None else []
-    return (
-        _list(f"nodes that are {UNLIKE}, worst first", unlike, open_=True)
-        + _list("findings", found)
-        + _list("left out of the learning", out)
-        + _list("learned from nodes", baseline.nodes)
-        + _list("learned from runs", baseline.runs)
+    unlike = baseline.self_check.unlike if baseline.self_check is not None else ()
+    lists: tuple[tuple[str, Sequence[str]], ...] = (
+        (f"nodes that are {UNLIKE}, worst first", [unlike_line(one) for one in unlike]),
+        ("findings", found),
+        ("left out of the learning", left_out),
+        ("learned from nodes", baseline.nodes),
+        ("learned from runs", baseline.runs),
     )
+    return [(title, _cut(lines), title.startswith("nodes"), len(lines)) for title, lines in lists]
 
 
-def _list(title: str, lines: Sequence[str], *, open_: bool = False) -> str:
-    if not lines:
-        return ""
-    shown = list(lines[:LINES])
-    if len(lines) > LINES:
-        shown.append(f"and {len(lines) - LINES} more in the baseline's file")
-    return blocks.lines_block(title, shown, open_=open_, count=len(lines))
+def _cut(lines: Sequence[str]) -> list[str]:
+    left = len(lines) - MAX_LINES
+    more = [f"and {left} more in the baseline's file"] if left > 0 else []
+    return [*lines[:MAX_LINES], *more]
 
 
-def _table(criteria: Sequence[Criterion]) -> str:
-    names = (
-        *("centre", "units", "nodes", "repeatability", "practical", "learned"),
-        "detectable loss",
-    )
-    head = blocks.headings("benchmark", "metric") + blocks.headings(*names, number=True)
-    rows = []
-    for number, criterion in enumerate(criteria):
-        linked = blocks.linked(_name(criterion), f"#m{number}" if number < PLOTS else "")
-        numbers = blocks.numbers(
+def _table(criteria: Sequence[Criterion]) -> Markup:
+    rows = [
+        (
+            block("link", _name(criterion), f"#m{number}" if number < MAX_PLOTS else ""),
+            criterion.metric.name,
             value_text(_middle(criterion), criterion.metric.unit),
             str(criterion.units),
             str(criterion.nodes),
@@ -131,8 +125,9 @@ def _table(criteria: Sequence[Criterion]) -> str:
             similarity_text(criterion.learned),
             found_from(criterion.detectable, criterion.metric.better),
         )
-        rows.append(f"<td>{linked}</td>{blocks.cells(criterion.metric.name)}{numbers}")
-    return blocks.table(head, rows, kind="brief")
+        for number, criterion in enumerate(criteria)
+    ]
+    return block("table", _HEADS, rows, numbers=range(2, len(_HEADS)), kind="brief")
 
 
 def _name(criterion: Criterion) -> str:
@@ -143,39 +138,25 @@ def _middle(criterion: Criterion) -> float | None:
     return statistics.median(criterion.centre) if criterion.centre else None
 
 
-def _section(
-    number: int,
-    criterion: Criterion,
-    population: Population | None,
-    excluded: Sequence[Exclusion],
-    findings: Sequence[Finding],
-) -> str:
-    metric = criterion.metric
+def _facts(criterion: Criterion) -> str:
+    learned, detectable = criterion.learned, criterion.detectable
     facts = [
-        f"centre {value_text(_middle(criterion), metric.unit)}",
+        f"centre {value_text(_middle(criterion), criterion.metric.unit)}",
         _counted(criterion),
         f"repeatability {similarity_text(criterion.repeatability)}",
         f"practical threshold {similarity_text(criterion.alpha)}"
-        + ("" if criterion.learned is None else f", learned {similarity_text(criterion.learned)}"),
+        + ("" if learned is None else f", learned {similarity_text(learned)}"),
         ""
-        if criterion.detectable is None
-        else f"smallest detectable loss {found_from(criterion.detectable, criterion.metric.better)}",
+        if detectable is None
+        else f"smallest detectable loss {found_from(detectable, criterion.metric.better)}",
         "weak: few units" if criterion.weak else "",
         *criterion.notes,
     ]
-    title = f"{_name(criterion)} · {metric.name}"
-    notes = blocks.lines_block("findings", [finding.text for finding in findings], open_=True)
-    left = [f"{e.node} {e.device}: {e.reason}" for e in excluded]
-    plot = _fan(criterion, population, excluded) if population is not None else ""
-    return (
-        f"<section class='case' id='m{number}'><h3>{html.escape(title)}</h3>"
-        f"{blocks.paragraph('; '.join(filter(None, facts)), 'faint')}"
-        f"{notes}{plot}{_list('left out', left)}</section>"
-    )
+    return "; ".join(filter(None, facts))
 
 
 def _counted(criterion: Criterion) -> str:
-    """Say how many healthy units a criterion rests on, as the terminal counts them."""
+    """Return how many healthy units a criterion was learned from, as the terminal counts them."""
     if criterion.nodes == 1:  # a machine's units are its runs, or its devices
         return count_text(criterion.units, "unit") + " of one node"
     return f"{count_text(criterion.units, 'unit')} of {criterion.nodes} nodes"
@@ -193,7 +174,7 @@ def _fan(criterion: Criterion, population: Population, excluded: Sequence[Exclus
             bad[name.strip()] = _values(population, row)
         else:
             good.append(row)
-    step = max(1, -(-len(good) // UNITS))
+    step = max(1, -(-len(good) // MAX_UNITS))
     counted = _counted(criterion)
     if len(good) != criterion.units:  # a unit may have several runs
         counted += f", {count_text(len(good), 'sample')}"
@@ -213,10 +194,10 @@ def _fan(criterion: Criterion, population: Population, excluded: Sequence[Exclus
 
 def _values(population: Population, row: int) -> Sequence[float]:
     values: list[float] = population.sample(row).tolist()
-    if len(values) <= VALUES:
+    if len(values) <= MAX_VALUES:
         return values
     ordered, last = sorted(values), len(values) - 1
-    return [ordered[round(i * last / (VALUES - 1))] for i in range(VALUES)]
+    return [ordered[round(i * last / (MAX_VALUES - 1))] for i in range(MAX_VALUES)]
 
 
 def _limit(criterion: Criterion) -> float | None:

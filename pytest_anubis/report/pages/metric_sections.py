@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-import html
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from markupsafe import Markup
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.shown_loss import place_of
 from pytest_anubis.core.verdict import LEAST_SEVERE, MetricVerdict, Outcome, Reason, Severity
 from pytest_anubis.report.pages import html_blocks as blocks
+from pytest_anubis.report.pages.rendering import block, fragment
 from pytest_anubis.report.text.numbers import (
     certainty_text,
     count_text,
@@ -20,18 +22,22 @@ from pytest_anubis.report.text.numbers import (
     value_text,
 )
 
-ROWS = 2000
+MAX_ROWS = 2000
 """Rows of the table of all metrics; a node with more is read from its journal."""
 
-LEAST_TOLD = 1e-3
-"""Seconds of a measurement from which its time is reported: below, it is 0 ms, or was not taken."""
+MIN_SECONDS = 1e-3
+"""A measurement that took less reads "0 ms", or was not timed: its duration is left out."""
+
+_HEADS = (
+    "verdict", "benchmark", "device", "metric", "value", "expected", "limit", "loss", "certainty",
+)  # fmt: skip
 
 Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One measurement and what was concluded from it."""
+    """One measurement with its verdict, None where it was not judged."""
 
     measurement: Measurement
     verdict: MetricVerdict | None
@@ -45,7 +51,7 @@ class Case:
 def cases_of(measurements: Sequence[Measurement], verdicts: Sequence[MetricVerdict]) -> list[Case]:
     """Return measurements with their verdicts, the worst first, else in the order of the run.
 
-    Of a test that was run again the last verdict belongs to the last measurement, and so on backwards.
+    Of a repeated test, the last verdict belongs to the last measurement, the one before to the one before.
     """
     waiting: dict[Key, list[MetricVerdict]] = {}
     for verdict in verdicts:
@@ -61,111 +67,101 @@ def cases_of(measurements: Sequence[Measurement], verdicts: Sequence[MetricVerdi
     return sorted(cases, key=lambda case: case.severity)
 
 
-def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: int) -> str:
-    """Return one row for every measurement and for every verdict without one.
+def overview(cases: Sequence[Case], verdicts: Sequence[MetricVerdict], linked: int) -> Markup:
+    """Return a table with a row for every measurement and for every verdict without one.
 
-    The first `linked` cases have a section to go to.
+    The rows of the first `linked` cases lead to the sections of the cases.
     """
-    # By what they say: a run words its verdicts anew each time it is asked for them.
+    rows = [
+        (case.severity, _row(case, f"#c{index}" if index < linked else ""))
+        for index, case in enumerate(cases)
+    ]
+    # Verdicts are compared by their values, as a run words them anew each time.
     judged = {case.verdict for case in cases}
-    rows: list[tuple[Severity, str]] = []
-    for index, case in enumerate(cases):
-        link = f"#c{index}" if index < linked else ""
-        rows.append((case.severity, _row(case, link)))
-    told = {_key(case.verdict) for case in cases if case.verdict is not None}
+    keys = {_key(case.verdict) for case in cases if case.verdict is not None}
     for verdict in verdicts:
-        # What was compared otherwise for want of a criterion has its row already, which says so.
-        bare = verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE) and _key(verdict) in told
+        # A metric that was compared otherwise, as it has no criterion, has a row that says so.
+        bare = verdict.reason in (Reason.NO_CRITERION, Reason.NO_BASELINE) and _key(verdict) in keys
         if verdict not in judged and not bare:
             rows.append((verdict.severity, _verdict_row(verdict)))
     rows.sort(key=lambda row: row[0])
-    head = blocks.headings("verdict", "benchmark", "device", "metric")
-    head += blocks.headings("value", "expected", "limit", "loss", "certainty", number=True)
-    left = len(rows) - ROWS
-    more = f"<p>and {left} more, none of them worse; the journal has all</p>" if left > 0 else ""
-    return blocks.table(head, (row for _, row in rows[:ROWS]), kind="brief") + more
+    shown = [row for _, row in rows[:MAX_ROWS]]
+    left = len(rows) - MAX_ROWS
+    table = block("table", _HEADS, shown, numbers=range(4, len(_HEADS)), kind="brief")
+    if left <= 0:
+        return table
+    return table + block("paragraph", f"and {left} more, none of them worse; the journal has all")
 
 
 def _key(verdict: MetricVerdict) -> tuple[str, ...]:
     return verdict.benchmark, verdict.metric, verdict.device, verdict.group, verdict.scope
 
 
-def _row(case: Case, link: str) -> str:
+def _row(case: Case, link: str) -> tuple[str, ...]:
     measurement, verdict = case.measurement, case.verdict
     if verdict is not None:
         return _verdict_row(verdict, link)
     values = measurement.values
     middle = value_text(statistics.median(values) if values else None, measurement.metric.unit)
-    name = blocks.linked(short(measurement.benchmark), link)
-    return (
-        f"<td>not judged</td><td>{name}</td>"
-        + blocks.cells(measurement.device, measurement.metric.name)
-        + blocks.numbers(middle, *"----")
-    )
+    name = block("link", short(measurement.benchmark), link)
+    return "not judged", name, measurement.device, measurement.metric.name, middle, *"----"
 
 
-def _verdict_row(verdict: MetricVerdict, link: str = "") -> str:
-    name = blocks.linked(short(verdict.benchmark), link)
+def _verdict_row(verdict: MetricVerdict, link: str = "") -> tuple[str, ...]:
     return (
-        f"<td>{blocks.triaged_badge(verdict)}</td><td>{name}</td>"
-        + blocks.cells(place_of(verdict), verdict.metric or "(none)")
-        + blocks.numbers(
-            value_text(verdict.value, verdict.unit),
-            value_text(verdict.expected),
-            value_text(verdict.limit),
-            lost_text(verdict),
-            certainty_text(verdict.certainty),
-        )
+        block("triaged_badge", verdict),
+        block("link", short(verdict.benchmark), link),
+        place_of(verdict),
+        verdict.metric or "(none)",
+        value_text(verdict.value, verdict.unit),
+        value_text(verdict.expected),
+        value_text(verdict.limit),
+        lost_text(verdict),
+        certainty_text(verdict.certainty),
     )
 
 
 def short(benchmark: str) -> str:
-    """Return a benchmark id without its folders: parameters may hold slashes, so only before them."""
+    """Return a benchmark id without its folders; slashes of parameters stay."""
     path, separator, rest = benchmark.partition("::")
     return path.rpartition("/")[2] + separator + rest
 
 
-def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]) -> str:
-    """Return the section of one measurement; one that passed is folded. Its anchor has its number."""
+def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]) -> Markup:
+    """Return the section of one measurement, folded where it passed; `number` is that of its anchor."""
     measurement, verdict = case.measurement, case.verdict
     metric = measurement.metric
-    word = blocks.triaged_badge(verdict) + " " if verdict else ""
-    head = f"{short(measurement.benchmark)} · {metric.name} · {measurement.device}"
-    title = f"{word}<h3>{html.escape(head)}</h3>"
-    parts = [
-        blocks.paragraph(_circumstances(measurement), "faint"),
-        blocks.paragraph(metric.question),
-    ]
-    if verdict is not None:
-        parts += [blocks.verdict_rows([verdict]), blocks.explanation(verdict)]
-    else:
-        said = "; ".join(measurement.disturbance)
-        parts.append(f"<p>not judged{html.escape('; disturbed: ' + said if said else '')}</p>")
-    parts.append(blocks.plots(measurement, blocks.criterion_of(measurement, known), verdict))
-    parts.append(blocks.telemetry(measurement))
-    inner = "".join(parts)
-    if verdict is not None and verdict.outcome is Outcome.PASS:
-        value = f"<span class='faint'> {html.escape(value_text(verdict.value, metric.unit))}</span>"
-        return f"<details class='case' id='c{number}'><summary>{title}{value}</summary>{inner}</details>"
-    return f"<section class='case' id='c{number}'>{title}{inner}</section>"
-
-
-def _took(seconds: float) -> str:
-    return f" in {duration_text(seconds)}" if seconds >= LEAST_TOLD else ""
+    passed = verdict is not None and verdict.outcome is Outcome.PASS
+    return fragment(
+        "measurement.html",
+        number=number,
+        verdict=verdict,
+        title=f"{short(measurement.benchmark)} · {metric.name} · {measurement.device}",
+        value=value_text(verdict.value, metric.unit) if verdict and passed else "",
+        passed=passed,
+        circumstances=_circumstances(measurement),
+        question=metric.question,
+        disturbed="; ".join(measurement.disturbance),
+        verdict_rows=blocks.verdict_rows([verdict]) if verdict else "",
+        explanation=blocks.explanation(verdict) if verdict else "",
+        plots=blocks.plots(measurement, blocks.criterion_of(measurement, known), verdict),
+        telemetry=blocks.telemetry(measurement),
+    )
 
 
 def _circumstances(measurement: Measurement) -> str:
-    metric, taken = measurement.metric, len(measurement.values) + measurement.unclear
-    direction = "must be exact" if metric.better == "equal" else f"{metric.better} is better"
+    metric = measurement.metric
+    taken = len(measurement.values) + measurement.unclear
+    seconds = measurement.seconds
     facts = [
         measurement.benchmark,
         f"component {measurement.component}" if measurement.component else "",
         f"group {measurement.group}" if measurement.group else "",
-        # Nobody timed what was imported, nor the recording of values that the test had measured.
-        f"{count_text(len(measurement.values), 'value')}{_took(measurement.seconds)}",
+        count_text(len(measurement.values), "value")
+        + (f" in {duration_text(seconds)}" if seconds >= MIN_SECONDS else ""),
         f"of {taken} that were taken, the others in moments that were not clear"
         if measurement.unclear
         else "",
-        direction,
+        "must be exact" if metric.better == "equal" else f"{metric.better} is better",
     ]
-    return "; ".join(fact for fact in facts if fact)
+    return "; ".join(filter(None, facts))

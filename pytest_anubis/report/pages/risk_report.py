@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import html
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_anubis.report.pages import html_blocks as blocks
-from pytest_anubis.report.pages.style_sheets import BLOCKS, LARGE_PLOTS, PAGE
+from pytest_anubis.report.pages.rendering import block, render
 from pytest_anubis.report.plots.frontier_plot import frontier_plot
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import folded, table
 
-_MOST = 500
+MAX_ROWS = 500
 """Nodes in the page's table; JSON has all."""
+_HEADS = ("node", "risk", "95 % within", "up for", "incidents", "last", "state")
 _DAY = 86400.0
 _DRIVEN = "because"
 _BECAUSE = (
     "because: what changes this node's risk by a tenth or more, the strongest first; usual: the fleet's "
     "median; up for: since it came into service or back from its last incident"
 )
-"""What the columns mean, for who reads them first."""
-_POINTS = 400
+"""Explains the columns."""
+MAX_POINTS = 400
 """Nodes drawn one by one; of more, as many spread over all ranks."""
 
 
@@ -247,86 +246,66 @@ def risk_page(
         passed: What happened to nodes that had passed, in words.
         within: What the 95 % interval of a risk counts, in words.
     """
-    step = max(1, len(rows) // _POINTS)
+    step = max(1, len(rows) // MAX_POINTS)
     ranked = [(rank + 1, 100 * rows[rank].probability) for rank in range(0, len(rows), step)]
     shared = shared_drivers(rows)
-    driven = any(set(row.drivers) - set(shared) for row in rows[:_MOST])
-    head = (
-        blocks.headings("node")
-        + blocks.headings("risk", "95 % within", "up for", "incidents", number=True)
-        + blocks.headings("last", "state", *[_DRIVEN] * driven)
-    )
+    driven = any(set(row.drivers) - set(shared) for row in rows[:MAX_ROWS])
+    heads = (*_HEADS, *[_DRIVEN] * driven)
     cells = [
-        blocks.cells(row.node)
-        + blocks.numbers(
+        (
+            row.node,
             percent(row.probability),
             between(row.low, row.high),
             _up_text(row.uptime),
             str(row.incidents),
+            row.last,
+            # The words of a state stay together: on a phone the table scrolls.
+            row.state.replace(" ", "\N{NO-BREAK SPACE}"),
+            *["; ".join(word for word in row.drivers if word not in shared)] * driven,
         )
-        # Words of a state stay together: on a phone the table scrolls, and rows of two lines are half empty.
-        + blocks.cells(row.last, row.state.replace(" ", "\N{NO-BREAK SPACE}"))
-        + blocks.cells(*["; ".join(w for w in row.drivers if w not in shared)] * driven)
-        for row in rows[:_MOST]
+        for row in rows[:MAX_ROWS]
     ]
-    more = (
-        f"<p>and {count_text(len(rows) - _MOST, 'node')} with less risk</p>"
-        if len(rows) > _MOST
-        else ""
-    )
-    parts = [
-        f"<h1>Risk of the fleet</h1>{blocks.paragraph(fleet_line(rows, horizon))}",
-        blocks.paragraph(f"from a history: {basis}", "faint"),
-        blocks.paragraph(passed),
-        blocks.lines_block("notes", list(notes)),
-        f"<h2>Risk of each node within {horizon / 3600:g} h, highest first</h2>",
-        # The names first: a page is opened to learn which nodes to look at.
-        blocks.table(head, cells) + more,
-        blocks.paragraph(f"because, of every node: {'; '.join(shared)}" if shared else ""),
-        blocks.paragraph(_BECAUSE if driven else "", "faint"),
-        blocks.paragraph(f"95 % within: {within}" if within else "", "faint"),
-        frontier_plot(
+    left = len(rows) - MAX_ROWS
+    return render(
+        "risk.html",
+        title="Risk of the fleet",
+        headline=fleet_line(rows, horizon),
+        basis=basis,
+        passed=passed,
+        notes=notes,
+        hours=f"{horizon / 3600:g}",
+        table=block("table", heads, cells, numbers=range(1, 5)),
+        left=count_text(left, "node") if left > 0 else "",
+        shared="; ".join(shared),
+        because=_BECAUSE if driven else "",
+        within=within,
+        ranks=frontier_plot(
             [("one node", ranked)],
             x_label="node, by rank",
             y_label="probability of an incident, %",
         ),
-        "<h2>Incidents to expect</h2>",
-        frontier_plot(
+        course=frontier_plot(
             [("this fleet", expected)],
             x_label="hours ahead",
             y_label="nodes with an incident by then",
         ),
-        _story_blocks(story),
-    ]
-    return blocks.document("Risk of the fleet", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))
+        story=story,
+        warnings=_warnings(story) if story else (),
+        models=block("table", _MODEL_HEAD, story.models) if story else "",
+        legend=legend(story) if story else (),
+        calibration=_calibration(story).capitalize() if story else "",
+        groups=block("table", _GROUP_HEAD, group_cells(story)) if story else "",
+        calibration_plot=_calibration_plot(story.groups) if story and story.groups else "",
+    )
 
 
-def _story_blocks(story: ModelStory | None) -> str:
-    """Return why the model was taken and its calibration as HTML; nothing where nobody knows."""
-    if story is None:
-        return ""
-    parts = [f"<h2>Which model</h2>{blocks.paragraph(story.reason)}"]
-    parts += [f"<p><b>{html.escape(line)}</b></p>" for line in _warnings(story)]
-    if story.models:
-        parts.append(blocks.paragraph(story.how, "faint"))
-        parts.append(_table(_MODEL_HEAD, story.models))
-        parts += [blocks.paragraph(line, "faint") for line in legend(story)]
-    if story.groups:
-        highest = max(100 * row.predicted for row in story.groups)
-        parts += [
-            f"<h2>{html.escape(_calibration(story)).capitalize()}</h2>",
-            frontier_plot(
-                [
-                    ("backtests", [(100 * r.predicted, 100 * r.observed) for r in story.groups]),
-                    ("right", [(0.0, 0.0), (highest, highest)]),
-                ],
-                x_label="predicted, %",
-                y_label="observed, %",
-            ),
-            _table(_GROUP_HEAD, group_cells(story)),
-        ]
-    return "".join(parts)
-
-
-def _table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
-    return blocks.table(blocks.headings(*head), (blocks.cells(*row) for row in cells))
+def _calibration_plot(groups: Sequence[GroupRow]) -> str:
+    highest = max(100 * row.predicted for row in groups)
+    return frontier_plot(
+        [
+            ("backtests", [(100 * row.predicted, 100 * row.observed) for row in groups]),
+            ("right", [(0.0, 0.0), (highest, highest)]),
+        ],
+        x_label="predicted, %",
+        y_label="observed, %",
+    )

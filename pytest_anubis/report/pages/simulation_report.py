@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pytest_anubis.report.pages import html_blocks as blocks
-from pytest_anubis.report.pages.style_sheets import BLOCKS, LARGE_PLOTS, PAGE
+from pytest_anubis.report.pages.rendering import block, render
 from pytest_anubis.report.plots.frontier_plot import frontier_plot
 from pytest_anubis.report.text.numbers import count_text, percent, value_text
 from pytest_anubis.report.text.text_table import table, width_of
@@ -94,27 +93,23 @@ def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) 
         lines.setdefault(row["policy"], []).append((row["validation"], row["mtbi"]))
     # The full set takes so long that everything else would be one line at the left edge.
     near = {name: points for name, points in lines.items() if name != "full set"}
-    cells = simulation_rows(rows)
-    head = blocks.headings(*cells[0][:2]) + blocks.headings(*cells[0][2:], number=True)
-    body = [blocks.cells(*row[:2]) + blocks.numbers(*row[2:]) for row in cells[1:]]
-    full = [row for row in rows if row["policy"] == "full set"]
-    beyond = "".join(
-        f"<p>The full set before every job lies far to the right, at "
-        f"{value_text(row['validation'], 'h')} per node and an MTBI of "
-        f"{value_text(row['mtbi'], 'h')}.</p>"
-        for row in full
-    )
-    parts = [
-        f"<h1>Policies of validation</h1>{blocks.paragraph(title)}",
-        blocks.paragraph(simulation_answer(rows)),
-        frontier_plot(
+    heads, *cells = simulation_rows(rows)
+    return render(
+        "simulation.html",
+        title="Policies of validation",
+        scenario=title,
+        answer=simulation_answer(rows),
+        plot=frontier_plot(
             list(near.items()),
             x_label="hours of validation per node",
             y_label="mean time between incidents, node hours",
         ),
-        beyond,
-        blocks.table(head, body),
-        blocks.paragraph(UNITS, "faint"),
-        blocks.paragraph(remark, "faint"),
-    ]
-    return blocks.document("Policies of validation", BLOCKS + PAGE + LARGE_PLOTS, "".join(parts))
+        full=[
+            (value_text(row["validation"], "h"), value_text(row["mtbi"], "h"))
+            for row in rows
+            if row["policy"] == "full set"
+        ],
+        table=block("table", heads, cells, numbers=range(2, len(heads))),
+        units=UNITS,
+        remark=remark,
+    )

@@ -137,7 +137,7 @@ def test_a_promise_is_printed_with_its_cost(
     main(["judge", runs, "--html", "all.html"])  # whose terminal did not say it
     doubt = "stated error rate does not hold: "
     assert f"note: hardware class unclassified: the baseline's {doubt}" in capsys.readouterr().out
-    assert f"the baseline&#x27;s {doubt}" in Path("all.html").read_text()
+    assert f"the baseline&#39;s {doubt}" in Path("all.html").read_text()
     assert main(["learn", runs, "--promise", "other=1%", "--accept-rate"]) == 0
     assert (
         "other: the promise of 1.0 % cannot be kept: losses are found from"

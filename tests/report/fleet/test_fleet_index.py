@@ -21,7 +21,7 @@ from pytest_anubis.core.survey.fleet_survey import (
 )
 from pytest_anubis.core.verdict import Decision, Outcome, Reason
 from pytest_anubis.report.fleet.fleet_index import fleet_index
-from pytest_anubis.report.fleet.fleet_style import DARK, DARK_TEXT, LIGHT, LIGHT_TEXT
+from pytest_anubis.report.fleet.fleet_picture import DARK, DARK_TEXT, LIGHT, LIGHT_TEXT
 from pytest_anubis.report.fleet.fleet_view import (
     BenchmarkTime,
     ClassMetric,
@@ -84,7 +84,10 @@ def view(evil: str = "") -> FleetView:
     ]
     good = [
         FleetNode(
-            row=row(f"g{n}", Decision.ACCEPTED), link=f"nodes/node-g{n}.html", traits={"rack": "8"}
+            row=row(f"g{n}", Decision.ACCEPTED),
+            link=f"nodes/node-g{n}.html",
+            traits={"rack": "8"},
+            filed=f"REJECTED 2026 {evil}" if evil else "",
         )
         for n in range(4)
     ]
@@ -239,8 +242,8 @@ def test_the_picture_has_the_worst_of_every_column_and_says_so_in_words(
 ) -> None:
     some = view()
     assert "<img" not in fleet_index(some)  # the table shows them all
-    monkeypatch.setattr("pytest_anubis.report.fleet.fleet_picture.LEAST", 2)
-    monkeypatch.setattr("pytest_anubis.report.fleet.fleet_picture.COLUMNS", 4)
+    monkeypatch.setattr("pytest_anubis.report.fleet.fleet_picture.MIN_NODES", 2)
+    monkeypatch.setattr("pytest_anubis.report.fleet.fleet_picture.MAX_COLUMNS", 4)
     page = fleet_index(some)
     assert Rules(page).wrong == []
     assert (

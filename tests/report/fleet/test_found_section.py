@@ -8,9 +8,8 @@ from dataclasses import replace
 import pytest
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.report.fleet.fleet_index import fleet_index
+from pytest_anubis.report.fleet.fleet_index import fleet_index, on_one_page
 from pytest_anubis.report.fleet.fleet_view import FleetView
-from pytest_anubis.report.fleet.found_section import on_one_page
 from tests.report.fleet.page_rules import Rules
 from tests.report.fleet.test_fleet_index import data_of, view
 from tests.report.sample_run import EVIL
@@ -52,7 +51,7 @@ def test_a_folder_of_pages_has_no_such_section() -> None:
 
 
 def test_what_the_page_leaves_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_anubis.report.fleet.found_section.DETAILS", 1)
+    monkeypatch.setattr("pytest_anubis.report.fleet.fleet_index.MAX_DETAILS", 1)
     some = on_one_page(view())
     assert of(some)[:2] == ["#n0", ""]
     assert "and 3 nodes more; --json FILE writes all" in fleet_index(some)

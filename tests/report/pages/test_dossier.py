@@ -33,14 +33,13 @@ from pytest_anubis.report.pages import learned_page as learn_module
 from pytest_anubis.report.pages import metric_sections as cases_module
 from pytest_anubis.report.pages.dossier import run_page
 from pytest_anubis.report.pages.html_blocks import (
-    alike,
     blamed_parts,
-    decision_block,
-    lines_block,
 )
 from pytest_anubis.report.pages.inventory_block import inventory_block
 from pytest_anubis.report.pages.learned_page import learn_page
+from pytest_anubis.report.pages.line_lists import merge_alike
 from pytest_anubis.report.pages.metric_sections import cases_of, overview, short
+from pytest_anubis.report.pages.rendering import block
 from pytest_anubis.report.text.device_identity import identity_text
 from tests.report import sample_run as dossier
 from tests.report.fleet.page_rules import Rules
@@ -282,7 +281,7 @@ def test_a_criterion_in_another_unit_is_not_drawn(record: RunRecord, learned: Ba
 def test_only_the_worst_of_very_many_measurements_are_drawn(
     record: RunRecord, learned: Baseline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page_module, "PLOTS", 5)
+    monkeypatch.setattr(page_module, "MAX_PLOTS", 5)
     page = Page(run_page(record, learned))
     assert "The 5 worst of 32 measurements are drawn" in page.text
     assert [attrs["id"] for _, attrs in page.tags if attrs.get("id")] == [f"c{i}" for i in range(5)]
@@ -292,7 +291,7 @@ def test_only_the_worst_of_very_many_measurements_are_drawn(
 def test_the_table_of_very_many_metrics_is_cut_and_keeps_the_worst(
     record: RunRecord, learned: Baseline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cases_module, "ROWS", 3)
+    monkeypatch.setattr(cases_module, "MAX_ROWS", 3)
     text = Page(run_page(record, learned)).text
     table = text[text.index("All metrics") : text.index("Measurements")]
     assert all(word in table for word in ("FAIL", "INCONCLUSIVE", "NOT_TESTED", "and 30 more"))
@@ -366,8 +365,8 @@ def test_thousands_of_metrics_stay_one_usable_page(learned: Baseline) -> None:
     ]
     html = learn_page(dataclasses.replace(learned, criteria=criteria), many)
     page = Page(html)
-    assert f"{learn_module.PLOTS} of 2400 metrics are drawn" in page.text
-    assert sum(tag == "svg" for tag, _ in page.tags) == learn_module.PLOTS
+    assert f"{learn_module.MAX_PLOTS} of 2400 metrics are drawn" in page.text
+    assert sum(tag == "svg" for tag, _ in page.tags) == learn_module.MAX_PLOTS
     assert "metric_2399" in page.text
     assert len(html) < 4_000_000
 
@@ -407,8 +406,8 @@ def test_the_headline_of_a_page_does_not_say_node_and_decision_twice() -> None:
         verdict = NodeVerdict(
             node="n", decision=Decision(decision), headline=f"node n {words}: cuda:3: 30 % slower"
         )
-        block = decision_block(verdict, "")
-        assert f"{decision}</span> <b>cuda:3: 30 % slower</b>" in block
+        page = block("decision", verdict, "", "")
+        assert f"{decision}</span> <b>cuda:3: 30 % slower</b>" in page
 
 
 def test_readings_of_an_inventory_have_their_units(record: RunRecord) -> None:
@@ -456,15 +455,15 @@ def test_a_metric_that_was_compared_for_want_of_a_criterion_has_one_row(record: 
 def test_lines_that_say_the_same_of_several_things_are_one() -> None:
     lines = ["no baseline", "INCONCLUSIVE t::a m cpu: no: x", "FAIL t::b: slow"]
     lines += ["INCONCLUSIVE t::a m node: no: x", "INCONCLUSIVE t::c node: no: x", "FAIL t::c: slow"]
-    assert alike(lines) == [
+    assert merge_alike(lines) == [
         "no baseline",
         "INCONCLUSIVE t::a m cpu, node; t::c node: no: x",
         *("FAIL t::b: slow", "FAIL t::c: slow"),  # of two, each may be read
     ]
-    assert alike(["x", "x", "x"]) == ["x", "x", "x"]
-    block = lines_block("list", lines)
-    assert "(6)" in block  # what is counted elsewhere
-    assert block.count("<li>") == 4
+    assert merge_alike(["x", "x", "x"]) == ["x", "x", "x"]
+    page = block("list", "list", lines)
+    assert "(6)" in page  # what is counted elsewhere
+    assert page.count("<li>") == 4
 
 
 def test_a_card_that_the_gate_names_by_its_slot_is_described() -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.report.pages.fleet_page import OPEN, fleet_page
+from pytest_anubis.report.pages.fleet_page import MAX_OPEN, fleet_page
 from tests.report.sample_run import EVIL
 from tests.report.text.test_node_text import SLOW, row
 
@@ -40,17 +40,17 @@ def test_the_worst_nodes_come_first_and_each_has_its_card() -> None:
 def test_what_the_page_leaves_out_is_said_with_the_way_to_have_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.ROWS", 1)
-    monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.DETAILS", 1)
+    monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.MAX_ROWS", 1)
+    monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.MAX_DETAILS", 1)
     page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(3)], [])
     assert "and 2 more, none of them worse; --json FILE writes all" in page
     assert "and 2 nodes more; --json FILE writes all" in page
 
 
 def test_of_many_rejected_nodes_the_first_are_unfolded() -> None:
-    page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(OPEN + 5)], [])
-    assert page.count("class='case'") == OPEN + 5
-    assert len(re.findall(r"<details class='case' id='n\d+' open>", page)) == OPEN
+    page = fleet_page([row(f"n{i}", Decision.REJECTED, SLOW) for i in range(MAX_OPEN + 5)], [])
+    assert page.count("class='case'") == MAX_OPEN + 5
+    assert len(re.findall(r"<details class='case' id='n\d+' open>", page)) == MAX_OPEN
 
 
 def test_a_column_of_which_no_node_has_anything_is_left_out() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.cli.shared import collected_judging
-from pytest_anubis.report.pages.html_blocks import badge
+from pytest_anubis.report.pages.rendering import block
 from tests.session.conftest import Learn
 
 SUITE = """
@@ -134,7 +134,7 @@ def test_reports_pages_and_the_history_hide_it_as_little(
     assert (code, json.loads(said)["nodes"][0]["decision"]) == (1, "REJECTED")
     site = runs.path / "site"
     assert runs.tell("report", "--fleet", str(runs.runs), f"--html={site}")[0] == 0
-    assert badge("REJECTED") in (site / "index.html").read_text()
+    assert block("badge", "REJECTED") in (site / "index.html").read_text()
 
 
 def test_an_old_run_rejects_until_a_later_one_passes_what_failed(

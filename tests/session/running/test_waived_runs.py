@@ -13,7 +13,7 @@ import pytest
 from pytest_anubis.cli.main import main
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.verdict import Outcome, Reason
-from pytest_anubis.report.pages.html_blocks import badge
+from pytest_anubis.report.pages.rendering import block
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.journal.journal_reading import read_journal
@@ -76,8 +76,8 @@ def test_a_waived_failure_is_accepted_and_told_wherever_the_run_is_told(
     )
     assert 'failures="0"' in (slow.path / "out.xml").read_text()
     page = html.unescape((slow.path / "out.html").read_text()).replace('\\"', '"')
-    assert badge("NOT_TESTED") in page
-    assert badge("FAIL") not in page
+    assert block("badge", "NOT_TESTED") in page
+    assert block("badge", "FAIL") not in page
 
     journal = slow.path / ".anubis/runs/r/journal.jsonl"
     record = read_journal(journal)
