@@ -120,7 +120,7 @@ def _beside(
         tests = {m.device: m.test for m in mine}
         for population in _populations(run, mine):
             judged = split_by_device(judge_columns(population, criterion, baseline=baseline))
-            for row in judged.beside:
+            for row in judged.splits:
                 found = judged.verdict(row, baseline)
                 yield replace(found, test=tests[found.device])
 

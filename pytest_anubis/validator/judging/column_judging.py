@@ -1,4 +1,7 @@
-"""Judging whole populations in columns, so that a fleet of a million samples needs no loop over them."""
+"""Judge whole populations in arrays, one entry a unit, so that a fleet of a million samples needs no loop.
+
+Outcomes are computed for all units at once; the full verdict on a unit is made when somebody asks for it.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
-from pytest_anubis.core.sample import FloatArray, Population
+from pytest_anubis.core.sample import FloatArray, Population, Problem
 from pytest_anubis.core.verdict import (
     NOISY,
     MetricVerdict,
@@ -19,7 +22,8 @@ from pytest_anubis.core.verdict import (
     Reference,
 )
 from pytest_anubis.validator.changes.segments import Segments, with_segments
-from pytest_anubis.validator.judging.sample_judging import Known, judge_row
+from pytest_anubis.validator.judging.sample_judging import Compared, judge_row
+from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     INCONCLUSIVE,
@@ -29,8 +33,8 @@ from pytest_anubis.validator.judging.verdict_table import (
     Codes,
     fill_verdicts,
     learned_for,
+    limits_of,
     problem_verdict,
-    thresholds_of,
 )
 from pytest_anubis.validator.similarity.pooling import pooled, with_earlier_devices
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
@@ -49,18 +53,19 @@ class JudgedColumns:
         outcome: Index into ``OUTCOMES``.
         reason: Index into ``REASONS``.
         threshold: Similarity below which the outcome changes, NaN where nothing was compared.
+        too_good: Whether the unit is better than the criterion explains.
         shift: The finding that the whole class has moved, if it has (see `population_shift.settle_shift`).
         changes: Row -> what changed for the worse within its run (see `change_screening.find_changes`).
         unsearched: How many samples looked as if they had changed, but were not searched.
         current: Row -> its verdict where the current segment of a soak was judged next to the whole run.
-        waived: Row -> the verdict on a failure that somebody answers for, or did until it expired.
-        beside: Row -> how it differs from its node's other devices (see `device_split.split_by_device`).
-        named: Row -> which run it is of, in words, of bad rows of nodes with several (see `LaterRuns`).
-        answered: Row -> what a later run of its unit found, in words, and whether it had failed: it is bad no
-            more (see `LaterRuns`).
+        waived: Row -> the verdict on a failure that a waiver covers, or covered until it expired.
+        splits: Row -> how it differs from its node's other devices (see `device_split.split_by_device`).
+        run_words: Row -> the words for its run, for bad rows of nodes with several runs (see `LaterRuns`).
+        answered: Row -> what a later run of its unit found, in words, and whether the row had failed; the row
+            no longer counts as bad (see `LaterRuns`).
         confirmed: Rows that fail as other runs of the same unit do (see `confirm`).
         reference: What decided, where anything was compared.
-        known: Row -> its verdict, where the unit's own history decided (see `history_judging`).
+        by_history: Row -> its verdict, where the unit's own history decided (see `history_judging`).
     """
 
     population: Population
@@ -70,54 +75,54 @@ class JudgedColumns:
     outcome: Codes
     reason: Codes
     threshold: FloatArray
+    too_good: BoolArray
     shift: Finding | None = None
     changes: Mapping[int, Segments] = field(default_factory=dict)
     unsearched: int = 0
     current: Mapping[int, MetricVerdict] = field(default_factory=dict)
     waived: Mapping[int, MetricVerdict] = field(default_factory=dict)
-    beside: Mapping[int, str] = field(default_factory=dict)
-    named: Mapping[int, str] = field(default_factory=dict)
+    splits: Mapping[int, str] = field(default_factory=dict)
+    run_words: Mapping[int, str] = field(default_factory=dict)
     answered: Mapping[int, tuple[str, bool]] = field(default_factory=dict)
     confirmed: frozenset[int] = frozenset()
     reference: Reference = Reference.FLEET
-    known: Mapping[int, MetricVerdict] = field(default_factory=dict)
+    by_history: Mapping[int, MetricVerdict] = field(default_factory=dict)
 
     def verdict(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit."""
         if row in self.waived:
             return self.waived[row]
-        full = self._unnamed(row, baseline)
-        if (words := self.named.get(row)) is not None:
-            full = with_run_named(full, words)
+        full = self.current[row] if row in self.current else self._without_later_runs(row, baseline)
+        if row in self.run_words:
+            full = with_run_named(full, self.run_words[row])
         return as_answered(full, *self.answered[row]) if row in self.answered else full
 
-    def _unnamed(self, row: int, baseline: Baseline | None) -> MetricVerdict:
-        if row in self.current:
-            return self.current[row]
-        full = self.settled(row, baseline)
+    def _without_later_runs(self, row: int, baseline: Baseline | None) -> MetricVerdict:
+        full = self.of_whole_sample(row, baseline)
         if row in self.confirmed and full.retest not in ("", NOISY):
             full = _without_retest(full)
             full = replace(full, text=f"{full.text}, as in other runs of it")
-        if row in self.beside:
-            text = f"{full.text}; but {self.beside[row]}"
+        if row in self.splits:
+            text = f"{full.text}; but {self.splits[row]}"
             full = replace(full, outcome=Outcome.MARGINAL, reason=Reason.UNUSUAL, text=text)
-        found = self.changes.get(row)
-        return full if found is None else with_segments(full, found)
+        return with_segments(full, self.changes[row]) if row in self.changes else full
 
     def of_run(self, row: int, baseline: Baseline | None = None) -> MetricVerdict:
         """Return the full verdict on one unit, with the run that its values come from."""
         return replace(self.verdict(row, baseline), run=self.population.runs[row])
 
-    def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
+    def of_whole_sample(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         """Return the verdict on one unit's values as a whole, whatever their order in time."""
-        if row in self.known:
-            return self.known[row]
-        population, criterion = self.population, self.criterion
+        if row in self.by_history:
+            return self.by_history[row]
+        population = self.population
         problem = population.problems.get(row)
         outcome, reason = OUTCOMES[self.outcome[row]], REASONS[self.reason[row]]
-        compared = problem is None and not np.isnan(self.similarity[row])
-        known = Known(float(self.similarity[row]), float(self.value[row])) if compared else None
-        full = judge_row(population, row, criterion, baseline, known=known)
+        compared = None
+        if problem is None and not np.isnan(self.similarity[row]):
+            alike, median = float(self.similarity[row]), float(self.value[row])
+            compared = Compared(alike, bool(self.too_good[row]), median)
+        full = judge_row(population, row, self.criterion, baseline, compared=compared)
         if problem is not None and problem.kind != "disturbed":
             return replace(
                 full,
@@ -142,7 +147,7 @@ class JudgedColumns:
         return replace(self, outcome=outcomes, reason=reasons, **more)
 
     def with_verdicts(self, verdicts: Mapping[int, MetricVerdict], **more: Any) -> JudgedColumns:
-        """Return the columns as full verdicts on some rows have it, and with other fields."""
+        """Return the columns with the results of full verdicts on some rows, and with other fields."""
         outcome, reason = self.outcome.copy(), self.reason.copy()
         similarity, threshold = self.similarity.copy(), self.threshold.copy()
         for row, one in verdicts.items():
@@ -164,12 +169,12 @@ def with_run_named(verdict: MetricVerdict, words: str) -> MetricVerdict:
 
 
 def as_answered(verdict: MetricVerdict, words: str, failed: bool) -> MetricVerdict:
-    """Return a bad verdict as it counts once a later run has answered it; the words say which.
+    """Return a bad verdict as it counts once a later run has answered it.
 
     Args:
         verdict: What was found.
         words: What answers it.
-        failed: It had failed; else something was only unclear or missing.
+        failed: Whether it had failed; otherwise it was only unclear or missing.
     """
     return replace(
         verdict,
@@ -183,7 +188,7 @@ def as_answered(verdict: MetricVerdict, words: str, failed: bool) -> MetricVerdi
 
 
 def as_broken_off(verdict: MetricVerdict) -> MetricVerdict:
-    """Return a failure of a run that was broken off: it rejects nothing, but has to be judged again."""
+    """Return a failure of a run that was broken off: it rejects nothing, but must be measured again."""
     return replace(
         verdict,
         outcome=Outcome.INCONCLUSIVE,
@@ -195,7 +200,7 @@ def as_broken_off(verdict: MetricVerdict) -> MetricVerdict:
 
 
 def confirm(columns: JudgedColumns) -> JudgedColumns:
-    """Return columns that know which units fail in more than one run: these have been measured again."""
+    """Mark the units that fail in more than one run: they need no further measurement."""
     population = columns.population
     failed = np.flatnonzero(columns.outcome == FAIL).tolist()
     units: dict[tuple[str, str], list[int]] = {}
@@ -220,7 +225,7 @@ def judge_columns(
     Args:
         population: The units; pooled first if the criterion's scope is ``node``.
         criterion: What is normal, None if there is none.
-        baseline: Only tells "no criterion" from "no baseline" when `criterion` is None.
+        baseline: If `criterion` is None, it only distinguishes "no criterion" from "no baseline".
 
     Returns:
         Arrays over the units; a failed or missing test is its own verdict, never "slow".
@@ -230,13 +235,14 @@ def judge_columns(
     rows = rows_of(population)
     n = rows.total
     similarity, threshold = np.full(n, np.nan), np.full(n, np.nan)
+    too_good = np.zeros(n, dtype=np.bool_)
     outcome = np.full(n, INCONCLUSIVE, dtype=np.int8)
     reason = np.full(n, REASONS.index(Reason.NO_BASELINE), dtype=np.int8)
     if criterion is None:
         if baseline is not None:
             outcome[:] = NOT_TESTED
             reason[:] = REASONS.index(Reason.NO_CRITERION)
-        # No baseline is needed to see that a value is not the only right one.
+        # A value that is not the only right one is wrong even without a baseline.
         if population.metric.right is not None:
             similarity = _exact_shares(rows, population.metric.right)
             wrong = similarity < 1
@@ -246,21 +252,22 @@ def judge_columns(
         other = Reason.OTHER_VERSION if ours[:2] == theirs[:2] else Reason.WRONG_UNIT
         reason[:] = REASONS.index(other)
     else:
-        similarity, gains = _similarities(rows, criterion)
-        practical, _ = thresholds_of(criterion)
-        learned = learned_for(similarity, criterion, population.looks)
-        look, apart = criterion.look, criterion.apart
-        fill_verdicts(similarity, practical, learned, outcome, reason, threshold, look, apart)
-        good = (gains < lowest_likeness(criterion)) & (outcome < FAIL)
+        similarity, too_good = _compared(rows, criterion)
+        enough = np.zeros(n, dtype=np.bool_)
+        enough[[row for row, looks in population.looks.items() if looks >= CONFIRMING_LOOKS]] = True
+        limits = limits_of(criterion)._replace(learned=learned_for(similarity, criterion, enough))
+        fill_verdicts(similarity, limits, outcome, reason, threshold)
+        good = too_good & (outcome < FAIL)
         outcome[good], reason[good] = INCONCLUSIVE, REASONS.index(Reason.TOO_GOOD)
         few = np.diff(population.offsets) < criterion.least
-        if few.any():
-            outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
-            similarity[few] = threshold[few] = np.nan
+        outcome[few], reason[few] = INCONCLUSIVE, REASONS.index(Reason.TOO_FEW)
+        similarity[few] = threshold[few] = np.nan
     idle = rows.idle() & ((outcome < FAIL) | (criterion is None))
     outcome[idle], reason[idle] = INCONCLUSIVE, REASONS.index(Reason.INVALID)
     similarity[idle] = threshold[idle] = np.nan
-    _problems(population, rows, criterion, baseline, outcome, reason)
+    for row in rows.problems:
+        codes = _of_problem(population, row, rows.problems[row], criterion, baseline)
+        outcome[row], reason[row] = codes
     return JudgedColumns(
         population=population,
         criterion=criterion,
@@ -270,16 +277,19 @@ def judge_columns(
         outcome=outcome,
         reason=reason,
         threshold=threshold,
+        too_good=too_good,
     )
 
 
-def _similarities(rows: Rows, criterion: Criterion) -> tuple[FloatArray, FloatArray]:
-    """Return how alike every unit is to the criterion where it is worse, and where it is better."""
+def _compared(rows: Rows, criterion: Criterion) -> tuple[FloatArray, BoolArray]:
+    """Compare all units with a criterion, as `sample_judging.compare` does for one sample."""
     if criterion.metric.better == "equal":
-        return _exact_shares(rows, criterion.centre[0]), np.ones(rows.total)
+        shares = _exact_shares(rows, criterion.centre[0])
+        return shares, np.zeros(rows.total, dtype=np.bool_)
     below, above = rows.sides(np.asarray(criterion.centre))
     worse, better = (below, above) if criterion.metric.better == "higher" else (above, below)
-    return np.maximum(0.0, 1 - worse), np.maximum(0.0, 1 - better)
+    too_good = np.maximum(0.0, 1 - better) < lowest_likeness(criterion)
+    return np.maximum(0.0, 1 - worse), too_good
 
 
 def _exact_shares(rows: Rows, right: float) -> FloatArray:
@@ -290,25 +300,24 @@ def _exact_shares(rows: Rows, right: float) -> FloatArray:
     return out
 
 
-def _problems(
+def _of_problem(
     population: Population,
-    rows: Rows,
+    row: int,
+    problem: Problem,
     criterion: Criterion | None,
     baseline: Baseline | None,
-    outcome: Codes,
-    reason: Codes,
-) -> None:
-    for row, problem in rows.problems.items():
-        stated = population.problems.get(row)
-        if stated is None or stated.kind == "disturbed":
-            # Its values decide: those of a disturbed unit may pass, but never reject.
-            plain = judge_row(population, row, criterion, baseline)
-            what, why = plain.outcome, plain.reason
-        else:
-            what, why = problem_verdict(problem)
-            if problem.kind == "invalid" and not population.sample(row).size:
-                why = Reason.TOO_FEW
-        outcome[row], reason[row] = OUTCOMES.index(what), REASONS.index(why)
+) -> tuple[int, int]:
+    """Return the codes of outcome and reason of a unit that has a problem."""
+    stated = population.problems.get(row)
+    if stated is None or stated.kind == "disturbed":
+        # Its values decide: those of a disturbed unit may pass, but never reject.
+        verdict = judge_row(population, row, criterion, baseline)
+        outcome, reason = verdict.outcome, verdict.reason
+    else:
+        outcome, reason = problem_verdict(problem)
+        if problem.kind == "invalid" and not population.sample(row).size:
+            reason = Reason.TOO_FEW
+    return OUTCOMES.index(outcome), REASONS.index(reason)
 
 
 def judge_populations(
@@ -319,12 +328,12 @@ def judge_populations(
     """Judge many populations of one baseline's class in columns: units first, then pooled nodes.
 
     Args:
-        populations: Of any metrics; one of another hardware class is judged against nothing.
-        baseline: All criteria of the class; looked up once, not once per population.
-        started: (run, node) -> when the run began, of nodes with several.
+        populations: Populations of any metrics; one of another hardware class is judged against nothing.
+        baseline: All criteria of the class.
+        started: (run, node) -> when the run began, for nodes with several runs.
 
     Yields:
-        For every population its units' verdicts, then the nodes' where there is such a criterion.
+        For every population the verdicts on its units, then those on its nodes if a criterion is for nodes.
     """
     known = {(c.benchmark, c.metric.name, c.group, c.scope): c for c in baseline.criteria}
     for population in populations:

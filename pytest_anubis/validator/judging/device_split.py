@@ -54,7 +54,7 @@ def split_by_device(judged: JudgedColumns) -> JudgedColumns:
         verb = "is" if len(part) == 1 else "are"
         text = f"{len(part)} of the {len(rows)} devices of this node {verb} {lost}"
         found |= {row: text for row in rows[slow].tolist() if hidden[row]}
-    return judged.marked(sorted(found), MARGINAL, Reason.UNUSUAL, beside=found) if found else judged
+    return judged.marked(sorted(found), MARGINAL, Reason.UNUSUAL, splits=found) if found else judged
 
 
 def slower_part(values: FloatArray, better: str, alpha: float) -> BoolArray | None:

@@ -13,7 +13,7 @@ from pytest_anubis.core.sample import FloatArray, Population, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Reference
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.peer_judging import shared_thresholds
-from pytest_anubis.validator.judging.sample_judging import judge_row
+from pytest_anubis.validator.judging.sample_judging import Basis, judge_row
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
 from pytest_anubis.validator.learning.learned_criterion import LearnedCriterion
 from pytest_anubis.validator.similarity.centre import FEWEST
@@ -81,7 +81,7 @@ def _part(population: Population, rows: Sequence[int]) -> Population:
 
 def _with(judged: JudgedColumns, known: Mapping[int, MetricVerdict]) -> JudgedColumns:
     """Return columns with verdicts by history; other rows have too short a one, or are part of it."""
-    return judged.with_verdicts(known, criterion=None, reference=Reference.SELF, known=known)
+    return judged.with_verdicts(known, criterion=None, reference=Reference.SELF, by_history=known)
 
 
 def judge_by_history(
@@ -136,8 +136,7 @@ def _by_history(
         population,
         row,
         criterion,
-        reference=Reference.SELF,
-        learned_from=f"{count} earlier runs of this device",
+        basis=Basis(Reference.SELF, f"{count} earlier runs of this device"),
     )
 
 

@@ -136,9 +136,9 @@ class LaterRuns:
             if bad[row] or row in answered or lost[units[row]] == 1  # of several one line is enough
         }
         if not answered:
-            return replace(judged, named=named)
+            return replace(judged, run_words=named)
         rows = list(answered)
-        return judged.marked(rows, PASS, Reason.ANSWERED, named=named, answered=answered)
+        return judged.marked(rows, PASS, Reason.ANSWERED, run_words=named, answered=answered)
 
     def without_sample(
         self, node: str, verdicts: Sequence[MetricVerdict]

@@ -16,13 +16,14 @@ from pytest_anubis.core.baseline import ALPHA, Baseline, Criterion
 from pytest_anubis.core.sample import FloatArray, IntArray, Population
 from pytest_anubis.core.verdict import MetricVerdict, Reason, Reference
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
-from pytest_anubis.validator.judging.sample_judging import Known, judge_row
+from pytest_anubis.validator.judging.sample_judging import Basis, Compared, judge_row
 from pytest_anubis.validator.judging.verdict_table import (
     FAIL,
     INCONCLUSIVE,
     MARGINAL,
     OUTCOMES,
     REASONS,
+    Limits,
     fill_verdicts,
     problem_verdict,
 )
@@ -56,7 +57,7 @@ class PeerColumns(JudgedColumns):
     deviation: FloatArray  # of the other devices' means, relative; NaN where unknown
     peers: IntArray  # how many other devices there are to compare with
 
-    def settled(self, row: int, baseline: Baseline | None) -> MetricVerdict:
+    def of_whole_sample(self, row: int, baseline: Baseline | None) -> MetricVerdict:
         """Return the verdict on one device's values as a whole; `baseline` has no part in it."""
         population = self.population
         problem = population.problems.get(row)
@@ -84,9 +85,8 @@ class PeerColumns(JudgedColumns):
             population,
             row,
             criterion,
-            reference=Reference.PEERS,
-            learned_from=f"{count} other devices of this node",
-            known=Known(float(self.similarity[row]), gain=1.0),
+            basis=Basis(Reference.PEERS, f"{count} other devices of this node"),
+            compared=Compared(float(self.similarity[row])),
         )
 
 
@@ -302,8 +302,8 @@ def _judged(seen: _Seen, learned: FloatArray) -> PeerColumns:
     enough = rows.usable & (seen.peers >= FEWEST)
     reason[enough] = REASONS.index(Reason.NO_CRITERION)
     strict = population.metric.better == "equal"
-    practical, tight = (1.0, 1.0) if strict else (ALPHA, learned)
-    fill_verdicts(similarity, practical, tight, outcome, reason, threshold)
+    limits = Limits(1.0, 1.0) if strict else Limits(ALPHA, learned)
+    fill_verdicts(similarity, limits, outcome, reason, threshold)
     # Load makes a machine slow, not wrong.
     spoiled = seen.disturbed & ((outcome == FAIL) | (outcome == MARGINAL)) & (not strict)
     outcome[spoiled], reason[spoiled] = INCONCLUSIVE, REASONS.index(Reason.DISTURBED)
@@ -321,6 +321,7 @@ def _judged(seen: _Seen, learned: FloatArray) -> PeerColumns:
         outcome=outcome,
         reason=reason,
         threshold=threshold,
+        too_good=np.zeros(count, dtype=np.bool_),
         expected=seen.expected,
         learned=learned,
         deviation=seen.deviation,

@@ -1,10 +1,14 @@
-"""Judging one sample against one criterion, and saying why."""
+"""Judge one sample against one criterion, and say why in one sentence.
+
+The call phase of a test uses it for a measurement, `column_judging` for the rows that need a full verdict.
+"""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,55 +38,26 @@ from pytest_anubis.validator.judging.verdict_table import (
 )
 from pytest_anubis.validator.similarity.distance import sides, uniformly_worse
 from pytest_anubis.validator.similarity.partial_loss import NOTABLE, part_of
+from pytest_anubis.validator.similarity.too_good import lowest_likeness
 
 EQUAL = 0.995
-"""Medians that are so much alike are called equal beside a distribution that is not, and a sample that is no
-more worse than this and passes, with a median that is not, is called no worse."""
+"""Medians at least this much alike are called equal where the distributions differ. A sample that passes and
+is at least this much alike is called no worse, unless its median is."""
 
 
-class Subject(NamedTuple):
-    """What was measured, without any judgement: the fields of a verdict that say so."""
-
-    benchmark: str
-    metric: str
-    unit: str
-    better: str
-    component: str
-    node: str
-    device: str
-    group: str
-    scope: str
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls here
-    value: float | None
-    baseline: str
-    disturbance: tuple[str, ...]
-    evidence: tuple[str, ...]
-    action: str
-
-    def verdict(self, outcome: Outcome, reason: Reason, text: str, **more: Any) -> MetricVerdict:
-        """Return a verdict on it."""
-        return MetricVerdict(outcome=outcome, reason=reason, text=text, **self._asdict(), **more)
-
-
-class Known(NamedTuple):
-    """What is known of a usable sample before it is judged; None: found from its values."""
+class Compared(NamedTuple):
+    """How a usable sample compares with its criterion, where this is known before it is judged."""
 
     similarity: float  # one-sided similarity to the criterion where the sample is worse
-    median: float | None = None  # its median
-    gain: float | None = None  # one-sided similarity where it is better
+    too_good: bool = False  # whether it is better than `lowest_likeness` allows
+    median: float | None = None  # its median; None: computed from its values
 
 
-class Said(NamedTuple):
-    """What the sentence of a verdict is made of."""
+class Basis(NamedTuple):
+    """What a criterion was learned from."""
 
-    outcome: Outcome
-    reason: Reason
-    similarity: float
-    threshold: float
-    expected: float
     reference: Reference
-    population: str
-    part: str = ""
+    population: str  # in words
 
 
 def judge_sample(
@@ -99,31 +74,29 @@ def judge_sample(
     disturbance: Sequence[str] = (),
     evidence: Sequence[str] = (),
     looks: int = 1,
-    reference: Reference | None = None,
-    population: str = "",
-    known: Known | None = None,
+    basis: Basis | None = None,
+    compared: Compared | None = None,
 ) -> MetricVerdict:
     """Judge all values of one metric from one unit under test.
 
     Args:
-        values: Shape (n,), in the metric's unit, in time order; may be anything: NaN, infinite, negative
-            or too few values, durations of 0, and rates of nothing but 0 that do not fail, are INCONCLUSIVE
-            with a reason.
+        values: Shape (n,), in the metric's unit, in time order. Any values are allowed: NaN, infinite,
+            negative or too few values, durations of 0, and rates of nothing but 0 that do not fail, are
+            INCONCLUSIVE with a reason.
         criterion: What is normal; None if there is none.
         baseline: The baseline that the criterion is from; None if there is none.
-        metric: The metric as recorded; a unit, direction or version other than the criterion's is never
-            compared.
+        metric: The metric as recorded; it is never compared with a criterion of another unit, direction or
+            version.
         benchmark: Benchmark id; that of the criterion if empty.
         component: Component to blame; that of the criterion if empty.
         node: Name of the node.
         device: Device within the node.
         group: Label of comparable units; that of the criterion if empty.
-        disturbance: What disturbed the machine; such a sample can pass, but it cannot reject.
+        disturbance: What disturbed the machine; a disturbed sample can pass, but it cannot reject.
         evidence: Telemetry and change points, in words.
         looks: How many looks the values come from (`closer_look`).
-        reference: What the criterion stands for; default: the baseline.
-        population: What the criterion was learned from, in words; made from the criterion if empty.
-        known: What its comparison with the criterion came to, where that is known already.
+        basis: What the criterion was learned from; None: the baseline.
+        compared: How the sample compares with the criterion, if the caller has compared them already.
 
     Returns:
         The verdict with every field that explains it; never an exception for bad samples.
@@ -131,7 +104,10 @@ def judge_sample(
     of = metric or (criterion.metric if criterion else None)
     array = np.asarray(values, dtype=np.float64)
     array = array if array.ndim == 1 else array.ravel()  # which copies
-    base = Subject(
+    unjudged = MetricVerdict(
+        outcome=Outcome.INCONCLUSIVE,
+        reason=Reason.INVALID,
+        text="",
         benchmark=benchmark or (criterion.benchmark if criterion else ""),
         metric=of.name if of else "",
         unit=of.unit if of else "",
@@ -142,7 +118,7 @@ def judge_sample(
         group=group or (criterion.group if criterion else ""),
         scope=criterion.scope if criterion else "unit",
         count=int(array.size),
-        value=_middle(array) if known is None or known.median is None else known.median,
+        value=_middle(array) if compared is None or compared.median is None else compared.median,
         baseline=baseline.digest if baseline else "",
         disturbance=tuple(disturbance),
         evidence=tuple(evidence),
@@ -150,32 +126,25 @@ def judge_sample(
     )
     least = criterion.least if criterion else 1
     problem = None
-    if known is None:
+    if compared is None:
         durations = of is not None and of.is_duration
         problem = trouble(array, least=least, durations=durations)
     idle = of is not None and of.is_rate and problem is None and not array.any()
     if criterion is None:
-        if (
-            of is not None
-            and of.right is not None
-            and problem is None
-            and (array != of.right).any()
-        ):
-            return _wrong(base, array, of.right)
-        return _without_criterion(base, baseline, NOTHING_DONE if idle else problem)
-    if known is None and metric is not None and metric.variant != criterion.metric.variant:
-        return _other_variant(base, metric, criterion)
+        right = of.right if of is not None and problem is None else None
+        if right is not None and (array != right).any():
+            return _wrong(unjudged, array, right)
+        return _without_criterion(unjudged, baseline, NOTHING_DONE if idle else problem)
+    if compared is None and metric is not None and metric.variant != criterion.metric.variant:
+        return _other_variant(unjudged, metric, criterion)
     if problem is not None:
-        return _unusable(base, problem, few=array.size < least)
-    if criterion.metric.better == "equal":
-        alike, gain = float((array == criterion.centre[0]).mean()), 1.0
-    else:
-        alike, gain = likeness(array, criterion)
-    if known:
-        alike, gain = known.similarity, gain if known.gain is None else known.gain
-    found = _conclude(base, array, alike, criterion, baseline, looks, reference, population, gain)
-    accepted = found.outcome in (Outcome.PASS, Outcome.MARGINAL)
-    return _unusable(base, NOTHING_DONE, few=False) if idle and accepted else found
+        return _unusable(unjudged, problem, few=array.size < least)
+    if compared is None:
+        compared = compare(array, criterion)
+    basis = basis or basis_of(criterion, baseline)
+    verdict = _concluded(unjudged, array, compared, criterion, looks, basis)
+    accepted = verdict.outcome in (Outcome.PASS, Outcome.MARGINAL)
+    return _unusable(unjudged, NOTHING_DONE, few=False) if idle and accepted else verdict
 
 
 def judge_row(
@@ -184,20 +153,18 @@ def judge_row(
     criterion: Criterion | None,
     baseline: Baseline | None = None,
     *,
-    reference: Reference | None = None,
-    learned_from: str = "",
-    known: Known | None = None,
+    basis: Basis | None = None,
+    compared: Compared | None = None,
 ) -> MetricVerdict:
-    """Judge one unit of a population, with all that the population says about it (see ``judge_sample``).
+    """Judge one unit of a population; the arguments are those of `judge_sample`.
 
     Args:
         population: Samples of one metric.
-        row: Which of its units; only a problem of the kind "disturbed" has a part in the verdict.
+        row: The unit's row; of its problems only a disturbance affects the verdict.
         criterion: What is normal; None if there is none.
         baseline: The baseline that the criterion is from; None if there is none.
-        reference: What the criterion stands for; default: the baseline.
-        learned_from: What the criterion was learned from, in words; made from it if empty.
-        known: See ``judge_sample``.
+        basis: What the criterion was learned from; None: the baseline.
+        compared: How the sample compares with the criterion, if this is known.
     """
     problem = population.problems.get(row)
     disturbed = problem is not None and problem.kind == "disturbed"
@@ -213,60 +180,52 @@ def judge_row(
         group=population.group,
         disturbance=(problem.text,) if problem is not None and disturbed else (),
         looks=population.looks.get(row, 1),
-        reference=reference,
-        population=learned_from,
-        known=known,
+        basis=basis,
+        compared=compared,
     )
 
 
-def likeness(values: npt.ArrayLike, criterion: Criterion) -> tuple[float, float]:
-    """Return how alike a sample is to a criterion where it is worse, and where it is better."""
+def compare(values: FloatArray, criterion: Criterion) -> Compared:
+    """Compare a usable sample with a criterion."""
+    if criterion.metric.better == "equal":
+        return Compared(float((values == criterion.centre[0]).mean()))
     below, above = sides(values, criterion.centre)
     worse, better = (below, above) if criterion.metric.better == "higher" else (above, below)
-    return max(0.0, 1 - worse), max(0.0, 1 - better)
+    too_good = max(0.0, 1 - better) < lowest_likeness(criterion)
+    return Compared(max(0.0, 1 - worse), too_good)
 
 
 def _middle(array: FloatArray) -> float | None:
-    """Return the median, None without finite values; of a billion equal values in constant memory."""
+    """Return the median, None without finite values; a billion equal values take constant memory."""
     low, high = (float(array.min()), float(array.max())) if array.size else (np.nan, np.nan)
     if low == high:
         return low if np.isfinite(low) else None
     return float(np.median(array)) if np.isfinite(low) and np.isfinite(high) else None
 
 
-def _conclude(
-    base: Subject,
+def _concluded(
+    unjudged: MetricVerdict,
     values: FloatArray,
-    alike: float,
+    compared: Compared,
     criterion: Criterion,
-    baseline: Baseline | None,
-    looks: int = 1,
-    reference: Reference | None = None,
-    population: str = "",
-    gain: float = 1.0,
+    looks: int,
+    basis: Basis,
 ) -> MetricVerdict:
-    """Complete a verdict from a one-sided similarity; a disturbed sample cannot reject.
-
-    `gain` is the similarity where the sample is better: what is too good is INCONCLUSIVE.
-    """
-    criterion = criterion_for(alike, criterion, looks, base.disturbance)
+    """Return the verdict on a compared sample; a disturbed one cannot reject."""
+    alike = compared.similarity
+    criterion = criterion_for(alike, criterion, looks, unjudged.disturbance)
     better, typical = criterion.metric.better, criterion.typical
-    outcome, reason, threshold = decide(alike, criterion, gain)
-    # Load makes a machine slow, not wrong: an exact value that differs is none of its doing.
-    if base.disturbance and better != "equal" and outcome in (Outcome.FAIL, Outcome.MARGINAL):
+    outcome, reason, threshold = decide(alike, criterion, compared.too_good)
+    # Load makes a machine slow, not wrong: an exact value that differs is no effect of it.
+    spoiled = unjudged.disturbance and better != "equal"
+    if spoiled and outcome in (Outcome.FAIL, Outcome.MARGINAL):
         outcome, reason = Outcome.INCONCLUSIVE, Reason.DISTURBED
     sure = certainty_of(values, alike, criterion, looks)
-    part = part_of(values, alike, criterion)
-    rests = population or rests_on(criterion, baseline)
-    reference = reference or (baseline.reference if baseline else Reference.FLEET)
-    said = Said(outcome, reason, alike, threshold, typical, reference, rests, part)
-    retest = sure.retest if outcome is Outcome.FAIL else ""
-    text = _sentence(base, said, criterion)
     crossed = min(thresholds_of(criterion)) if reason is Reason.TOO_GOOD else threshold
-    return base.verdict(
-        outcome,
-        reason,
-        f"{text} (retest: {retest})" if retest else text,
+    verdict = replace(
+        unjudged,
+        outcome=outcome,
+        reason=reason,
         expected=typical,
         limit=limit_of(typical, crossed, better),
         similarity=alike,
@@ -274,12 +233,14 @@ def _conclude(
         practical=criterion.alpha,
         learned=criterion.learned,
         certainty=sure.beyond,
-        retest=retest,
-        percentile=percentile(base.value, criterion),
-        reference=reference,
-        population=rests,
-        part=part,
+        retest=sure.retest if outcome is Outcome.FAIL else "",
+        percentile=percentile(unjudged.value, criterion),
+        reference=basis.reference,
+        population=basis.population,
+        part=part_of(values, alike, criterion),
     )
+    text = _sentence(verdict, criterion, alike, threshold)
+    return replace(verdict, text=f"{text} (retest: {verdict.retest})" if verdict.retest else text)
 
 
 def limit_of(expected: float, threshold: float, better: Direction) -> float:
@@ -299,43 +260,47 @@ def percentile(value: float | None, criterion: Criterion) -> float | None:
     return 100 * (1 - bisect_left(medians, value) / len(medians))
 
 
-def rests_on(criterion: Criterion, baseline: Baseline | None) -> str:
-    """Say in words what a criterion was learned from."""
+def basis_of(criterion: Criterion, baseline: Baseline | None) -> Basis:
+    """Return what a criterion of a baseline was learned from."""
+    reference = baseline.reference if baseline else Reference.FLEET
     if criterion.nodes == 1 or (baseline is not None and baseline.one_machine):
         what = "runs" if baseline is None or baseline.one_machine else "devices"
-        return f"{criterion.units} {what} of one machine"
-    return f"{criterion.nodes} nodes"
+        return Basis(reference, f"{criterion.units} {what} of one machine")
+    return Basis(reference, f"{criterion.nodes} nodes")
 
 
-def _unusable(base: Subject, problem: str, *, few: bool) -> MetricVerdict:
+def _unusable(unjudged: MetricVerdict, problem: str, *, few: bool) -> MetricVerdict:
     """Return the verdict on values that no baseline can judge, with how to mend them."""
-    mend = "" if base.value is not None else "; record finite numbers, or skip the test"
-    text = f"{base.metric} cannot be judged: {problem}{mend}"
-    return base.verdict(Outcome.INCONCLUSIVE, Reason.TOO_FEW if few else Reason.INVALID, text)
+    mend = "" if unjudged.value is not None else "; record finite numbers, or skip the test"
+    text = f"{unjudged.metric} cannot be judged: {problem}{mend}"
+    return replace(unjudged, reason=Reason.TOO_FEW if few else Reason.INVALID, text=text)
 
 
 def _without_criterion(
-    base: Subject, baseline: Baseline | None, problem: str | None
+    unjudged: MetricVerdict, baseline: Baseline | None, problem: str | None
 ) -> MetricVerdict:
-    if problem is not None:  # what is no number says nothing, with a criterion or without
-        return _unusable(base, problem, few=base.count == 0)
+    if problem is not None:
+        return _unusable(unjudged, problem, few=unjudged.count == 0)
+    name = unjudged.metric
     if baseline is None:
-        said = f"{base.metric} was measured, but there is no baseline to judge it by"
-        return base.verdict(Outcome.INCONCLUSIVE, Reason.NO_BASELINE, said)
-    unjudged = {(one.benchmark, one.metric): one.reason for one in baseline.unjudged}
-    why = unjudged.get((base.benchmark, base.metric), "").partition(" (")[0]
-    text = f"no criterion was learned, since {why}"
-    text = text if why else f"the baseline has no criterion for {base.metric or 'this metric'} yet"
-    return base.verdict(Outcome.NOT_TESTED, Reason.NO_CRITERION, text)
+        text = f"{name} was measured, but there is no baseline to judge it by"
+        return replace(unjudged, reason=Reason.NO_BASELINE, text=text)
+    reasons = {(one.benchmark, one.metric): one.reason for one in baseline.unjudged}
+    why = reasons.get((unjudged.benchmark, name), "").partition(" (")[0]
+    text = f"the baseline has no criterion for {name or 'this metric'} yet"
+    if why:
+        text = f"no criterion was learned, since {why}"
+    return replace(unjudged, outcome=Outcome.NOT_TESTED, reason=Reason.NO_CRITERION, text=text)
 
 
-def _wrong(base: Subject, values: FloatArray, right: float) -> MetricVerdict:
-    """Return the verdict on wrong values of an exact metric whose right one is known without a baseline."""
+def _wrong(unjudged: MetricVerdict, values: FloatArray, right: float) -> MetricVerdict:
+    """Return the verdict on wrong values of an exact metric whose right value is known without a baseline."""
     alike = float((values == right).mean())
-    return base.verdict(
-        Outcome.FAIL,
-        Reason.BEYOND,
-        _exactly(base, right, alike),
+    return replace(
+        unjudged,
+        outcome=Outcome.FAIL,
+        reason=Reason.BEYOND,
+        text=_exactly(unjudged, right, alike),
         expected=right,
         limit=right,
         similarity=alike,
@@ -344,7 +309,7 @@ def _wrong(base: Subject, values: FloatArray, right: float) -> MetricVerdict:
     )
 
 
-def _other_variant(base: Subject, metric: Metric, criterion: Criterion) -> MetricVerdict:
+def _other_variant(unjudged: MetricVerdict, metric: Metric, criterion: Criterion) -> MetricVerdict:
     ours, theirs = metric.variant, criterion.metric.variant
     reason, mend = Reason.WRONG_UNIT, "learn a new baseline or fix the benchmark"
     if ours[0] != theirs[0]:
@@ -356,74 +321,85 @@ def _other_variant(base: Subject, metric: Metric, criterion: Criterion) -> Metri
         what = f"version {ours[2]} of its benchmark measures other work or for another time than version "
         what += f"{theirs[2]}, from which the criterion was learned"
     text = f"{metric.name} cannot be judged: {what}; {mend}"
-    return base.verdict(Outcome.INCONCLUSIVE, reason, text)
+    return replace(unjudged, reason=reason, text=text)
 
 
-def _exactly(base: Subject, right: float, alike: float) -> str:
+def _exactly(verdict: MetricVerdict, right: float, alike: float) -> str:
     """Say how exact values are wrong."""
-    name, must = base.metric, exact_text(right, base.unit, base.metric)
-    if base.count == 1 and base.value is not None:  # it is what is looked for
-        return f"{name} is {exact_text(base.value, base.unit, name)}, must be {must}"
-    return f"{name} must be {must}, but {round((1 - alike) * base.count)} of {base.count} values differ"
+    name, count = verdict.metric, verdict.count
+    must = exact_text(right, verdict.unit, name)
+    if count == 1 and verdict.value is not None:
+        return f"{name} is {exact_text(verdict.value, verdict.unit, name)}, must be {must}"
+    return f"{name} must be {must}, but {round((1 - alike) * count)} of {count} values differ"
 
 
-def _sentence(base: Subject, said: Said, criterion: Criterion) -> str:
-    name, unit, better = base.metric, base.unit, base.better
+def _sentence(verdict: MetricVerdict, criterion: Criterion, alike: float, threshold: float) -> str:
+    """Say what a verdict found: `alike` and `threshold` are those of the verdict."""
+    name, unit, better = verdict.metric, verdict.unit, verdict.better
+    value, expected, reason = verdict.value or 0.0, criterion.typical, verdict.reason
     if better == "equal":
-        if said.outcome is Outcome.PASS:
-            return f"{name} is {exact_text(said.expected, unit, name)}, as it must be"
-        return _exactly(base, said.expected, said.similarity)
-    state = f"{name} is {value_text(base.value or 0.0, unit)}, expected {value_text(said.expected, unit)}"
-    if not said.reference.is_baseline and said.reason is not Reason.WITHIN:
-        state += f" by {said.population}"
-    if said.reason is Reason.WITHIN:
-        allowed = loss_size(said.threshold, better)
-        return f"{_compared(base, said, state, None)}, within the threshold of {allowed} ({said.population})"
-    low, high = sorted((base.value or 0.0, said.expected))
+        if verdict.outcome is Outcome.PASS:
+            return f"{name} is {exact_text(expected, unit, name)}, as it must be"
+        return _exactly(verdict, expected, alike)
+    state = f"{name} is {value_text(value, unit)}, expected {value_text(expected, unit)}"
+    if reason is Reason.WITHIN:
+        state = _compared(verdict, state, expected, alike, threshold)
+        return f"{state}, within the threshold of {loss_size(threshold, better)} ({verdict.population})"
+    if not verdict.reference.is_baseline:
+        state += f" by {verdict.population}"
+    low, high = sorted((value, expected))
     slip = slip_text(high / low) if low > 0 else ""
-    if said.reason is Reason.TOO_GOOD:
-        good = base.value == (low if better == "lower" else high)
-        times = f"{value_text(high / low)} times as good" if low > 0 else "better without end"
-        if not good:  # its median is not what is too good
+    if reason is Reason.TOO_GOOD:
+        if verdict.value != (
+            low if better == "lower" else high
+        ):  # the median is not what is too good
             return f"{state}, and some of its values are too good: unit? did the work happen?"
+        times = f"{value_text(high / low)} times as good" if low > 0 else "better without end"
         return f"{state}: {times}{slip}, which is too good: unit? did the work happen?"
-    decimals = told_apart(said.similarity, said.threshold, better)
-    state = _compared(base, said, state, decimals)
+    decimals = told_apart(alike, threshold, better)
+    state = _compared(verdict, state, expected, alike, threshold, decimals)
     practical = f"the practical threshold of {loss_size(criterion.alpha, better, decimals)}"
     learned, spread = criterion.learned, ""
     if learned is not None and learned != criterion.alpha:  # a promise sets both
-        who = next((word for word in ("devices", "runs") if word in said.population), "nodes")
+        who = next((word for word in ("devices", "runs") if word in verdict.population), "nodes")
         spread = f"what healthy {who} differ by (up to {loss_size(learned, better, decimals)})"
-    if said.reason is Reason.UNDETECTABLE and said.outcome is Outcome.MARGINAL:
+    if reason is Reason.UNDETECTABLE and verdict.outcome is Outcome.MARGINAL:
         return f"{state}, as likely a fault as noise, though still within {spread}"
-    if said.reason is Reason.UNDETECTABLE:
+    if reason is Reason.UNDETECTABLE:
         return f"{state}, but within {spread}, so this metric cannot show such a loss"
-    if said.similarity >= criterion.alpha:  # unusual, whether or not the machine was disturbed
-        within = of_group(criterion, said.similarity) or practical
-        return _with_disturbance(base, said, f"{state}, beyond {spread} but within {within}")
+    if alike >= criterion.alpha:  # unusual, whether or not the machine was disturbed
+        within = of_group(criterion, alike) or practical
+        return _with_disturbance(verdict, f"{state}, beyond {spread} but within {within}")
     beyond = practical + (spread and f" and {spread}")
-    return _with_disturbance(base, said, f"{state}, beyond {beyond}{slip}")
+    return _with_disturbance(verdict, f"{state}, beyond {beyond}{slip}")
 
 
-def _compared(base: Subject, said: Said, state: str, decimals: int | None) -> str:
-    """Say how much worse the sample is: as its medians are, or as a distribution where they do not tell."""
-    alike, value = said.similarity, base.value or 0.0
-    of_medians = median_similarity(value, said.expected, base.better)
-    if of_medians == 1 and alike >= max(EQUAL, said.threshold):
+def _compared(
+    verdict: MetricVerdict,
+    state: str,
+    expected: float,
+    alike: float,
+    threshold: float,
+    decimals: int | None = None,
+) -> str:
+    """Say how much worse the sample is: by its median, or by its distribution where the median hides it."""
+    value, better, unit = verdict.value or 0.0, verdict.better, verdict.unit
+    of_medians = median_similarity(value, expected, better)
+    if of_medians == 1 and alike >= max(EQUAL, threshold):
         return f"{state}: no worse"
-    near = 1 - alike <= NOTABLE or (differs_by_median(alike, of_medians) and not said.part)
-    if near and (alike < said.threshold) == (of_medians < said.threshold):
-        return f"{state}: {loss_text(of_medians, base.better, base.unit, decimals=decimals)}"
-    shape = loss_text(alike, base.better, base.unit, shape=True, decimals=decimals)
-    low, high = sorted((value, said.expected))
-    median = "equal" if low >= EQUAL * high else loss_text(of_medians, base.better, base.unit)
-    part = f": {said.part}" if said.part else ""
+    near = 1 - alike <= NOTABLE or (differs_by_median(alike, of_medians) and not verdict.part)
+    if near and (alike < threshold) == (of_medians < threshold):
+        return f"{state}: {loss_text(of_medians, better, unit, decimals=decimals)}"
+    shape = loss_text(alike, better, unit, shape=True, decimals=decimals)
+    low, high = sorted((value, expected))
+    median = "equal" if low >= EQUAL * high else loss_text(of_medians, better, unit)
+    part = f": {verdict.part}" if verdict.part else ""
     return f"{state}; its distribution is {shape}, its median {median}{part}"
 
 
-def _with_disturbance(base: Subject, said: Said, text: str) -> str:
-    if said.reason is not Reason.DISTURBED:
+def _with_disturbance(verdict: MetricVerdict, text: str) -> str:
+    if verdict.reason is not Reason.DISTURBED:
         return text
-    by = "; ".join(base.disturbance)
-    own = {LOOKS_SPENT, ONE_VISIT, HOST_SLOWER} & {*base.disturbance}
+    by = "; ".join(verdict.disturbance)
+    own = {LOOKS_SPENT, ONE_VISIT, HOST_SLOWER} & {*verdict.disturbance}
     return f"{text}; but {by if own else f'the machine was disturbed ({by})'}: measure again"

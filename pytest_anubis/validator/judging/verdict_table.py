@@ -5,14 +5,14 @@
 | within the healthy spread (learned threshold) | PASS | PASS, listed: the metric cannot show such a loss |
 | beyond the healthy spread | MARGINAL | FAIL |
 
-What is beyond the practical threshold and as likely sick as healthy is MARGINAL as well, wherever the learned
-threshold lies.
-Without a learned threshold the practical one stands for both; of an exact metric both are 1.
+A loss beyond the practical threshold is MARGINAL as well if the unit is as likely sick as healthy, wherever
+the learned threshold lies. Without a learned threshold the practical one is used for both; both are 1 for an
+exact metric.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -25,6 +25,7 @@ from pytest_anubis.core.sample import ABSENT, FloatArray, Problem
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
+from pytest_anubis.validator.similarity.usable_rows import BoolArray
 
 OUTCOMES = (
     Outcome.PASS,
@@ -60,6 +61,15 @@ _OF_PROBLEM = {
 }
 
 
+class Limits(NamedTuple):
+    """The similarities below which a verdict changes; 0 where there is no such limit."""
+
+    practical: float
+    learned: FloatArray | float  # shape (n,) or one for all; NaN where there is none
+    look: float = 0.0  # below it a unit that passes as undetectable is as likely sick as healthy
+    apart: float = 0.0  # below it a unit belongs to a slower group that nobody has decided about
+
+
 class Call(NamedTuple):
     """A cell of the verdict table and the similarity below which the outcome changes."""
 
@@ -68,63 +78,54 @@ class Call(NamedTuple):
     threshold: float
 
 
-def decide(similarity: float, criterion: Criterion, gain: float = 1.0) -> Call:
+def decide(similarity: float, criterion: Criterion, too_good: bool = False) -> Call:
     """Apply the verdict table to one sample.
 
     Args:
-        similarity: One-sided, where the sample is worse.
-        criterion: What is normal.
-        gain: The same where it is better: what does not fail and is too good decides nothing.
+        similarity: One-sided similarity, where the sample is worse.
+        criterion: What is normal, as it applies to this sample (`criterion_for`).
+        too_good: Whether the sample is better than `lowest_likeness` allows: unless it fails, it decides
+            nothing.
     """
-    practical, learned = thresholds_of(criterion)
-    cell = (similarity < practical) + 2 * (similarity < learned)
-    if cell < _FAIL_CELL and gain < lowest_likeness(criterion):
+    outcome, reason = np.zeros(1, dtype=np.int8), np.zeros(1, dtype=np.int8)
+    threshold = np.zeros(1)
+    fill_verdicts(np.array([similarity]), limits_of(criterion), outcome, reason, threshold)
+    if too_good and outcome[0] < FAIL:
         return Call(Outcome.INCONCLUSIVE, Reason.TOO_GOOD, lowest_likeness(criterion))
-    if cell == 1 and criterion.look is not None and similarity < criterion.look:
-        return Call(Outcome.MARGINAL, Reason.UNDETECTABLE, criterion.look)
-    if cell < _UNUSUAL_CELL and similarity < criterion.apart:
-        return Call(*_CELLS[_UNUSUAL_CELL], criterion.apart)
-    return Call(*_CELLS[cell], learned if cell == 0 else min(practical, learned))
+    return Call(OUTCOMES[outcome[0]], REASONS[reason[0]], float(threshold[0]))
 
 
 def fill_verdicts(
-    similarity: FloatArray,
-    practical: float,
-    learned: FloatArray | float,
-    outcome: Codes,
-    reason: Codes,
-    threshold: FloatArray,
-    look: float | None = None,
-    apart: float = 0.0,
+    similarity: FloatArray, limits: Limits, outcome: Codes, reason: Codes, threshold: FloatArray
 ) -> None:
     """Apply the verdict table to all units at once.
 
     Args:
-        similarity: Shape (n,), one-sided; NaN leaves a unit as it is.
-        practical: Practical threshold.
-        learned: Shape (n,) or a number, the learned threshold; NaN where there is none.
+        similarity: Shape (n,), one-sided; units with NaN keep the outcome and reason that they have.
+        limits: What decides.
         outcome: Shape (n,), filled in with indices into ``OUTCOMES``.
         reason: Shape (n,), filled in with indices into ``REASONS``.
         threshold: Shape (n,), filled in.
-        look: Similarity below which a unit is to be looked at; None where nothing tells.
-        apart: Similarity below which a unit belongs to a slower group that nobody has decided about.
     """
     known = ~np.isnan(similarity)
-    alike = similarity[known]
-    tight = np.broadcast_to(np.where(np.isnan(learned), practical, learned), similarity.shape)[
-        known
-    ]
+    alike, practical = similarity[known], limits.practical
+    learned = np.where(np.isnan(limits.learned), practical, limits.learned)
+    tight = np.broadcast_to(learned, similarity.shape)[known]
     cell = (alike < practical) + 2 * (alike < tight)
     outcome[known], reason[known] = _OUTCOME_OF[cell], _REASON_OF[cell]
     threshold[known] = np.where(cell == 0, tight, np.minimum(practical, tight))
-    if look is not None:
-        suspect = known.copy()
-        suspect[known] = (cell == 1) & (alike < look)
-        outcome[suspect], threshold[suspect] = MARGINAL, look
-    of_group = known.copy()
-    of_group[known] = (cell < _UNUSUAL_CELL) & (alike < apart)
-    outcome[of_group], threshold[of_group] = MARGINAL, apart
-    reason[of_group] = _REASON_OF[_UNUSUAL_CELL]
+    suspect = (cell == 1) & (alike < limits.look)
+    in_slower_group = (cell < _UNUSUAL_CELL) & (alike < limits.apart) & ~suspect
+    for chosen, limit in ((suspect, limits.look), (in_slower_group, limits.apart)):
+        rows = np.flatnonzero(known)[chosen]
+        outcome[rows], threshold[rows] = MARGINAL, limit
+    reason[np.flatnonzero(known)[in_slower_group]] = _REASON_OF[_UNUSUAL_CELL]
+
+
+def limits_of(criterion: Criterion) -> Limits:
+    """Return the limits of a criterion as the table takes them."""
+    practical, learned = thresholds_of(criterion)
+    return Limits(practical, learned, criterion.look or 0.0, criterion.apart)
 
 
 def thresholds_of(criterion: Criterion) -> tuple[float, float]:
@@ -135,58 +136,55 @@ def thresholds_of(criterion: Criterion) -> tuple[float, float]:
     return criterion.alpha, learned
 
 
+def learned_for(
+    similarity: FloatArray | float, criterion: Criterion, confirmed: BoolArray | bool
+) -> FloatArray:
+    """Return the learned threshold that applies to each sample: a loss seen in too few looks has a wider one.
+
+    Args:
+        similarity: One-sided similarities.
+        criterion: What the samples are compared with.
+        confirmed: Whether each sample comes from enough looks.
+    """
+    learned = thresholds_of(criterion)[1]
+    if (
+        criterion.unconfirmed is None
+        or criterion.learned is None
+        or criterion.metric.better == "equal"
+    ):
+        return np.asarray(learned)
+    return np.where((similarity >= learned) | confirmed, learned, criterion.unconfirmed)
+
+
 def criterion_for(
     alike: float, criterion: Criterion, looks: int = 1, disturbance: Sequence[str] = ()
 ) -> Criterion:
-    """Return the criterion as it holds for one sample: too few looks confirm no loss.
+    """Return the criterion with the learned threshold that applies to one sample.
 
     Args:
         alike: One-sided similarity of the sample.
         criterion: What it is compared with.
         looks: How many looks the values come from.
-        disturbance: What disturbed the machine, and so ended the looks before the call was clear: what more
-            of them might reject does not pass, though such a sample rejects nothing.
+        disturbance: What disturbed the machine. It ended the looks before the call was clear, so the values
+            count as confirmed: the sample cannot reject, but it does not pass either.
     """
-    unconfirmed, learned = criterion.unconfirmed, criterion.learned
-    if unconfirmed is None or learned is None or alike >= learned:
+    if criterion.learned is None or criterion.unconfirmed is None:
         return criterion
-    if looks >= CONFIRMING_LOOKS or (looks > 1 and disturbance):
-        return criterion
-    return replace(criterion, learned=unconfirmed)
-
-
-def learned_for(
-    similarity: FloatArray, criterion: Criterion, looks: Mapping[int, int]
-) -> FloatArray | float:
-    """Return the learned threshold as it holds for each unit: `criterion_for`, in columns.
-
-    Args:
-        similarity: Shape (n,), one-sided.
-        criterion: What the units are compared with.
-        looks: Row -> how many looks its values come from, of the rows with more than one.
-
-    Returns:
-        Shape (n,), or one number for all.
-    """
-    learned, exact = thresholds_of(criterion)[1], criterion.metric.better == "equal"
-    if exact or criterion.unconfirmed is None or criterion.learned is None:
-        return learned
-    confirmed = similarity >= learned
-    confirmed[[row for row, count in looks.items() if count >= CONFIRMING_LOOKS]] = True
-    return np.where(confirmed, learned, criterion.unconfirmed)
+    confirmed = looks >= CONFIRMING_LOOKS or (looks > 1 and bool(disturbance))
+    return replace(criterion, learned=float(learned_for(alike, criterion, confirmed)))
 
 
 def problem_verdict(problem: Problem) -> tuple[Outcome, Reason]:
-    """Return what a unit without a usable sample gets: a failed or missing test is never "slow"."""
+    """Return outcome and reason of a unit without a usable sample; a failed or missing test is never slow."""
     return _OF_PROBLEM.get(problem.kind, (Outcome.INCONCLUSIVE, Reason.INVALID))
 
 
 def of_group(criterion: Criterion, similarity: float) -> str:
-    """Say that a loss lies where a slower group does that nobody has decided about; empty where it does not.
+    """Return the words for a loss that a slower, undecided group of units has too; empty for other losses.
 
     Args:
-        criterion: What decides; the practical threshold of one with such a group is the group's own.
-        similarity: Of the sample, to the faster group.
+        criterion: What decides; with such a group its practical threshold is the group's.
+        similarity: Similarity of the sample to the faster group.
     """
     second = criterion.second
     if second is None or second.decided or not criterion.alpha <= similarity < second.alpha:

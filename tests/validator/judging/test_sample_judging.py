@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_anubis.core.baseline import Baseline, Criterion, Unjudged
+from pytest_anubis.core.baseline import Baseline, Criterion, SecondPopulation, Unjudged
 from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.core.sample import Problem, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
@@ -313,6 +313,17 @@ def test_columns_and_single_samples_get_the_same_verdict_in_every_field(
         if row not in disturbed:  # whose similarity is in the verdict alone
             assert_close(judged.similarity[row], alike)
             assert_close(judged.threshold[row], single.threshold)
+
+
+def test_likely_sick_unit_near_a_slower_group() -> None:
+    """It lies beyond the group's own limit, so the group does not explain it."""
+    second = SecondPopulation(typical=80, members=5, whole=10, threshold=0.7, alpha=0.95)
+    one = criterion(0.4, alpha=0.7, look=0.65, second=second)
+    columns = judge_columns(population_of([[60.0] * 4], metric=one.metric, benchmark="b"), one)
+    single = judge([60.0] * 4, one)
+    assert (single.outcome, single.reason) == (Outcome.MARGINAL, Reason.UNDETECTABLE)
+    assert REASONS[columns.reason[0]] is single.reason
+    assert columns.threshold[0] == single.threshold == 0.65
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, -1.0])
