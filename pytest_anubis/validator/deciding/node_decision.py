@@ -1,13 +1,16 @@
-"""The verdict on a whole node: acceptance is always against a baseline, and never silent."""
+"""Decide about a whole node from the verdicts on its metrics.
+
+A node is accepted only against a baseline, and only if every criterion of it was answered. The decision names
+everything that prevents acceptance, and everything that it does not cover.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from operator import attrgetter
-from typing import Literal
+from typing import Literal, NamedTuple, get_args
 
 from pytest_anubis.core.baseline import Baseline, Criterion, PlainCheck
 from pytest_anubis.core.blocker import Blocker, Hindrance
@@ -65,6 +68,9 @@ _NO_BASELINE = Blocker(
 )
 _LEFT_OUT = Blocker(cause="benchmarks were left out at an unknown risk")
 
+_Place = Literal["hardware", "broken", "blocking", "listed", "noted", ""]
+"""Where a decision names a verdict; empty: nowhere."""
+
 
 def judge_node(
     verdicts: Sequence[MetricVerdict],
@@ -81,109 +87,82 @@ def judge_node(
 ) -> NodeVerdict:
     """Decide about a node from the verdicts on its metrics.
 
-    Any FAIL rejects unless a waiver covers it. Acceptance needs a baseline all of whose criteria were judged
-    in this run, on every device, and whose plain checks were run: a criterion without a verdict, an
-    INCONCLUSIVE one and a test that did not report block. What has no criterion or does not apply here is
-    listed and does not block; what was pruned is listed too, what was waived or repeated noted, and all of it
-    named in the headline. A waiver that has expired blocks where it covers anything of the run. Where the
-    evidence says what is required, whole benchmarks that never ran, or were skipped where they were to run,
-    are listed and named in the headline; one that ran on any device has to be complete.
+    A FAIL rejects unless a waiver covers it. Acceptance needs a baseline whose criteria were all judged in
+    this run, on every device, and whose plain checks were run. A criterion without a verdict, an INCONCLUSIVE
+    one and a test that did not report block. Metrics without a criterion, tests that do not apply here and
+    pruned tests are listed and do not block. The headline names all of these, and what was waived or repeated.
+    An expired waiver blocks if it covers anything of the run. If the evidence says what is required, other
+    benchmarks that ran nowhere are only listed; a benchmark that ran on any device has to be complete.
 
     Args:
-        verdicts: All metric verdicts of the node, those of the evidence too; of several runs in the order in
-            which these began.
+        verdicts: All metric verdicts of the node, those of the evidence too; with several runs, in the order
+            in which the runs began.
         expected: The criteria that must have been judged; those of `baseline` if None.
         baseline: What the verdicts rest on; without one nothing is accepted.
         node: Name of the node; that of the first verdict if empty.
-        evidence: What else is known of the node: what stands in the way (a worker that died), what is only
-            told, the devices that were to be tested, the risk that pruned benchmarks leave, what was switched
-            off. Its verdicts are not looked at.
+        evidence: What else is known of the node. Its verdicts are not read.
         answers: Which devices the baseline judged, by metric; None takes those that the verdicts name.
         fail_on: ``marginal`` rejects on MARGINAL as well.
         require_all: What is only listed blocks too.
-        unneeded: Why nothing had to be measured, where that was decided; then a baseline is all that
-            acceptance needs.
+        unneeded: Why nothing had to be measured, if that was decided; then acceptance needs only a baseline.
         broken_off: Why nothing can be decided, whatever was found; empty for a run that came to its end.
 
     Returns:
-        The decision with everything that stands in the way of more.
+        The decision with everything that prevents acceptance.
     """
     evidence = evidence or RunEvidence()
-    if evidence.waivers:
-        waivers_for = evidence.waivers_for
-        verdicts = [with_waiver(v, waivers_for(v.run), fail_on) for v in verdicts]
-    if evidence.noisy:
-        verdicts = [in_noise(v) if v.run in evidence.noisy else v for v in verdicts]
+    verdicts = _effective(verdicts, evidence, fail_on)
     criteria = tuple(expected) if expected is not None else baseline.criteria if baseline else ()
+    checks = baseline.checks if baseline else ()
     name = node or (verdicts[0].node if verdicts else "")
     bad = _rejecting(verdicts, fail_on)
-    checks = baseline.checks if baseline else ()
-    required = Requirement(evidence.required)
-    answered = (metric for metric, devices in (answers or {}).items() if devices)
-    ran = ran_anywhere(verdicts, evidence.planned, answered) if required.names else set()
-    needed, spared = required.divided(criteria, ran)
-    due = [check for check in checks if check.test in ran or required.of_check(check)]
-    rest = [check for check in checks if check not in due]
-    never = {check.test for check in rest} | {criterion.benchmark for criterion in spared}
-    planned = {benchmark for benchmark, _ in evidence.planned}
-    absent = absent_benchmarks(verdicts, criteria, planned)
-    broken, blocking, listed, noted = _blockers(
-        verdicts,
-        criteria,
-        {check.test: check for check in checks},
-        required,
-        ran,
-        evidence.deaths,
-    )
-    broken = [*evidence.blockers, *broken]
-    blocking, noted = [*broken, *blocking], [*noted, *map(Blocker.of_text, evidence.notes)]
+    components = tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad))
+    due = _due(verdicts, criteria, checks, evidence, answers)
+    lines = _lines(verdicts, criteria, checks, due, evidence)
+    mismatch = machine_mismatch(baseline, name, *evidence.machines)
+    mismatched = Blocker(cause=mismatch, act=STRANGE_ACT)
+    without_baseline = baseline is None and expected is None
+    absent = absent_benchmarks(verdicts, criteria, {benchmark for benchmark, _ in evidence.planned})
+    # A run that broke comes first: from tests that hang or die nothing should be learned.
+    facts = [
+        *([mismatched] if mismatch and not evidence.other_machine else ()),
+        *(due.required.unknown(criteria, baseline) if criteria else ()),
+        *evidence.blockers,
+        *lines["hardware"],
+        *lines["broken"],
+        *([_NO_BASELINE] if without_baseline else ()),
+        *lines["blocking"],
+        *_left_out(verdicts, evidence),
+        *(() if unneeded or without_baseline else _nothing_judged(verdicts)),
+        *unanswered(verdicts, due.criteria, devices=evidence.devices, answers=answers),
+        *unplanned(verdicts, due.checks, evidence.planned),
+        *(uncovered(baseline, due.required) if baseline is not None else ()),
+    ]
+    required = {criterion.benchmark for criterion in due.criteria}
+    short = [benchmark for benchmark in absent if benchmark in required]
+    blocking = _with_absence(facts, short, absent, criteria, verdicts)
+    listed = [
+        *lines["listed"],
+        *unanswered(verdicts, due.spared, devices=evidence.devices, answers=answers),
+        *unplanned(verdicts, due.spared_checks, evidence.planned),
+    ]
+    noted = [*lines["noted"], *map(Blocker.of_text, evidence.notes)]
     if evidence.missing[0]:
         noted.append(Blocker(cause=f"{missing_text(*evidence.missing)}, which is allowed"))
-    accounted = evidence.residual_risk is not None or evidence.budget is not None
-    if not accounted and any(v.reason is Reason.PRUNED for v in verdicts):
-        blocking.append(_LEFT_OUT)
-    explained = len(blocking)
-    ask = partial(unanswered, verdicts, devices=evidence.devices, answers=answers)
-    blocking += ask(needed)
-    blocking += unplanned(verdicts, due, evidence.planned)
-    if required.names and criteria:
-        listed += ask(spared)
-        listed += unplanned(verdicts, rest, evidence.planned)
-        blocking = [*required.unknown(criteria, baseline), *blocking]
-    blocking += uncovered(baseline, required) if baseline is not None else []
-    if baseline is None and expected is None:
-        # Behind what broke: of tests that hang or die nothing should be learned.
-        blocking.insert(len(broken), _NO_BASELINE)
-    elif not unneeded and not any(map(judged_by_fleet, verdicts)):
-        # What happened explains it, so it stands first.
-        waived = any(v.reason is Reason.WAIVED for v in verdicts)
-        blocking.insert(explained, _ALL_WAIVED if waived else NOTHING_JUDGED)
-    strange = machine_mismatch(baseline, name, *evidence.machines)
-    if strange and not evidence.other_machine:
-        blocking.insert(0, Blocker(cause=strange, act=STRANGE_ACT))
-    due_ones = {criterion.benchmark for criterion in needed}
-    short = [benchmark for benchmark in absent if benchmark in due_ones]
-    each = [one for one in blocking if one.benchmark in short]
-    others = [one for one in blocking if one.benchmark not in short]
-    if short and len(absent) > 1:  # one blocker counts all of them, before those about each
-        others.append(absence(short, criteria, collected=any(verdict.run for verdict in verdicts)))
-    elif short:
-        each = [replace(one, act=absence_step(one.benchmark)) for one in each]
-    blocking = [*others, *each]
     if require_all:
         blocking, listed, noted = [*blocking, *listed, *noted], [], []
-    if strange and evidence.other_machine:  # somebody decided it: told, in the way of nothing
+    if mismatch and evidence.other_machine:
         noted.insert(0, _ALLOWED)
     expired, unused = waiver_lines(verdicts, evidence, name, answers)
-    blocking, noted = [*blocking, *expired], [*noted, *unused]
-    if broken_off:
-        failed = dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)
-        known = f"; by then {', '.join(failed)} had failed" if failed else ""
-        blocking.insert(0, Blocker(subject="nothing is decided", cause=f"{broken_off}{known}"))
-    blocking = list(dict.fromkeys(blocking))  # the headline counts what is listed
+    blocking += expired
+    noted += unused
     decision = Decision.REJECTED if bad else Decision.UNDECIDED if blocking else Decision.ACCEPTED
     if broken_off:
-        decision = Decision.UNDECIDED
+        failed = f"; by then {', '.join(components)} had failed" if components else ""
+        cut_off = Blocker(subject="nothing is decided", cause=f"{broken_off}{failed}")
+        decision, blocking = Decision.UNDECIDED, [cut_off, *blocking]
+    blocking = list(dict.fromkeys(blocking))  # the headline counts them
+    used = baseline.digest if baseline else next((v.baseline for v in verdicts if v.baseline), "")
     return NodeVerdict(
         node=name,
         decision=decision,
@@ -196,17 +175,15 @@ def judge_node(
             baseline,
             evidence,
             unneeded=unneeded,
-            never=sorted(never),
+            never=due.never,
             uncovered=uncovered_text(baseline, blocking) if baseline is not None else "",
             devices={device for devices in (answers or {}).values() for device in devices},
         ),
-        components=tuple(dict.fromkeys(verdict.component or verdict.benchmark for verdict in bad)),
+        components=components,
         blocking=tuple(blocking),
         listed=tuple(dict.fromkeys(map(str, listed))),
         counts=counts_of(Counter(verdict.counted_as for verdict in verdicts)),
-        baseline=baseline.digest
-        if baseline
-        else next((v.baseline for v in verdicts if v.baseline), ""),
+        baseline=used,
         residual_risk=evidence.residual_risk,
         residual_interval=evidence.residual_interval,
         triage=_first([v.triage for v in bad or verdicts if v.outcome is not Outcome.PASS]),
@@ -214,6 +191,90 @@ def judge_node(
         noted=tuple(dict.fromkeys(map(str, noted))),
         absent=absent,
     )
+
+
+def _effective(
+    verdicts: Sequence[MetricVerdict], evidence: RunEvidence, fail_on: Literal["fail", "marginal"]
+) -> Sequence[MetricVerdict]:
+    """Return the verdicts as they count with the waivers and the allowed noise of their runs."""
+    if evidence.waivers:
+        waivers_for = evidence.waivers_for
+        verdicts = [with_waiver(v, waivers_for(v.run), fail_on) for v in verdicts]
+    if evidence.noisy:
+        verdicts = [in_noise(v) if v.run in evidence.noisy else v for v in verdicts]
+    return verdicts
+
+
+class _Due(NamedTuple):
+    """What of a baseline a node must have answered, and what it may leave out."""
+
+    required: Requirement
+    ran: Collection[str]  # benchmarks that ran on any device, where something is required by name
+    criteria: Sequence[Criterion]
+    spared: Sequence[Criterion]
+    checks: Sequence[PlainCheck]
+    spared_checks: Sequence[PlainCheck]
+
+    @property
+    def never(self) -> list[str]:
+        """The benchmarks and checks that did not run and are not required, sorted."""
+        spared = {criterion.benchmark for criterion in self.spared}
+        return sorted(spared.union(check.test for check in self.spared_checks))
+
+
+def _due(
+    verdicts: Sequence[MetricVerdict],
+    criteria: Sequence[Criterion],
+    checks: Sequence[PlainCheck],
+    evidence: RunEvidence,
+    answers: Answers | None,
+) -> _Due:
+    required = Requirement(evidence.required)
+    answered = (metric for metric, devices in (answers or {}).items() if devices)
+    ran = ran_anywhere(verdicts, evidence.planned, answered) if required.names else set()
+    needed, spared = required.divided(criteria, ran)
+    due = [check for check in checks if check.test in ran or required.of_check(check)]
+    return _Due(required, ran, needed, spared, due, [one for one in checks if one not in due])
+
+
+def _left_out(verdicts: Sequence[MetricVerdict], evidence: RunEvidence) -> list[Blocker]:
+    """Return the blocker for pruned benchmarks for which neither a risk nor a budget is known."""
+    accounted = evidence.residual_risk is not None or evidence.budget is not None
+    pruned = any(verdict.reason is Reason.PRUNED for verdict in verdicts)
+    return [_LEFT_OUT] if pruned and not accounted else []
+
+
+def _nothing_judged(verdicts: Sequence[MetricVerdict]) -> list[Blocker]:
+    """Return the blocker for a run of which no metric was held against the baseline."""
+    if any(map(judged_by_fleet, verdicts)):
+        return []
+    waived = any(verdict.reason is Reason.WAIVED for verdict in verdicts)
+    return [_ALL_WAIVED if waived else NOTHING_JUDGED]
+
+
+def _with_absence(
+    blocking: Sequence[Blocker],
+    short: Collection[str],
+    absent: Collection[str],
+    criteria: Sequence[Criterion],
+    verdicts: Sequence[MetricVerdict],
+) -> list[Blocker]:
+    """Return the blockers, last those about benchmarks that never ran, after one that counts these.
+
+    Args:
+        blocking: All blockers.
+        short: The benchmarks that never ran and are required.
+        absent: All benchmarks that never ran.
+        criteria: What the baseline expects.
+        verdicts: All verdicts of the node.
+    """
+    each = [one for one in blocking if one.benchmark in short]
+    others = [one for one in blocking if one.benchmark not in short]
+    if short and len(absent) > 1:
+        others.append(absence(short, criteria, collected=any(verdict.run for verdict in verdicts)))
+    elif short:
+        each = [replace(one, act=absence_step(one.benchmark)) for one in each]
+    return [*others, *each]
 
 
 def _first(triages: Sequence[Triage]) -> Triage:
@@ -227,72 +288,90 @@ def counts_of(counted: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
 
 
 def _rejecting(verdicts: Sequence[MetricVerdict], fail_on: str) -> list[MetricVerdict]:
+    """Return the verdicts that reject, worst first; those that a later run repeats come last."""
     outcomes = {Outcome.FAIL} | ({Outcome.MARGINAL} if fail_on == "marginal" else set())
     bad = [verdict for verdict in verdicts if verdict.outcome in outcomes]
-    latest = set(map(id, latest_of(bad)))  # what earlier runs found of the same comes behind
+    latest = set(map(id, latest_of(bad)))
     key = attrgetter("severity", "benchmark", "metric")
     return sorted(bad, key=lambda verdict: (id(verdict) not in latest, key(verdict)))
 
 
-def _blockers(
+def _lines(
     verdicts: Sequence[MetricVerdict],
     criteria: Sequence[Criterion],
-    checks: Mapping[str, PlainCheck],
-    required: Requirement,
-    ran: Collection[str],
-    deaths: Collection[tuple[str, str, str]],
-) -> tuple[list[Blocker], list[Blocker], list[Blocker], list[Blocker]]:
-    """Return what broke, what else is in the way, what was not judged and is not, and what should be known.
-
-    What broke is what the hardware says of itself, then the tests that did not come to their end or could
-    not do their work. `ran` are the benchmarks that ran anywhere: of these nothing is spared for not being
-    required. `deaths` are the tests whose process died, which something in the way tells.
-    """
-    hardware: list[Blocker] = []
-    broken: list[Blocker] = []
-    blocking: list[Blocker] = []
-    listed: list[Blocker] = []
-    noted: list[Blocker] = []
-    left_out = any(verdict.reason in SKIPPED for verdict in verdicts)
-    wanted = {(c.benchmark, c.metric.name) for c in criteria} if left_out else set()
-    wanted_benchmarks = {*checks, *(benchmark for benchmark, _ in wanted)}
+    checks: Sequence[PlainCheck],
+    due: _Due,
+    evidence: RunEvidence,
+) -> dict[_Place, list[Blocker]]:
+    """Return the lines about verdicts by the place where the decision names them."""
     open_ones = [one for one in verdicts if one.outcome in _OPEN and one.scope != "node"]
-    lacking = set(map(_what_lacks, open_ones))
-    judged = {v.benchmark for v in verdicts if v.metric and v.reference.is_baseline}
+    skipped = any(verdict.reason in SKIPPED for verdict in verdicts)
+    sorting = _Sorting(
+        due=due,
+        checks={check.test: check for check in checks},
+        deaths=evidence.deaths,
+        wanted={(c.benchmark, c.metric.name) for c in criteria} if skipped else set(),
+        lacking=set(map(_what_lacks, open_ones)),
+        judged={v.benchmark for v in verdicts if v.metric and v.reference.is_baseline},
+    )
+    lines: dict[_Place, list[Blocker]] = {place: [] for place in get_args(_Place)}
     for verdict in verdicts:
-        if verdict.scope == "node" and _what_lacks(verdict) in lacking:
-            continue  # a node's values lack what one of its devices lacks, which stands there
-        if verdict.outcome is Outcome.INCONCLUSIVE and verdict.reason is Reason.HARDWARE:
-            hardware.append(_open(verdict))
-        elif verdict.reason is Reason.UNREACHED or is_death(verdict, deaths):
-            continue  # the cause is in the way, once for all of them
-        elif verdict.broken:
-            broken.append(_open(verdict))
-        elif verdict.outcome is Outcome.INCONCLUSIVE:
-            blocking.append(_open(verdict))
-        elif verdict.outcome is Outcome.NOT_TESTED:
-            needed = (verdict.benchmark, verdict.metric) in wanted or (
-                not verdict.metric and verdict.benchmark in wanted_benchmarks
-            )
-            # What it recorded was judged: that a part of it was left out is told.
-            needed &= verdict.reason is not Reason.PARTLY_RUN or verdict.benchmark not in judged
-            if verdict.reason is Reason.WAIVED:  # somebody saw it fail
-                noted.append(_open(verdict))
-                continue
-            optional = verdict.reason in (Reason.PRUNED, Reason.NO_CRITERION) or (
-                verdict.reason in SKIPPED and not needed
-            )
-            if verdict.benchmark not in ran:
-                covers = required.covers(verdict.benchmark, verdict.metric, verdict.component)
-                check = checks.get(verdict.benchmark)
-                due = covers or (check is not None and required.of_check(check))
-                optional = optional or not due
-            (listed if optional else blocking).append(_open(verdict))
-        elif verdict.reason in _NOTED or (
-            verdict.reason is Reason.HARDWARE and verdict.outcome is Outcome.MARGINAL
-        ):
-            noted.append(_open(verdict))
-    return [*hardware, *broken], blocking, listed, noted
+        if place := sorting.place_of(verdict):
+            lines[place].append(_open(verdict))
+    return lines
+
+
+class _Sorting(NamedTuple):
+    """Decides where each verdict of a node is named."""
+
+    due: _Due
+    checks: Mapping[str, PlainCheck]
+    deaths: Collection[tuple[str, str, str]]  # tests whose process died, each named by a blocker
+    wanted: Collection[tuple[str, str]]  # benchmark and metric of all criteria
+    lacking: Collection[tuple[object, ...]]  # samples of devices that came to nothing
+    judged: Collection[str]  # benchmarks of which a metric was held against the baseline
+
+    def place_of(self, verdict: MetricVerdict) -> _Place:
+        """Return where a verdict is named."""
+        outcome, reason = verdict.outcome, verdict.reason
+        if verdict.scope == "node" and _what_lacks(verdict) in self.lacking:
+            return ""  # the line of a device says why the node's pooled values are missing
+        if outcome is Outcome.INCONCLUSIVE and reason is Reason.HARDWARE:
+            return "hardware"
+        if reason is Reason.UNREACHED or is_death(verdict, self.deaths):
+            return ""  # one blocker names the cause for all of them
+        if verdict.broken:
+            return "broken"
+        if outcome is Outcome.INCONCLUSIVE:
+            return "blocking"
+        if outcome is Outcome.NOT_TESTED:
+            return self._place_of_untested(verdict)
+        seen = reason is Reason.HARDWARE and outcome is Outcome.MARGINAL
+        return "noted" if seen or reason in _NOTED else ""
+
+    def _place_of_untested(self, verdict: MetricVerdict) -> _Place:
+        if verdict.reason is Reason.WAIVED:
+            return "noted"
+        if verdict.reason in (Reason.PRUNED, Reason.NO_CRITERION):
+            return "listed"
+        if verdict.reason in SKIPPED and not self._is_wanted(verdict):
+            return "listed"
+        return (
+            "blocking" if verdict.benchmark in self.due.ran or self._is_due(verdict) else "listed"
+        )
+
+    def _is_wanted(self, verdict: MetricVerdict) -> bool:
+        """Return whether the baseline expects a skipped metric, or any metric of a skipped test."""
+        if verdict.reason is Reason.PARTLY_RUN and verdict.benchmark in self.judged:
+            return False  # what it recorded was judged
+        if verdict.metric:
+            return (verdict.benchmark, verdict.metric) in self.wanted
+        return verdict.benchmark in self.checks or verdict.benchmark in {b for b, _ in self.wanted}
+
+    def _is_due(self, verdict: MetricVerdict) -> bool:
+        required, check = self.due.required, self.checks.get(verdict.benchmark)
+        covers = required.covers(verdict.benchmark, verdict.metric, verdict.component)
+        return covers or (check is not None and required.of_check(check))
 
 
 def _what_lacks(verdict: MetricVerdict) -> tuple[object, ...]:
@@ -302,16 +381,14 @@ def _what_lacks(verdict: MetricVerdict) -> tuple[object, ...]:
 
 
 def _open(verdict: MetricVerdict) -> Blocker:
+    """Return the line about a verdict."""
     device = "" if verdict.text.startswith(f"{verdict.device}: ") else verdict.device
-    what = metric_name(verdict.benchmark, verdict.metric, device)
-    text = verdict.text.removeprefix(f"{verdict.metric}: ") if verdict.metric else verdict.text
-    # It was seen to fail: the word of its outcome would say that nobody looked.
-    word = "WAIVED" if verdict.reason is Reason.WAIVED else verdict.counted_as
     return Blocker(
         kind=Hindrance.OPEN,
-        word=word,
-        subject=what,
-        cause=text,
+        # A waived test was seen to fail; NOT_TESTED would say that it never ran.
+        word="WAIVED" if verdict.reason is Reason.WAIVED else verdict.counted_as,
+        subject=metric_name(verdict.benchmark, verdict.metric, device),
+        cause=verdict.text.removeprefix(f"{verdict.metric}: ") if verdict.metric else verdict.text,
         benchmark=verdict.benchmark,
         reason=verdict.reason.value,
     )

@@ -114,10 +114,8 @@ def decide_run(
     met = {_subject(verdict) for verdict in run.verdicts}
     further = [verdict for verdict in further if _subject(verdict) not in met]
     good = passed([*counted, *extra])
-    evidence = replace(
-        _beyond_samples(run, silent),
-        residual_risk=left_out.risk_after(good),
-        residual_interval=left_out.interval_after(good),
+    evidence = _evidence(
+        run, silent, risk=left_out.risk_after(good), interval=left_out.interval_after(good)
     )
     node_verdict = judge_node(
         [*counted, *extra],
@@ -137,18 +135,17 @@ def decide_run(
 
 
 def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence:
-    """Return what judging a run's samples anew would miss.
+    """Return everything that judging a run's samples anew would miss.
 
     Args:
-        run: The run; the values of its measurements are not looked at.
-        unmeasured: Tests of the run that recorded nothing and of whose metrics no other run knows.
+        run: The run; the values of its measurements are not read.
+        unmeasured: Tests of the run that recorded nothing, and whose metrics no other run knows.
     """
     measured = {(m.benchmark, m.metric.name, m.device) for m in run.measurements}
     verdicts = [
         verdict
         for verdict in run.verdicts
-        # What pooled or measured values were found to be is judged again from the values.
-        # And an attempt that was repeated is reported below.
+        # Pooled and measured values are judged again, and repeated attempts are added below.
         if verdict.scope == "unit"
         and (verdict.reason is not Reason.REPEATED or verdict.metric)
         and (
@@ -157,16 +154,16 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
             or verdict.reason is Reason.REPEATED  # an exact result that was wrong in an attempt
         )
     ]
-    told = {(verdict.benchmark, verdict.device) for verdict in verdicts}
     results = {result.test: result for result in run.results}
     plans = {plan.test: plan for plan in run.planned}
+    # A damaged line may have lost the plan of a test that failed.
     silent = [
-        # The plan may be lost with a damaged line; that the test failed is not.
         plans.get(test, PlannedTest(test=test, benchmark=results[test].benchmark))
         for test in unmeasured
     ]
-    silent = [plan for plan in silent if plan.place not in told]
-    # What the end of the run would have concluded, had it come so far.
+    places = {(verdict.benchmark, verdict.device) for verdict in verdicts}
+    silent = [plan for plan in silent if plan.place not in places]
+    # A run that was cut short has not concluded these.
     known = {(v.benchmark, v.metric, v.device) for v in verdicts}
     verdicts += [
         verdict
@@ -176,35 +173,56 @@ def evidence_of(run: RunRecord, unmeasured: Collection[str] = ()) -> RunEvidence
     kept = kept_silent(run)
     verdicts += verdicts_of_tests(silent, results, (), node=run.node, silent=kept)
     verdicts += verdicts_of_repeats(run.repeats, run.planned, node=run.node)
-    rejected = run.node_verdict and run.node_verdict.decision is Decision.REJECTED
-    ends = {} if rejected or not run.broken_off else {run.run: run.broken_off}
-    found = _beyond_samples(run, kept, run.run)
-    return replace(
-        found,
+    decided = run.node_verdict
+    return _evidence(
+        run,
+        kept,
+        run.run,
         verdicts=tuple(replace(verdict, run=run.run) for verdict in verdicts),
-        # A node may have several runs: the line says which one is to be repeated or left out.
-        blockers=tuple(replace(one, run=run.run) for one in found.blockers),
-        residual_risk=run.node_verdict.residual_risk if run.node_verdict else None,
-        residual_interval=run.node_verdict.residual_interval if run.node_verdict else None,
-        broken_off=ends,
-        waivers_of={run.run: run.waivers},
+        risk=decided.residual_risk if decided else None,
+        interval=decided.residual_interval if decided else None,
     )
 
 
-def _beyond_samples(run: RunRecord, silent: Mapping[str, str], name: str = "") -> RunEvidence:
-    """Return what a run says besides verdicts; `name` is what these call it, empty while it goes on."""
+def _evidence(
+    run: RunRecord,
+    silent: Mapping[str, str],
+    name: str = "",
+    *,
+    verdicts: tuple[MetricVerdict, ...] = (),
+    risk: float | None,
+    interval: tuple[float, float] | None,
+) -> RunEvidence:
+    """Return what a run says besides its samples.
+
+    Args:
+        run: The run.
+        silent: Test -> what kept it from running.
+        name: The run's id if it was collected, so that blockers name it; empty while it goes on.
+        verdicts: Those on what has no sample.
+        risk: Probability of an incident that pruned benchmarks leave.
+        interval: Its 95 % interval.
+    """
+    rejected = run.node_verdict and run.node_verdict.decision is Decision.REJECTED
+    ended_early = name and run.broken_off and not rejected
+    required = run.settings.get("require")
     return RunEvidence(
-        blockers=blockers_by_cause(run, silent),
+        verdicts=verdicts,
+        blockers=tuple(replace(one, run=name) for one in blockers_by_cause(run, silent)),
+        notes=run.driver_words,
+        residual_risk=risk,
+        residual_interval=interval,
         budget=run.budget,
         devices=run.devices,
         caveats=run.switched_off,
-        notes=run.driver_words,
         planned=frozenset(plan.place for plan in run.planned),
+        broken_off={name: run.broken_off} if ended_early else {},
         cards=run.cards,
         waivers=run.waivers,
+        waivers_of={name: run.waivers} if name else {},
         machines=frozenset({identity_marks(run.inventory)}),
         other_machine=run.settings.get("other_machine") is True,
-        required=_required(run),
+        required=tuple(map(str, required)) if isinstance(required, list | tuple) else (),
         noisy={name: run.quiet_limits} if run.quiet_limits else {},
         deaths=deaths_of(run, name),
     )
@@ -232,12 +250,6 @@ def failed_checks(
         if failure is not None:
             found[run.node, run.run] = failure
     return found
-
-
-def _required(run: RunRecord) -> tuple[str, ...]:
-    """Return what a run was told to require; empty: everything."""
-    told = run.settings.get("require")
-    return tuple(map(str, told)) if isinstance(told, list | tuple) else ()
 
 
 def _subject(verdict: MetricVerdict) -> tuple[str, ...]:
