@@ -6,6 +6,7 @@ what is counted here is what the next nodes will meet.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
@@ -89,8 +90,9 @@ def self_check(
         for name in found:
             times[name] = times.get(name, 0) + 1
     worst = _worst(by_metric, times)
-    healthy = sum(trust.values())
-    false = sum(trust.get(name, 0.0) for name in times)
+    # Exact sums: the names are in no fixed order.
+    healthy = math.fsum(trust.values())
+    false = math.fsum(trust.get(name, 0.0) for name in times)
     lower, upper = _interval(false, healthy)
     unlike = {name for name in times if trust.get(name, 0.0) < HALF} | set(sick)
     check = SelfCheck(

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -47,6 +50,38 @@ def smeared(seed: int, nodes: int, share: float, metrics: int = 8) -> list[Float
         for m in rng.permutation(metrics)[:2]:
             values[m][node, rng.integers(4)] *= 1 - rng.uniform(0.1, 0.6)
     return values
+
+
+UNEVEN = """
+import numpy as np
+from pytest_anubis.core.metric import Metric
+from pytest_anubis.core.sample import population_of
+from pytest_anubis.validator import learn_baseline
+
+values = 100 * (1 + 0.05 * np.random.default_rng(1).standard_normal((48, 1)))
+population = population_of(
+    list(values),
+    metric=Metric(name="m", unit="GB/s", better="higher"),
+    benchmark="b",
+    nodes=[f"n{node}" for node in range(12) for _ in range(4)],
+    devices=[f"cuda:{one}" for one in range(4)] * 12,
+)
+print(learn_baseline([population], hardware_class="", created="-", error_rate=None).self_check.rate)
+"""
+
+
+def test_rate_does_not_depend_on_the_hash_seed() -> None:
+    rates = {
+        subprocess.run(
+            [sys.executable, "-c", UNEVEN],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("0", "2")
+    }
+    assert len(rates) == 1
 
 
 def test_metrics_that_move_together_or_never_differ_are_told() -> None:
