@@ -367,7 +367,7 @@ class NodeRuns:
         if columns.outcome[place] != PASS or columns.reason[place] != _WITHIN:
             return None
         population, alike = columns.population, float(columns.similarity[place])
-        special = (columns.changes, columns.current, columns.waived, columns.beside)
+        special = (columns.changes, columns.current, columns.waived, columns.splits)
         near = not 1 - alike < _FAR * (1 - columns.threshold[place])
         if near or not columns.reference.is_baseline or any(place in one for one in special):
             return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 
 from pytest_anubis.core.asking.next_step import STEP, TOLD, next_step
@@ -54,7 +54,7 @@ def headline(
     uncovered: str = "",
     devices: Iterable[str] = (),
 ) -> str:
-    """Return the headline.
+    """Say in one sentence what was decided, why, and what the decision does not cover.
 
     Args:
         name: Name of the node; may be empty.
@@ -65,62 +65,90 @@ def headline(
         baseline: What they rest on.
         evidence: What else is known.
         unneeded: Why nothing had to be measured; empty where something had to be.
-        never: What the baseline has, never ran and is not required.
-        uncovered: That components have no criterion, where this is what mostly stands in the way.
-        devices: Devices that are known to have been judged, beside those of verdicts and evidence.
+        never: Benchmarks of the baseline that never ran and are not required.
+        uncovered: That components have no criterion, if this is the most frequent blocker.
+        devices: Devices that were judged, in addition to those of verdicts and evidence.
     """
     subject = f"node {name}" if name else "the node"
     if decision is Decision.REJECTED:
-        worst = bad[0]
-        components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
-        others = troubles_text(other_verdicts(worst, bad))
-        more = f"; also {others}" if others else ""
-        # To read what the test says is no step for a line that has just said it.
-        plain = worst.reason in TOLD and not worst.action
-        todo = "" if plain and worst.triage is not Triage.RETEST else next_step(worst)
-        step = f" Next step: {todo}" if todo else ""
         known = {*devices, *evidence.devices, *evidence.cards, *(v.device for v in verdicts)}
-        among = alike_text(worst, bad, known)
-        text = f"{f'{among}, the worst ' if among else ''}{_where(worst, evidence)}{worst.text}"
-        waived = "".join(f" {text}." for text in _answered_for(verdicts))
-        doubt = doubt_of(baseline) if any(judged_by_fleet(v) for v in bad) else ""
-        doubt = f" The baseline's {doubt}." if doubt else ""
-        limits = evidence.noisy.get(worst.run, "") if worst.retest == NOISY else ""
-        noise = f" The noise was allowed by {limits}." if limits else ""
-        return f"{subject} rejected: {', '.join(components)}. {text}{more}.{waived}{noise}{doubt}{step}"
+        return f"{subject} rejected: {_rejection(bad, verdicts, baseline, evidence, known)}"
     if decision is Decision.UNDECIDED:
-        fact, count = uncollected_once(blocking)
-        more = f" (and {len(blocking) - count} more)" if len(blocking) > count else ""
-        waived = "".join(f"; {text}" for text in _answered_for(verdicts))
-        only = "".join(f"; {text}" for text in _required(verdicts, evidence, never))
+        also = _answered_for(verdicts) + _required(verdicts, evidence, never)
         cause = uncovered or host_trouble(verdicts)
-        step = f"{STEP}{blocking[0].act}" if blocking[0].act and not cause else ""
-        doubt = doubt_of(baseline) if any(judged_by_fleet(v) for v in verdicts) else ""
-        doubt = f"; the baseline's {doubt}" if doubt else ""
-        first = cause or f"{fact}{more}"
-        return f"{subject} is neither accepted nor rejected: {first}{waived}{only}{doubt}{step}"
-    risk = evidence.residual_risk
-    at_risk = "" if risk is None else f" at risk {percent_text(risk)}"
-    if risk is not None and evidence.residual_interval is not None:
-        low, high = map(percent_text, evidence.residual_interval)
-        at_risk += f" (95 % within {low} to {high})"
+        text = _indecision(blocking, cause, also, _doubt(baseline, verdicts))
+        return f"{subject} is neither accepted nor rejected: {text}"
+    reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence, never))
+    accepted = f"{subject} accepted{_at_risk(evidence)}"
+    if unneeded:
+        return f"{accepted} without any measurement: {unneeded}{reserve}"
+    # The criterion of a whole component is not one more metric.
+    means = (
+        {whole_of(one.component) for one in baseline.criteria} if baseline is not None else set()
+    )
+    judged = len(_judged_metrics(v for v in verdicts if v.benchmark not in means))
+    good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
+    return (
+        f"{accepted}: {judged} metric{'' if judged == 1 else 's'} judged{good}"
+        f"{_basis(baseline, name, evidence)}{_power(baseline, verdicts)}{reserve}"
+    )
+
+
+def _rejection(
+    bad: Sequence[MetricVerdict],
+    verdicts: Sequence[MetricVerdict],
+    baseline: Baseline | None,
+    evidence: RunEvidence,
+    devices: Collection[str],
+) -> str:
+    """Say what rejects a node, on which of its devices, and what to do."""
+    worst = bad[0]
+    components = list(dict.fromkeys(v.component or v.benchmark for v in bad))
+    others = troubles_text(other_verdicts(worst, bad))
+    more = f"; also {others}" if others else ""
+    # The step of a failed test is to read its message, which this line quotes.
+    quoted = worst.reason in TOLD and not worst.action and worst.triage is not Triage.RETEST
+    todo = "" if quoted else next_step(worst)
+    step = f" Next step: {todo}" if todo else ""
+    among = alike_text(worst, bad, devices)
+    text = f"{f'{among}, the worst ' if among else ''}{_where(worst, evidence)}{worst.text}"
+    waived = "".join(f" {text}." for text in _answered_for(verdicts))
+    doubt = _doubt(baseline, bad)
+    doubt = f" The baseline's {doubt}." if doubt else ""
+    limits = evidence.noisy.get(worst.run, "") if worst.retest == NOISY else ""
+    noise = f" The noise was allowed by {limits}." if limits else ""
+    return f"{', '.join(components)}. {text}{more}.{waived}{noise}{doubt}{step}"
+
+
+def _indecision(blocking: Sequence[Blocker], cause: str, reserve: Sequence[str], doubt: str) -> str:
+    """Say what prevents a decision: a cause of many blockers, or the first blocker and how many there are."""
+    fact, count = uncollected_once(blocking)
+    more = f" (and {len(blocking) - count} more)" if len(blocking) > count else ""
+    parts = [cause or f"{fact}{more}", *also]
+    parts += [f"the baseline's {doubt}"] if doubt else []
+    step = f"{STEP}{blocking[0].act}" if blocking[0].act and not cause else ""
+    return f"{'; '.join(parts)}{step}"
+
+
+def _at_risk(evidence: RunEvidence) -> str:
+    """Say at which risk, or within which budget, a node is accepted; empty if nothing was left out."""
+    risk, interval = evidence.residual_risk, evidence.residual_interval
     if risk is None and evidence.budget is not None:
         spent, full = (value_text(seconds, "s") for seconds in evidence.budget)
-        at_risk = f" within a budget ({spent} of {full}; the risk is unknown)"
-    reserve = "".join(f"; {text}" for text in _reservations(verdicts, evidence, never))
-    if unneeded:
-        return f"{subject} accepted{at_risk} without any measurement: {unneeded}{reserve}"
-    # The criterion of the whole node is not one more metric.
-    criteria = baseline.criteria if baseline is not None else ()
-    means = {whole_of(one.component) for one in criteria}
-    by_fleet = (v for v in verdicts if judged_by_fleet(v) and v.benchmark not in means)
-    judged = len({(v.benchmark, v.metric) for v in by_fleet})
-    good = "" if _reasons(verdicts, Reason.WAIVED, Reason.REPEATED) else ", none failed"
-    metrics = f"{judged} metric{'' if judged == 1 else 's'}"
-    return (
-        f"{subject} accepted{at_risk}: {metrics} judged{good}{_basis(baseline, name, evidence)}"
-        f"{_power(baseline, verdicts)}{reserve}"
-    )
+        return f" within a budget ({spent} of {full}; the risk is unknown)"
+    if risk is None:
+        return ""
+    within = " (95 % within {} to {})".format(*map(percent_text, interval)) if interval else ""
+    return f" at risk {percent_text(risk)}{within}"
+
+
+def _doubt(baseline: Baseline | None, verdicts: Iterable[MetricVerdict]) -> str:
+    """Return the doubt about a baseline if it decided any of the verdicts."""
+    return doubt_of(baseline) if any(map(judged_by_fleet, verdicts)) else ""
+
+
+def _judged_metrics(verdicts: Iterable[MetricVerdict]) -> set[tuple[str, str]]:
+    return {(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)}
 
 
 def uncollected_once(blocking: Sequence[Blocker]) -> tuple[str, int]:
@@ -171,7 +199,7 @@ def _power(baseline: Baseline | None, verdicts: Sequence[MetricVerdict]) -> str:
     if baseline is None:
         return ""
     smallest: dict[tuple[str, str], float] = {}
-    judged = {(v.benchmark, v.metric) for v in verdicts if judged_by_fleet(v)}
+    judged = _judged_metrics(verdicts)
     for criterion in baseline.criteria:
         key = (criterion.benchmark, criterion.metric.name)
         loss = criterion.shown_loss

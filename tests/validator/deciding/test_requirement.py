@@ -241,10 +241,10 @@ def test_a_required_component_has_its_checks_too(
     assert due or "1 did not run: test_health.py::test_health" in found.headline
 
 
-def test_a_name_that_only_checks_without_a_component_would_answer_is_a_typo() -> None:
+@pytest.mark.parametrize("parts", [PARTS, ()])
+def test_misspelt_requirement_is_the_first_blocker(parts: tuple[str, ...]) -> None:
+    """A check without a component answers no name."""
     baseline = replace(BASELINE, checks=(PlainCheck(test="t"),))
     evidence = RunEvidence(required=("gpux",))
-    found = judge_node(list(map(verdict, PARTS)), baseline=baseline, evidence=evidence)
-    assert any(
-        one.fact.startswith("required gpux: the baseline has no such") for one in found.blocking
-    )
+    found = judge_node(list(map(verdict, parts)), baseline=baseline, evidence=evidence)
+    assert found.blocking[0].fact.startswith("required gpux: the baseline has no such")
