@@ -120,7 +120,7 @@ def _rejection(
     return f"{', '.join(components)}. {text}{more}.{waived}{noise}{doubt}{step}"
 
 
-def _indecision(blocking: Sequence[Blocker], cause: str, reserve: Sequence[str], doubt: str) -> str:
+def _indecision(blocking: Sequence[Blocker], cause: str, also: Sequence[str], doubt: str) -> str:
     """Say what prevents a decision: a cause of many blockers, or the first blocker and how many there are."""
     fact, count = uncollected_once(blocking)
     more = f" (and {len(blocking) - count} more)" if len(blocking) > count else ""

@@ -91,8 +91,9 @@ def judge_node(
     this run, on every device, and whose plain checks were run. A criterion without a verdict, an INCONCLUSIVE
     one and a test that did not report block. Metrics without a criterion, tests that do not apply here and
     pruned tests are listed and do not block. The headline names all of these, and what was waived or
-    repeated. An expired waiver blocks if it covers anything of the run. If the evidence says what is required,
-    other benchmarks that ran nowhere are only listed; a benchmark that ran on any device has to be complete.
+    repeated. An expired waiver blocks if it covers anything of the run. If the evidence says what is
+    required, other benchmarks that ran nowhere are only listed; a benchmark that ran on any device has to be
+    complete.
 
     Args:
         verdicts: All metric verdicts of the node, those of the evidence too; with several runs, in the order
