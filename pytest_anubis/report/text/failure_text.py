@@ -1,4 +1,4 @@
-"""What a test says when it is not passed: the first line stands alone, the table explains the rest."""
+"""Messages of tests that did not pass: a first line that makes sense alone, then a table and the reasons."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from pytest_anubis.report.text.text_table import (
 )
 
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
-_SPARE = ("percentile", "fleet percentile", "baseline", "certainty", "limit", "unit")
-"""Columns that a narrow terminal does without, in this order, before names are cut; ``-v`` shows all."""
+_SPARE = ("fleet percentile", "baseline", "certainty", "limit", "unit")
+"""Columns left out on a narrow terminal, in this order, before names are cut; ``-v`` shows all."""
 _TABLE = 2
-"""Lines of a failure's text before its table: the one that stands alone, and an empty one."""
+"""Lines of a failure's text before its table: the first line and an empty one."""
 _SURE = 0.95
-"""Certainty from which a failure is near no limit."""
-_NEAR = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
-"""What decided where it was not a baseline."""
+"""Certainty from which a failure is not near its limit."""
+_REFERENCES = {Reference.PEERS: " (peers)", Reference.SELF: " (self)"}
+"""The reference in words where it is no baseline."""
 _COLUMNS = (
     *("metric", "unit", "value", "expected", "limit", "loss", "certainty", "similarity"),
-    "threshold",
+    *("threshold", "fleet percentile", "baseline", "triage", "verdict"),
 )
 
 
@@ -46,12 +46,12 @@ def failure_text(
     """Return the message of a test with a rejected metric.
 
     Args:
-        verdicts: All verdicts of the test, the good ones too; at least one is FAIL or MARGINAL.
+        verdicts: All verdicts of the test; at least one is FAIL or MARGINAL.
         cards: Device -> slot and serial number of its card in words, as far as they are known.
 
     Returns:
         A first line that makes sense alone in a list of failures, an empty line, the table, and then
-        why, component, evidence and next step.
+        reasons, component, evidence and next step.
     """
     verdicts = sorted(verdicts, key=lambda verdict: verdict.severity)
     bad = [verdict for verdict in verdicts if verdict.outcome in _BAD]
@@ -68,28 +68,30 @@ def failure_text(
     parts += dict.fromkeys(f"disturbed: {line}" for v in bad for line in v.disturbance)
     parts += dict.fromkeys(f"evidence: {line}" for v in bad for line in v.evidence)
     parts += [f"next step: {step}" for step in next_steps(bad)]
-    table_and_all = ["", table(failure_rows(verdicts)), "", *map(printable, parts)]
-    return "\n".join([printable(_first_line(bad, len(verdicts), cards)), *table_and_all])
+    first = printable(_first_line(bad, len(verdicts), cards))
+    return "\n".join([first, "", table(failure_rows(verdicts)), "", *map(printable, parts)])
 
 
 def failure_rows(verdicts: Sequence[MetricVerdict]) -> list[list[str]]:
     """Return the table of a failure's text as rows, the header first."""
-    worst_first = sorted(verdicts, key=lambda verdict: verdict.severity)
-    return without_columns(_rows(worst_first), "similarity", "threshold")
+    several = len({verdict.device for verdict in verdicts}) > 1
+    rows = [list(_COLUMNS)]
+    for verdict in sorted(verdicts, key=lambda verdict: verdict.severity):
+        name, *cells = _row(verdict)
+        rows.append([f"{name} {place_of(verdict)}".strip() if several else name, *cells])
+    return without_columns(rows, "similarity", "threshold")
 
 
 def fitted_failure(
     lines: Sequence[str], rows: Sequence[list[str]], width: int, *, wrapped: bool = True
 ) -> list[str]:
-    """Return the lines of a failure's text as a terminal of some width shows them whole.
-
-    Less telling columns of the table are left out.
+    """Return the lines of a failure's text without the less important columns, so that its table fits.
 
     Args:
         lines: Those of `failure_text`.
-        rows: Its table, as `failure_rows` has it; of another text the lines stay as they are.
+        rows: Its table, from `failure_rows`; lines that do not contain it are returned unchanged.
         width: Columns of the terminal.
-        wrapped: All other lines go on below at a blank.
+        wrapped: Break the other lines at blanks.
     """
     edge = width if wrapped else None
     end = _TABLE + len(rows)
@@ -106,10 +108,9 @@ def fitted_failure(
 def short_lines(
     verdicts: Sequence[MetricVerdict], cards: Mapping[str, str] = MappingProxyType({})
 ) -> list[str]:
-    """Return the first line of `failure_text`, and what it says in ever fewer words.
+    """Return the first line of `failure_text`, and ever shorter forms of it.
 
-    Metric, size of the loss, value and what is expected stand in all of them, the part to blame in all but
-    the shortest ones.
+    All of them have metric, loss, value and expected value; all but the shortest name the component.
     """
     bad = sorted((v for v in verdicts if v.outcome in _BAD), key=lambda verdict: verdict.severity)
     worst = bad[0]
@@ -129,14 +130,14 @@ def _both(verdict: MetricVerdict) -> str:
 
 
 def place_text(device: str, cards: Mapping[str, str]) -> str:
-    """Return a device with slot and serial number of its card, where they are known; of a pair, of both."""
+    """Return a device, or a pair of devices, with slots and serial numbers as far as they are known."""
     ends = [cards[end] for end in device.split(">") if end in cards]
     card = " > ".join(ends)
     return f"{device} ({card})" if card else device
 
 
 def inconclusive_text(verdicts: Sequence[MetricVerdict]) -> str:
-    """Return one line that says why a test that measured cannot be judged."""
+    """Return one line with the reasons why a test that measured cannot be judged."""
     open_ones = [v for v in verdicts if v.outcome in (Outcome.INCONCLUSIVE, Outcome.NOT_TESTED)]
     texts = list(dict.fromkeys(plain_line(verdict.text) for verdict in open_ones))
     word = next((v.outcome for v in open_ones if v.outcome is Outcome.INCONCLUSIVE), None)
@@ -144,29 +145,17 @@ def inconclusive_text(verdicts: Sequence[MetricVerdict]) -> str:
 
 
 def verdict_table(verdicts: Sequence[MetricVerdict]) -> str:
-    """Return one row a verdict, in their order: what was measured, what is expected, and what came of it."""
-    return table(_rows(verdicts, benchmark=True))
-
-
-def _rows(verdicts: Sequence[MetricVerdict], *, benchmark: bool = False) -> list[list[str]]:
-    header = [
-        *(["benchmark"] if benchmark else []),
-        *(*_COLUMNS, "fleet percentile" if not benchmark else "percentile"),
-        *([] if benchmark else ["baseline"]),
-        *("triage", "verdict"),
-    ]
-    units = not benchmark and len({verdict.device for verdict in verdicts}) > 1
-    return [
-        header,
-        *(_row(one, benchmark=benchmark, units=units) for one in verdicts),
-    ]
+    """Return a table with a row for each verdict, in their order."""
+    rows = [["benchmark", *(name.removeprefix("fleet ") for name in _COLUMNS)]]
+    rows += [[f"{v.benchmark} {place_of(v)}".strip(), *_row(v)] for v in verdicts]
+    return table(without_columns(rows, "baseline"))
 
 
 def summary_sentence(verdict: MetricVerdict) -> str:
-    """Return a bad verdict in one line: metric, value, how far from what is expected, component.
+    """Return a bad verdict in one line: metric, value, loss, component.
 
-    The loss is the one that value and expected give; where these do not show it (a tail, two modes) the
-    sentence says that the distribution is meant, or which part of the values differs.
+    The loss is that of the medians. If they do not show it (a tail, two modes), the sentence names the part
+    of the values that differs, or says that the distribution is worse.
     """
     text, compared, _ = _sentence(verdict)
     return text + compared + (f": {verdict.component}" if verdict.component else "")
@@ -180,7 +169,7 @@ def worst_text(
     Args:
         verdict: The verdict.
         cards: Device -> slot and serial number of its card in words.
-        among: The devices that fail alike, in words, of which this is the worst; empty if there is one.
+        among: The devices that fail in the same way, in words; this is the worst. Empty for one device.
         runs: How many of the node's runs found it.
     """
     name = metric_name(verdict.benchmark.rpartition("::")[2], verdict.metric)
@@ -190,26 +179,32 @@ def worst_text(
     blame = f" [{verdict.component}]" if verdict.component else ""
     ending = f"; {verdict.run_words}" if verdict.run_words else ""
     run = ending + (f" and {runs - 1} more" if ending and runs > 1 else "")
-    alike, limit = verdict.similarity, verdict.threshold
     if verdict.reason is Reason.GONE:
         return f"{plain_line(verdict.text)}{blame}"
-    if alike is None or limit is None or alike >= limit or verdict.better == "equal":
-        text = plain_line(verdict.text).removesuffix(ending).removeprefix(f"{verdict.metric} ")
-        text = text.removeprefix(f"{verdict.metric}: ")
-        text = text.removeprefix(f"{verdict.device}: ")
+    if not _below(verdict) or verdict.better == "equal":
+        text = plain_line(verdict.text).removesuffix(ending)
+        for known in (f"{verdict.metric} ", f"{verdict.metric}: ", f"{verdict.device}: "):
+            text = text.removeprefix(known)
         return f"{name}{where.removesuffix(':')}: {text}{blame}{run}"
     lost = _lost(verdict, measured_text(verdict.value, verdict.expected, verdict.unit))
-    near = verdict.reference in (Reference.PEERS, Reference.SELF) and verdict.population
-    by = f" by {verdict.population}" if near else ""
+    by = ""
+    if verdict.reference in _REFERENCES and verdict.population:
+        by = f" by {verdict.population}"
     where = where.removesuffix(":") if lost.startswith(":") else where
     return f"{name}{where}{lost}{by}{blame}{run}"
 
 
-def sure_text(verdict: MetricVerdict) -> str:
-    """Return how sure it is that a loss is beyond the limit that rejects: ``; 98 % sure``; or empty.
+def _below(verdict: MetricVerdict) -> bool:
+    """Return whether a similarity is below the threshold."""
+    alike, limit = verdict.similarity, verdict.threshold
+    return alike is not None and limit is not None and alike < limit
 
-    What is exact is right or wrong, and a single value says nothing about the next one. Nor is anything sure
-    that is to be measured again for another reason than its nearness to the limit.
+
+def sure_text(verdict: MetricVerdict) -> str:
+    """Return how sure it is that a loss is beyond the limit: ``; 98 % sure``; or empty.
+
+    It is empty for an exact metric, which is right or wrong, and for a verdict to be measured again for
+    another reason than that it is near the limit.
     """
     if verdict.certainty is None or verdict.better == "equal" or verdict.retest in UNSURE:
         return ""
@@ -219,28 +214,22 @@ def sure_text(verdict: MetricVerdict) -> str:
 
 
 def _sentence(verdict: MetricVerdict) -> tuple[str, str, str]:
-    """Return metric, loss, value and what is expected; how similarities compare; the former in few words."""
+    """Return metric, loss and values; how the similarities compare; and the first in fewer words."""
     value, expected, similarity = verdict.value, verdict.expected, verdict.similarity
-    if (
-        value is None
-        or expected is None
-        or similarity is None
-        or verdict.threshold is None
-        or similarity >= verdict.threshold
-    ):
+    if value is None or expected is None or similarity is None or not _below(verdict):
         text = plain_line(verdict.text)
         return text, "", text
     if verdict.better == "equal":
         text = _exact_sentence(verdict, value, expected, similarity)
         return text, "", text
-    compared = f" ({comparison_text(similarity, verdict.threshold)})"
-    measured = measured_text(value, expected, verdict.unit)
-    told = (f"{verdict.metric}{_lost(verdict, values)}" for values in (measured, _both(verdict)))
-    return next(told), compared, next(told)
+    long = _lost(verdict, measured_text(value, expected, verdict.unit))
+    short = _lost(verdict, _both(verdict))
+    compared = f" ({comparison_text(similarity, verdict.threshold or 0.0)})"
+    return f"{verdict.metric}{long}", compared, f"{verdict.metric}{short}"
 
 
 def _lost(verdict: MetricVerdict, values: str) -> str:
-    """Return how much worse a metric is, with its values, to stand behind its name."""
+    """Return how much worse a metric is, with its values, to be printed after its name."""
     alike = shown_similarity(verdict)
     if alike is not None:
         return f" {loss_text(alike, verdict.better, verdict.unit)}: {values}"
@@ -261,7 +250,7 @@ def _exact_sentence(
 
 
 def _first_line(bad: Sequence[MetricVerdict], total: int, cards: Mapping[str, str]) -> str:
-    """Say the worst loss first: a short summary is cut where the terminal ends."""
+    """Return the worst verdict, then the names of the others: a terminal may cut the end."""
     worst = bad[0]
     where = f" on {place_text(worst.device, cards)}" if worst.device not in HOST else ""
     names = list(dict.fromkeys(verdict.metric or verdict.benchmark for verdict in bad[1:]))
@@ -275,11 +264,10 @@ def _why(verdict: MetricVerdict) -> str:
     return text if text.startswith(name) else f"{name}: {text}"
 
 
-def _row(verdict: MetricVerdict, *, benchmark: bool, units: bool) -> list[str]:
-    name = verdict.metric or "(none)"
+def _row(verdict: MetricVerdict) -> list[str]:
+    """Return the cells of `_COLUMNS`."""
     return [
-        *([f"{verdict.benchmark} {place_of(verdict)}".strip()] if benchmark else []),
-        f"{name} {place_of(verdict)}".strip() if units else name,
+        verdict.metric or "(none)",
         verdict.unit or "-",
         value_text(verdict.value),
         value_text(verdict.expected),
@@ -289,7 +277,7 @@ def _row(verdict: MetricVerdict, *, benchmark: bool, units: bool) -> list[str]:
         similarity_text(verdict.similarity),
         similarity_text(verdict.threshold),
         "-" if verdict.percentile is None else f"{verdict.percentile:.0f}",
-        *([] if benchmark else [verdict.baseline or "-"]),
+        verdict.baseline or "-",
         verdict.triage.value or "-",
-        verdict.shown_as + _NEAR.get(verdict.reference, ""),
+        verdict.shown_as + _REFERENCES.get(verdict.reference, ""),
     ]

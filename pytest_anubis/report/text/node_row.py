@@ -1,4 +1,4 @@
-"""One judged node with what its verdict rests on, and which kind of trouble it has."""
+"""A judged node with its verdicts, as a row of the texts and pages about many nodes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import plain_line
 
 LOOK = "LOOK AT"
-"""What an accepted node is called that is worth a look."""
+"""Word for an accepted node that is worth a look."""
 WORDS = (
     Decision.REJECTED.value,
     RETEST,
@@ -39,25 +39,23 @@ WORDS = (
     LOOK,
     Decision.ACCEPTED.value,
 )
-"""What nodes are called, the worst first."""
+"""Words for nodes, the worst first."""
 BAD = (Outcome.FAIL, Outcome.MARGINAL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRow:
-    """One node with what its verdict rests on.
+    """A node of one hardware class with its decision and verdicts.
 
     Attributes:
         verdict: The decision.
-        verdicts: Its verdicts that are not simply a PASS, in the order in which their runs began.
+        verdicts: The metric verdicts other than a plain PASS, in the order in which their runs began.
         cards: Device -> slot and serial number of its card in words, as far as they are known.
-        hardware_class: That of the node.
-        unlike: Of an accepted node what learning found it to be worst in, where it was no part of the
-            healthy nodes; empty of any other.
-        devices: Its devices, as far as they are known; `verdicts` and `cards` may name others.
+        hardware_class: The node's hardware class.
+        unlike: The worst metric of an accepted node that learning found unlike the healthy ones; else empty.
+        devices: Its known devices; `verdicts` and `cards` may name others.
         missing: How many single values it lacks.
-        shared: What many nodes share and explains alone what is bad on it; None where nothing does, or before
-            it was looked for (`with_shared`).
+        shared: The shared cause that alone explains its failures, set by `with_shared`; None without one.
     """
 
     verdict: NodeVerdict
@@ -76,7 +74,7 @@ class NodeRow:
 
     @property
     def worst(self) -> MetricVerdict | None:
-        """The verdict to act on first; None where nothing was found bad, nor left open."""
+        """The verdict to act on first; None if nothing is bad or open."""
         open_one = self.verdict.decision is Decision.UNDECIDED
         sought = (*BAD, Outcome.INCONCLUSIVE) if open_one else BAD
         found = latest_of(verdict for verdict in self.verdicts if verdict.outcome in sought)
@@ -84,28 +82,28 @@ class NodeRow:
 
     @property
     def only_absent(self) -> bool:
-        """Whether it is undecided for nothing but benchmarks that never ran on it."""
+        """Whether only benchmarks that never ran on it keep it undecided."""
         absent = self.verdict.absent
-        return self._undecided_for(
-            one.kind is Hindrance.ABSENT or one.benchmark in absent for one in self.verdict.blocking
+        return bool(self._open) and all(
+            one.kind is Hindrance.ABSENT or one.benchmark in absent for one in self._open
         )
 
     @property
     def only_missing(self) -> bool:
-        """Whether it is undecided for nothing but single values that are missing."""
-        return self._undecided_for(one.kind is Hindrance.MISSING for one in self.verdict.blocking)
+        """Whether only single missing values keep it undecided."""
+        return bool(self._open) and all(one.kind is Hindrance.MISSING for one in self._open)
 
-    def _undecided_for(self, blockers: Iterable[bool]) -> bool:
-        """Return whether it is undecided, and something holds of all its blockers."""
-        undecided = self.verdict.decision is Decision.UNDECIDED and bool(self.verdict.blocking)
-        return undecided and all(blockers)
+    @property
+    def _open(self) -> Sequence[Blocker]:
+        """The blockers of an undecided node; of any other node none."""
+        return self.verdict.blocking if self.verdict.decision is Decision.UNDECIDED else ()
 
     @property
     def look(self) -> MetricVerdict | None:
-        """Of an accepted node, what is to be looked at first; None where there is nothing."""
-        found = [verdict for verdict in self.verdicts if verdict.worth_a_look]
+        """The verdict of an accepted node to look at first; None if there is none."""
         if self.verdict.decision is not Decision.ACCEPTED:
             return None
+        found = [verdict for verdict in self.verdicts if verdict.worth_a_look]
         return min(found, key=lambda v: (*v.severity[:3], v.similarity or 0.0), default=None)
 
     @property
@@ -116,12 +114,12 @@ class NodeRow:
 
     @property
     def word(self) -> str:
-        """What it is called everywhere: its decision, or one of `RETEST` and `LOOK`."""
+        """Its word in all texts and pages, one of `WORDS`."""
         return word_of(self.verdict, self.verdicts)
 
     @property
     def trouble(self) -> str:
-        """Kind of the worst trouble, or what an undecided node lacks."""
+        """Kind of the worst trouble, or of an undecided node's first blocker; may be empty."""
         if self.worst is not None and (self.look or self.verdict.decision is Decision.REJECTED):
             return self.worst.trouble.value
         return self._lacks.value if self.verdict.decision is Decision.UNDECIDED else ""
@@ -135,18 +133,17 @@ class NodeRow:
 
     @property
     def rest(self) -> str:
-        """What else is wrong, counted by kind: ``2 slow, 1 missing``; empty if there is nothing."""
-        rejected = self.verdict.decision is Decision.REJECTED
-        bad = [v for v in self.verdicts if v.outcome in BAD]
-        if rejected and self.worst is not None:  # what rejects, as the headline counts it
+        """The other troubles counted by kind: ``2 slow, 1 missing``; empty if there are none."""
+        bad = self._bad
+        if self._rejecting is not None:  # count the failures that reject, as the headline does
             fails = [v for v in bad if v.outcome is Outcome.FAIL]
-            bad = other_verdicts(self.worst, fails or bad)
+            bad = other_verdicts(self._rejecting, fails or bad)
         counts = Counter(verdict.trouble for verdict in bad)
         if self.look is not None and self.worst is not None:
             counts[self.worst.trouble] -= 1
         open_ones = sum(verdict.outcome is Outcome.INCONCLUSIVE for verdict in self.verdicts)
         counts[Trouble.UNCLEAR] = open_ones
-        # What was never asked has no verdict, only a line.
+        # A benchmark that never ran has a blocker but no verdict.
         counts[Trouble.MISSING] = max(0, len(self.verdict.hindrances) - open_ones)
         if self.verdict.decision is Decision.UNDECIDED:
             counts[self._lacks] = max(0, counts[self._lacks] - 1)
@@ -154,66 +151,62 @@ class NodeRow:
 
     @property
     def cause(self) -> str:
-        """Why it is not accepted, in one sentence that begins with the part; of an accepted one its basis."""
-        if self.verdict.decision is Decision.REJECTED and self.worst is not None:
+        """Why it is not accepted, in one sentence that begins with the part; or why it is accepted."""
+        worst = self._rejecting
+        if worst is not None:
             bad = self._bad
             known = {*self.devices, *self.cards, *(verdict.device for verdict in self.verdicts)}
-            thing = same_thing(self.worst)
+            thing = same_thing(worst)
             runs = len({verdict.run for verdict in bad if same_thing(verdict) == thing})
-            text = worst_text(self.worst, self.cards, alike_text(self.worst, bad, known), runs)
-            return f"{self._throughout(bad)}{text}"
+            text = worst_text(worst, self.cards, alike_text(worst, bad, known), runs)
+            metrics, components = throughout(bad)
+            if not metrics:
+                return text
+            everywhere = f"worse in {metrics} metrics of {components} components, as by one cause"
+            return f"{everywhere}; the worst: {text}"
         if self.look is not None:
-            absent = (
-                f"; {count_text(len(self.verdict.absent), 'benchmark')} did not run and need not"
-            )
-            return worst_text(self.look, self.cards) + (absent if self.verdict.absent else "")
-        if self.verdict.decision is Decision.UNDECIDED and self.verdict.blocking:
-            return without_folders(plain_line(self.verdict.blocking[0].fact))
+            text = worst_text(self.look, self.cards)
+            if not self.verdict.absent:
+                return text
+            absent = count_text(len(self.verdict.absent), "benchmark")
+            return f"{text}; {absent} did not run and need not"
+        if self._open:
+            return without_folders(plain_line(self._open[0].fact))
         return plain_line(after_name(self.verdict))
 
     @property
     def step(self) -> str:
-        """What is done first about it, in few words; empty where nothing is to be done."""
-        if self.verdict.decision is Decision.UNDECIDED:
-            return open_act(self.verdict.blocking[0]) if self.verdict.blocking else ""
-        if self.verdict.decision is not Decision.REJECTED or self.worst is None:
+        """The first step to take, in few words; empty if there is none."""
+        if self._open:
+            return open_act(self._open[0])
+        if self._rejecting is None:
             return ""
-        return shared_act(self.verdict) or first_act(self.worst, self._bad)
+        return shared_act(self.verdict) or first_act(self._rejecting, self._bad)
 
     @property
     def act(self) -> str:
-        """How sure a rejection is, and what is done first, to end a line; or empty."""
-        rejected = self.verdict.decision is Decision.REJECTED and self.worst is not None
-        sure = sure_text(self.worst) if rejected and self.worst else ""
+        """How sure a rejection is, and the first step, to be printed at the end of a line; may be empty."""
+        sure = sure_text(self._rejecting) if self._rejecting is not None else ""
         return f"{sure} -> {self.step}" if self.step else sure
 
     @property
     def _bad(self) -> list[MetricVerdict]:
         return [verdict for verdict in self.verdicts if verdict.outcome in BAD]
 
-    def _throughout(self, bad: Sequence[MetricVerdict]) -> str:
-        """Return that a node is worse nearly everywhere, which no single component explains; else empty."""
-        metrics, components = throughout(bad)
-        if not metrics:
-            return ""
-        return (
-            f"worse in {metrics} metrics of {components} components, as by one cause; the worst: "
-        )
+    @property
+    def _rejecting(self) -> MetricVerdict | None:
+        """The worst verdict of a rejected node; None for any other."""
+        return self.worst if self.verdict.decision is Decision.REJECTED else None
 
 
 def word_of(verdict: NodeVerdict, metrics: Iterable[MetricVerdict]) -> str:
-    """Return what a node is called: one of `WORDS`.
-
-    Args:
-        verdict: The decision.
-        metrics: The verdicts that it rests on.
-    """
+    """Return a node's word, one of `WORDS`, from its decision and metric verdicts."""
     look = verdict.decision is Decision.ACCEPTED and any(one.worth_a_look for one in metrics)
     return LOOK if look else verdict.word
 
 
 def counted_words(rows: Iterable[NodeRow]) -> list[tuple[str, int]]:
-    """Return how many nodes are called what, the worst first; no RETEST or LOOK AT where there is none."""
+    """Return how many nodes have each word, the worst first; RETEST and LOOK AT only if any has them."""
     counts = Counter(row.word for row in rows)
     return [(word, counts[word]) for word in WORDS if counts[word] or word not in (RETEST, LOOK)]
 
@@ -221,7 +214,7 @@ def counted_words(rows: Iterable[NodeRow]) -> list[tuple[str, int]]:
 def explained_by(
     rows: Sequence[NodeRow], shifts: Sequence[TraitShift]
 ) -> dict[tuple[str, str], int]:
-    """Return node and class -> place of the shared cause that explains all that is bad on it."""
+    """Return node and class -> index of the shared cause that explains all its failures."""
     members = [
         {(node, shift.hardware_class) for node in shift.nodes} if shift.worse else set()
         for shift in shifts

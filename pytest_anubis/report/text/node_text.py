@@ -1,14 +1,19 @@
-"""Nodes on the terminal: the worst of each first, with device, slot and size; the rest counted by kind."""
+"""Lines about many nodes for the terminal: each node with its worst finding, then the counts.
+
+`anubis judge` and `anubis fleet status` print them.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 
 from pytest_anubis.core.asking.next_step import next_step, next_steps, shared_act
 from pytest_anubis.core.survey.fleet_survey import TraitShift
 from pytest_anubis.core.verdict import (
     Decision,
+    Reason,
     Trouble,
 )
 from pytest_anubis.report.text.failure_text import worst_text
@@ -26,25 +31,24 @@ from pytest_anubis.report.text.shared_causes import cause_lines, rejected_for
 from pytest_anubis.report.text.summary_text import without_folders
 from pytest_anubis.report.text.text_table import clip, plain_line, wrap
 
-SHOWN = 18
-"""Nodes shown without ``-v``: with what they share and what is missing fewer than thirty lines."""
-MISSED = 4
-"""Benchmarks named that never ran on most of many nodes."""
-NAMED = 6
+MAX_NODES_LISTED = 18
+"""Nodes listed without ``-v``: with shared causes and absent benchmarks fewer than thirty lines."""
+MAX_ABSENT = 4
+"""Benchmarks named of those that never ran on most nodes."""
+MAX_NAMES = 6
 """Names of nodes in one line about many."""
-LOOKED = 3
-"""Accepted nodes with something to be looked at that have a line of their own."""
-OVERVIEW, MOST_NAMED = 6, 40
-"""Between so many rejected nodes with a line of their own, one line more has all of them by component."""
-CLASS_SHOWN = 40
+MAX_OWN_LINES = 3
+"""Accepted nodes of one kind, to look at or waived, that have lines of their own."""
+MIN_OVERVIEW, MAX_OVERVIEW = 6, 40
+"""More rejected nodes than the first, and at most the second, are also listed in one line by component."""
+MAX_CLASS = 40
 """Characters of a class after a node's name."""
-WAIVED = "waived"
-LINES = 3
-"""Lines of one node without ``-v``: a long trace is in its dossier."""
+MAX_LINES = 3
+"""Lines of one node without ``-v``; its dossier has the whole text."""
 
 
 def traits_text(traits: Mapping[str, str]) -> str:
-    """Return what is registered of a node in one line: ``batch C, rack r03, serial S7000``."""
+    """Return a node's registered traits in one line: ``batch C, rack r03, serial S7000``."""
     return plain_line(", ".join(f"{name} {text}" for name, text in sorted(traits.items())))
 
 
@@ -56,72 +60,75 @@ def fleet_lines(
     width: int | None = None,
     verbosity: int = 0,
 ) -> list[str]:
-    """Return the lines about many nodes: the worst first, then the count.
+    """Return the lines about many nodes: the worst first, then the counts.
 
-    Shared causes come before single nodes, after nodes with a device that is gone. Nodes that lack the
-    same, or are slow for the same shared cause alone, are one line, and so are many that are accepted; ``-v``
-    has a line for each, and below it everything that was found.
+    Nodes with a missing device come first, then shared causes, then the other nodes. Without ``-v`` one line
+    covers the nodes that lack the same, are slow for the same shared cause, or are simply accepted; with it
+    each node has a line, and below it all of its findings.
 
     Args:
-        rows: One a node and hardware class.
-        shifts: What separates nodes, slow ones first.
-        besides: Further lines that concern many nodes, shown after the shared causes.
-        width: Columns of the terminal; None where nobody knows: then a node is one line.
+        rows: One for each node and hardware class.
+        shifts: Traits that separate nodes, slow ones first.
+        besides: Further lines about many nodes, printed after the shared causes.
+        width: Columns of the terminal; None if unknown: a node is one line then.
         verbosity: From 1 everything.
     """
+    verbose = verbosity > 0
     ordered = sorted(rows, key=lambda row: row.verdict.severity)
-    lines: list[str] = []
     shared = explained_by(ordered, shifts)
-    causes = cause_lines(shifts, rejected_for(ordered, shared), verbose=verbosity > 0)
+    causes = cause_lines(shifts, rejected_for(ordered, shared), verbose=verbose)
     causes += [*besides, *_by_component(ordered, shared)]
-    groups = _groups(ordered, shared, verbosity)
-    shown = groups[: None if verbosity > 0 else SHOWN]
+    groups = [[row] for row in ordered] if verbose else _groups(ordered, shared)
+    shown = groups if verbose else groups[:MAX_NODES_LISTED]
     classes: dict[str, list[str]] = {}
     for row in ordered:
         classes.setdefault(row.verdict.node, []).append(row.hardware_class)
     column = max((len(group[0].trouble) for group in shown), default=0)
-    gone = sum(bool(group[0].verdict.gone) for group in shown)
-    for place, group in enumerate([*shown, []]):
-        if place == gone:
-            lines += [part for text in causes for part in wrap(text, width, indent="    ")]
-        if not group:
-            break
+    blocks = []
+    for group in shown:
         why = shared.get(group[0].unit)
         names = [_name(row, classes) for row in group]
         text = _row(group, names, column, None if why is None else shifts[why])
-        wrapped = wrap(text, width, indent="    ")
-        most = LINES if verbosity <= 0 else len(wrapped)
-        lines += (
-            [*wrapped[: most - 1], wrapped[most - 1] + " …"] if len(wrapped) > most else wrapped
-        )
-        if verbosity > 0:
-            lines += [
-                part for text in _details(group[0]) for part in wrap(text, width, indent="      ")
-            ]
-    left = groups[len(shown) :]
-    if left:
-        nodes = sum(map(len, left))
-        lines.append(f"... and {count_text(nodes, 'node')} more (-v shows all)")
-    worst: dict[str, NodeRow] = {}  # a node may be in several classes
-    for row in ordered:
-        worst.setdefault(row.verdict.node, row)
-    parts = [f"{count} {word}" for word, count in counted_words(worst.values())]
-    waived = sum(row.waived for row in worst.values())
-    parts += [f"{waived} of them with failures that are waived"] if waived else []
-    lines.append(f"{count_text(len(worst), 'node')}: {', '.join(parts)}")
+        block = wrap(text, width, indent="    ")
+        if verbose:
+            block += _wrapped(_details(group[0]), width, indent="      ")
+        elif len(block) > MAX_LINES:
+            block[MAX_LINES - 1 :] = [f"{block[MAX_LINES - 1]} …"]
+        blocks.append(block)
+    gone = sum(bool(group[0].verdict.gone) for group in shown)
+    blocks.insert(gone, _wrapped(causes, width, indent="    "))
+    lines = list(chain.from_iterable(blocks))
+    if left := sum(map(len, groups[len(shown) :])):
+        lines.append(f"... and {count_text(left, 'node')} more (-v shows all)")
     return [
         *lines,
+        _counts(ordered),
         *_way_out(ordered),
-        *_taken_out(ordered),
-        *_as_a_group(ordered, shared, shifts),
+        *_out_of_service(ordered),
+        *_shared_only(ordered, shared, shifts),
     ]
 
 
+def _wrapped(texts: Iterable[str], width: int | None, indent: str) -> list[str]:
+    return [part for text in texts for part in wrap(text, width, indent=indent)]
+
+
+def _counts(ordered: Iterable[NodeRow]) -> str:
+    """Return the line that counts the nodes by word, each once by its worst class."""
+    worst: dict[str, NodeRow] = {}
+    for row in ordered:
+        worst.setdefault(row.verdict.node, row)
+    parts = [f"{count} {word}" for word, count in counted_words(worst.values())]
+    if waived := sum(row.waived for row in worst.values()):
+        parts.append(f"{waived} of them with failures that are waived")
+    return f"{count_text(len(worst), 'node')}: {', '.join(parts)}"
+
+
 def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]) -> list[str]:
-    """Return one line of the rejected nodes by component, where they have many lines of their own."""
+    """Return one line that lists the rejected nodes by component, if there are many."""
     own = (row for row in rows if row.unit not in shared)
     rejected = [row.verdict for row in own if row.verdict.decision is Decision.REJECTED]
-    if not OVERVIEW < len(rejected) <= MOST_NAMED:
+    if not MIN_OVERVIEW < len(rejected) <= MAX_OVERVIEW:
         return []
     found: dict[str, list[str]] = {}
     for verdict in rejected:
@@ -134,7 +141,7 @@ def _by_component(rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
 
 
 def _way_out(rows: Sequence[NodeRow]) -> list[str]:
-    """Say how nodes are accepted that only lack what never ran on them; nothing where there are none."""
+    """Return how to accept the nodes that lack only benchmarks that never ran on them; none if none do."""
     nodes = sum(row.only_absent for row in rows)
     if not nodes:
         return []
@@ -145,39 +152,32 @@ def _way_out(rows: Sequence[NodeRow]) -> list[str]:
     ]
 
 
-def _taken_out(rows: Sequence[NodeRow]) -> list[str]:
-    """Return the nodes that are rejected for sure and for themselves, to be copied; of too many none."""
+def _out_of_service(rows: Sequence[NodeRow]) -> list[str]:
+    """Return a line to copy with the nodes that are rejected for sure, unless they are too many."""
     sure = {row.verdict.node: None for row in rows if row.word == Decision.REJECTED.value}
-    if not 1 < len(sure) <= MOST_NAMED:
+    if not 1 < len(sure) <= MAX_OVERVIEW:
         return []
     return [f"take out of service: {','.join(sure)}"]
 
 
-def _as_a_group(
+def _shared_only(
     rows: Sequence[NodeRow], shared: Mapping[tuple[str, str], int], shifts: Sequence[TraitShift]
 ) -> list[str]:
-    """Return which groups of nodes are to be decided about as a whole; empty where there is none."""
+    """Return a line about the nodes that only a shared cause rejects; none if there are none."""
     found = [
         f"{shifts[place].trait} {shifts[place].value} ({count_text(len(nodes), 'node')})"
         for place, nodes in rejected_for(rows, shared).items()
     ]
-    return (
-        [f"rejected for nothing but a shared cause, find that first: {', '.join(found)}"]
-        if found
-        else []
-    )
+    if not found:
+        return []
+    return [f"rejected for nothing but a shared cause, find that first: {', '.join(found)}"]
 
 
 def _groups(
-    ordered: Sequence[NodeRow], shared: Mapping[tuple[str, str], int], verbosity: int
+    ordered: Sequence[NodeRow], shared: Mapping[tuple[str, str], int]
 ) -> list[list[NodeRow]]:
-    """Group the nodes that share a line, in order.
-
-    Of those that are rejected each has its own, unless a shared cause explains it.
-    """
-    if verbosity > 0:
-        return [[row] for row in ordered]
-    many = sum(row.verdict.decision is Decision.ACCEPTED for row in ordered) > NAMED
+    """Group the nodes that share a line, in order; a rejected node shares only its shared cause's line."""
+    many = sum(row.verdict.decision is Decision.ACCEPTED for row in ordered) > MAX_NAMES
     groups: dict[tuple[object, ...], list[NodeRow]] = {}
     looks = waived = 0
     for number, row in enumerate(ordered):
@@ -193,10 +193,10 @@ def _groups(
             key = (Decision.UNDECIDED, row.cause, row.rest)
         elif row.look is not None:
             looks += 1
-            key = (LOOK,) if looks > LOOKED else key
-        elif row.waived:  # somebody answers for it: never among those with nothing
+            key = (LOOK,) if looks > MAX_OWN_LINES else key
+        elif row.waived:  # never merged with nodes that have no failure
             waived += 1
-            key = (WAIVED,) if waived > LOOKED else key
+            key = (Reason.WAIVED,) if waived > MAX_OWN_LINES else key
         elif many and row.verdict.decision is Decision.ACCEPTED:
             key = (Decision.ACCEPTED, bool(row.verdict.absent))
         groups.setdefault(key, []).append(row)
@@ -204,70 +204,78 @@ def _groups(
 
 
 def _name(row: NodeRow, classes: Mapping[str, Sequence[str]]) -> str:
-    """Return a node's name; of one that is in several classes with what its class has and another has not."""
+    """Return a node's name, followed by what distinguishes its class if it is in several."""
     name, key = row.verdict.node, row.hardware_class
     others = [set(one.split("_")) for one in classes[name] if one != key]
     own = [part for part in key.split("_") if any(part not in other for other in others)]
-    return f"{name} ({clip('_'.join(own) or key, CLASS_SHOWN)})" if others else name
+    return f"{name} ({clip('_'.join(own) or key, MAX_CLASS)})" if others else name
 
 
 def _row(
     group: Sequence[NodeRow], called: Sequence[str], column: int, why: TraitShift | None = None
 ) -> str:
-    """Return the line of a group; the kinds of trouble take a column of this width, none if it is 0.
+    """Return the line of a group.
 
     Args:
         group: Its nodes.
         called: Their names.
-        column: That width.
-        why: The shared cause that explains all that is bad on them; None where there is none.
+        column: Width of the kinds of trouble; 0: the line has none.
+        why: The shared cause that explains all of their failures; None if there is none.
     """
     first = group[0]
     names = called[0]
     if len(group) > 1:
-        shown = ", ".join(called[:NAMED])
-        more = f", and {len(group) - NAMED} more" if len(group) > NAMED else ""
-        names = f"{len(group)} nodes ({shown}{more})"
+        more = f", and {len(group) - MAX_NAMES} more" if len(group) > MAX_NAMES else ""
+        names = f"{len(group)} nodes ({', '.join(called[:MAX_NAMES])}{more})"
     kind = f"{first.trouble:{column}} " if column else ""
     head = f"{first.word:9} {kind}{names}"
     only = f"; as all of {why.trait} {why.value}, and nothing else" if why is not None else ""
-    if len(group) > 1 and why is not None:
-        return f"{head}: slower{only}{first.act}"
-    if len(group) > 1 and first.look is not None:
-        return f"{head}, too; -v says what"
-    if len(group) > 1 and first.only_missing:
-        counts = sorted({row.missing for row in group})
-        many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        return f"{head}: {many} of their values missing each; nothing that is there has failed{first.act}"
-    if len(group) > 1 and first.waived:
-        return f"{head}: with failures that are waived, too; -v says which"
-    if len(group) > 1 and first.verdict.decision is Decision.ACCEPTED:
-        absent = f": {_absence(group)}, which was not required" if first.verdict.absent else ""
-        return head + (absent or _promise(group))
-    if len(group) > 1 and first.only_absent:
-        return f"{head}: {_absence(group)}; nothing that ran has failed -> run these there, or --require NAME"
+    if len(group) > 1 and (text := _group_text(group, only)):
+        return head + text
     rest = f"; also {first.rest}" if first.rest else ""
     return f"{head}: {first.cause}{only}{rest}{first.act}"
 
 
-def _promise(group: Sequence[NodeRow]) -> str:
-    """Return what most nodes of a group were accepted for."""
-    (text, count), *_ = Counter(after_name(row.verdict) for row in group).most_common(1)
-    return f": {'' if count == len(group) else 'mostly '}{plain_line(text)}"
+def _group_text(group: Sequence[NodeRow], only: str) -> str:
+    """Return what several nodes of one line have in common; empty if their first node's cause says it.
+
+    Args:
+        group: The nodes.
+        only: Their shared cause in words; may be empty.
+    """
+    first = group[0]
+    if only:
+        return f": slower{only}{first.act}"
+    if first.look is not None:
+        return ", too; -v says what"
+    if first.only_missing:
+        counts = sorted({row.missing for row in group})
+        many = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+        return f": {many} of their values missing each; nothing that is there has failed{first.act}"
+    if first.waived:
+        return ": with failures that are waived, too; -v says which"
+    if first.verdict.decision is Decision.ACCEPTED:
+        if first.verdict.absent:
+            return f": {_absence(group)}, which was not required"
+        (text, count), *_ = Counter(after_name(row.verdict) for row in group).most_common(1)
+        return f": {'' if count == len(group) else 'mostly '}{plain_line(text)}"
+    if first.only_absent:
+        return f": {_absence(group)}; nothing that ran has failed -> run these there, or --require NAME"
+    return ""
 
 
 def _absence(group: Sequence[NodeRow]) -> str:
-    """Return how many benchmarks never ran on each node of a group, and which ones on most of them."""
+    """Return how many benchmarks never ran on each node of a group, and the most frequent of them."""
     counts = sorted({len(row.verdict.absent) for row in group})
     many = count_text(counts[-1], "benchmark")
     many = f"{counts[0]} to {many}" if len(counts) > 1 else many
-    often = Counter(name for row in group for name in row.verdict.absent).most_common(MISSED)
+    often = Counter(name for row in group for name in row.verdict.absent).most_common(MAX_ABSENT)
     named = ", ".join(f"{without_folders(name)} on {nodes}" for name, nodes in often)
     return f"{many} of the baseline did not run on each, or left no result (most often {named})"
 
 
 def _details(row: NodeRow) -> list[str]:
-    """Return everything that was found about a node, one line each."""
+    """Return all findings about a node, its next steps and its blockers, one line each."""
     found = sorted((v for v in row.verdicts if v.outcome in BAD), key=lambda v: v.severity)
     column = max((len(v.trouble.value) for v in found), default=0)
     lines = [
@@ -275,10 +283,11 @@ def _details(row: NodeRow) -> list[str]:
         for v in found
     ]
     steps = list(next_steps(found)) or list(filter(None, map(next_step, found[:1])))
-    shared = shared_act(row.verdict)
-    lines += [f"  next step: {plain_line(step)}" for step in ([shared] if shared else steps)]
+    if shared := shared_act(row.verdict):
+        steps = [shared]
+    lines += [f"  next step: {plain_line(step)}" for step in steps]
     for title, texts in (
-        ("in the way of acceptance", [*map(str, row.verdict.blocking)]),
+        ("in the way of acceptance", list(map(str, row.verdict.blocking))),
         ("not judged, does not block", row.verdict.listed),
         ("seen, does not block", row.verdict.noted),
     ):
