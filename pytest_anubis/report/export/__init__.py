@@ -1,6 +1,6 @@
 """Verdicts for other programs: JUnit properties, Prometheus gauges, JSON.
 
-What people read is in ``text`` and ``pages``. Each module stands alone; open ``run_json.py`` first.
+Texts for people are in ``text`` and ``pages``. No module needs another; open ``run_json.py`` first.
 
 PYTEST_DONT_REWRITE
 """

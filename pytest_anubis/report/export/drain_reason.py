@@ -1,4 +1,4 @@
-"""A verdict in the few words that a scheduler's node list has room for."""
+"""The reason that a scheduler's node list shows for a drained node."""
 
 from __future__ import annotations
 
@@ -11,31 +11,31 @@ from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Out
 from pytest_anubis.report.text.numbers import count_text
 
 LEADER = "ANB:"
-"""How every reason begins: what another tool wrote is never touched, and ours is known again."""
+"""Prefix of every reason, by which ours are recognised; reasons of other tools are never changed."""
 
-CODE = 20
-"""Characters of a reason that ``sinfo -R`` shows: the code fits into them."""
+MAX_CODE = 20
+"""Characters of a code: ``sinfo -R`` shows no more of a reason."""
 
-LONGEST = 128
-"""Characters of a whole reason; Slurm's accounting keeps 255 bytes."""
+MAX_REASON = 128
+"""Characters of a reason; Slurm's accounting keeps 255 bytes."""
 
-_RUN = 48
-"""Characters of a run's id, of which the end tells more than the beginning; most have half of that."""
+_MAX_RUN = 48
+"""Characters of a run's id, of which the end is kept; most ids have half as many."""
 
 _WORDS = re.compile(r"[^A-Z0-9]+")
 
 
 def reason_code(text: str) -> str:
     """Return a code such as ``ANB:NVLINK-BANDWIDTH`` that ``sinfo -R`` shows whole."""
-    return (LEADER + _WORDS.sub("-", text.upper()).strip("-"))[:CODE].rstrip("-")
+    return (LEADER + _WORDS.sub("-", text.upper()).strip("-"))[:MAX_CODE].rstrip("-")
 
 
-def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) -> str:
+def drain_reason(verdict: NodeVerdict, metrics: Sequence[MetricVerdict], run: str) -> str:
     """Return why a node is not accepted, such as ``ANB:COPY gpu3 402 GB/s, expected 439 run=7c1e``."""
     if verdict.decision is Decision.ACCEPTED:
         return line(f"{LEADER}ACCEPTED", run=run)
     wanted = Outcome.FAIL if verdict.decision is Decision.REJECTED else Outcome.INCONCLUSIVE
-    bad = (one for one in told if one.outcome in (wanted, Outcome.MARGINAL))
+    bad = (one for one in metrics if one.outcome in (wanted, Outcome.MARGINAL))
     worst = worst_of(bad)
     if worst is None:
         first = verdict.hindrances[0].fact if verdict.hindrances else verdict.headline
@@ -43,7 +43,7 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
     if worst.reason is Reason.NO_BASELINE:
         return line(f"{LEADER}NO-BASELINE", worst.text, run=run)
     if worst.reason is Reason.DISTURBED:
-        disturbed = sum(one.reason is Reason.DISTURBED for one in told)
+        disturbed = sum(one.reason is Reason.DISTURBED for one in metrics)
         words = f"{count_text(disturbed, 'measurement')} under other load, measure again:"
         return line(f"{LEADER}DISTURBED", words, worst.metric, run=run)
     code = reason_code(worst.metric or worst.benchmark.rpartition("::")[2].removeprefix("test_"))
@@ -58,18 +58,18 @@ def drain_reason(verdict: NodeVerdict, told: Sequence[MetricVerdict], run: str) 
 
 
 def worst_of(bad: Iterable[MetricVerdict]) -> MetricVerdict | None:
-    """Return which of a run's bad verdicts is to be acted on first; None of none."""
+    """Return the most severe of some verdicts; None if there are none."""
     return min(bad, key=lambda one: one.severity, default=None)
 
 
 def line(code: str, *words: str, run: str = "") -> str:
-    """Return a reason as one line that every tool takes: ASCII without quotes, the run at its end whole."""
-    # A quote is left out: "the tests mark" is read as it was meant, "the test?s mark" is a riddle.
+    """Return a reason as one line of ASCII without quotes, which every scheduler accepts."""
+    # Quotes are dropped and not replaced: "the tests mark" is easier to read than "the test?s mark".
     plain = [
         re.sub(r"['\"\u2018\u2019]+", "", " ".join(word.split()))
         for word in (code, *words, run)
         if word
     ]
     clean = [re.sub(r"[^ !#-&(-~]+", "?", word) for word in plain]
-    tail = f" run={clean.pop()[-_RUN:]}" if run else ""
-    return " ".join(clean)[: LONGEST - len(tail)].rstrip() + tail
+    tail = f" run={clean.pop()[-_MAX_RUN:]}" if run else ""
+    return " ".join(clean)[: MAX_REASON - len(tail)].rstrip() + tail

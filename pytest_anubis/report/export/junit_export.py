@@ -1,4 +1,4 @@
-"""JUnit: verdicts as properties, so that other tools can read the numbers, and the node's decision."""
+"""The JUnit file: verdicts as properties for CI tools, and the node's decision as a test case."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_anubis.report.text.numbers import certainty_text, lost_text, similar
 
 
 def properties(verdicts: Iterable[MetricVerdict]) -> list[tuple[str, str]]:
-    """Return (name, value) pairs: ``anubis.<metric>`` and what was concluded about it."""
+    """Return (name, value) pairs: ``anubis.<metric>`` with its value, then its verdict and reason."""
     pairs: list[tuple[str, str]] = []
     for verdict in verdicts:
         name = f"anubis.{verdict.metric or 'benchmark'}"
@@ -34,12 +34,10 @@ def properties(verdicts: Iterable[MetricVerdict]) -> list[tuple[str, str]]:
 
 
 class JUnitDecision:
-    """Puts the decision about the node into the JUnit file.
+    """Plugin that adds a failed test case to the JUnit file of a node that is not accepted.
 
-    A node can be rejected by what no single test could know: its inventory, its devices beside each other,
-    its own past; and it can be neither accepted nor rejected, though every test has passed or was skipped. A
-    CI server that reads nothing but the file would see green; so the decision becomes a failed test case of
-    its own.
+    A node can be rejected, or left undecided, although every test passed or was skipped: by its inventory,
+    by a comparison of its devices, or by its own past. A CI server that reads only the file would see green.
     """
 
     CASE = "anubis::acceptance"
@@ -48,46 +46,51 @@ class JUnitDecision:
         self._failed = False
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note that some test case says it already."""
+        """Note that the file already has a failed test case."""
         self._failed = self._failed or report.failed
 
     def pytest_anubis_verdict(self, config: pytest.Config, verdict: NodeVerdict) -> None:
-        """Write what was decided; pytest's plugin writes the file after this."""
-        for plugin in config.pluginmanager.get_plugins():
-            if hasattr(plugin, "add_global_property"):  # pytest's own, which has no public name
-                plugin.add_global_property("anubis.decision", verdict.decision.value)
-                plugin.add_global_property("anubis.headline", verdict.headline)
-                if verdict.decision is not Decision.ACCEPTED and not self._failed:
-                    self._add_case(plugin, f"{verdict.decision.value}: {after_decision(verdict)}")
+        """Add the decision to the file, which pytest's plugin writes after this."""
+        for plugin in _junit_plugins(config):
+            plugin.add_global_property("anubis.decision", verdict.decision.value)
+            plugin.add_global_property("anubis.headline", verdict.headline)
+        if verdict.decision is not Decision.ACCEPTED:
+            self._add_case(config, f"{verdict.decision.value}: {after_decision(verdict)}")
 
-    # After the run, which is registered later, has said how it ends; before pytest writes the file.
+    # Runs after the run's plugin, which is registered later and sets the exit status, and before the file is
+    # written.
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Leave no file green of a run that ended otherwise: one that was refused has no decision at all."""
+        """Add a failed test case if pytest ended with an error but without a decision."""
         status = int(session.exitstatus)
-        if session.config.option.collectonly:  # which is no acceptance, whatever pytest says of it
+        if session.config.option.collectonly:  # accepts nothing, though pytest's status is 0
             status = status or Decision.UNDECIDED.exit_code
-        if status == 0 or self._failed:
-            return
-        for plugin in session.config.pluginmanager.get_plugins():
-            if hasattr(plugin, "add_global_property"):
-                self._add_case(
-                    plugin,
-                    f"{Decision.UNDECIDED.value}: pytest ended with exit status {status}, and nothing was "
-                    "decided; its output says why",
+        if status != 0:
+            self._add_case(
+                session.config,
+                f"{Decision.UNDECIDED.value}: pytest ended with exit status {status}, and nothing was "
+                "decided; its output says why",
+            )
+
+    def _add_case(self, config: pytest.Config, headline: str) -> None:
+        """Add a failed test case, unless the file has one."""
+        for plugin in [] if self._failed else _junit_plugins(config):
+            self._failed = True
+            for when, outcome in (("call", "failed"), ("teardown", "passed")):
+                plugin.pytest_runtest_logreport(
+                    pytest.TestReport(
+                        nodeid=self.CASE,
+                        location=("anubis", None, "acceptance"),
+                        keywords={},
+                        outcome=outcome,  # type: ignore[arg-type]  # one of its literals
+                        longrepr=headline if outcome == "failed" else None,
+                        when=when,  # type: ignore[arg-type]
+                    )
                 )
 
-    def _add_case(self, plugin: Any, headline: str) -> None:
-        self._failed = True
-        location = ("anubis", None, "acceptance")
-        for when, outcome in (("call", "failed"), ("teardown", "passed")):
-            plugin.pytest_runtest_logreport(
-                pytest.TestReport(
-                    nodeid=self.CASE,
-                    location=location,
-                    keywords={},
-                    outcome=outcome,  # type: ignore[arg-type]  # one of its literals
-                    longrepr=headline if outcome == "failed" else None,
-                    when=when,  # type: ignore[arg-type]
-                )
-            )
+
+def _junit_plugins(config: pytest.Config) -> list[Any]:
+    """Return pytest's JUnit plugin, which has no public name, if it writes a file."""
+    return [
+        one for one in config.pluginmanager.get_plugins() if hasattr(one, "add_global_property")
+    ]

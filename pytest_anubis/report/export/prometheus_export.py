@@ -34,14 +34,14 @@ def prometheus_text(
 ) -> str:
     """Return the verdicts as gauges; write them atomically to ``anubis.prom`` in the collector's folder.
 
-    An alert on acceptance asks for ``anubis_node_decision{decision="ACCEPTED"} != 1``, one on parts for
-    ``anubis_metric_outcome{outcome="FAIL"} == 1``, one on verdicts that nobody renews for
-    ``time() - anubis_run_end_time_seconds > 7 * 86400``.
+    Conditions for alerts are ``anubis_node_decision{decision="ACCEPTED"} != 1`` for nodes,
+    ``anubis_metric_outcome{outcome="FAIL"} == 1`` for components, and
+    ``time() - anubis_run_end_time_seconds > 7 * 86400`` for verdicts that are a week old.
 
     Args:
-        node_verdict: The decision; None when the run reached none, then only metrics are reported.
+        node_verdict: The decision; None reports the metrics only.
         verdicts: All metric verdicts; of several on the same metric of the same unit the last counts.
-        run: The run that they are of; None leaves out its times, class and name.
+        run: Their run; None omits its times, class and name.
     """
     families = [
         *(_run(run) if run is not None else ()),
@@ -99,7 +99,7 @@ def _known(labels: Labels, value: float | None) -> dict[Labels, float]:
 
 
 def _seconds(moment: str) -> float | None:
-    """Return an ISO 8601 time of a journal as seconds since 1970; None where there is none."""
+    """Return an ISO 8601 time of a journal as seconds since 1970; None if it is no time."""
     try:
         return dt.datetime.fromisoformat(moment).timestamp()
     except (ValueError, OverflowError, OSError):
@@ -169,17 +169,17 @@ def _labels(verdict: MetricVerdict) -> Labels:
 def _family(family: str, samples: dict[Labels, float]) -> str:
     name = f"anubis_{family}"
     lines = [f"# HELP {name} {_HELP[family]}", f"# TYPE {name} gauge"]
-    # By what is written: two names that differ in what cannot be written are one, the last counts.
+    # Labels that become equal by escaping would be refused as duplicates; the last counts.
     written = {
         ",".join(f'{label}="{_escaped(text)}"' for label, text in labels): value
         for labels, value in samples.items()
     }
-    lines += [f"{name}{{{said}}} {_number(value)}" for said, value in written.items()]
+    lines += [f"{name}{{{labels}}} {_number(value)}" for labels, value in written.items()]
     return "\n".join(lines) + "\n"
 
 
 def _escaped(text: str) -> str:
-    # The format knows three escapes; what else controls a terminal, or is no Unicode, has none.
+    # The format has three escapes, and none for other control characters and lone surrogates.
     clean = "".join(c if c == "\n" or category(c) not in _NOT_TEXT else "\ufffd" for c in text)
     return clean.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 

@@ -12,30 +12,28 @@ from pytest_anubis.core.events import BenchmarksChosen, Event, UnknownEvent
 from pytest_anubis.core.run import RunRecord
 
 SCHEMA = 2
-"""2: a verdict knows its test; the further events are those of the journal without their time."""
+"""Version of the document. 2: verdicts name their test; ``events`` are the journal's without their time."""
 
 
 def run_json(record: RunRecord) -> str:
     """Return the whole record as strict JSON: NaN and the infinities become strings.
 
-    The verdicts are those that were reached (`RunRecord.reached`); failures that a waiver covers stand once
-    more in ``waived``, as they count. Its ``questions`` are those that `AskedQuestions.plain` counts.
+    ``verdicts`` are those reached before waivers; ``waived`` repeats the waived ones as they count.
+    ``questions`` are the counts of `AskedQuestions.plain`.
     """
     reached = record.reached
     plain = to_plain(dataclasses.replace(record, verdicts=reached, events=()), full=True)
-    for verdict, told in zip(reached, plain["verdicts"], strict=True):
-        # What follows from the others.
-        told |= {"triage": verdict.triage.value, "loss": to_plain(verdict.loss)}
-        del told["waiver"]  # as it was reached, none has one
-        if not verdict.run:  # it is of this very run
-            del told["run"], told["run_words"]
+    for verdict, cells in zip(reached, plain["verdicts"], strict=True):
+        cells |= {"triage": verdict.triage.value, "loss": to_plain(verdict.loss)}
+        del cells["waiver"]  # always None before waivers
+        if not verdict.run:  # the verdict is of this run
+            del cells["run"], cells["run_words"]
     plain |= {"schema": SCHEMA, "events": [_event(event) for event in record.events]}
-    plain["questions"] = asked_questions(
-        record.planned, record.effective_verdicts, record.results
-    ).plain()
-    told = [verdict for verdict in record.effective_verdicts if verdict.waiver is not None]
-    if record.waivers or told:  # of collected runs, any may have had waivers
-        plain["waived"] = [to_plain(verdict, full=True) for verdict in told]
+    effective = record.effective_verdicts
+    plain["questions"] = asked_questions(record.planned, effective, record.results).plain()
+    waived = [to_plain(one, full=True) for one in effective if one.waiver is not None]
+    if record.waivers or waived:  # any of several collected runs may have had waivers
+        plain["waived"] = waived
     return json.dumps(plain, indent=1, sort_keys=True, allow_nan=False)
 
 

@@ -13,7 +13,7 @@ from pytest_anubis.core.waivers.waiving import holds_on
 from pytest_anubis.fleet.launching import kubernetes_node as cluster
 from pytest_anubis.fleet.launching.health_check import Health, health_of
 from pytest_anubis.fleet.launching.slurm_node import SlurmError, parsed_node
-from pytest_anubis.report.export.drain_reason import CODE, LONGEST, drain_reason
+from pytest_anubis.report.export.drain_reason import MAX_CODE, MAX_REASON, drain_reason
 from pytest_anubis.store.node_standing import KeptRun, NodeStanding
 
 NOW = 2_000_000_000.0
@@ -77,8 +77,8 @@ def test_a_reason_begins_with_a_code_that_node_lists_show_whole() -> None:
         metric="a very 'long' name\nof a metric " * 9, value=None, text='"why" \u2014 so ' * 40
     )
     text = drain_reason(rejected, [long], "7c1e")
-    assert len(text) <= LONGEST
-    assert len(text.partition(" ")[0]) <= CODE
+    assert len(text) <= MAX_REASON
+    assert len(text.partition(" ")[0]) <= MAX_CODE
     assert text.isascii()
     assert not set("'\"\n") & set(text)
     assert text.endswith(" run=7c1e")
