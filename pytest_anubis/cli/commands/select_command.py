@@ -17,7 +17,6 @@ from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.selector.choice.known_benchmarks import KnownBenchmarks, known_benchmarks
 from pytest_anubis.selector.selector_error import SelectorError
-from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import NodeRecord
@@ -155,8 +154,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
         )
         exposing = exposing_open(inputs.defects, [node.name for node in nodes])
         offers = [replace(one, pinned=one.benchmark in exposing) for one in offers]
-        with suppress_solver_output():
-            return choose(inputs, offers, request), request, known.elsewhere
+        return choose(inputs, offers, request), request, known.elsewhere
     except SelectorError as error:
         raise CommandError(f"{place}: {error}") from error
 

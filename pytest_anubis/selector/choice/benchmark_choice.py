@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.choice.candidates import Candidate, ordered
 from pytest_anubis.selector.choice.choice_plan import MODES, Method, Mode, Plan
 from pytest_anubis.selector.choice.choice_reasons import explain, picked
 from pytest_anubis.selector.choice.cover_problem import (
@@ -26,9 +25,9 @@ from pytest_anubis.selector.choice.cover_problem import (
     make_problem,
     tidied,
 )
-from pytest_anubis.selector.choice.coverage import Coverage, mixed
+from pytest_anubis.selector.choice.coverage import Candidate, Coverage, mixed, ordered
 from pytest_anubis.selector.choice.milp import Solution, cheapest, least_total, widest
-from pytest_anubis.selector.risk.node_risk import NodeRisk
+from pytest_anubis.selector.risk.node_status import NodeRisk
 from pytest_anubis.selector.selector_error import SelectorError
 
 Choice = npt.NDArray[np.bool_]

@@ -15,13 +15,12 @@ from statistics import median
 
 from pytest_anubis.core.history import Defect, FleetHistory
 from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
-from pytest_anubis.selector.choice.candidates import Candidate
 from pytest_anubis.selector.choice.choice_plan import Mode, Plan
-from pytest_anubis.selector.choice.coverage import Coverage, learn_coverage
+from pytest_anubis.selector.choice.coverage import Candidate, Coverage, learn_coverage
 from pytest_anubis.selector.risk.drivers import risk_drivers
 from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
-from pytest_anubis.selector.risk.node_risk import NodeRisk
+from pytest_anubis.selector.risk.node_status import NodeRisk
 
 _NOMINAL = 0.5  # for an unknown risk; what exposes most is the same for every risk
 

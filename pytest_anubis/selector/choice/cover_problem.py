@@ -14,8 +14,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.choice.candidates import Candidate
-from pytest_anubis.selector.choice.coverage import Coverage
+from pytest_anubis.selector.choice.coverage import Candidate, Coverage
 
 WEIGHT = 10_000_000  # parts into which all defects are divided
 

@@ -2,8 +2,7 @@
 
 Weighted partial set cover: a binary x per run, and for each pattern that several runs expose a
 y that is at most the sum of their x. Weights are positive, so y would be whole by itself; it is declared
-so because HiGHS is then faster, and hardly ever repairs a fractional solution, of which it prints a line
-whatever it is told (callers whose output matters leave that line out).
+so because HiGHS is then faster.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.selector.choice.cover_problem import Problem
+from pytest_anubis.selector.choice.solver_output import suppress_solver_output
 
 _TIE_RUNS = (
     200  # with more runs than this, the share of a millisecond that breaks ties gets too small
@@ -180,13 +180,14 @@ def _solve(
     highs = np.ones(runs + patterns)
     if upper is not None:
         highs[:runs] = upper
-    result = milp(
-        objective,
-        integrality=np.ones(runs + patterns),
-        bounds=Bounds(0, highs),
-        constraints=constraints,
-        options={"time_limit": time_limit, "mip_rel_gap": 0.0},
-    )
+    with suppress_solver_output():
+        result = milp(
+            objective,
+            integrality=np.ones(runs + patterns),
+            bounds=Bounds(0, highs),
+            constraints=constraints,
+            options={"time_limit": time_limit, "mip_rel_gap": 0.0},
+        )
     bound = getattr(result, "mip_dual_bound", None)
     chosen = None
     if result.x is not None:

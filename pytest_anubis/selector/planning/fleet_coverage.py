@@ -10,9 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.history import FleetHistory
-from pytest_anubis.selector.choice.candidates import Candidate
 from pytest_anubis.selector.choice.choice_inputs import UNKNOWN_COST
-from pytest_anubis.selector.choice.coverage import learn_coverage
+from pytest_anubis.selector.choice.coverage import Candidate, learn_coverage
 from pytest_anubis.selector.choice.known_benchmarks import known_benchmarks
 
 Floats = npt.NDArray[np.float64]

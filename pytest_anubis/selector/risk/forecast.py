@@ -19,8 +19,13 @@ from pytest_anubis.selector.risk.choosing.refits import Refits, refits_of
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import HazardModel, load_model
-from pytest_anubis.selector.risk.node_risk import NodeRisk
-from pytest_anubis.selector.risk.node_status import HOUR, hours_text, status_at, status_rows
+from pytest_anubis.selector.risk.node_status import (
+    HOUR,
+    NodeRisk,
+    hours_text,
+    status_at,
+    status_rows,
+)
 from pytest_anubis.selector.selector_error import SelectorError
 
 ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]
@@ -46,8 +51,8 @@ class RiskModel:
         model: The model; times in hours.
         kinds: Kinds of incidents that have a covariate of their own.
         nodes: How many nodes it was fitted to.
-        told: How many incidents the history had. Those that were not waited for teach no rate: the one
-            that a node is first known by, and one that began while another lasted.
+        incidents: How many incidents the history had. Some give no interval to learn a rate from: the one
+            by which a node is first known, and one that began during another.
         backtest: Why this model, and how good it was.
         refits: What the history leaves open where no earlier moment tested the model; None where one did.
         hours: Hours that its nodes were watched for, together.
@@ -56,7 +61,7 @@ class RiskModel:
     model: HazardModel
     kinds: tuple[str, ...]
     nodes: int
-    told: int
+    incidents: int
     backtest: Backtest
     refits: Refits | None
     hours: float
@@ -64,7 +69,7 @@ class RiskModel:
     @property
     def text(self) -> str:
         """What it is and rests on, in words."""
-        count = max(self.model.events, self.told)
+        count = max(self.model.events, self.incidents)
         some = f"{self.model.events} of {count}" if count > self.model.events else str(count)
         on = f"{self.nodes} node{'s' if self.nodes != 1 else ''}"
         if not self.model.events:  # each node's first one, before which it was not watched
@@ -117,7 +122,7 @@ class RiskModel:
             "schema": SCHEMA,
             "kinds": list(self.kinds),
             "nodes": self.nodes,
-            "told": self.told,
+            "incidents": self.incidents,
             "model": self.model.to_plain(),
             "hours": self.hours,
             "backtest": self.backtest.to_plain(),
@@ -137,13 +142,13 @@ class RiskModel:
                 "fit it again with 'anubis risk --save'"
             )
         kinds, nodes, model = plain.get("kinds"), plain.get("nodes"), plain.get("model")
-        told, hours = plain.get("told"), plain.get("hours")
+        incidents, hours = plain.get("incidents"), plain.get("hours")
         if (
             not isinstance(kinds, list)
             or not all(isinstance(kind, str) for kind in kinds)
             or not isinstance(nodes, int)
-            or not isinstance(told, int)
-            or not (0 <= nodes < _COUNTED and 0 <= told < _COUNTED)
+            or not isinstance(incidents, int)
+            or not (0 <= nodes < _COUNTED and 0 <= incidents < _COUNTED)
             or not isinstance(model, Mapping)
             or not isinstance(hours, int | float)
             or not 0 <= hours < _COUNTED
@@ -160,7 +165,7 @@ class RiskModel:
             model=kept,
             kinds=tuple(kinds),
             nodes=nodes,
-            told=told,
+            incidents=incidents,
             backtest=backtest,
             refits=None if fits is None else Refits.from_plain(fits, like=kept),
             hours=float(hours),
@@ -239,7 +244,7 @@ def fit_risk(
         model=chosen,
         kinds=rows.kinds,
         nodes=len(set(rows.nodes)),
-        told=len(fleet.incidents),
+        incidents=len(fleet.incidents),
         backtest=backtest,
         refits=refits,
         hours=float(rows.duration.sum()),
@@ -326,10 +331,10 @@ def look_ahead(
 def _aged(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:
     """Say when a kept model has missed a tenth of what happened."""
     count = len(fleet.incidents)
-    if not risk.told or count < 1.1 * risk.told:
+    if not risk.incidents or count < 1.1 * risk.incidents:
         return ()
     return (
-        f"the model that was kept knows {risk.told} incidents, the history {count}: fit it again with "
+        f"the model that was kept knows {risk.incidents} incidents, the history {count}: fit it again with "
         "'anubis risk --save'",
     )
 

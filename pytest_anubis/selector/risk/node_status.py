@@ -45,6 +45,24 @@ ABSENT = {
 }
 """What it means that a covariate has no value, in words."""
 
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeRisk:
+    """How likely a node is to have an incident.
+
+    Attributes:
+        node: Its name.
+        probability: Probability of an incident within the horizon, 0 to 1 (1 excluded).
+        low: Lower end of its 95 % interval; None if unknown.
+        high: Upper end.
+    """
+
+    node: str
+    probability: float
+    low: float | None = None
+    high: float | None = None
+
+
 _Row = tuple[str, list[float], float, bool, float]
 """Node, covariates, hours, whether it ended with an incident, hour at which it began."""
 

@@ -22,7 +22,6 @@ from pytest_anubis.report.text.numbers import percent
 from pytest_anubis.selector.choice.choice_plan import Plan
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.selector.choice.choice_inputs import (
@@ -115,8 +114,7 @@ class Selection:
                 request = replace(request, seed=seed)
             else:
                 kept, self._damaged = None, True
-        with suppress_solver_output():
-            choice = choose(self._inputs, offers, request)
+        choice = choose(self._inputs, offers, request)
         if kept is not None:
             choice = replace(choice, plan=replace(choice.plan, **kept))
         self._offers = {offer.benchmark: offer for offer in offers}

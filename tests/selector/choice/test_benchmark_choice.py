@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from pytest_anubis.core.history import Defect
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
-from pytest_anubis.selector.choice.candidates import Candidate, ordered
 from pytest_anubis.selector.choice.choice_reasons import lasting
 from pytest_anubis.selector.choice.cover_problem import (
     WEIGHT,
@@ -22,8 +21,8 @@ from pytest_anubis.selector.choice.cover_problem import (
     make_problem,
     tidied,
 )
-from pytest_anubis.selector.choice.coverage import learn_coverage
-from pytest_anubis.selector.risk.node_risk import NodeRisk
+from pytest_anubis.selector.choice.coverage import Candidate, learn_coverage, ordered
+from pytest_anubis.selector.risk.node_status import NodeRisk
 from pytest_anubis.selector.selector_error import SelectorError
 
 NAMES = tuple("abcdefgh")

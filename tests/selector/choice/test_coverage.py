@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.history import Defect, Incident
-from pytest_anubis.selector.choice.candidates import Candidate
-from pytest_anubis.selector.choice.coverage import learn_coverage
+from pytest_anubis.selector.choice.coverage import Candidate, learn_coverage
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes, relates
 from pytest_anubis.selector.selector_error import SelectorError
 

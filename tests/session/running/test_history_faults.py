@@ -120,7 +120,7 @@ def test_without_the_history_a_model_finds_no_node_safe(
         model=Exponential().fit([[]] * 9, [1e6] * 9, [1, *[0] * 8]),
         kinds=(),
         nodes=9,
-        told=1,
+        incidents=1,
         backtest=Backtest(reason="one rate", error=0.8, degrees=1),
         refits=Refits(incidents=1),
         hours=9e6,

@@ -32,7 +32,6 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.printing import say, write_file, write_json
 from pytest_anubis.core.metric import named_by
 from pytest_anubis.report.text.numbers import count_text
-from pytest_anubis.solver_output import suppress_solver_output
 
 if TYPE_CHECKING:
     from pytest_anubis.fleet.node_places import NodePlace
@@ -148,8 +147,7 @@ def _plan(options: argparse.Namespace) -> int:
         why = f"; {notes[0]}" if notes else ""
         raise CommandError(f"{found.place}: no node is in service that could be validated{why}")
     window = _window(options, seconds, pools, len(partners), risk)
-    with suppress_solver_output():
-        plan = plan_window(cases, risk.coverage, window)
+    plan = plan_window(cases, risk.coverage, window)
     filed = {one.node.name for one in found.nodes}
     never = [name for name in found.listed if name not in filed]
     if never:

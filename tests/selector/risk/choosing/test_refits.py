@@ -79,7 +79,7 @@ def test_what_is_left_open_is_kept_with_the_model(model: ModelName) -> None:
     assert look_ahead(history, again, now=NOW, horizon=AHEAD) == one
     assert (again.within, again.evidence) == (risk.within, risk.evidence)
     assert risk.refits is not None
-    for name in ("refits", "hours", "told", "backtest"):
+    for name in ("refits", "hours", "incidents", "backtest"):
         with pytest.raises(SelectorError):
             RiskModel.from_plain({k: v for k, v in risk.to_plain().items() if k != name})
 
