@@ -193,7 +193,7 @@ def planned(one: Setting, nodes: int) -> tuple[WindowPlan, str]:
         at_once=one.at_once,
         pools={"rig": one.rigs, "partner": one.partners},
         needs=NEEDS,
-        worth=one.worth,
+        time_worth=one.worth,
     )
     begin, of_cpu = time.perf_counter(), time.process_time()
     plan = plan_window(cases, coverage, window)

@@ -1,4 +1,4 @@
-"""What the benchmarks of one hardware class expose, for many nodes, and the risk that passing leaves."""
+"""Learn what the benchmarks of a hardware class expose, and what passing leaves of a node's risk."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
 
 Mix = tuple[tuple[str, float], ...]
-"""Kind of incident and its probability, sorted by kind; empty for a node without any incident."""
+"""Kinds of incident with their probabilities, sorted by kind; empty for a node without incidents."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ClassCoverage:
-    """Coverage of the benchmarks of one class; a pattern is a set of them that exposes the same defects.
+    """Coverage of one class; a pattern is a set of benchmarks that exposes the same defects.
 
     Attributes:
         benchmarks: The b benchmark ids, sorted.
-        seconds: Shape (b,): what each takes on the class.
+        seconds: Shape (b,): duration of each on the class.
         hits: Shape (patterns, b): which benchmarks expose which pattern.
-        shares: Mix of kinds -> shape (patterns,): share of the next defects that each pattern is; what no
-            benchmark exposes is missing in the sum.
-        unpriced: Benchmarks whose time nobody has measured.
-        elsewhere: Benchmarks that only other classes have run, and that are none of these.
-        guessed: No defect is known, so what the benchmarks expose is assumed.
+        shares: Mix of kinds -> shape (patterns,): share of each pattern in the next defects; the rest to 1 is
+            what no benchmark exposes.
+        unpriced: Benchmarks without a measured duration.
+        elsewhere: Benchmarks that only other classes have run, which are not offered.
+        guessed: No defect is known, so the shares are assumed.
     """
 
     benchmarks: tuple[str, ...]
@@ -45,7 +45,7 @@ class ClassCoverage:
     guessed: bool = False
 
     def exposed(self, names: Collection[str]) -> Bools:
-        """Return, shape (patterns,), what benchmarks expose; those that are not known expose nothing."""
+        """Return which patterns benchmarks expose, shape (patterns,); unknown benchmarks expose none."""
         known = self.hits[:, [name in names for name in self.benchmarks]]
         return np.asarray(known.any(axis=1), dtype=np.bool_)
 
@@ -58,7 +58,7 @@ def class_coverage(
     Args:
         fleet: The history, with durations, experience and defects of the class.
         mixes: The nodes' mixes of kinds.
-        hardware_class: The class, whose benchmarks alone are offered; empty: all of the history.
+        hardware_class: The class to offer benchmarks of; empty: all benchmarks of the history.
     """
     defects = [one for one in fleet.defects if one.state != "false alarm" and one.benchmarks]
     offered = known_benchmarks(fleet, hardware_class)
@@ -80,7 +80,7 @@ def class_coverage(
         )
         ends = np.searchsorted(coverage.rows, np.arange(len(coverage.weights) + 1)).tolist()
         keys = [tuple(coverage.columns[a:b].tolist()) for a, b in pairwise(ends)]
-        # Total is 0 only without candidates, and then there is no pattern.
+        # The total is 0 only without candidates, and then there is no pattern.
         found[mix] = dict(
             zip(keys, (coverage.weights / (coverage.total or 1.0)).tolist(), strict=True)
         )
@@ -103,23 +103,18 @@ def class_coverage(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
-    """What a node passed last.
-
-    Attributes:
-        age: Seconds since.
-        benchmarks: What it passed.
-    """
+class LastPass:
+    """The benchmarks that a node passed last, and how many seconds ago."""
 
     age: float
     benchmarks: frozenset[str]
 
 
-def credit(passed: Passed | None, horizon: float) -> float:
-    """Return the share of the horizon for which passing speaks: 1 at once, 0 a horizon later.
+def credit(passed: LastPass | None, horizon: float) -> float:
+    """Return the share of the horizon that the last validation still covers: 1 at once, 0 a horizon later.
 
-    A choice reckons the risk of the horizon that follows a run. Of the same time ahead, seen later, only
-    what is left of that horizon was reckoned; what came up since was looked for by nobody.
+    Passing lowers the risk of the horizon that follows the run; defects that appear after it were not
+    looked for.
     """
     return 0.0 if passed is None else min(1.0, max(0.0, 1 - passed.age / horizon))
 
@@ -128,15 +123,15 @@ def residual_risks(
     risks: Mapping[str, float],
     mixes: Mapping[str, Mix],
     coverage: ClassCoverage,
-    passed: Mapping[str, Passed],
+    passed: Mapping[str, LastPass],
     horizon: float,
 ) -> dict[str, float]:
-    """Return what the last verdict leaves of the risks of nodes of one class.
+    """Return the risks of nodes of one class, lowered by what each passed last.
 
     Args:
-        risks: Node -> probability of an incident within the horizon, as if nothing had been passed.
-        mixes: Node -> its mix of kinds; those that are missing have none.
-        coverage: Of the class, with all of these mixes.
+        risks: Node -> probability of an incident within the horizon, had it passed nothing.
+        mixes: Node -> its mix of kinds; a missing node has none.
+        coverage: Coverage of the class, with all these mixes.
         passed: Node -> what it passed last.
         horizon: Seconds ahead.
     """
@@ -156,5 +151,5 @@ def residual_risks(
 
 
 def mixes_of(known: Mapping[str, Mapping[str, float]], nodes: Sequence[str]) -> dict[str, Mix]:
-    """Return the mixes of nodes as values that can be compared; nodes without incidents have an empty one."""
+    """Return the mixes of nodes as hashable values; empty for nodes without incidents."""
     return {node: tuple(known.get(node, {}).items()) for node in nodes}

@@ -1,4 +1,4 @@
-"""The plan of one window for a fleet: who runs what when, what is left out, what more time would bring."""
+"""Plan one window for a fleet: which node runs what and when, and what another hour would add."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage
-from pytest_anubis.selector.planning.placing.schedule_records import Slot
-from pytest_anubis.selector.planning.window_ladder import HOUR, Ladder
+from pytest_anubis.selector.planning.placing.schedule_records import PlannedRun
+from pytest_anubis.selector.planning.window_ladder import HOUR, WindowLadder
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window, misfits
-from pytest_anubis.selector.planning.window_solution import Problem, Solution
+from pytest_anubis.selector.planning.window_solution import PlanningProblem, WindowSolution
 from pytest_anubis.selector.selector_error import SelectorError
 
 
@@ -22,15 +22,15 @@ class PlannedNode:
     Attributes:
         node: Its name.
         hardware_class: Its class.
-        runs: Its runs in their order; none where it is left out.
+        runs: Its runs in their order; none if it is left out.
         before: Probability of an incident within the horizon without the window.
-        after: The same once all of its runs have passed.
+        after: The same once all its runs have passed.
         spared: Seconds of incidents that its runs spare.
     """
 
     node: str
     hardware_class: str
-    runs: tuple[Slot, ...]
+    runs: tuple[PlannedRun, ...]
     before: float
     after: float
     spared: float
@@ -42,24 +42,24 @@ class PlannedNode:
 
     @property
     def end(self) -> float:
-        """When it comes back."""
+        """When it returns to service."""
         return max((run.start + run.seconds for run in self.runs), default=0.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowPlan:
-    """What a window should validate.
+    """A plan of validation for all nodes in one window.
 
     Attributes:
         nodes: Every node, those that run something first, by start.
-        left_out: Benchmarks that no node can run in this window -> why.
-        spared: Seconds of incidents that are spared in all.
-        spent: Seconds of nodes that validation takes.
+        left_out: Benchmark that no node can run in this window -> why.
+        spared: Seconds of incidents spared on all nodes.
+        spent: Node seconds of validation.
         value: What is spared less the worth of what is spent.
-        bound: No plan can have a larger value.
-        hour: What another hour of the window adds to the value: a plan of the longer window was made.
-        one_more: Resource -> what one more of it would add, about.
-        used: Resource -> share of its time that the plan takes.
+        bound: Upper bound of the value of every plan.
+        hour: What another hour of the window adds to the value, by a plan of the longer window.
+        one_more: Resource -> what one more unit of it would add, about.
+        used: Resource -> share of its time in use.
         unpinned: Nodes whose pinned benchmarks found no room.
     """
 
@@ -76,7 +76,7 @@ class WindowPlan:
 
     @property
     def gap(self) -> float:
-        """Share of the bound that the plan may lack."""
+        """Share of the bound that the plan may miss."""
         return max(0.0, 1 - self.value / self.bound) if self.bound > 0 else 0.0
 
 
@@ -87,15 +87,15 @@ def plan_window(
 
     Args:
         cases: The nodes that could be validated; each at most once.
-        coverage: Hardware class -> what its benchmarks expose; of every class of a node.
-        window: What there is.
+        coverage: Hardware class -> what its benchmarks expose, for every class of a node.
+        window: The window.
 
     Raises:
-        SelectorError: The window or what it offers makes no sense.
+        SelectorError: The window is invalid, or there is no node.
     """
     _check(cases, window)
-    problem = Problem(cases, coverage)
-    ladder = Ladder(problem, len(cases))
+    problem = PlanningProblem(cases, coverage)
+    ladder = WindowLadder(problem, len(cases))
     found = ladder.best(window)
     longer = ladder.own(replace(window, seconds=window.seconds + HOUR))
     left_out = {
@@ -103,7 +103,7 @@ def plan_window(
         for key in problem.classes
         for name, why in misfits(coverage[key].benchmarks, coverage[key].seconds, window).items()
     }
-    # A plan of this window is one of the longer window too.
+    # A plan of this window is also one of the longer window.
     more = longer.value - found.value if longer.better(found) else 0.0
     return _plan(problem.classes, found, left_out, max(0.0, more))
 
@@ -129,16 +129,16 @@ def _check(cases: Sequence[NodeCase], window: Window) -> None:
 
 
 def _plan(
-    classes: Sequence[str], found: Solution, left_out: Mapping[str, str], hour: float
+    classes: Sequence[str], found: WindowSolution, left_out: Mapping[str, str], hour: float
 ) -> WindowPlan:
     window, prices = found.window, found.prices.tolist()
-    by_node: dict[str, list[Slot]] = {}
-    for slot in found.slots:
-        by_node.setdefault(slot.node, []).append(slot)
+    by_node: dict[str, list[PlannedRun]] = {}
+    for run in found.scheduled:
+        by_node.setdefault(run.node, []).append(run)
     nodes: list[PlannedNode] = []
-    for key, pop, gained in zip(classes, found.populations, found.gained, strict=True):
-        risk = pop.before / window.incident_seconds
-        after = np.maximum(0.0, pop.before - gained) / window.incident_seconds
+    for key, group, spared in zip(classes, found.groups, found.spared, strict=True):
+        risk = group.before / window.incident_seconds
+        after = np.maximum(0.0, group.before - spared) / window.incident_seconds
         nodes += [
             PlannedNode(
                 node=name,
@@ -146,13 +146,12 @@ def _plan(
                 runs=tuple(by_node.get(name, ())),
                 before=float(risk[row]),
                 after=float(after[row]),
-                spared=float(gained[row]),
+                spared=float(spared[row]),
             )
-            for row, name in enumerate(pop.names)
+            for row, name in enumerate(group.names)
         ]
     used = sum(
-        (runs @ pop.use).sum(axis=0)
-        for pop, runs in zip(found.populations, found.runs, strict=True)
+        (runs @ group.use).sum(axis=0) for group, runs in zip(found.groups, found.runs, strict=True)
     )
     capacity, names = window.capacity(), window.resources
     return WindowPlan(
@@ -160,8 +159,8 @@ def _plan(
             sorted(nodes, key=lambda one: (not one.runs, one.start, -one.before, one.node))
         ),
         left_out=dict(sorted(left_out.items())),
-        spared=sum(float(gained.sum()) for gained in found.gained),
-        spent=sum(slot.seconds for slot in found.slots),
+        spared=sum(float(spared.sum()) for spared in found.spared),
+        spent=sum(run.seconds for run in found.scheduled),
         value=found.value,
         bound=max(found.bound_within(window), found.value),
         hour=hour,

@@ -1,8 +1,8 @@
-"""The plan of a window as arrays: nodes of one class with what their benchmarks expose, take and need.
+"""The planning problem of a window, as arrays for the solver.
 
 The value of a set of benchmarks S on node i is ``f_i(S) = sum of w_ip over patterns p that S hits``, in
-seconds of incidents spared, less ``worth`` times the seconds that S takes. What nodes share is a vector of
-resources in seconds: lanes (nodes out of service at a time) and the units of each pool.
+seconds of incidents spared, less `Window.time_worth` times the seconds of S. Nodes share resources, each
+counted in seconds: lanes (nodes out of service at a time) and the units of each pool.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pytest_anubis.selector.planning.fleet_coverage import Bools, ClassCoverage,
 Ints = npt.NDArray[np.int64]
 
 LANES = "nodes at once"
-"""The resource that every benchmark takes: a place among the nodes that may be out of service."""
+"""The resource that every benchmark uses: a place among the nodes that may be out of service at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,11 +28,11 @@ class NodeCase:
     Attributes:
         node: Its name.
         hardware_class: Its class.
-        risk: Probability of an incident within the horizon, as if it had passed nothing.
+        risk: Probability of an incident within the horizon, had it passed no benchmark.
         mix: Kinds of its next incident.
-        credit: Share of the horizon for which what it passed last speaks, 0 to 1.
-        passed: Benchmarks that it passed last.
-        pins: Benchmarks that have to run on it.
+        credit: Share of the horizon that its last validation still covers, 0 to 1.
+        passed: Benchmarks that it passed then.
+        pins: Benchmarks that must run on it.
     """
 
     node: str
@@ -46,15 +46,15 @@ class NodeCase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What there is.
+    """A time for validation, with the resources that nodes share in it.
 
     Attributes:
         seconds: Length of the window; positive.
         at_once: How many nodes may be out of service at a time; None: all.
-        pools: Scarce things -> how many there are.
-        needs: Benchmark -> pool -> how many of it one run takes.
+        pools: Pool -> number of its units.
+        needs: Benchmark -> pool -> number of units that one run holds.
         incident_seconds: Node seconds that an incident costs.
-        worth: What a second of a node in the window is worth, beside one that an incident costs.
+        time_worth: Worth of a node's second in the window, relative to a second that an incident costs.
     """
 
     seconds: float
@@ -62,15 +62,15 @@ class Window:
     pools: Mapping[str, int]
     needs: Mapping[str, Mapping[str, int]]
     incident_seconds: float = 86400.0
-    worth: float = 1.0
+    time_worth: float = 1.0
 
     @property
     def resources(self) -> tuple[str, ...]:
-        """The names of what nodes share, lanes first if they are scarce."""
+        """Names of the shared resources, lanes first if they are limited."""
         return (*((LANES,) if self.at_once is not None else ()), *sorted(self.pools))
 
     def capacity(self) -> Floats:
-        """Return, shape (resources,), the seconds that there are of each."""
+        """Return the seconds available of each resource, shape (resources,)."""
         counts = [
             self.at_once or 0 if name == LANES else self.pools[name] for name in self.resources
         ]
@@ -78,21 +78,21 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Population:
+class NodeGroup:
     """The n nodes of one class, and the b benchmarks that they could run.
 
     Attributes:
         names: The nodes, sorted.
         benchmarks: The benchmarks that fit into the window and its pools.
         hits: Shape (patterns, b): 1 where a benchmark exposes a pattern.
-        weights: Shape (n, patterns): seconds of incidents that exposing a pattern spares, beyond what the
-            pinned benchmarks expose.
+        weights: Shape (n, patterns): seconds of incidents that exposing a pattern spares; 0 where a pinned
+            benchmark exposes it.
         seconds: Shape (b,).
-        use: Shape (b, resources): seconds of what is shared that a run takes.
+        use: Shape (b, resources): resource seconds of one run.
         pins: Shape (n, b).
         pinned_worth: Shape (n,): seconds that the pinned benchmarks spare, less the worth of their time.
-        limit: Shape (n,): seconds that are left next to the pinned benchmarks.
-        before: Shape (n,): seconds of incidents to be expected without the window.
+        limit: Shape (n,): seconds that the pinned benchmarks leave.
+        before: Shape (n,): expected seconds of incidents without the window.
     """
 
     names: tuple[str, ...]
@@ -107,29 +107,27 @@ class Population:
     before: Floats
 
     def value(self, chosen: Bools) -> Floats:
-        """Return, shape (n,), the seconds of incidents that choices, shape (n, b), spare beyond the pins."""
+        """Return the seconds of incidents that choices, shape (n, b), spare beyond the pins, shape (n,)."""
         hit = (chosen.astype(np.float64) @ self.hits.T) > 0
         return np.asarray((self.weights * hit).sum(axis=1))
 
-    def spared(self, runs: Bools, worth: float) -> Floats:
-        """Return, shape (n,), the seconds of incidents that runs spare.
+    def spared(self, runs: Bools, time_worth: float) -> Floats:
+        """Return the seconds of incidents that runs, shape (n, b) with pins, spare, shape (n,).
 
-        Args:
-            runs: Shape (n, b), pinned ones included; those of a node count once it ran all of them.
-            worth: Of a second of a node.
+        Pinned benchmarks of a node count only if all of them run.
         """
         done = ~(self.pins & ~runs).any(axis=1)
-        of_pins = self.pinned_worth + worth * (self.pins @ self.seconds)
+        of_pins = self.pinned_worth + time_worth * (self.pins @ self.seconds)
         return self.value(runs & ~self.pins) + np.where(done, of_pins, 0.0)
 
     def losses(self, chosen: Bools) -> Floats:
-        """Return, shape (n, b), what choices, shape (n, b), spare less without each of their benchmarks."""
+        """Return how much less choices, shape (n, b), spare without each of their benchmarks, same shape."""
         once = chosen.astype(np.float64) @ self.hits.T == 1
         return np.asarray(((self.weights * once) @ self.hits) * chosen)
 
 
 def misfits(benchmarks: Sequence[str], seconds: Floats, window: Window) -> dict[str, str]:
-    """Return the benchmarks that the window has no room for at all, and why."""
+    """Return benchmark -> reason, for those that fit into no schedule of the window."""
     found = {}
     for name, length in zip(benchmarks, seconds.tolist(), strict=True):
         lacking = [
@@ -145,11 +143,11 @@ def misfits(benchmarks: Sequence[str], seconds: Floats, window: Window) -> dict[
     return found
 
 
-def population(cases: Sequence[NodeCase], coverage: ClassCoverage, window: Window) -> Population:
-    """Return the nodes of one class as arrays."""
+def node_group(cases: Sequence[NodeCase], coverage: ClassCoverage, window: Window) -> NodeGroup:
+    """Return the nodes of one class, given as cases, as arrays."""
     ordered = sorted(cases, key=lambda case: case.node)
-    out = misfits(coverage.benchmarks, coverage.seconds, window)
-    kept = [place for place, name in enumerate(coverage.benchmarks) if name not in out]
+    excluded = misfits(coverage.benchmarks, coverage.seconds, window)
+    kept = [place for place, name in enumerate(coverage.benchmarks) if name not in excluded]
     names = tuple(coverage.benchmarks[place] for place in kept)
     hits = coverage.hits[:, kept].astype(np.float64)
     seconds = coverage.seconds[kept]
@@ -168,8 +166,8 @@ def population(cases: Sequence[NodeCase], coverage: ClassCoverage, window: Windo
     weights *= risks[:, None]
     pins = np.array([[name in case.pins for name in names] for case in ordered], dtype=np.bool_)
     pins = pins.reshape(len(ordered), len(names))
-    at_pins = (pins.astype(np.float64) @ hits.T) > 0
-    taken = pins @ seconds
+    exposed_by_pins = (pins.astype(np.float64) @ hits.T) > 0
+    pinned_seconds = pins @ seconds
     use = np.zeros((len(names), len(window.resources)))
     for column, resource in enumerate(window.resources):
         counts = [
@@ -177,15 +175,15 @@ def population(cases: Sequence[NodeCase], coverage: ClassCoverage, window: Windo
             for name in names
         ]
         use[:, column] = seconds * counts
-    return Population(
+    return NodeGroup(
         names=tuple(case.node for case in ordered),
         benchmarks=names,
         hits=hits,
-        weights=weights * ~at_pins,
+        weights=weights * ~exposed_by_pins,
         seconds=seconds,
         use=use,
         pins=pins,
-        pinned_worth=(weights * at_pins).sum(axis=1) - window.worth * taken,
-        limit=np.maximum(0.0, window.seconds - taken),
+        pinned_worth=(weights * exposed_by_pins).sum(axis=1) - window.time_worth * pinned_seconds,
+        limit=np.maximum(0.0, window.seconds - pinned_seconds),
         before=before * risks,
     )

@@ -1,4 +1,4 @@
-"""One window solved: prices, each node's choice, the schedule, and what no plan of it can exceed."""
+"""Solve one window: dual prices, each node's choice, the schedule, and a bound on every plan."""
 
 from __future__ import annotations
 
@@ -9,35 +9,37 @@ from functools import cached_property
 import numpy as np
 
 from pytest_anubis.selector.planning.fleet_coverage import Bools, ClassCoverage, Floats
-from pytest_anubis.selector.planning.placing.node_fitting import Rates
-from pytest_anubis.selector.planning.placing.schedule_records import Job, Slot
-from pytest_anubis.selector.planning.placing.spare_work import SpareWork
+from pytest_anubis.selector.planning.placing.backfill import Backfill, RankedNode
+from pytest_anubis.selector.planning.placing.node_fitting import SecondPrices
+from pytest_anubis.selector.planning.placing.schedule_records import Job, PlannedRun
 from pytest_anubis.selector.planning.placing.window_schedule import schedule
 from pytest_anubis.selector.planning.window_bound import node_bounds
 from pytest_anubis.selector.planning.window_problem import (
     LANES,
     NodeCase,
-    Population,
+    NodeGroup,
     Window,
-    population,
+    node_group,
 )
 from pytest_anubis.selector.planning.window_solver import (
-    Library,
-    best_prices,
+    Columns,
+    add_columns,
     choose_all,
-    extended,
-    make_library,
+    dual_prices,
+    make_columns,
 )
 
-_SPARE = 3
-"""Nodes that wait for each lane among whom work for what is left of the lanes is sought: the worthiest."""
-_FLOOR = 0.05
-"""Of the price of a pool's second: the least that a second of a lane is reckoned with. Where places are
-plenty a pause costs nothing, but a node that comes back sooner is better than one that comes back later."""
+_IDLE_PER_LANE = 3
+"""Idle nodes per lane that back-filling may use, the riskiest first."""
+_MIN_LANE_PRICE = 0.05
+"""Minimum price of a lane, relative to the dearest pool. Where lanes are plenty a pause costs nothing, but a
+node should still return to service early."""
+_PINNED_RANK = 1e12
+"""Added to the rank of pinned jobs, which go first: more than the seconds of all incidents of a fleet."""
 
 
-class Problem:
-    """Nodes and what their benchmarks expose, solved for as many windows as are asked for.
+class PlanningProblem:
+    """Nodes and what their benchmarks expose, to be solved for several windows.
 
     Attributes:
         classes: The hardware classes, sorted.
@@ -49,115 +51,117 @@ class Problem:
         self._cases = {
             key: [case for case in cases if case.hardware_class == key] for key in self.classes
         }
-        self._libraries: dict[object, list[Library]] = {}
+        self._columns: dict[object, list[Columns]] = {}
 
-    def solve(self, window: Window) -> Solution:
-        """Return a plan of a window that is near the best."""
-        populations = [
-            population(self._cases[key], self._coverage[key], window) for key in self.classes
-        ]
-        whole = window.capacity()
-        pinned = sum((pop.pins @ pop.use).sum(axis=0) for pop in populations)
-        room = np.maximum(whole - pinned, whole * 1e-9)  # what is pinned may take all, or more
-        libraries = self._sets(populations, window)
-        prices = _prices(libraries, room, whole > 0)
-        if whole.any():
-            libraries = [
-                extended(pop, library, prices, window.worth)
-                for pop, library in zip(populations, libraries, strict=True)
+    def solve(self, window: Window) -> WindowSolution:
+        """Return a near-optimal plan of a window."""
+        groups = [node_group(self._cases[key], self._coverage[key], window) for key in self.classes]
+        capacity = window.capacity()
+        pinned = sum((group.pins @ group.use).sum(axis=0) for group in groups)
+        # Pinned benchmarks may take all of the capacity, or more.
+        room = np.maximum(capacity - pinned, capacity * 1e-9)
+        columns = self._initial_columns(groups, window)
+        prices = _dual_prices(columns, room, capacity > 0)
+        if capacity.any():
+            columns = [
+                add_columns(group, own, prices, window.time_worth)
+                for group, own in zip(groups, columns, strict=True)
             ]
-            prices = _prices(libraries, room, whole > 0)
-        chosen = choose_all(populations, libraries, room, prices, window.worth)
-        return Solution(
-            populations=populations,
+            prices = _dual_prices(columns, room, capacity > 0)
+        chosen = choose_all(groups, columns, room, prices, window.time_worth)
+        return WindowSolution(
+            groups=groups,
             window=window,
             prices=prices,
             chosen=chosen,
-            slots=_scheduled(populations, libraries, chosen, window, prices),
+            scheduled=_scheduled(groups, columns, chosen, window, prices),
         )
 
-    def _sets(self, populations: Sequence[Population], window: Window) -> list[Library]:
-        """Return each population's sets; those of one window serve another that has room for all of them."""
-        loose = all(
-            float(pop.seconds.sum()) <= float(pop.limit.min(initial=np.inf)) for pop in populations
+    def _initial_columns(self, groups: Sequence[NodeGroup], window: Window) -> list[Columns]:
+        """Return each group's columns; windows in which every node has time for all benchmarks share them."""
+        time_free = all(
+            float(group.seconds.sum()) <= float(group.limit.min(initial=np.inf)) for group in groups
         )
-        key = (loose, tuple(pop.benchmarks for pop in populations), window.resources, window.worth)
-        if not loose:
-            return [make_library(pop, window.worth) for pop in populations]
-        if key not in self._libraries:
-            self._libraries[key] = [make_library(pop, window.worth) for pop in populations]
-        return self._libraries[key]
+        key = (tuple(group.benchmarks for group in groups), window.resources, window.time_worth)
+        if time_free and key in self._columns:
+            return self._columns[key]
+        columns = [make_columns(group, window.time_worth) for group in groups]
+        if time_free:
+            self._columns[key] = columns
+        return columns
 
 
-def _prices(libraries: Sequence[Library], room: Floats, usable: Bools) -> Floats:
-    """Return the price of a second of each resource, 0 where there is none."""
+def _dual_prices(columns: Sequence[Columns], room: Floats, usable: Bools) -> Floats:
+    """Return the price of a second of each resource; 0 for one without capacity."""
     prices = np.zeros(len(room))
     narrowed = [
-        replace(lib, use=lib.use[:, usable], rebate=_only(lib, usable)) for lib in libraries
+        replace(
+            own,
+            use=own.use[:, usable],
+            pinned_use=None if own.pinned_use is None else own.pinned_use[:, :, usable],
+        )
+        for own in columns
     ]
-    prices[usable] = best_prices(narrowed, room[usable])
+    prices[usable] = dual_prices(narrowed, room[usable])
     return prices
 
 
-def _only(library: Library, usable: Bools) -> Floats | None:
-    return None if library.rebate is None else library.rebate[:, :, usable]
-
-
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Solution:
-    """A plan of a window.
+class WindowSolution:
+    """A plan of a window, with the prices that bound it.
 
     Attributes:
-        populations: The nodes of each class.
-        window: What there is.
-        prices: Shape (resources,): of a second of each.
-        chosen: What was chosen for the nodes, shape (n, b) of each population.
-        slots: The runs that found room.
+        groups: The nodes of each class.
+        window: The window.
+        prices: Shape (resources,): dual price of a second of each.
+        chosen: What was chosen for the nodes, shape (n, b) of each group.
+        scheduled: The runs that found room.
     """
 
-    populations: Sequence[Population]
+    groups: Sequence[NodeGroup]
     window: Window
     prices: Floats
     chosen: Sequence[Bools]
-    slots: tuple[Slot, ...]
+    scheduled: tuple[PlannedRun, ...]
 
     @cached_property
     def runs(self) -> list[Bools]:
-        """What runs on the nodes, shape (n, b) of each population."""
+        """What runs on the nodes, shape (n, b) of each group."""
         by_node: dict[str, list[str]] = {}
-        for slot in self.slots:
-            by_node.setdefault(slot.node, []).append(slot.benchmark)
+        for run in self.scheduled:
+            by_node.setdefault(run.node, []).append(run.benchmark)
         found = []
-        for pop in self.populations:
-            column = {name: place for place, name in enumerate(pop.benchmarks)}
-            runs = np.zeros((len(pop.names), len(pop.benchmarks)), dtype=np.bool_)
-            for row, name in enumerate(pop.names):
+        for group in self.groups:
+            column = {name: place for place, name in enumerate(group.benchmarks)}
+            runs = np.zeros((len(group.names), len(group.benchmarks)), dtype=np.bool_)
+            for row, name in enumerate(group.names):
                 runs[row, [column[one] for one in by_node.get(name, ())]] = True
             found.append(runs)
         return found
 
     @cached_property
-    def gained(self) -> list[Floats]:
-        """Seconds of incidents that the runs spare, shape (n,) of each population."""
+    def spared(self) -> list[Floats]:
+        """Seconds of incidents that the runs spare, shape (n,) of each group."""
         return [
-            pop.spared(runs, self.window.worth)
-            for pop, runs in zip(self.populations, self.runs, strict=True)
+            group.spared(runs, self.window.time_worth)
+            for group, runs in zip(self.groups, self.runs, strict=True)
         ]
 
     @cached_property
     def value(self) -> float:
         """Seconds of incidents that are spared, less the worth of the time that is spent."""
         return sum(
-            float((gained - self.window.worth * (runs @ pop.seconds)).sum())
-            for pop, runs, gained in zip(self.populations, self.runs, self.gained, strict=True)
+            float((spared - self.window.time_worth * (runs @ group.seconds)).sum())
+            for group, runs, spared in zip(self.groups, self.runs, self.spared, strict=True)
         )
 
     @cached_property
-    def _of_nodes(self) -> float:
-        """What the nodes could have at these prices, beside what is pinned."""
+    def _unpinned_bound(self) -> float:
+        """What the nodes can gain at these prices, without their pinned benchmarks."""
+        time_worth = self.window.time_worth
         bounds = [
-            node_bounds(pop, self.window.worth * pop.seconds + pop.use @ self.prices, own)
-            for pop, own in zip(self.populations, self.chosen, strict=True)
+            node_bounds(group, time_worth * group.seconds + group.use @ self.prices, own)
+            for group, own in zip(self.groups, self.chosen, strict=True)
         ]
         return sum(float(bound.sum()) for bound in bounds)
 
@@ -165,99 +169,94 @@ class Solution:
     def unpinned(self) -> tuple[str, ...]:
         """The nodes whose pinned benchmarks found no room, sorted."""
         found: list[str] = []
-        for pop, runs in zip(self.populations, self.runs, strict=True):
-            lacking = np.flatnonzero((pop.pins & ~runs).any(axis=1)).tolist()
-            found += [pop.names[row] for row in lacking]
+        for group, runs in zip(self.groups, self.runs, strict=True):
+            lacking = np.flatnonzero((group.pins & ~runs).any(axis=1)).tolist()
+            found += [group.names[row] for row in lacking]
         return tuple(sorted(found))
 
     def bound_within(self, window: Window) -> float:
-        """Return what no plan of a window can exceed that has no more of anything than the own one.
+        """Return the dual value of a window with at most this one's resources: no plan of it exceeds that.
 
-        The dual value at the own prices: what nodes could have at them is no more in a smaller window. Plans
-        have to run what is pinned; where the own one could not, they may leave it.
+        It is taken at this solution's prices, at which nodes can gain no more in a smaller window. A plan
+        must run what is pinned; where this one could not, others need not either.
         """
         of_pins = 0.0
-        for pop in self.populations:
-            own = pop.pinned_worth - (pop.pins @ pop.use) @ self.prices
+        for group in self.groups:
+            own = group.pinned_worth - (group.pins @ group.use) @ self.prices
             of_pins += float((np.maximum(0.0, own) if self.unpinned else own).sum())
-        return float(self.prices @ window.capacity()) + self._of_nodes + of_pins
+        return float(self.prices @ window.capacity()) + self._unpinned_bound + of_pins
 
-    def within(self, larger: Solution) -> Solution:
-        """Return the same runs as a plan of a window that has no less of anything."""
-        return replace(larger, slots=self.slots)
+    def within(self, larger: WindowSolution) -> WindowSolution:
+        """Return the same runs as a plan of a window with at least this one's resources."""
+        return replace(larger, scheduled=self.scheduled)
 
-    def better(self, other: Solution) -> bool:
-        """Say whether it is worth more than another: what is pinned comes first, as it has to run."""
+    def better(self, other: WindowSolution) -> bool:
+        """Return whether it runs more of what is pinned than another, or as much and is worth more."""
         return (-len(self.unpinned), self.value) > (-len(other.unpinned), other.value)
 
 
 def _scheduled(
-    populations: Sequence[Population],
-    libraries: Sequence[Library],
+    groups: Sequence[NodeGroup],
+    columns: Sequence[Columns],
     chosen: Sequence[Bools],
     window: Window,
     prices: Floats,
-) -> tuple[Slot, ...]:
-    """Return when and where what was chosen for nodes runs.
+) -> tuple[PlannedRun, ...]:
+    """Return when and where the nodes' chosen and pinned benchmarks run.
 
     Args:
-        populations: The nodes.
-        libraries: Their sets, for what is left of lanes.
-        chosen: Of each population, shape (n, b): what was chosen next to the pinned benchmarks.
-        window: What there is.
-        prices: Shape (resources,): of a second of each.
+        groups: The nodes.
+        columns: Their columns, for back-filling.
+        chosen: Of each group, shape (n, b), without pinned benchmarks.
+        window: The window.
+        prices: Shape (resources,): dual price of a second of each.
     """
     jobs: list[Job] = []
-    idle: list[tuple[float, int, int]] = []
-    busy: list[tuple[float, int, int]] = []
-    for place, (pop, own) in enumerate(zip(populations, chosen, strict=True)):
-        full = own | pop.pins
-        losses = pop.losses(own) - window.worth * pop.seconds
-        needing = [b for b, name in enumerate(pop.benchmarks) if window.needs.get(name)]
-        for row in range(len(pop.names)):
-            runs = tuple(
-                (pop.benchmarks[b], float(pop.seconds[b]))
-                for b in np.flatnonzero(full[row]).tolist()
-            )
-            rank = float(pop.before[row])
-            pins = frozenset(pop.benchmarks[b] for b in np.flatnonzero(pop.pins[row]).tolist())
-            if pins:
-                rank += (
-                    1e12  # what has to run goes before what pays: beyond all incidents of a fleet
-                )
-            if runs:
-                jobs.append(
-                    Job(
-                        node=pop.names[row],
-                        rank=rank,
-                        runs=runs,
-                        needs=window.needs,
-                        pins=pins,
-                        losses={
-                            pop.benchmarks[b]: float(losses[row, b]) for b in needing if own[row, b]
-                        },
-                    )
-                )
-            if not pins:
-                (busy if runs else idle).append((-rank, place, row))
+    idle: list[RankedNode] = []
+    busy: list[RankedNode] = []
+    for place, (group, own) in enumerate(zip(groups, chosen, strict=True)):
+        losses = group.losses(own) - window.time_worth * group.seconds
+        for row in range(len(group.names)):
+            job = _job(group, row, own[row], losses[row], window)
+            if job.runs:
+                jobs.append(job)
+            if not job.pins:
+                (busy if job.runs else idle).append((-job.rank, place, row))
     lanes = len(jobs) if window.at_once is None else min(window.at_once, len(jobs))
-    # Without a limit everybody who is worth it has a lane: idle ones are worth nothing.
-    waiting = sorted(idle)[: _SPARE * (window.at_once or 0)]
-    more = SpareWork(populations, libraries, waiting, busy, window)
+    # Without a limit every node that is worth its time has a lane: the idle ones are worth nothing.
+    waiting = sorted(idle)[: _IDLE_PER_LANE * (window.at_once or 0)]
     return schedule(
         jobs,
         lanes=lanes,
         seconds=window.seconds,
         pools=window.pools,
-        filler=more,
-        rates=_rates(window, prices),
+        backfill=Backfill(groups, columns, waiting, busy, window),
+        prices=_second_prices(window, prices),
     )
 
 
-def _rates(window: Window, prices: Floats) -> Rates:
-    of_each = dict(zip(window.resources, prices.tolist(), strict=True))
-    lane = of_each.pop(LANES, 0.0)
-    dearest = max(of_each.values(), default=0.0)
-    return Rates(
-        lane=max(lane, _FLOOR * dearest, _FLOOR * window.worth, 1e-9), pause=lane, pools=of_each
+def _job(group: NodeGroup, row: int, chosen: Bools, losses: Floats, window: Window) -> Job:
+    """Return what one node is to run, pinned benchmarks included; its runs may be empty."""
+
+    def names(choice: Bools) -> list[str]:
+        return [group.benchmarks[b] for b in np.flatnonzero(choice).tolist()]
+
+    pins = frozenset(names(group.pins[row]))
+    seconds = dict(zip(group.benchmarks, group.seconds.tolist(), strict=True))
+    loss = dict(zip(group.benchmarks, losses.tolist(), strict=True))
+    return Job(
+        node=group.names[row],
+        rank=float(group.before[row]) + (_PINNED_RANK if pins else 0.0),
+        runs=tuple((name, seconds[name]) for name in names(chosen | group.pins[row])),
+        needs=window.needs,
+        pins=pins,
+        losses={name: loss[name] for name in names(chosen) if window.needs.get(name)},
     )
+
+
+def _second_prices(window: Window, prices: Floats) -> SecondPrices:
+    pools = dict(zip(window.resources, prices.tolist(), strict=True))
+    pause = pools.pop(LANES, 0.0)
+    dearest = max(pools.values(), default=0.0)
+    least = _MIN_LANE_PRICE * max(dearest, window.time_worth)
+    return SecondPrices(lane=max(pause, least, 1e-9), pause=pause, pools=pools)

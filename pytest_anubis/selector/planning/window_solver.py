@@ -1,10 +1,10 @@
-"""Who runs what in a window: the choice for all nodes that spares most, within what they share.
+"""Choose what each node runs in a window, so that most incidents are spared within the shared resources.
 
-Lagrangian relaxation of the shared resources (Geoffrion 1974; Fisher 1981): at prices for lanes and pools
-each node chooses for itself, and the prices are those at which demand meets what there is. Nodes choose out
-of sets that a greedy choice makes for a sample of them at many levels of prices, so that the dual function
-is a few matrix products; the prices come from cutting planes (Kelley 1960). At the final prices every node's
-choice is improved by adding, dropping and exchanging benchmarks.
+Lagrangian relaxation of the shared resources (Geoffrion 1974; Fisher 1981): at prices of lanes and pools each
+node chooses by itself, and the dual prices are those at which demand meets capacity. Nodes choose among
+columns: sets of benchmarks that a greedy choice makes for a sample of nodes at many price levels. The dual
+function is then a few matrix products, minimised by cutting planes (Kelley 1960). At the final prices, local
+search improves each node's choice.
 """
 
 from __future__ import annotations
@@ -17,83 +17,83 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.selector.planning.fleet_coverage import Bools, Floats
-from pytest_anubis.selector.planning.window_problem import Ints, Population
+from pytest_anubis.selector.planning.window_problem import Ints, NodeGroup
 
 SAMPLE = 120
-"""Nodes of a class for whom sets are made at each level of the prices: all kinds, risks from end to end."""
+"""Nodes of a class for which columns are made, evenly from the least to the most risky."""
 LEVELS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.35, 0.6, 1.0, 1.7, 3.0, 6.0, 12.0)
-"""Prices of a second of a lane or a pool at which sets are made, relative to what a second spares on average
-in the full set of the riskiest tenth of the sample."""
-SINGLE = (0.35, 1.0, 3.0, 12.0)
-"""The same of one resource alone: it only has to show which benchmarks go without it."""
-NEAR = (0.7, 1.0, 1.4)
-"""Relative to the prices that were found: where the sets are made that these still lack."""
-MOST_SETS = 1500
-"""Sets of a class: the value of each for each node is held, 4 bytes."""
-CUTS = 80
-"""Cutting planes at most; with one to four resources some twenty are enough."""
-CLOSE = 2e-4
-"""Relative distance of the best dual value from its lower bound at which the prices are good enough."""
+"""Price levels of all resources at which columns are made, relative to what a second spares on average in the
+full set of the riskiest tenth of the sample."""
+SINGLE_LEVELS = (0.35, 1.0, 3.0, 12.0)
+"""The same of one resource alone: these columns only show which benchmarks do without it."""
+NEAR_LEVELS = (0.7, 1.0, 1.4)
+"""Levels relative to the dual prices at which column generation adds columns."""
+MAX_COLUMNS = 1500
+"""Columns of a class: the value of each on each node is kept, 4 bytes."""
+MAX_CUTS = 80
+"""Cutting planes; with one to four resources some twenty are enough."""
+DUAL_GAP = 2e-4
+"""Relative gap between the best dual value and its lower bound at which the prices are good enough."""
 _TINY = 1e-9
 
 
 @dataclass(slots=True, eq=False)
-class Library:
-    """Sets of benchmarks of one population, and what they are good for.
+class Columns:
+    """Candidate sets of benchmarks of one node group: the columns of the master problem.
 
     Attributes:
         sets: Shape (l, b); the first one is empty.
-        worth: Shape (n, l): what each spares on each node less the worth of its time; -inf if it takes longer
+        value: Shape (n, l): what each spares on each node less the worth of its time; -inf if it takes longer
             than the node has.
-        use: Shape (l, resources): what each takes.
-        rebate: Shape (n, l, resources) or None: what of it a node's pinned benchmarks take already.
+        use: Shape (l, resources): resource seconds of each.
+        pinned_use: Shape (n, l, resources) or None: the part of it that a node's pinned benchmarks hold.
         seconds: Shape (l,).
     """
 
     sets: Bools
-    worth: npt.NDArray[np.floating[Any]]
+    value: npt.NDArray[np.floating[Any]]
     use: Floats
-    rebate: Floats | None
+    pinned_use: Floats | None
     seconds: Floats
 
     def best(self, prices: Floats) -> tuple[Ints, Floats]:
-        """Return, shape (n,) each, the set that each node chooses at prices, and its net worth."""
-        net = self.worth - (self.use @ prices).astype(np.float32)[None, :]
-        if self.rebate is not None:
-            net += (self.rebate @ prices).astype(np.float32)
-        choice = np.argmax(net, axis=1)
-        return choice, net[np.arange(len(net)), choice].astype(np.float64)
+        """Return the column that each node chooses at prices, and its reduced value, shape (n,) each."""
+        reduced = self.value - (self.use @ prices).astype(np.float32)[None, :]
+        if self.pinned_use is not None:
+            reduced += (self.pinned_use @ prices).astype(np.float32)
+        choice = np.argmax(reduced, axis=1)
+        return choice, reduced[np.arange(len(reduced)), choice].astype(np.float64)
 
     def demand(self, choice: Ints) -> Floats:
-        """Return, shape (resources,), what the nodes' choices take."""
+        """Return the resource seconds that the nodes' choices use, shape (resources,)."""
         total = self.use[choice].sum(axis=0)
-        if self.rebate is not None:
-            total = total - self.rebate[np.arange(len(choice)), choice].sum(axis=0)
+        if self.pinned_use is not None:
+            total = total - self.pinned_use[np.arange(len(choice)), choice].sum(axis=0)
         return np.asarray(total)
 
 
-def greedy(pop: Population, prices: Floats, rows: Ints | None = None) -> Bools:
-    """Choose benchmarks for nodes, each for itself, by what they spare for their price.
+def greedy_sets(group: NodeGroup, prices: Floats, rows: Ints) -> Bools:
+    """Return for each node the set that a greedy choice by spared seconds per price makes.
 
     Args:
-        pop: The nodes.
-        prices: Shape (b,): price of each benchmark, its time's worth included.
-        rows: The nodes that are wanted; None: all.
+        group: The nodes.
+        prices: Shape (b,): price of each benchmark, with the worth of its time.
+        rows: The nodes to choose for.
 
     Returns:
-        Shape (rows, b), the pinned benchmarks not included.
+        Shape (rows, b), without the pinned benchmarks.
     """
-    rows = np.arange(len(pop.names)) if rows is None else rows
-    chosen = np.zeros((len(rows), len(pop.benchmarks)), dtype=np.bool_)
-    left = pop.weights[rows].copy()
-    room = pop.limit[rows].copy()
-    free = ~pop.pins[rows]
+    chosen = np.zeros((len(rows), len(group.benchmarks)), dtype=np.bool_)
+    left = group.weights[rows].copy()
+    room = group.limit[rows].copy()
+    free = ~group.pins[rows]
     active = np.arange(len(rows))
     floor = max(float(prices.max(initial=0.0)) * _TINY, _TINY)
-    for _ in range(len(pop.benchmarks)):
-        gains = left[active] @ pop.hits
-        may = free[active] & (pop.seconds[None, :] <= room[active, None]) & (gains > prices + _TINY)
-        rate = np.where(may, gains / np.maximum(prices, floor), -1.0)
+    for _ in range(len(group.benchmarks)):
+        gains = left[active] @ group.hits
+        fits = group.seconds[None, :] <= room[active, None]
+        allowed = free[active] & fits & (gains > prices + _TINY)
+        rate = np.where(allowed, gains / np.maximum(prices, floor), -1.0)
         best = np.argmax(rate, axis=1)
         on = rate[np.arange(len(active)), best] > 0
         active, best = active[on], best[on]
@@ -101,219 +101,216 @@ def greedy(pop: Population, prices: Floats, rows: Ints | None = None) -> Bools:
             break
         chosen[active, best] = True
         free[active, best] = False
-        room[active] -= pop.seconds[best]
-        left[active] *= 1 - pop.hits[:, best].T
+        room[active] -= group.seconds[best]
+        left[active] *= 1 - group.hits[:, best].T
     return chosen
 
 
-def improved(pop: Population, chosen: Bools, prices: Floats, rows: Ints, rounds: int = 3) -> Bools:
-    """Add, drop and exchange benchmarks, each node for itself, as long as it pays.
+def local_search(
+    group: NodeGroup, chosen: Bools, prices: Floats, rows: Ints, rounds: int = 3
+) -> Bools:
+    """Improve each node's set by adding, dropping and exchanging benchmarks while that pays.
 
     Args:
-        pop: The nodes.
-        chosen: Shape (rows, b), without pinned ones.
+        group: The nodes.
+        chosen: Shape (rows, b), without pinned benchmarks.
         prices: Shape (b,): price of each benchmark.
         rows: The nodes.
-        rounds: How often each benchmark is looked at.
+        rounds: Passes over all benchmarks.
     """
     chosen = chosen.copy()
-    weights, free, limit = pop.weights[rows], ~pop.pins[rows], pop.limit[rows]
-    often = chosen.astype(np.float64) @ pop.hits.T
-    time = chosen @ pop.seconds
+    weights, free, limit = group.weights[rows], ~group.pins[rows], group.limit[rows]
+    hit_count = chosen.astype(np.float64) @ group.hits.T
+    time = chosen @ group.seconds
     for _ in range(rounds):
         changed = False
-        for out in range(len(pop.benchmarks)):
-            # Take it away where it is, and put in whatever pays most, itself again if that is best.
+        for out in range(len(group.benchmarks)):
+            # Take the benchmark out where it is in, and put in whichever pays most, possibly the same.
             had = chosen[:, out]
-            without = often - had[:, None] * pop.hits[:, out]
-            gains = (weights * (without < 0.5)) @ pop.hits - prices
-            then = time - had * pop.seconds[out]
+            without = hit_count - had[:, None] * group.hits[:, out]
+            gains = (weights * (without < 0.5)) @ group.hits - prices
+            time_without = time - had * group.seconds[out]
             taken = chosen.copy()
             taken[:, out] = False
-            may = free & ~taken & (then[:, None] + pop.seconds <= limit[:, None] + _TINY)
-            gains[~may] = -np.inf
-            stays = np.where(had, gains[:, out], 0.0)
+            fits = time_without[:, None] + group.seconds <= limit[:, None] + _TINY
+            gains[~(free & ~taken & fits)] = -np.inf
+            present = np.where(had, gains[:, out], 0.0)
             best = np.argmax(gains, axis=1)
             value = gains[np.arange(len(rows)), best]
-            put = value > _TINY
-            better = np.maximum(value, 0.0) > stays + 1e-7 * np.abs(stays) + _TINY
+            better = np.maximum(value, 0.0) > present + 1e-7 * np.abs(present) + _TINY
             if not better.any():
                 continue
             changed = True
             at = np.flatnonzero(better)
             chosen[at, out] = False
-            new = at[put[at]]
+            new = at[value[at] > _TINY]
             chosen[new, best[new]] = True
-            often[at] = chosen[at].astype(np.float64) @ pop.hits.T
-            time[at] = chosen[at] @ pop.seconds
+            hit_count[at] = chosen[at].astype(np.float64) @ group.hits.T
+            time[at] = chosen[at] @ group.seconds
         if not changed:
             break
     return chosen
 
 
-def make_library(pop: Population, worth: float) -> Library:
-    """Return sets that are good for some nodes at some prices, and the value of each for every node."""
-    rows = _sample(pop)
-    total = max(float(pop.seconds.sum()), _TINY)
-    usual = float(np.sort(pop.weights.sum(axis=1)[rows])[-max(1, len(rows) // 10) :].mean()) / total
-    resources = pop.use.shape[1]
-    found = [np.zeros((1, len(pop.benchmarks)), dtype=np.bool_)]
-    # All resources at once, and each by itself: what is scarce tonight is known only later.
-    asked = [(level, np.ones(resources)) for level in (LEVELS if resources else LEVELS[:1])]
+def make_columns(group: NodeGroup, time_worth: float) -> Columns:
+    """Return sets that are good for some nodes at some prices."""
+    rows = _sample(group)
+    total = max(float(group.seconds.sum()), _TINY)
+    riskiest = np.sort(group.weights.sum(axis=1)[rows])[-max(1, len(rows) // 10) :]
+    usual = float(riskiest.mean()) / total
+    resources = group.use.shape[1]
+    found = [np.zeros((1, len(group.benchmarks)), dtype=np.bool_)]
+    # All resources together and each by itself: which one is scarce is known only later.
+    levels = [(level, np.ones(resources)) for level in (LEVELS if resources else LEVELS[:1])]
     if resources > 1:
-        asked += [(level, part) for part in np.eye(resources) for level in SINGLE]
-    for level, part in asked:
-        found.append(greedy(pop, worth * pop.seconds + level * usual * (pop.use @ part), rows))
-    return evaluated(pop, _kept(np.concatenate(found)), worth)
+        levels += [(level, part) for part in np.eye(resources) for level in SINGLE_LEVELS]
+    for level, part in levels:
+        prices = time_worth * group.seconds + level * usual * (group.use @ part)
+        found.append(greedy_sets(group, prices, rows))
+    return _valued(group, _most_frequent(np.concatenate(found)), time_worth)
 
 
-def extended(pop: Population, library: Library, prices: Floats, worth: float) -> Library:
-    """Return the sets of a library, and those that nodes would choose near some prices.
+def add_columns(group: NodeGroup, columns: Columns, prices: Floats, time_worth: float) -> Columns:
+    """Return the columns with those that nodes would choose near the dual prices.
 
-    The other half of the cutting planes: what is good at the prices that were found is looked for at them
-    (column generation, Gilmore & Gomory 1961).
+    This is the other half of the cutting planes: column generation (Gilmore & Gomory 1961).
 
     Args:
-        pop: The nodes.
-        library: Sets, of which the prices came.
-        prices: Shape (resources,): of a second of each.
-        worth: Of a second of a node.
+        group: The nodes.
+        columns: The columns that the prices came from.
+        prices: Shape (resources,): dual price of a second of each.
+        time_worth: Worth of a node's second.
     """
-    rows = _sample(pop)
+    rows = _sample(group)
     found = []
-    for level in NEAR:
-        of_each = worth * pop.seconds + pop.use @ (level * prices)
-        found.append(improved(pop, greedy(pop, of_each, rows), of_each, rows))
+    for level in NEAR_LEVELS:
+        full_prices = time_worth * group.seconds + group.use @ (level * prices)
+        found.append(local_search(group, greedy_sets(group, full_prices, rows), full_prices, rows))
     fresh = np.concatenate(found)
-    # Sets of today's prices come first where there are too many.
-    return evaluated(pop, _kept(np.concatenate([library.sets, fresh, fresh])), worth)
+    # Counted twice, so that the new sets are kept first where there are too many.
+    sets = _most_frequent(np.concatenate([columns.sets, fresh, fresh]))
+    return _valued(group, sets, time_worth)
 
 
-def _sample(pop: Population) -> Ints:
-    order = np.argsort(pop.before, kind="stable")
+def _sample(group: NodeGroup) -> Ints:
+    order = np.argsort(group.before, kind="stable")
     count = min(SAMPLE, len(order))
     return np.asarray(order[np.unique(np.linspace(0, len(order) - 1, count).astype(np.int64))])
 
 
-def _kept(found: Bools) -> Bools:
-    """Return sets, each once, those that were found most often; the empty one first."""
+def _most_frequent(found: Bools) -> Bools:
+    """Return each set once, at most `MAX_COLUMNS`, those that were found most often; the empty one first."""
     sets, counts = np.unique(found, axis=0, return_counts=True)
-    keep = np.argsort(-counts, kind="stable")[:MOST_SETS]
+    frequent = np.argsort(-counts, kind="stable")[:MAX_COLUMNS]
     empty = ~sets.any(axis=1)
-    kept = sets[np.unique(np.concatenate([np.flatnonzero(empty), keep]))]
+    kept = sets[np.unique(np.concatenate([np.flatnonzero(empty), frequent]))]
     return np.asarray(kept[np.argsort(kept.sum(axis=1), kind="stable")])
 
 
-def evaluated(pop: Population, sets: Bools, worth: float) -> Library:
-    """Return sets, shape (l, b), with their value for every node."""
-    hit = ((sets.astype(np.float32) @ pop.hits.T.astype(np.float32)) > 0).astype(np.float32)
-    seconds = sets @ pop.seconds
-    value = pop.weights.astype(np.float32) @ hit.T - (worth * seconds).astype(np.float32)
-    own = np.broadcast_to(seconds, value.shape)
-    rebate = None
-    if pop.pins.any():
-        both = pop.pins.astype(np.float64)
-        own = seconds[None, :] - (both * pop.seconds) @ sets.T.astype(np.float64)
-        value += (worth * (seconds[None, :] - own)).astype(np.float32)
+def _valued(group: NodeGroup, sets: Bools, time_worth: float) -> Columns:
+    """Return sets, shape (l, b), with their value on every node."""
+    hit = ((sets.astype(np.float32) @ group.hits.T.astype(np.float32)) > 0).astype(np.float32)
+    seconds = sets @ group.seconds
+    value = group.weights.astype(np.float32) @ hit.T - (time_worth * seconds).astype(np.float32)
+    unpinned_seconds = np.broadcast_to(seconds, value.shape)
+    pinned_use = None
+    if group.pins.any():
+        pins = group.pins.astype(np.float64)
+        unpinned_seconds = seconds[None, :] - (pins * group.seconds) @ sets.T.astype(np.float64)
+        value += (time_worth * (seconds[None, :] - unpinned_seconds)).astype(np.float32)
         parts = [
-            (both * pop.use[:, r]) @ sets.T.astype(np.float64) for r in range(pop.use.shape[1])
+            (pins * group.use[:, resource]) @ sets.T.astype(np.float64)
+            for resource in range(group.use.shape[1])
         ]
-        rebate = np.stack(parts, axis=2) if parts else None
-    value[own > pop.limit[:, None] + _TINY] = -np.inf
-    return Library(sets, value, sets @ pop.use, rebate, seconds)
+        pinned_use = np.stack(parts, axis=2) if parts else None
+    value[unpinned_seconds > group.limit[:, None] + _TINY] = -np.inf
+    return Columns(sets, value, sets @ group.use, pinned_use, seconds)
 
 
-def best_prices(libraries: Sequence[Library], capacity: Floats) -> Floats:
-    """Return the prices of a second of each resource at which the dual function is smallest.
+def dual_prices(columns: Sequence[Columns], capacity: Floats) -> Floats:
+    """Return the price of a second of each resource that minimises the Lagrangian dual.
 
     Args:
-        libraries: Of all populations.
-        capacity: Shape (resources,): seconds that there are; positive.
+        columns: Those of all node groups.
+        capacity: Shape (resources,): seconds available; positive.
     """
     from scipy.optimize import linprog
 
     count = len(capacity)
     if not count:
         return np.zeros(0)
-    scaled = np.zeros(count)  # prices times capacity: what all of a resource is worth
+    scaled = np.zeros(count)  # prices times capacity: the worth of each whole resource
     best, best_at = np.inf, scaled
-    rows: list[list[float]] = []
-    ends: list[float] = []
-    most = 0.0
-    for _ in range(CUTS):
+    slopes: list[list[float]] = []
+    offsets: list[float] = []
+    top = 0.0
+    for _ in range(MAX_CUTS):
         value, slope = float(scaled.sum()), np.ones(count)
-        for library in libraries:
-            choice, net = library.best(scaled / capacity)
-            value += float(net.sum())
-            slope -= library.demand(choice) / capacity
-        most = most or max(value, _TINY)
+        for each in columns:
+            choice, reduced = each.best(scaled / capacity)
+            value += float(reduced.sum())
+            slope -= each.demand(choice) / capacity
+        top = top or max(value, _TINY)
         if value < best:
             best, best_at = value, scaled
-        rows.append([*slope.tolist(), -1.0])
-        ends.append(float(slope @ scaled) - value)
+        slopes.append([*slope.tolist(), -1.0])
+        offsets.append(float(slope @ scaled) - value)
         found = linprog(
             [*[0.0] * count, 1.0],
-            A_ub=rows,
-            b_ub=ends,
-            bounds=[*[(0.0, most)] * count, (None, None)],
+            A_ub=slopes,
+            b_ub=offsets,
+            bounds=[*[(0.0, top)] * count, (None, None)],
             method="highs",
         )
-        if found.x is None or best - found.fun <= CLOSE * max(abs(best), _TINY):
+        if found.x is None or best - found.fun <= DUAL_GAP * max(abs(best), _TINY):
             break
         scaled = np.asarray(found.x[:count])
     return np.asarray(best_at / capacity)
 
 
 def choose_all(
-    populations: Sequence[Population],
-    libraries: Sequence[Library],
+    groups: Sequence[NodeGroup],
+    columns: Sequence[Columns],
     capacity: Floats,
     prices: Floats,
-    worth: float,
+    time_worth: float,
 ) -> list[Bools]:
-    """Return each node's choice, shape (n, b) of each population, that all fit into what is shared.
+    """Return each node's choice, shape (n, b) of each group, such that all fit into the capacity.
 
     Args:
-        populations: The nodes.
-        libraries: Their sets.
-        capacity: Shape (resources,): seconds that there are.
-        prices: Shape (resources,): of a second of each.
-        worth: Of a second of a node.
+        groups: The nodes.
+        columns: Their columns.
+        capacity: Shape (resources,): seconds available.
+        prices: Shape (resources,): dual price of a second of each.
+        time_worth: Worth of a node's second.
     """
-    wanted = [
-        _own(pop, library, prices, worth)
-        for pop, library in zip(populations, libraries, strict=True)
-    ]
-    if _fits(_demand(populations, wanted), capacity):
+    wanted = []
+    for group, own in zip(groups, columns, strict=True):
+        full_prices = time_worth * group.seconds + group.use @ prices
+        start = own.sets[own.best(prices)[0]] & ~group.pins
+        wanted.append(local_search(group, start, full_prices, np.arange(len(group.names))))
+    if _fits(_use(groups, wanted), capacity):
         return wanted
+
+    def fits_at(factor: float) -> bool:
+        demands = [each.demand(each.best(prices * factor)[0]) for each in columns]
+        return _fits(np.asarray(np.sum(demands, axis=0)), capacity)
+
     low, high = 1.0, 2.0
-    while not _fits(_of(libraries, prices * high), capacity):
+    while not fits_at(high):
         high *= 2
-        if high > 2**20:  # a resource without a price is short of what the sets did not foresee
+        if high > 2**20:  # a resource without a price is short of what the columns did not foresee
             none = [np.zeros_like(choice) for choice in wanted]
-            return _filled(populations, none, wanted, capacity, prices, worth)
-    for _ in range(12):  # a four-thousandth of the prices
+            return _fill_up(groups, none, wanted, capacity, prices, time_worth)
+    for _ in range(12):  # to a four-thousandth of the prices
         middle = (low + high) / 2
-        fits = _fits(_of(libraries, prices * middle), capacity)
-        low, high = (low, middle) if fits else (middle, high)
-    chosen = [library.sets[library.best(prices * high)[0]] for library in libraries]
-    return _filled(populations, chosen, wanted, capacity, prices, worth)
+        low, high = (low, middle) if fits_at(middle) else (middle, high)
+    chosen = [each.sets[each.best(prices * high)[0]] for each in columns]
+    return _fill_up(groups, chosen, wanted, capacity, prices, time_worth)
 
 
-def _own(pop: Population, library: Library, prices: Floats, worth: float) -> Bools:
-    of_each = worth * pop.seconds + pop.use @ prices
-    rows = np.arange(len(pop.names))
-    start = library.sets[library.best(prices)[0]] & ~pop.pins
-    return improved(pop, start, of_each, rows)
-
-
-def _of(libraries: Sequence[Library], prices: Floats) -> Floats:
-    parts = [library.demand(library.best(prices)[0]) for library in libraries]
-    return np.asarray(np.sum(parts, axis=0))
-
-
-def _demand(populations: Sequence[Population], chosen: Sequence[Bools]) -> Floats:
-    parts = [(own @ pop.use).sum(axis=0) for pop, own in zip(populations, chosen, strict=True)]
+def _use(groups: Sequence[NodeGroup], chosen: Sequence[Bools]) -> Floats:
+    parts = [(own @ group.use).sum(axis=0) for group, own in zip(groups, chosen, strict=True)]
     return np.asarray(np.sum(parts, axis=0))
 
 
@@ -321,22 +318,22 @@ def _fits(demand: Floats, capacity: Floats) -> bool:
     return bool((demand <= capacity * (1 + _TINY) + _TINY).all())
 
 
-def _filled(
-    populations: Sequence[Population],
+def _fill_up(
+    groups: Sequence[NodeGroup],
     chosen: Sequence[Bools],
     wanted: Sequence[Bools],
     capacity: Floats,
     prices: Floats,
-    worth: float,
+    time_worth: float,
 ) -> list[Bools]:
-    """Give nodes what they want at the lower prices, best return first, as long as there is room."""
-    final = [own & ~pop.pins for own, pop in zip(chosen, populations, strict=True)]
-    room = capacity - _demand(populations, final)
+    """Replace choices by those wanted at the lower prices, best return first, while capacity is left."""
+    final = [own & ~group.pins for own, group in zip(chosen, groups, strict=True)]
+    room = capacity - _use(groups, final)
     steps: list[tuple[float, int, int, Floats]] = []
-    for place, pop in enumerate(populations):
-        more = wanted[place] @ pop.use - final[place] @ pop.use
-        gain = pop.value(wanted[place]) - pop.value(final[place])
-        gain = gain - worth * (wanted[place] @ pop.seconds - final[place] @ pop.seconds)
+    for place, group in enumerate(groups):
+        more = wanted[place] @ group.use - final[place] @ group.use
+        gain = group.value(wanted[place]) - group.value(final[place])
+        gain = gain - time_worth * (wanted[place] @ group.seconds - final[place] @ group.seconds)
         cost = more @ prices
         for row in np.flatnonzero((gain > 0) & more.any(axis=1)).tolist():
             steps.append((-float(gain[row] / max(cost[row], _TINY)), place, row, more[row]))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from pytest_anubis.selector.planning.fleet_coverage import ClassCoverage
-from pytest_anubis.selector.planning.placing.schedule_records import Slot
+from pytest_anubis.selector.planning.placing.schedule_records import PlannedRun
 from pytest_anubis.selector.planning.window_plan import WindowPlan
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 
@@ -78,9 +78,9 @@ def plan_violations(
         for what, found, said in (
             ("what is spared", spared, plan.spared),
             ("what is spent", spent, plan.spent),
-            ("its value", spared - window.worth * spent, plan.value),
+            ("its value", spared - window.time_worth * spent, plan.value),
         )
-        if not _same(found, said, spared + window.worth * spent)
+        if not _same(found, said, spared + window.time_worth * spent)
     ]
     if plan.value > plan.bound and not _same(plan.value, plan.bound):
         wrong.append(f"its value {plan.value} is beyond its bound {plan.bound}")
@@ -105,7 +105,7 @@ def _same(found: float, said: float, scale: float = 1.0) -> bool:
 
 
 def violations(
-    slots: Sequence[Slot],
+    slots: Sequence[PlannedRun],
     *,
     seconds: float,
     at_once: int | None,

@@ -35,7 +35,7 @@ def tiny(seed: int) -> tuple[list[NodeCase], ClassCoverage, Window]:
         at_once=(1, 2, None)[seed % 3],
         pools={"rig": 1, "partner": 1},
         needs=NEEDS,
-        worth=float(seed % 2),
+        time_worth=float(seed % 2),
     )
     return nodes, known, within
 
@@ -101,7 +101,7 @@ def exact(nodes: list[NodeCase], known: ClassCoverage, within: Window) -> float:
         own = slice(first_hit + i * patterns, first_hit + (i + 1) * patterns)
         gain[own] = known.shares[()] * case.risk * within.incident_seconds
     for place, (_, b, _) in enumerate(starts):
-        gain[place] = -within.worth * known.seconds[b]
+        gain[place] = -within.time_worth * known.seconds[b]
     whole = np.ones(count)
     whole[first_hit:first_out] = 0
     found = milp(

@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from pytest_anubis.selector.planning.placing.node_fitting import Fitted, Rates, fit
+from pytest_anubis.selector.planning.placing.node_fitting import FittedJob, SecondPrices, fit
 from pytest_anubis.selector.planning.placing.pool_calendar import PoolCalendar
 from pytest_anubis.selector.planning.placing.schedule_records import Job
 
@@ -25,18 +25,18 @@ def calendar(busy: list[tuple[str, float, float]], seconds: float = 1000.0) -> P
     return made
 
 
-def starts(found: Fitted | None) -> dict[str, float]:
+def starts(found: FittedJob | None) -> dict[str, float]:
     assert found is not None
     return {name: start for name, _, start, _ in found.runs}
 
 
 def test_a_hole_between_two_busy_times_is_filled_later() -> None:
     known = calendar([("partner", 0, 100), ("partner", 150, 1000)])
-    found = fit(job(("pair", 50.0), ("a", 30.0), ("b", 70.0)), 0.0, known, Rates())
+    found = fit(job(("pair", 50.0), ("a", 30.0), ("b", 70.0)), 0.0, known, SecondPrices())
     assert starts(found)["pair"] == 100
     assert found is not None
     assert found.waited == 0
-    assert fit(job(("pair", 51.0)), 0.0, known, Rates()) is None
+    assert fit(job(("pair", 51.0)), 0.0, known, SecondPrices()) is None
 
 
 def test_what_is_taken_is_free_no_more_and_its_rests_are() -> None:
@@ -56,7 +56,7 @@ def test_no_order_pauses_for_less(seed: int) -> None:
     busy = {pool: float(chance.integers(20, 120)) for pool in ("partner", "rig")}
     known = calendar([(pool, 0, until) for pool, until in busy.items()])
     # A pause is dear beside what a hole's rest is worth: so the shortest one is what is looked for.
-    found = fit(job(*runs), 0.0, known, Rates(lane=1e6))
+    found = fit(job(*runs), 0.0, known, SecondPrices(lane=1e6))
     least = np.inf
     for order in itertools.permutations(runs):
         time = 0.0

@@ -29,7 +29,7 @@ windows = st.builds(
     seconds=st.sampled_from([0.5, 1.0, 1.7, 2.0, 3.0]).map(lambda hours: hours * HOUR),
     at_once=st.sampled_from([1, 2, 3, 5, None]),
     pools=st.fixed_dictionaries({"rig": st.integers(0, 3), "partner": st.integers(0, 2)}),
-    worth=st.sampled_from([0.0, 1.0]),
+    time_worth=st.sampled_from([0.0, 1.0]),
 )
 
 

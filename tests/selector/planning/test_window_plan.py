@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_anubis.selector.planning.fleet_coverage import Passed, residual_risks
-from pytest_anubis.selector.planning.placing.schedule_records import Slot
+from pytest_anubis.selector.planning.fleet_coverage import LastPass, residual_risks
+from pytest_anubis.selector.planning.placing.schedule_records import PlannedRun
 from pytest_anubis.selector.planning.window_plan import WindowPlan, plan_window
 from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 from pytest_anubis.selector.selector_error import SelectorError
@@ -40,13 +40,13 @@ def planned(of: list[NodeCase], within: Window) -> WindowPlan:
     assert plan.spent == pytest.approx(sum(slot.seconds for slot in slots))
     spared = sum(node.before - node.after for node in plan.nodes) * within.incident_seconds
     assert plan.spared == pytest.approx(spared)
-    assert plan.value == pytest.approx(plan.spared - within.worth * plan.spent)
+    assert plan.value == pytest.approx(plan.spared - within.time_worth * plan.spent)
     return plan
 
 
 @pytest.mark.parametrize("worth", [0.0, 1.0])
 def test_a_plan_is_near_its_bound_and_within_what_there_is(worth: float) -> None:
-    plan = planned(cases(150), window(worth=worth))
+    plan = planned(cases(150), window(time_worth=worth))
     assert plan.gap < 0.02
     assert plan.used["nodes at once"] > 0.95
     assert plan.hour > 0
@@ -128,11 +128,11 @@ def test_what_is_pinned_runs_and_goes_first() -> None:
 
 
 def test_the_checker_sees_what_is_wrong() -> None:
-    def run(node: str, start: float, *units: int, benchmark: str = "b1") -> Slot:
+    def run(node: str, start: float, *units: int, benchmark: str = "b1") -> PlannedRun:
         of = {"rig": units} if units else {}
-        return Slot(node=node, benchmark=benchmark, start=start, seconds=60, lane=0, units=of)
+        return PlannedRun(node=node, benchmark=benchmark, start=start, seconds=60, lane=0, units=of)
 
-    def wrong(*slots: Slot) -> list[str]:
+    def wrong(*slots: PlannedRun) -> list[str]:
         return violations(
             slots, seconds=HOURS, at_once=1, pools={"rig": 1}, needs={"b1": {"rig": 1}}
         )
@@ -167,7 +167,7 @@ def test_passing_speaks_for_what_is_left_of_its_horizon() -> None:
     known = coverage()
     exposed = float(known.shares[()][known.exposed(NAMES[:3])].sum())
     passed = {
-        name: Passed(age=age, benchmarks=frozenset(NAMES[:3]))
+        name: LastPass(age=age, benchmarks=frozenset(NAMES[:3]))
         for name, age in (("now", 0.0), ("half", 50.0), ("long ago", 200.0))
     }
     risks = dict.fromkeys([*passed, "never"], 0.1)

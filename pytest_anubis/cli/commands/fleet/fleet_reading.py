@@ -190,7 +190,7 @@ def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) ->
         CommandError: The history makes no sense, or the model cannot be read.
     """
     from pytest_anubis.selector.planning.fleet_coverage import (
-        Passed,
+        LastPass,
         class_coverage,
         mixes_of,
         residual_risks,
@@ -219,7 +219,7 @@ def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) ->
         own_risks = {one.node.name: risks[one.node.name] for one in own if one.node.name in risks}
         coverage[key] = class_coverage(fleet, [mixes[name] for name in own_risks], key)
         passed = {
-            one.node.name: Passed(age=now - one.last.at, benchmarks=one.last.passed)
+            one.node.name: LastPass(age=now - one.last.at, benchmarks=one.last.passed)
             for one in own
             if one.last is not None
         }

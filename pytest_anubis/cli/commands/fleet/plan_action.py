@@ -196,7 +196,7 @@ def _window(
         pools=pools,
         needs=_needs(options.needs, known, pools),
         incident_seconds=options.incident_cost,
-        worth=options.time_worth,
+        time_worth=options.time_worth,
     )
 
 
@@ -211,7 +211,7 @@ def _cases(
     """Return the nodes that could be validated: in service, not rejected, and no partners."""
     from pytest_anubis.fleet.node_places import Place
     from pytest_anubis.selector.choice.choice_inputs import exposing_open
-    from pytest_anubis.selector.planning.fleet_coverage import Passed, credit
+    from pytest_anubis.selector.planning.fleet_coverage import LastPass, credit
     from pytest_anubis.selector.planning.window_problem import NodeCase
 
     free = {one.node for one in places if one.place is not Place.QUARANTINED} - aside
@@ -226,7 +226,7 @@ def _cases(
         if name not in free or name not in risks:
             continue
         last = one.last
-        passed = None if last is None else Passed(age=now - last.at, benchmarks=last.passed)
+        passed = None if last is None else LastPass(age=now - last.at, benchmarks=last.passed)
         known = risk.coverage[key].benchmarks
         if not known:
             continue  # `class_notes` says so

@@ -1,6 +1,6 @@
-"""When and with what each node runs what it was chosen for: places among the nodes, pools with calendars.
+"""Scheduling within a window: lanes, pools with calendars, and when each node runs what was chosen for it.
 
-Open ``window_schedule.py`` first.
+What a node runs is chosen in ``window_solver.py``. Open ``window_schedule.py`` first.
 
 PYTEST_DONT_REWRITE
 """

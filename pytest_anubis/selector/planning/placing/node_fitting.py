@@ -1,10 +1,10 @@
-"""When one node runs its benchmarks: in the order in which those that need a pool meet holes of its calendar.
+"""Fit one node's benchmarks into the pools' calendars: in which order they run, and when.
 
-A node runs one benchmark after the other without a pause, if it can. Benchmarks without needs are put between
-those with needs so that each begins where a hole begins (or ends where it ends): the lengths that they can
-fill are the sums of their subsets. The orders of the runs with needs and the subsets before each are looked
-at, those first that cost least so far (a beam); a hole that is begun late leaves a rest, which costs what it
-is worth if nobody can fill it.
+A node runs its benchmarks one after the other, without a pause if possible. Pooled runs, which need a pool,
+should begin where a hole of its calendar begins, or end where it ends. Plain runs are put between them to
+meet these times: the lengths that they can fill are the sums of their subsets. A beam search tries orders of
+the pooled runs with subsets before each. A hole that is begun late leaves a rest, which costs its worth if no
+later run can use it.
 """
 
 from __future__ import annotations
@@ -15,33 +15,38 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from heapq import nsmallest
 
-from pytest_anubis.selector.planning.placing.pool_calendar import EPS, Own, PoolCalendar, Taken
+from pytest_anubis.selector.planning.placing.pool_calendar import (
+    EPS,
+    FreeUnit,
+    HeldUnits,
+    PoolCalendar,
+)
 from pytest_anubis.selector.planning.placing.schedule_records import Job
 
 URGENT = 0.3
-"""Of a second of a pool that is filled as late as it can be: the share that is reckoned as lost, as what is
-free soon will be free no more for those who come later. Tried between 0 and 1."""
-BEAM = 4
-"""Beginnings of an order that are followed: each has some twenty ways to go on, few that differ in cost."""
-HOLES = 10
-"""Holes of each pool that are looked at, the earliest: later ones are for later nodes."""
-SINGLE = 4
-"""Runs with needs that are placed each by itself; more are placed as one block for each need."""
-SUMS = 256
-"""Different lengths that the benchmarks without needs can fill: a hole is met to a second or so by these."""
-REST = 0.15
-"""Of a rest that somebody could still fill: the share that is reckoned as lost. Tried between 0 and 0.5."""
+"""Share of a pool's second that counts as lost if it is used as late as possible, as later nodes cannot use
+early holes. Tried between 0 and 1."""
+BEAM_WIDTH = 4
+"""Partial orders that are followed: each has some twenty extensions, few of which differ in cost."""
+MAX_HOLES = 10
+"""Holes of each pool that are tried, the earliest first: later ones are for later nodes."""
+MAX_SINGLE_RUNS = 4
+"""Pooled runs that are placed one by one; more are placed as one block per need."""
+MAX_SUMS = 256
+"""Different lengths that plain runs can fill: enough to meet a hole to about a second."""
+REST_LOSS = 0.15
+"""Share of a rest that counts as lost although a later run could use it. Tried between 0 and 0.5."""
 
 
 @dataclass(frozen=True, slots=True)
-class Rates:
-    """What a second is worth, to weigh a pause of a node against a rest of a pool's hole.
+class SecondPrices:
+    """Prices of a second, to weigh a node's pause against the rest of a pool's hole.
 
     Attributes:
-        lane: Of a node that pauses; positive.
-        pause: The same where it is weighed against what a run spares: 0 where there are places for all.
+        lane: Price of a lane; positive.
+        pause: Price of a pause when weighed against what a run spares: 0 where all nodes have a lane.
         ahead: Seconds ahead for which pools are filled: those of a usual job.
-        pools: Pool -> of one of its things.
+        pools: Pool -> price of one of its units.
     """
 
     lane: float = 1.0
@@ -50,94 +55,123 @@ class Rates:
     pools: Mapping[str, float] = field(default_factory=dict)
 
 
+Run = tuple[str, float]
+"""Benchmark and seconds."""
+PlacedRun = tuple[str, float, float, tuple[FreeUnit, ...]]
+"""Benchmark, seconds, start (from the window's beginning) and the units that it holds."""
+
+
 @dataclass(frozen=True, slots=True)
-class Fitted:
-    """A job as it would run.
+class FittedJob:
+    """A job with the times of its runs.
 
     Attributes:
-        job: What runs.
-        runs: Benchmark, seconds, start (seconds from the window's beginning) and what it takes, by start.
-        end: When the node comes back.
+        job: The job.
+        runs: Its runs, by start.
+        end: When the node returns to service.
         waited: Seconds that it pauses.
-        cost: What its pauses, and the rests that it leaves of holes, are worth in seconds of a lane.
+        cost: Worth of its pauses, and of the rests that it leaves of holes, in seconds of a lane.
     """
 
     job: Job
-    runs: tuple[tuple[str, float, float, tuple[Taken, ...]], ...]
+    runs: tuple[PlacedRun, ...]
     end: float
     waited: float
     cost: float
 
 
-Run = tuple[str, float]
-Placed = tuple[str, float, float, tuple[Taken, ...]]
-
-
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """Runs with the same needs, one after the other on the same things; mostly one alone."""
+    """Runs with the same needs, one after the other on the same units; usually a single run."""
 
     runs: tuple[Run, ...]
     seconds: float
     needs: Mapping[str, int]
 
+    def same_as(self, other: _Block) -> bool:
+        """Return whether the two may change places."""
+        return self.seconds == other.seconds and self.needs == other.needs
+
 
 @dataclass(frozen=True, slots=True)
-class _Begun:
-    """The beginning of an order: what it cost, when it ends, what it has not run yet."""
+class _PartialOrder:
+    """The beginning of an order: its cost, its end, and what is still to run."""
 
     cost: float
     time: float
     waited: float
     pooled: tuple[_Block, ...]
     plain: tuple[Run, ...]
-    runs: tuple[Placed, ...]
-    own: Own
+    runs: tuple[PlacedRun, ...]
+    held: HeldUnits
 
 
-def fit(job: Job, now: float, calendar: PoolCalendar, rates: Rates) -> Fitted | None:
-    """Fit a job in from now on.
+@dataclass(frozen=True, slots=True)
+class _Extension:
+    """A partial order and the block to run next, after the plain runs whose bits are in the mask."""
+
+    cost: float
+    start: float
+    waited: float
+    order: _PartialOrder
+    block: _Block
+    mask: int
+    units: list[FreeUnit]
+
+    def apply(self) -> _PartialOrder:
+        """Return the longer partial order."""
+        order, block = self.order, self.block
+        plain = list(enumerate(order.plain))
+        before = tuple([run for at, run in plain if self.mask >> at & 1])
+        runs, _ = _appended(order.runs, order.time, before)
+        runs, time = _appended(runs, self.start, block.runs, tuple(self.units))
+        return _PartialOrder(
+            cost=self.cost,
+            time=time,
+            waited=self.waited,
+            pooled=tuple([one for one in order.pooled if one is not block]),
+            plain=tuple([run for at, run in plain if not self.mask >> at & 1]),
+            runs=runs,
+            held={**order.held, **{(one.pool, one.unit): time for one in self.units}},
+        )
+
+
+def fit(job: Job, now: float, calendar: PoolCalendar, prices: SecondPrices) -> FittedJob | None:
+    """Return the cheapest way found to run a job from now on; None if it cannot end within the window.
 
     Args:
-        job: What one node is to run.
+        job: The job.
         now: When it may begin, seconds from the window's beginning.
-        calendar: Of the pools; it is not changed.
-        rates: What a second is worth.
-
-    Returns:
-        The cheapest way that was found; None if it cannot end within the window.
+        calendar: Calendar of the pools; it is not changed.
+        prices: Prices of a second.
     """
     pooled = _blocks(job)
-    plain = tuple(sorted((r for r in job.runs if not job.needs.get(r[0])), key=_longest_first))
-    begun = [_Begun(0.0, now, 0.0, pooled, plain, (), {})]
+    plain = [run for run in job.runs if not job.needs.get(run[0])]
+    plain.sort(key=lambda run: (-run[1], run[0]))
+    beam = [_PartialOrder(0.0, now, 0.0, pooled, tuple(plain), (), {})]
     slack = calendar.seconds - job.seconds - now + EPS
     for _ in pooled:
-        ways: list[_Way] = []
-        for state in begun:
-            for place, block in enumerate(state.pooled):
-                if any(_alike(block, other) for other in state.pooled[:place]):
-                    continue  # either may be first
-                ways += _ways(state, block, now, calendar, rates, slack)
-        begun = [_gone(way) for way in nsmallest(BEAM, ways, key=_cheapest)]
-        if not begun:
+        found: list[_Extension] = []
+        for order in beam:
+            for place, block in enumerate(order.pooled):
+                if not any(block.same_as(other) for other in order.pooled[:place]):
+                    found += _extensions(order, block, now, calendar, prices, slack)
+        best = nsmallest(BEAM_WIDTH, found, key=lambda one: (one.cost, one.start))
+        beam = [extension.apply() for extension in best]
+        if not beam:
             return None
-    best = begun[0]
-    runs, end = _in_a_row(best.runs, best.time, best.plain)
+    runs, end = _appended(beam[0].runs, beam[0].time, beam[0].plain)
     if end > calendar.seconds + EPS:
         return None
-    return Fitted(job, runs, end, best.waited, best.cost)
-
-
-def _longest_first(run: Run) -> tuple[float, str]:
-    return -run[1], run[0]
+    return FittedJob(job, runs, end, beam[0].waited, beam[0].cost)
 
 
 def _blocks(job: Job) -> tuple[_Block, ...]:
-    """Return the runs of a job that need pools; where they are many, those with the same needs in one."""
+    """Return a job's pooled runs as blocks; where they are many, those with the same needs as one block."""
     single = [
         _Block((run,), run[1], job.needs[run[0]]) for run in job.runs if job.needs.get(run[0])
     ]
-    if len(single) <= SINGLE:
+    if len(single) <= MAX_SINGLE_RUNS:
         return tuple(single)
     found: dict[tuple[tuple[str, int], ...], list[Run]] = {}
     for block in single:
@@ -148,119 +182,81 @@ def _blocks(job: Job) -> tuple[_Block, ...]:
     )
 
 
-def _alike(one: _Block, other: _Block) -> bool:
-    return one.seconds == other.seconds and one.needs == other.needs
-
-
-def _in_a_row(
-    runs: tuple[Placed, ...],
+def _appended(
+    runs: tuple[PlacedRun, ...],
     time: float,
     more: tuple[Run, ...],
-    taken: tuple[Taken, ...] = (),
-) -> tuple[tuple[Placed, ...], float]:
-    added: list[Placed] = []
+    units: tuple[FreeUnit, ...] = (),
+) -> tuple[tuple[PlacedRun, ...], float]:
+    """Return runs with more appended from a time on, and when the last one ends."""
+    added: list[PlacedRun] = []
     for name, length in more:
-        added.append((name, length, time, taken))
+        added.append((name, length, time, units))
         time += length
     return (*runs, *added), time
 
 
-@dataclass(frozen=True, slots=True)
-class _Way:
-    """A way to go on: a block that starts at a time, after a subset of what needs nothing."""
-
-    cost: float
-    start: float
-    waited: float
-    state: _Begun
-    block: _Block
-    mask: int
-    taken: list[Taken]
-
-
-def _cheapest(way: _Way) -> tuple[float, float]:
-    return way.cost, way.start
-
-
-def _ways(
-    state: _Begun,
+def _extensions(
+    order: _PartialOrder,
     block: _Block,
     now: float,
     calendar: PoolCalendar,
-    rates: Rates,
+    prices: SecondPrices,
     slack: float,
-) -> list[_Way]:
-    """Return the ways to go on with runs that need pools, some without needs before them."""
-    needs, length, time = block.needs, block.seconds, state.time
-    found: list[_Way] = []
+) -> list[_Extension]:
+    """Return the ways to run a block next, each after some of the plain runs."""
+    length, time = block.seconds, order.time
+    found: list[_Extension] = []
     known: set[float] = set()
-    sums, masks = _subsets(tuple([seconds for _, seconds in state.plain]))
-    for begin, until in _holes(needs, length, state, sums[-1], calendar):
+    sums, masks = _subsets(tuple([seconds for _, seconds in order.plain]))
+    for begin, until in _holes(block, order, sums[-1], calendar):
         for start, at in _starts(time, begin, until - length, sums):
             waited = max(0.0, start - time - sums[at])
-            if start in known or state.waited + waited > slack:
+            if start in known or order.waited + waited > slack:
                 continue
             known.add(start)
-            taken = calendar.free(needs, start, start + length, state.own)
-            if taken is not None:
-                cost = waited + _lost(taken, now, start, start + length, calendar, rates)
+            units = calendar.free(block.needs, start, start + length, order.held)
+            if units is not None:
+                cost = waited + _lost(units, now, start, start + length, calendar, prices)
                 found.append(
-                    _Way(
-                        state.cost + cost,
+                    _Extension(
+                        order.cost + cost,
                         start,
-                        state.waited + waited,
-                        state,
+                        order.waited + waited,
+                        order,
                         block,
                         masks[at],
-                        taken,
+                        units,
                     )
                 )
                 if cost <= EPS:
-                    return found  # nothing is cheaper than nothing
+                    return found  # no way is cheaper than one without cost
     return found
 
 
-def _gone(way: _Way) -> _Begun:
-    """Return the beginning of an order that a way leads to."""
-    state, block = way.state, way.block
-    before = tuple([one for at, one in enumerate(state.plain) if way.mask >> at & 1])
-    runs, _ = _in_a_row(state.runs, state.time, before)
-    runs, time = _in_a_row(runs, way.start, block.runs, tuple(way.taken))
-    return _Begun(
-        cost=way.cost,
-        time=time,
-        waited=way.waited,
-        pooled=tuple([one for one in state.pooled if one is not block]),
-        plain=tuple([one for at, one in enumerate(state.plain) if not way.mask >> at & 1]),
-        runs=runs,
-        own={**state.own, **{(one.pool, one.unit): time for one in way.taken}},
-    )
-
-
 def _holes(
-    needs: Mapping[str, int], length: float, state: _Begun, most: float, calendar: PoolCalendar
+    block: _Block, order: _PartialOrder, plain_seconds: float, calendar: PoolCalendar
 ) -> list[tuple[float, float]]:
-    """Return from when to when something that is needed is free: holes that are long enough from now on."""
-    time, own = state.time, state.own
+    """Return the holes from now on that are long enough for a block, as begin and end."""
     found: set[tuple[float, float]] = set()
-    for pool in needs:
+    for pool in block.needs:
         seen = 0
         for begin, until, unit in calendar.holes[pool]:
-            since = max(begin, time)
-            if own:
-                since = max(since, own.get((pool, unit), since))
-            if until - since >= length - EPS:
+            since = max(begin, order.time)
+            if order.held:
+                since = max(since, order.held.get((pool, unit), since))
+            if until - since >= block.seconds - EPS:
                 found.add((since, until))
                 seen += 1
-                if seen == HOLES or begin > time + most:
-                    break  # the node would pause for those behind for longer still
+                if seen == MAX_HOLES or begin > order.time + plain_seconds:
+                    break  # before a later hole the node would pause for longer still
     return sorted(found)
 
 
 def _starts(
     time: float, begin: float, latest: float, sums: list[float]
 ) -> Iterator[tuple[float, int]]:
-    """Yield when a run might begin that fills a hole, and the place of what is run before in the sums."""
+    """Yield possible starts of a run in a hole, each with the index of the sum of plain runs before it."""
     below = bisect_right(sums, begin - time + EPS) - 1
     yield begin, below  # after a pause, unless the sum meets the hole
     if below + 1 < len(sums) and time + sums[below + 1] <= latest + EPS:
@@ -271,34 +267,34 @@ def _starts(
 
 
 def _lost(
-    taken: list[Taken],
+    units: list[FreeUnit],
     now: float,
     start: float,
     end: float,
     calendar: PoolCalendar,
-    rates: Rates,
+    prices: SecondPrices,
 ) -> float:
-    """Return what is lost of the holes that are taken, in seconds of a lane."""
+    """Return what a run wastes of the holes of its units, in seconds of a lane."""
     cost = 0.0
-    for pool, _, since, until in taken:
+    for pool, _, since, until in units:
         short = calendar.shortest[pool]
         rests = [start - max(since, now)]
-        if until < calendar.seconds:  # what follows is free for all that comes later
+        if until < calendar.seconds:  # the rest to the window's end stays free for all later runs
             rests.append(until - end)
-        lost = sum(rest if rest < short else short * REST for rest in rests if rest > EPS)
-        late = min(1.0, (start - now) / rates.ahead)
-        cost += (lost + URGENT * late * (end - start)) * rates.pools.get(pool, 1.0)
-    return cost / rates.lane
+        lost = sum(rest if rest < short else short * REST_LOSS for rest in rests if rest > EPS)
+        lateness = min(1.0, (start - now) / prices.ahead)
+        cost += (lost + URGENT * lateness * (end - start)) * prices.pools.get(pool, 1.0)
+    return cost / prices.lane
 
 
 @lru_cache(maxsize=1 << 16)
 def _subsets(lengths: tuple[float, ...]) -> tuple[list[float], list[int]]:
-    """Return the sums that subsets of lengths have, in order, and for each which they are, as bits."""
+    """Return the sums of subsets of lengths, ascending, and each one's subset as a bit mask."""
     found: dict[float, tuple[float, int]] = {0.0: (0.0, 0)}
     for place, length in enumerate(lengths):
         for total, mask in list(found.values()):
             found.setdefault(round(total + length, 3), (total + length, mask | 1 << place))
-        if len(found) > SUMS:
+        if len(found) > MAX_SUMS:
             break
     ordered = sorted(found.values())
     return [total for total, _ in ordered], [mask for _, mask in ordered]

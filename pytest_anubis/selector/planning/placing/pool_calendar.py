@@ -1,4 +1,4 @@
-"""When the things of a pool are free: the holes in each one's calendar, which later work may fill."""
+"""Calendars of the pools' units: when each one is free."""
 
 from __future__ import annotations
 
@@ -11,28 +11,15 @@ EPS = 1e-6
 
 
 class Hole(NamedTuple):
-    """A time in which one thing of a pool is free.
-
-    Attributes:
-        begin: Seconds from the window's beginning.
-        end: The same.
-        unit: Number of the thing.
-    """
+    """A time, in seconds from the window's beginning, in which one unit of a pool is free."""
 
     begin: float
     end: float
     unit: int
 
 
-class Taken(NamedTuple):
-    """A thing that a run would take.
-
-    Attributes:
-        pool: Of which pool.
-        unit: Its number.
-        since: Since when it has been free.
-        until: Until when it is free.
-    """
+class FreeUnit(NamedTuple):
+    """A unit of a pool that a run could hold, and the time in which it is free."""
 
     pool: str
     unit: int
@@ -40,17 +27,17 @@ class Taken(NamedTuple):
     until: float
 
 
-Own = Mapping[tuple[str, int], float]
-"""What earlier runs of the node that is being fitted take: pool and number -> until when. Not noted yet."""
+HeldUnits = Mapping[tuple[str, int], float]
+"""Pool and unit -> until when earlier runs of the node being fitted hold it; not yet in the calendar."""
 
 
 class PoolCalendar:
-    """The holes of all pools; at first each thing is free for the whole window.
+    """The holes of all pools; at first each unit is free for the whole window.
 
     Attributes:
         seconds: Length of the window.
         holes: Pool -> its holes, by their beginning.
-        shortest: Pool -> seconds of the shortest run that takes it: a hole below that serves nobody.
+        shortest: Pool -> seconds of the shortest run that needs it: shorter holes are of no use.
     """
 
     def __init__(
@@ -64,16 +51,10 @@ class PoolCalendar:
         }
 
     def take(self, pool: str, unit: int, start: float, end: float) -> None:
-        """Note that a thing is busy; what is left of its hole on both sides stays free.
-
-        Args:
-            pool: Its pool.
-            unit: Its number.
-            start: Seconds from the window's beginning.
-            end: The same.
+        """Mark a unit as busy from start to end; the rest of its hole on both sides stays free.
 
         Raises:
-            ValueError: The thing is not free for all of that time.
+            ValueError: The unit is not free for all of that time.
         """
         holes = self.holes[pool]
         for place in range(bisect_right(holes, (start + EPS, float("inf"), 0)) - 1, -1, -1):
@@ -87,26 +68,23 @@ class PoolCalendar:
         raise ValueError(f"{pool} {unit} is not free from {start} s to {end} s")
 
     def forget(self, now: float) -> None:
-        """Drop the holes that nothing can fill any more that starts now (in seconds) or later."""
+        """Drop the holes that no run starting now (in seconds) or later can use."""
         for pool, holes in self.holes.items():
             least = now + self.shortest[pool] - EPS
             self.holes[pool] = [hole for hole in holes if hole.end >= least]
 
     def free(
-        self, needs: Mapping[str, int], start: float, end: float, own: Own
-    ) -> list[Taken] | None:
-        """Return the things that a run would take, those that have been free for the shortest time.
+        self, needs: Mapping[str, int], start: float, end: float, held: HeldUnits
+    ) -> list[FreeUnit] | None:
+        """Return units for a run from start to end, those that became free last; None if too few are free.
 
         Args:
-            needs: Pool -> how many of it.
-            start: When it begins, seconds from the window's beginning.
-            end: When it ends.
-            own: What earlier runs of the same node take.
-
-        Returns:
-            None if too few are free.
+            needs: Pool -> number of units.
+            start: Seconds from the window's beginning.
+            end: The same.
+            held: Units that earlier runs of the same node hold.
         """
-        found: list[Taken] = []
+        found: list[FreeUnit] = []
         soon, late = start + EPS, end - EPS
         for pool, count in needs.items():
             fitting: list[tuple[float, int, float]] = []  # the latest beginning first
@@ -114,11 +92,11 @@ class PoolCalendar:
                 if begin > soon:
                     break
                 if until >= late:
-                    since = max(begin, own.get((pool, unit), begin)) if own else begin
+                    since = max(begin, held.get((pool, unit), begin)) if held else begin
                     if since <= soon:
                         fitting.append((-since, unit, until))
             if len(fitting) < count:
                 return None
             best = [min(fitting)] if count == 1 else sorted(fitting)[:count]
-            found += [Taken(pool, unit, -since, until) for since, unit, until in best]
+            found += [FreeUnit(pool, unit, -since, until) for since, unit, until in best]
         return found

@@ -1,4 +1,4 @@
-"""What is placed in a window, and where it was placed: jobs and their runs."""
+"""Records of the scheduler: a node's job, and the runs that it becomes."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from dataclasses import dataclass, field, replace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What one node is to run.
+    """The benchmarks that one node is to run.
 
     Attributes:
         node: Its name.
-        rank: Jobs of a higher one go first.
-        runs: Benchmark and its seconds.
-        needs: Benchmark -> pool -> how many of it.
-        pins: Those of its benchmarks that have to run: the others are given up for them.
-        losses: Of those that need a pool: what is lost without it, in what a second of `Rates` is worth.
+        rank: Jobs of a higher rank go first.
+        runs: Benchmarks with their seconds.
+        needs: Benchmark -> pool -> number of units.
+        pins: Benchmarks that must run: the others are given up for them.
+        losses: Benchmark that needs a pool -> what is lost without it, in the unit of `SecondPrices`.
     """
 
     node: str
@@ -28,7 +28,7 @@ class Job:
 
     @property
     def seconds(self) -> float:
-        """How long all runs take."""
+        """Duration of all runs."""
         return sum(length for _, length in self.runs)
 
     @property
@@ -38,7 +38,7 @@ class Job:
 
     @property
     def use(self) -> dict[str, float]:
-        """Pool -> seconds of its things that it takes."""
+        """Pool -> unit seconds of it."""
         found: dict[str, float] = {}
         for name, length in self.runs:
             for pool, count in self.needs.get(name, {}).items():
@@ -46,15 +46,15 @@ class Job:
         return found
 
     def without(self, pools: Collection[str]) -> Job | None:
-        """Return what is left without the runs that need these pools; None if that is nothing or a pin."""
-        gone = {
+        """Return the job without the runs that need these pools; None if it is empty or lacks a pin."""
+        dropped = {
             name for name, _ in self.runs if not self.needs.get(name, {}).keys().isdisjoint(pools)
         }
-        runs = tuple(run for run in self.runs if run[0] not in gone)
-        return replace(self, runs=runs) if runs and not gone & self.pins else None
+        runs = tuple(run for run in self.runs if run[0] not in dropped)
+        return replace(self, runs=runs) if runs and not dropped & self.pins else None
 
     def shortened(self) -> Job | None:
-        """Return what is left without what has not to run, or else without the pools; None if nothing is."""
+        """Return only its pins, or else only its runs without pools; None if that is nothing, or no less."""
         runs = tuple(run for run in self.runs if run[0] in self.pins)
         if len(runs) in (0, len(self.runs)):
             runs = tuple(run for run in self.runs if not self.needs.get(run[0]))
@@ -62,16 +62,16 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class PlannedRun:
     """One run of the plan.
 
     Attributes:
-        node: On which node.
-        benchmark: What.
+        node: The node that runs it.
+        benchmark: Its id.
         start: Seconds from the window's beginning.
-        seconds: How long.
-        lane: Number of the place among the nodes that are out of service.
-        units: Pool -> numbers of the things that it takes.
+        seconds: Duration.
+        lane: Number of the node's lane.
+        units: Pool -> numbers of the units that it holds.
     """
 
     node: str
