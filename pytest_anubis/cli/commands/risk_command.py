@@ -29,7 +29,7 @@ from pytest_anubis.selector.selector_error import SelectorError
 
 if TYPE_CHECKING:
     from pytest_anubis.core.history import FleetHistory
-    from pytest_anubis.selector.risk.after_passing import Passed
+    from pytest_anubis.selector.risk.after_passing import PassedRuns
     from pytest_anubis.selector.risk.forecast import Outlook, RiskModel
 
 MODELS = ("auto", "exponential", "weibull", "cox", "cox-time")
@@ -209,7 +209,7 @@ def _story(risk: RiskModel) -> ModelStory:
     )
 
 
-def _passed_words(passed: Passed | None, horizon: float) -> str:
+def _passed_words(passed: PassedRuns | None, horizon: float) -> str:
     """Return what happened to nodes that had passed validation; empty where nobody knows yet."""
     if passed is None:
         return ""
@@ -222,7 +222,11 @@ def _passed_words(passed: Passed | None, horizon: float) -> str:
 
 
 def _plain(
-    outlook: Outlook, rows: list[NodeOutlook], now: float, risk: RiskModel, passed: Passed | None
+    outlook: Outlook,
+    rows: list[NodeOutlook],
+    now: float,
+    risk: RiskModel,
+    passed: PassedRuns | None,
 ) -> dict[str, object]:
     from dataclasses import asdict
 
@@ -245,7 +249,7 @@ def _show(
     outlook: Outlook,
     rows: list[NodeOutlook],
     story: ModelStory,
-    passed: Passed | None,
+    passed: PassedRuns | None,
     within: str,
     *,
     whole: bool,
@@ -275,7 +279,7 @@ def _page(
     rows: list[NodeOutlook],
     now: float,
     story: ModelStory,
-    passed: Passed | None,
+    passed: PassedRuns | None,
 ) -> None:
     from pytest_anubis.selector.risk.forecast import fleet_risk
 

@@ -1,6 +1,6 @@
-"""How likely is a node to have an incident soon? Its status, the survival models, and how good they are.
+"""The risk of a node: its status, survival models, which of them to use, and what drives its risk.
 
-Which benchmarks follow from a risk is decided in ``choice``. Open ``forecast.py`` first.
+Which benchmarks to run at a risk is decided in ``choice``. Open ``forecast.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,4 @@
-"""What a node's risk comes from, in words: what people look at before they believe a figure."""
+"""Explain a node's risk in words: the facts that raise or lower it most."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from pytest_anubis.selector.risk.node_status import (
     value_words,
 )
 
-_TELLING = 0.1
-"""Share of a hazard that a fact must account for to be told: less is within what models differ by."""
-_SURE = 1 - 1e-12
-"""Largest chance whose hazard is distinguished from that of a certain incident, to the digits of a double."""
-_TOLD = 2
-"""Facts told of a node: what people act on."""
+_MIN_SHARE = 0.1
+"""Share of a hazard that a fact must account for to be named: models differ by about as much."""
+_MAX_CHANCE = 1 - 1e-12
+"""Largest chance with a finite hazard, to the precision of a double."""
+_MAX_FACTS = 2
+"""Facts named for a node."""
 
 
 def risk_drivers(
@@ -34,71 +34,68 @@ def risk_drivers(
     horizon: float,
     nodes: Collection[str] | None = None,
 ) -> dict[str, tuple[str, ...]]:
-    """Return what each node's risk comes from, in words, the strongest first; nothing where it is as usual.
+    """Return what drives each node's risk, in words, the strongest first; empty if it is as usual.
 
-    One fact after the other, and the time that the node is up, is set to the fleet's median: those that
-    change the hazard by a tenth are reported. The two counts of incidents are one fact: a model shares out
-    between them what they say together, with opposite signs as it may be, and a node with twice the recent
-    incidents would be told that these lower its risk. Where a model knows no facts, all that a risk comes
-    from is the fleet's incidents and the time in which they came: that is told last.
+    Each fact in turn, and the uptime, is set to the fleet's median; those that change the hazard by a tenth
+    are named. The two counts of incidents are one fact, because a model shares their common effect between
+    them, possibly with opposite signs: a node with twice the recent incidents would seem to have a lower risk
+    because of them. A model without covariates names the fleet's incidents and their time at the end.
 
     Args:
         fleet: The history.
         risk: A fitted model.
         now: The present, seconds since 1970.
         horizon: Seconds ahead.
-        nodes: The nodes that are asked about; None: all. The history may not know them: such have nothing.
+        nodes: The nodes to explain; None: all. Nodes that the history does not know are left out.
     """
     rows = status_at(fleet.nodes, fleet.incidents, now=now, kinds=risk.kinds, runs=fleet.runs)
-    asked = [p for p, name in enumerate(rows.nodes) if nodes is None or name in nodes]
-    if not asked:
+    wanted = [p for p, name in enumerate(rows.nodes) if nodes is None or name in nodes]
+    if not wanted:
         return {}
-    names = [rows.nodes[place] for place in asked]
-    x, uptime, hours = rows.x[asked], rows.duration[asked], horizon / HOUR
+    names = [rows.nodes[place] for place in wanted]
+    x, uptime, hours = rows.x[wanted], rows.duration[wanted], horizon / HOUR
 
-    def chances(facts: Floats, up: Floats) -> Floats:
+    def hazards(facts: Floats, up: Floats) -> Floats:
+        # Not chances, which hardly differ for nodes that are nearly sure to fail.
         chance = risk.model.incident_probability(facts, up, hours)
-        # The hazard: of two nodes that are nearly sure to fail the chances hardly differ.
-        return -np.log1p(-np.minimum(chance, _SURE))
+        return -np.log1p(-np.minimum(chance, _MAX_CHANCE))
 
-    found = chances(x, uptime)
-    told: dict[str, dict[str, float]] = {node: {} for node in names}
+    own = hazards(x, uptime)
+    effects: dict[str, dict[str, float]] = {node: {} for node in names}
 
-    def compare(changed: Floats, words: list[str]) -> None:
-        for place in np.flatnonzero(np.abs(found - changed) > _TELLING * found).tolist():
-            way = "raises" if found[place] > changed[place] else "lowers"
-            of, said = told[names[place]], f"{words[place]} {way} it"
-            # Several columns have no value for one reason, which is reported once.
-            of[said] = max(of.get(said, 0.0), abs(float(found[place] - changed[place])))
+    def compare(usual: Floats, words: list[str]) -> None:
+        for place in np.flatnonzero(np.abs(own - usual) > _MIN_SHARE * own).tolist():
+            fact = f"{words[place]} {'raises' if own[place] > usual[place] else 'lowers'} it"
+            # Several columns may lack a value for the same reason, which is named once.
+            known = effects[names[place]]
+            known[fact] = max(known.get(fact, 0.0), abs(float(own[place] - usual[place])))
 
-    usual = float(np.median(rows.duration))
+    usual_up = float(np.median(rows.duration))
     compare(
-        chances(x, np.full(len(names), usual)),
-        [f"up {hours_text(float(up))} (usual {hours_text(usual)})" for up in uptime],
+        hazards(x, np.full(len(names), usual_up)),
+        [f"up {hours_text(float(up))} (usual {hours_text(usual_up)})" for up in uptime],
     )
-    names_of = rows.names if risk.model.uses_facts else ()
-    counts = [names_of.index(name) for name in COUNTS if name in names_of]
+    columns = rows.names if risk.model.uses_facts else ()
+    counts = [columns.index(name) for name in COUNTS if name in columns]
     if counts:
-        middle = np.median(rows.x[:, counts], axis=0)
-        moved = x.copy()
-        moved[:, counts] = middle
+        medians = np.median(rows.x[:, counts], axis=0)
+        changed = x.copy()
+        changed[:, counts] = medians
         compare(
-            chances(moved, uptime),
-            [counts_words(row, middle.tolist()) for row in x[:, counts].tolist()],
+            hazards(changed, uptime),
+            [counts_words(row, medians.tolist()) for row in x[:, counts].tolist()],
         )
-    for column, name in enumerate(names_of):
-        if column in counts:
-            continue
+    for column, name in enumerate(columns):
         known = np.isfinite(rows.x[:, column])
-        if not known.any():
+        if column in counts or not known.any():
             continue
         usual = float(np.median(rows.x[known, column]))
-        moved = x.copy()
-        moved[:, column] = usual
-        said = [value_words(name, float(value), usual) for value in x[:, column]]
-        compare(chances(moved, uptime), said)
+        changed = x.copy()
+        changed[:, column] = usual
+        words = [value_words(name, float(value), usual) for value in x[:, column]]
+        compare(hazards(changed, uptime), words)
     rest = () if risk.model.uses_facts else (risk.evidence,)
     return {
-        node: (*sorted(facts, key=lambda words: (-facts[words], words))[:_TOLD], *rest)
-        for node, facts in told.items()
+        node: (*sorted(facts, key=lambda words: (-facts[words], words))[:_MAX_FACTS], *rest)
+        for node, facts in effects.items()
     }

@@ -1,4 +1,4 @@
-"""How likely each node of a fleet is to have an incident soon, from nothing but the fleet's history."""
+"""Forecast each node's probability of an incident from the fleet's history."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pytest_anubis.selector.risk.choosing.model_choice import (
     count_words,
     named_model,
 )
-from pytest_anubis.selector.risk.choosing.refits import Refits, refits_of
+from pytest_anubis.selector.risk.choosing.refits import Refits, refit_without_parts
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import HazardModel, load_model
@@ -30,32 +30,32 @@ from pytest_anubis.selector.selector_error import SelectorError
 
 ModelName = Literal["auto", "exponential", "weibull", "cox", "cox-time"]
 
-JUDGED = 25
-"""Incidents that a horizon should hold for the whole fleet: at shorter ones models cannot be told apart."""
+MIN_JUDGED = 25
+"""Incidents of the fleet that a horizon for backtests should contain, to compare models."""
 
 SCHEMA = 1
-_MOST = 1 - 1e-9
-_COUNTED = 2**53
-"""Whole numbers below it are exact as floats; no fleet counts so far."""
+_MAX_PROBABILITY = 1 - 1e-9
+_MAX_COUNT = 2**53
+"""Smaller whole numbers are exact as floats."""
 
 
 class NoRiskError(SelectorError):
-    """The history says nothing about risks yet."""
+    """The history has no incident, or no time of service, to learn a risk from."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskModel:
-    """A fitted model with what is needed to apply it to a node.
+    """A fitted model with the facts needed to apply it to a node.
 
     Attributes:
         model: The model; times in hours.
-        kinds: Kinds of incidents that have a covariate of their own.
+        kinds: Kinds of incidents with a covariate of their own.
         nodes: How many nodes it was fitted to.
         incidents: How many incidents the history had. Some give no interval to learn a rate from: the one
             by which a node is first known, and one that began during another.
-        backtest: Why this model, and how good it was.
-        refits: What the history leaves open where no earlier moment tested the model; None where one did.
-        hours: Hours that its nodes were watched for, together.
+        backtest: Why this model was chosen, and how good it was.
+        refits: Fits that give the intervals if no backtest does; else None.
+        hours: Hours of service of all nodes.
     """
 
     model: HazardModel
@@ -68,24 +68,26 @@ class RiskModel:
 
     @property
     def text(self) -> str:
-        """What it is and rests on, in words."""
+        """The model and its data, in words."""
         count = max(self.model.events, self.incidents)
         some = f"{self.model.events} of {count}" if count > self.model.events else str(count)
         on = f"{self.nodes} node{'s' if self.nodes != 1 else ''}"
-        if not self.model.events:  # each node's first one, before which it was not watched
+        if (
+            not self.model.events
+        ):  # only first incidents of nodes, before which they were not watched
             return f"{self.model.kind} model of {on}, none of which was watched before its incident"
         return f"{self.model.kind} model of {some} incident{'s' if count != 1 else ''} on {on}"
 
     @property
     def evidence(self) -> str:
-        """The incidents that the rates rest on and the time in which they came, in words."""
+        """The incidents that the model learned from, and their time of service, in words."""
         some = count_words(self.model.events)
         nodes = f"{self.nodes} node{'' if self.nodes == 1 else 's'}"
         return f"{some} in {hours_text(self.hours)} of service of {nodes}"
 
     @property
     def within(self) -> str:
-        """What the 95 % interval of a risk counts and what not, in words."""
+        """What the 95 % interval of a risk includes and what not, in words."""
         if self.refits is None:
             moments = self.backtest.degrees
             return f"how far the model's predictions were off at {moments} earlier moments"
@@ -93,22 +95,20 @@ class RiskModel:
         if not self.model.uses_facts:
             wrong = "that some nodes are worse than others is not in it"
         leaves = "leaves" if self.refits.incidents == 1 else "leave"
-        told = f"what {count_words(self.refits.incidents)} {leaves} open (exact)"
-        if self.refits.models:
-            told += (
-                f" and how far it moves without one of {len(self.refits.models)} parts of the nodes"
-            )
-        return f"{told}; {wrong}"
+        parts = len(self.refits.models)
+        moves = f" and how far it moves without one of {parts} parts of the nodes" if parts else ""
+        count = count_words(self.refits.incidents)
+        return f"what {count} {leaves} open (exact){moves}; {wrong}"
 
     def interval(
         self, chance: Floats, x: Floats, uptime: Floats, hours: float
     ) -> tuple[Floats, Floats]:
-        """Return where probabilities lie in 95 % of cases, each of shape (n,).
+        """Return the ends of the 95 % intervals of probabilities, each of shape (n,).
 
         Args:
-            chance: What the model says, shape (n,).
+            chance: The model's probabilities, shape (n,).
             x: Covariates of the nodes, shape (n, d).
-            uptime: Hours that they are up, shape (n,).
+            uptime: Hours that they have been up, shape (n,).
             hours: Hours ahead.
         """
         if self.refits is not None:
@@ -117,7 +117,7 @@ class RiskModel:
         return ends[:, 0], ends[:, 1]
 
     def to_plain(self) -> dict[str, Any]:
-        """Return numbers, strings, lists and dicts, fit for JSON."""
+        """Return plain data for JSON."""
         return {
             "schema": SCHEMA,
             "kinds": list(self.kinds),
@@ -131,10 +131,10 @@ class RiskModel:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> RiskModel:
-        """Read back what `to_plain` gave.
+        """Read what `to_plain` gave.
 
         Raises:
-            SelectorError: It is of another schema, or does not hold what it should.
+            SelectorError: It is of another schema, or a field is missing or wrong.
         """
         if plain.get("schema") != SCHEMA:
             raise SelectorError(
@@ -148,19 +148,21 @@ class RiskModel:
             or not all(isinstance(kind, str) for kind in kinds)
             or not isinstance(nodes, int)
             or not isinstance(incidents, int)
-            or not (0 <= nodes < _COUNTED and 0 <= incidents < _COUNTED)
+            or not (0 <= nodes < _MAX_COUNT and 0 <= incidents < _MAX_COUNT)
             or not isinstance(model, Mapping)
             or not isinstance(hours, int | float)
-            or not 0 <= hours < _COUNTED
+            or not 0 <= hours < _MAX_COUNT
         ):
             raise SelectorError(
-                "risk model: kinds, nodes or model are missing or of another type; fit it again with "
-                "'anubis risk --save'"
+                "risk model: kinds, nodes, incidents or model are missing or of another type; fit it again "
+                "with 'anubis risk --save'"
             )
         kept, fits = load_model(model), plain.get("refits")
         backtest = Backtest.from_plain(plain.get("backtest"))
         if (fits is None) != (backtest.chosen is not None):
-            raise SelectorError("model file: either earlier moments or fits tell what it is off by")
+            raise SelectorError(
+                "model file: it must have either backtests or fits for its intervals"
+            )
         return cls(
             model=kept,
             kinds=tuple(kinds),
@@ -174,14 +176,14 @@ class RiskModel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """The risks of nodes.
+    """The risks of nodes within a horizon.
 
     Attributes:
         risks: One for each node, sorted by name.
-        horizon: Seconds ahead that they are for.
-        uptime: Node -> hours since it was put into service or came back from its last incident.
-        basis: What they rest on, in words.
-        notes: What was filled in, held back or only assumed, in words.
+        horizon: Seconds ahead.
+        uptime: Node -> hours since it entered service or returned from its last incident.
+        basis: The model and its data, in words.
+        notes: What was filled in, limited or only assumed, in words.
     """
 
     risks: tuple[NodeRisk, ...]
@@ -206,17 +208,17 @@ def fit_risk(
     Args:
         fleet: The history.
         now: The present, seconds since 1970.
-        model: Which; ``auto`` takes the one that backtests on this history prefer, one without covariates
-            where there are few incidents. What its figures are off by is found out at earlier moments, or by
-            fits without parts of the history where there are too few of them.
-        seed: For Cox-Time and what is drawn.
-        horizon: Seconds ahead that backtests judge models at, longer where that holds too few incidents.
+        model: Kind of model; ``auto`` takes the one that backtests on this history prefer, one without
+            covariates if there are few incidents. Its error comes from backtests, or from fits without parts
+            of the history if there are too few incidents for these.
+        seed: Seed of Cox-Time and of drawn rows.
+        horizon: Seconds ahead at which backtests judge models; longer if that contains too few incidents.
         quick: Do not try Cox-Time for ``auto``.
-        say: Gets words about the progress.
+        say: Gets progress in words.
 
     Raises:
         NoRiskError: The history has no incident, or began this moment.
-        SelectorError: It has too few incidents for the model, or makes no sense.
+        SelectorError: It has too few incidents for the model, or an impossible value.
     """
     if not fleet.incidents:
         raise NoRiskError(
@@ -230,16 +232,20 @@ def fit_risk(
         )
     intervals = Intervals(rows.x, rows.duration, rows.event, rows.began, rows.names)
     last = _last_event(fleet, now) / HOUR
-    hours = horizon / HOUR
-    asked: dict[str, Any] = {"ongoing": True, "upto": last, "seed": seed, "say": say}
-    asked["horizon"] = _judged_at(intervals.known_at(last), hours)
+    options: dict[str, Any] = {
+        "horizon": _backtest_horizon(intervals.known_at(last), horizon / HOUR),
+        "ongoing": True,
+        "upto": last,
+        "seed": seed,
+        "say": say,
+    }
     if model == "auto":
-        chosen, backtest = choose_model(intervals, quick=quick, **asked)
+        chosen, backtest = choose_model(intervals, quick=quick, **options)
     else:
-        chosen, backtest = named_model(model, intervals, **asked)
+        chosen, backtest = named_model(model, intervals, **options)
     refits = None
     if backtest.chosen is None:
-        refits = refits_of(chosen, intervals, rows.nodes, seed=seed, say=say)
+        refits = refit_without_parts(chosen, intervals, rows.nodes, seed=seed, say=say)
     return RiskModel(
         model=chosen,
         kinds=rows.kinds,
@@ -252,9 +258,9 @@ def fit_risk(
 
 
 def _last_event(fleet: FleetHistory, now: float) -> float:
-    """Return when something happened last that the history knows: seconds since 1970, not after now.
+    """Return the time of the history's last event until now, seconds since 1970.
 
-    Backtests end there and not at the clock, which would move them with every second.
+    Backtests end there instead of now, so that they give the same result at every call.
     """
     moments = [incident.started for incident in fleet.incidents]
     moments += [record.since for record in fleet.nodes]
@@ -263,10 +269,10 @@ def _last_event(fleet: FleetHistory, now: float) -> float:
     return max(moment for moment in moments if moment <= now)
 
 
-def _judged_at(rows: Intervals, horizon: float) -> float:
-    """Return the hours ahead at which models are judged: as asked, but so many that something happens."""
+def _backtest_horizon(rows: Intervals, horizon: float) -> float:
+    """Return the hours ahead to judge models at: the horizon, or enough for `MIN_JUDGED` incidents."""
     span = float((rows.began + rows.duration).max() - rows.began.min())
-    return max(horizon, span * JUDGED / max(rows.incidents, JUDGED))
+    return max(horizon, span * MIN_JUDGED / max(rows.incidents, MIN_JUDGED))
 
 
 def look_ahead(
@@ -277,20 +283,19 @@ def look_ahead(
     horizon: float,
     nodes: Collection[str] | None = None,
 ) -> Outlook:
-    """Return the probability of an incident within the horizon, node by node.
+    """Return each node's probability of an incident within the horizon.
 
-    A node that the history does not know is taken for one that was put into service this moment:
-    it gets what is usual for such nodes.
+    A node that the history does not know counts as one that has just entered service.
 
     Args:
         fleet: The history.
         risk: A fitted model.
         now: The present, seconds since 1970.
         horizon: Seconds ahead, positive.
-        nodes: The nodes that are asked about; None: all that are not removed.
+        nodes: The nodes wanted; None: all that are not removed.
 
     Raises:
-        SelectorError: There is no node to ask about, or the history makes no sense.
+        SelectorError: No node is wanted, or the history has an impossible value.
     """
     wanted = None if nodes is None else set(nodes)
     known = {record.name for record in fleet.nodes}
@@ -310,12 +315,12 @@ def look_ahead(
         )
     low, high = risk.interval(found, rows.x, rows.duration, hours)
     notes = risk.model.cautions(rows.x, float(rows.duration.max()) + hours, hours_text)
-    strange = tuple(f"node {name} is not in the history: taken for a new one" for name in new)
+    unknown = tuple(f"node {name} is not in the history: taken for a new one" for name in new)
     return Outlook(
         risks=tuple(
             NodeRisk(
                 node=node,
-                probability=float(np.clip(found[place], 0.0, _MOST)) + 0.0,
+                probability=float(np.clip(found[place], 0.0, _MAX_PROBABILITY)) + 0.0,
                 low=float(low[place]),
                 high=float(high[place]),
             )
@@ -324,12 +329,12 @@ def look_ahead(
         horizon=horizon,
         uptime=dict(zip(rows.nodes, rows.duration.tolist(), strict=True)),
         basis=risk.text,
-        notes=(*strange, *_aged(fleet, risk), *notes),
+        notes=(*unknown, *_outdated(fleet, risk), *notes),
     )
 
 
-def _aged(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:
-    """Say when a kept model has missed a tenth of what happened."""
+def _outdated(fleet: FleetHistory, risk: RiskModel) -> tuple[str, ...]:
+    """Return a note if a kept model does not know a tenth of the incidents."""
     count = len(fleet.incidents)
     if not risk.incidents or count < 1.1 * risk.incidents:
         return ()

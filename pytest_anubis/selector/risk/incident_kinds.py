@@ -1,4 +1,4 @@
-"""Which kind of trouble a node is likely to have next, and which components that points to."""
+"""Predict the kind of a node's next incident, and relate kinds to components."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pytest_anubis.core.history import Incident
 _STRENGTH = 4.0  # weight of the prior of a mix, in incidents
 _PERSISTENCE = 0.5  # share of that prior that repeats the latest kind
 
-# Words that operators use for incidents and authors for components, by the part that both mean.
+# Words of operators for incidents and of authors for components, by the part of the node that both mean.
 _FAMILIES: dict[str, frozenset[str]] = {
     "network": frozenset(
         {"nic", "hca", "ib", "infiniband", "rdma", "roce", "ethernet", "network", "optics", "cable"}
@@ -32,12 +32,12 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(word for word in re.split(r"[^a-z0-9]+", text.lower()) if word)
 
 
-@lru_cache(maxsize=4096)  # asked for every benchmark, and there are far fewer components
+@lru_cache(maxsize=4096)  # called for every benchmark, and there are far fewer components
 def relates(kind: str, component: str) -> bool:
     """Return whether an incident of a kind points to a component.
 
-    They are related when they share a word (``gpu-memory`` and ``accelerator.memory``), or when a
-    word of each means the same part (``nic`` and ``network.loopback``).
+    It does if they share a word (``gpu-memory`` and ``accelerator.memory``), or if a word of each means
+    the same part (``nic`` and ``network.loopback``).
     """
     left, right = _words(kind), _words(component)
     if left & right:
@@ -50,20 +50,18 @@ def _name(incident: Incident) -> str:
 
 
 def kind_mixes(incidents: Iterable[Incident]) -> dict[str, Mapping[str, float]]:
-    """Return how likely each kind is to be the next incident, of every node that had one.
+    """Return the probability of each kind for the next incident of every node that had one.
 
-    Repairs are often partial, so that an incident tends to come back as the same kind. How much is
-    learned: of all incidents that followed one of the same kind on the same node, the share of each
-    kind, with `_STRENGTH` pseudo-incidents of which the share `_PERSISTENCE` repeats the kind and the
-    rest falls as in the whole fleet (a Dirichlet prior for the rows of a transition matrix).
-
-    A mix depends on nothing but the node's latest kind, so there are as many as kinds.
+    Repairs are often partial, so an incident tends to come back as the same kind. How often is learned: the
+    shares of kinds among all incidents that followed one of the node's latest kind on the same node. The
+    prior (Dirichlet, for the rows of a transition matrix) is `_STRENGTH` pseudo-incidents: the share
+    `_PERSISTENCE` repeats the kind, the rest is distributed as in the whole fleet.
 
     Args:
         incidents: Incidents of the fleet, in any order.
 
     Returns:
-        Node -> kind -> probability, sorted by kind, summing to 1.
+        Node -> kind -> probability, sorted by kind, summing to 1. Nodes of the same latest kind share a mix.
     """
     histories: dict[str, list[Incident]] = defaultdict(list)
     for incident in incidents:

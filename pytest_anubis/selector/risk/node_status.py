@@ -1,7 +1,7 @@
-"""From a fleet's history to the rows that a risk model learns from, and to the nodes' present status.
+"""Turn a fleet's history into rows for a risk model, and into the nodes' present status.
 
-A row is one interval of one node: from when it was put into service, or came back from an incident,
-until the next incident, or until now. Its covariates are what was known at its start. Hours everywhere.
+A row is one interval of service of a node: from when it entered service, or returned from an incident, until
+the next incident or now. Its covariates are what was known at its start. Times are in hours.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ from pytest_anubis.selector.selector_error import SelectorError
 Floats = npt.NDArray[np.float64]
 
 HOUR = 3600.0
-_RECENT = 90 * 24.0  # hours that count as recent
-_KINDS = 6  # kinds of incidents with a column of their own
+_RECENT = 90 * 24.0  # hours
+_MAX_KINDS = 6  # of incidents with a column of their own
 
-_AGE, _LAST = "age", "last was "
+_AGE = "age"
+_LAST = "last was "
 COUNTS = ("incidents", "incidents in 90 days")
-"""How many incidents a node had, and how many of them lately: of one story, so told together."""
-_BEFORE, _DURING = "hours before the last incident", "hours of the last incident"
-_VALIDATED, _SIMILAR = "hours since validation", "lowest similarity"
+"""Columns of a node's incidents, all and recent; reported together."""
+_BEFORE = "hours before the last incident"
+_DURING = "hours of the last incident"
+_VALIDATED = "hours since validation"
+_SIMILAR = "lowest similarity"
 _TWO_DAYS = 48.0  # hours
 _TIMES = {
     _AGE: "in service {} when it last came up",
@@ -43,18 +46,14 @@ ABSENT = {
     _VALIDATED: "not validated before it last came up",
     _SIMILAR: "no similarity known",
 }
-"""What it means that a covariate has no value, in words."""
+"""Covariate -> what a missing value means, in words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeRisk:
-    """How likely a node is to have an incident.
+    """A node's probability of an incident within a horizon, at least 0 and below 1.
 
-    Attributes:
-        node: Its name.
-        probability: Probability of an incident within the horizon, 0 to 1 (1 excluded).
-        low: Lower end of its 95 % interval; None if unknown.
-        high: Upper end.
+    Its 95 % interval is `low` to `high`; None if unknown.
     """
 
     node: str
@@ -69,11 +68,11 @@ _Row = tuple[str, list[float], float, bool, float]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StatusRows:
-    """Rows of one interval each.
+    """Intervals of service, a row for each.
 
     Attributes:
         names: The d covariates.
-        kinds: Kinds of incidents that have a covariate, most frequent first.
+        kinds: Kinds of incidents with a covariate, most frequent first.
         nodes: The n nodes.
         x: Covariates at the start of the interval, shape (n, d); NaN is unknown.
         duration: Hours of the interval, shape (n,); of the present one: hours up so far.
@@ -105,7 +104,7 @@ def status_rows(
         incidents: Its incidents, in any order.
         now: The present, seconds since 1970.
         runs: Node -> its validation runs, in any order; adds the covariates of validation.
-        gone: Node -> when it was taken out of service for good.
+        gone: Node -> when it left service for good.
 
     Raises:
         SelectorError: An incident lies in the future, has a negative duration, or an unknown node.
@@ -171,7 +170,7 @@ def _by_node(
 def _frequent(by_node: Mapping[str, Sequence[Incident]]) -> tuple[str, ...]:
     counts = Counter(item.kind for items in by_node.values() for item in items)
     ordered = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
-    return tuple(kind for kind, _ in ordered[:_KINDS])
+    return tuple(kind for kind, _ in ordered[:_MAX_KINDS])
 
 
 def _end(incident: Incident) -> float:
@@ -181,13 +180,13 @@ def _end(incident: Incident) -> float:
 def _intervals(
     record: NodeRecord, incidents: Sequence[Incident], end: float
 ) -> Iterable[tuple[float, float, Sequence[Incident], bool]]:
-    """Give start, end, the incidents before, and whether it ended with an incident."""
+    """Yield start, end, the incidents before, and whether it ended with an incident."""
     start = record.since
     for count, incident in enumerate(incidents):
         if incident.started > end:
             break
-        # An incident during another one, or before the node was put into service, ends no interval.
-        # Nor does one at that very moment: nobody saw how long the node had been up.
+        # An incident during another one, or before the node entered service, ends no interval.
+        # Nor does one at that very moment, since the uptime before it is unknown.
         if incident.started > record.since and incident.started >= start:
             yield start, incident.started, incidents[:count], True
         start = max(start, _end(incident))
@@ -208,7 +207,7 @@ def _status(
     if before:
         since = max([record.since, *(_end(item) for item in before[:-1])])
         previous = max(0.0, before[-1].started - since) / HOUR
-    # A run that judged nothing, as one of --setup-plan, has validated nothing.
+    # A run without verdicts, as one of --setup-plan, has validated nothing.
     judged = [run for run in runs if run.similarities or run.decision != "UNDECIDED"]
     done = [run for run in judged if run.started <= start]
     latest = max(done, key=lambda run: (run.started, run.run), default=None)
@@ -250,16 +249,16 @@ def counts_words(values: Sequence[float], usual: Sequence[float]) -> str:
 
 
 def hours_text(hours: float) -> str:
-    """Return hours for people who plan by days: ``12 h``, from two days on ``67.2 days``."""
+    """Return hours as text: ``12 h``, from two days on ``67.2 days``."""
     return f"{value_text(hours)} h" if hours < _TWO_DAYS else f"{hours / 24:.1f} days"
 
 
 def value_words(name: str, value: float, usual: float) -> str:
-    """Return a covariate's value in words with its unit, beside what is usual: ``incidents 7 (usual 2)``.
+    """Return a covariate's value in words, with its unit and the usual value: ``incidents 7 (usual 2)``.
 
     Args:
-        name: Of the covariate, as in `StatusRows.names`.
-        value: The node's; NaN is that there is none, which is said as what it means.
+        name: Name of the covariate, as in `StatusRows.names`.
+        value: The node's value; NaN if missing.
         usual: The fleet's median.
     """
     if math.isnan(value):

@@ -14,7 +14,7 @@ from pytest_anubis.codec.input_limits import VARIABLE
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.pages.risk_report import ModelStory, model_cells, model_lines
-from pytest_anubis.selector.risk.choosing.backtest_record import Backtest, Candidate
+from pytest_anubis.selector.risk.choosing.backtest_record import Backtest, BacktestedModel
 from pytest_anubis.selector.risk.choosing.risk_backtest import Score
 from pytest_anubis.store.history import tables
 from pytest_anubis.store.history.database import History
@@ -235,7 +235,7 @@ def test_a_model_worse_than_one_rate_for_all_is_a_warning() -> None:
         reason="weibull: asked for",
         error=0.1,
         degrees=1,
-        candidates=(Candidate(model="weibull", chosen=True, scores=(worse,)),),
+        candidates=(BacktestedModel(model="weibull", chosen=True, scores=(worse,)),),
     )
     row = model_cells("weibull", 0.5, -0.12, [1.0], "chosen")
     story = ModelStory(reason=tested.reason, how="h", models=(row,), warning=tested.warning)

@@ -1,7 +1,6 @@
-"""Which model does a history deserve? Measures of accuracy, the backtest in time, and the choice from it.
+"""Which risk model a history supports: backtests, measures of accuracy, the rule, and what a risk is off by.
 
-The models themselves stand in ``models``, a fleet's nodes and incidents in the modules beside this shelf.
-Open ``model_choice.py`` first.
+The models themselves are in ``models``. Open ``model_choice.py`` first.
 
 PYTEST_DONT_REWRITE
 """

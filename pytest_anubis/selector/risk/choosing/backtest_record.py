@@ -1,4 +1,4 @@
-"""Why a risk model was taken and how good it was at earlier moments, as a model's file keeps it."""
+"""The record of a model's choice and backtests, as a model file keeps it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from pytest_anubis.selector.risk.choosing.choice_rule import SKILL_GAIN
 from pytest_anubis.selector.risk.choosing.risk_backtest import RiskGroup, Score
 from pytest_anubis.selector.selector_error import SelectorError
 
-_FARTHEST = 20.0  # of a log hazard: beyond it every probability is possible
+MAX_LOG_HAZARD_ERROR = 20.0
+"""Beyond it every probability is possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
-    """A model in the backtest.
+class BacktestedModel:
+    """A model in the backtests.
 
     Attributes:
         model: Its kind.
-        scores: At each origin; empty where it could not be tried.
-        chosen: Whether it was taken.
-        why: Why it was not tried; empty where it was.
+        scores: Its score at each origin; empty if it was not tried.
+        chosen: Whether it was chosen.
+        why: Why it was not tried; empty if it was.
     """
 
     model: str
@@ -40,43 +41,46 @@ class Backtest:
     """Why a model was chosen, and how good it was.
 
     Attributes:
-        candidates: The models; empty where there was too little to test any.
-        reason: Why this one, in words.
+        candidates: The models; empty if the history was too short to test any.
+        reason: Why this one was chosen, in words.
         horizon: How far ahead it was judged, in the unit of the durations.
-        timed: Whether in time; otherwise rows of unknown time were held back in turn.
-        incidents: How many were judged, over all origins.
-        groups: Predicted and observed, by predicted risk.
-        error: Root mean square of the logarithm of observed / predicted incidents, over groups of risk at
-            each origin: what a predicted hazard is off by.
-        degrees: How many origins the error is known from.
+        timed: Whether origins are moments; otherwise they are folds of rows without a time.
+        incidents: Incidents judged, over all origins.
+        groups: Predicted and observed risk, by predicted risk.
+        error: Error of a predicted log hazard: root mean square of log(observed / predicted incidents) over
+            groups of risk at each origin.
+        degrees: Degrees of freedom of the error: the number of origins.
     """
 
     reason: str
     error: float
     degrees: int
-    candidates: tuple[Candidate, ...] = ()
+    candidates: tuple[BacktestedModel, ...] = ()
     horizon: float = 0.0
     timed: bool = True
     incidents: int = 0
     groups: tuple[RiskGroup, ...] = ()
 
     def interval(self, probability: float) -> tuple[float, float]:
-        """Return where an incident probability lies in 95 % of cases, after the backtests' error."""
-        factor = float(np.exp(min(self.reach, _FARTHEST)))
+        """Return the 95 % interval of a predicted probability, by Student's t of the log hazard's error."""
+        from scipy.special import stdtrit
+
+        reach = float(stdtrit(max(1, self.degrees), 0.975)) * self.error
+        factor = float(np.exp(min(reach, MAX_LOG_HAZARD_ERROR)))
         hazard = -np.log1p(-min(probability, 1 - 1e-9))
         return float(-np.expm1(-hazard / factor)), float(-np.expm1(-hazard * factor))
 
     @property
-    def chosen(self) -> Candidate | None:
-        """The model that was taken, as backtests saw it; None where none was compared."""
+    def chosen(self) -> BacktestedModel | None:
+        """The chosen model's backtests; None if none was made."""
         return next((each for each in self.candidates if each.chosen and each.scores), None)
 
     @property
     def warning(self) -> str:
-        """What speaks against choosing by this model, in words; empty where nothing does.
+        """Why not to choose benchmarks by this model, in words; empty if nothing speaks against it.
 
-        A skill below 0 by more than `SKILL_GAIN` and by more than its standard error over the moments: one
-        figure for all nodes would have predicted better. Where nodes are alike every model lies just below.
+        It is given for a skill below 0 by more than `SKILL_GAIN` and its standard error over the origins: one
+        rate for all nodes would have predicted better. Where nodes are alike, every model is just below 0.
         """
         chosen = self.chosen
         if chosen is None:
@@ -90,15 +94,8 @@ class Backtest:
             f"{chosen.mean('skill'):.3f}): do not choose by it which nodes or benchmarks to leave out"
         )
 
-    @property
-    def reach(self) -> float:
-        """How far the logarithm of a hazard may be off in 95 % of cases (Student's t)."""
-        from scipy.special import stdtrit
-
-        return float(stdtrit(max(1, self.degrees), 0.975)) * self.error
-
     def to_plain(self) -> dict[str, Any]:
-        """Return numbers, strings, lists and dicts, fit for JSON."""
+        """Return plain data for JSON."""
         plain: dict[str, Any] = asdict(self)
         for each in plain["candidates"]:
             each["scores"] = list(each["scores"])
@@ -109,33 +106,29 @@ class Backtest:
 
     @classmethod
     def from_plain(cls, plain: Any) -> Backtest:
-        """Read back what `to_plain` gave.
+        """Read what `to_plain` gave.
 
         Raises:
-            SelectorError: It does not hold what it should.
+            SelectorError: A field is missing or wrong.
         """
         try:
-            facts = dict(plain)
-            facts["candidates"] = tuple(
-                Candidate(**{**each, "scores": tuple(Score(**one) for one in each["scores"])})
-                for each in facts["candidates"]
+            fields = dict(plain)
+            fields["candidates"] = tuple(
+                BacktestedModel(**{**each, "scores": tuple(Score(**one) for one in each["scores"])})
+                for each in fields["candidates"]
             )
-            facts["groups"] = tuple(RiskGroup(**each) for each in facts["groups"])
-            found = cls(**facts)
+            fields["groups"] = tuple(RiskGroup(**each) for each in fields["groups"])
+            found = cls(**fields)
+            scores = [score for model in found.candidates for score in model.scores]
             numbers = [found.error, found.horizon, found.degrees, found.incidents]
-            numbers += [
-                n for c in found.candidates for each in c.scores for n in asdict(each).values()
-            ]
-            words = [
-                found.reason,
-                *(w for each in found.candidates for w in (each.model, each.why)),
-            ]
+            numbers += [number for score in scores for number in asdict(score).values()]
+            words = [word for model in found.candidates for word in (model.model, model.why)]
             sound = (
                 np.isfinite(np.array(numbers, dtype=np.float64)).all()
                 and found.error >= 0
                 and found.degrees >= 1
-                and all(isinstance(word, str) for word in words)
-                and all(isinstance(n, int) and n >= 1 for n in (each.rows for each in found.groups))
+                and all(isinstance(word, str) for word in (found.reason, *words))
+                and all(isinstance(g.rows, int) and g.rows >= 1 for g in found.groups)
                 and all(0 <= p <= 1 for g in found.groups for p in (g.predicted, g.observed))
             )
             if not sound:

@@ -1,11 +1,11 @@
-"""By which rule a model is chosen from backtests, and why the others are not.
+"""The rule by which a risk model is chosen from its scores in backtests.
 
-The simplest of the proportional models that no other beats in skill by more than the backtests' own error
-and by more than `SKILL_GAIN`, or the mean of those that cannot be told apart; Cox-Time in their place where
-it ranks better by more than `RANK_GAIN`, again beyond the error, and costs no skill. The margins are there
-because the next shift of a fleet is one more draw: what was only just better over a few origins is as often
-only just worse after the next one. Origins after which no model ranks better than chance say nothing: what
-came then was none of what the models had learned, and which of them was least wrong is no merit.
+It takes the simplest proportional model that no other beats in skill by more than the backtests' error and by
+more than `SKILL_GAIN`, or the mean of those that the backtests cannot distinguish. Cox-Time replaces it if it
+ranks nodes better by more than `RANK_GAIN`, again beyond the error, and costs no skill. The margins are there
+because the fleet's next change is one more draw: a model that was only just better at a few origins is as
+often only just worse at the next one. Origins after which no model ranks better than chance are left out:
+nothing that came then was like what the models had learned.
 """
 
 from __future__ import annotations
@@ -20,9 +20,8 @@ SIMPLE = ("exponential", "weibull", "cox")
 """Proportional models, simplest first."""
 SKILL_GAIN = 0.01
 """What a richer proportional model must gain in skill: on public histories less did not last a year."""
-_VAGUE = (
-    0.03  # standard error of a gain in skill beyond which backtests are too unlike to choose by
-)
+_MAX_ERROR = 0.03
+"""Standard error of a gain in skill beyond which the backtests differ too much to choose by."""
 RANK_GAIN = 0.005
 """What Cox-Time must gain in concordance, for the same reason."""
 CHANCE = 0.5
@@ -32,7 +31,7 @@ CHANCE = 0.5
 def _gain(losses: Sequence[float], better: Sequence[float], judged: int) -> tuple[float, float]:
     """Return the mean of paired differences over origins, and its standard error.
 
-    Of one origin it is taken for as large as that of a share among so many incidents.
+    With a single origin, the error is that of a share among so many judged incidents.
     """
     gains = np.asarray(losses) - np.asarray(better)
     if len(gains) == 1:
@@ -40,10 +39,11 @@ def _gain(losses: Sequence[float], better: Sequence[float], judged: int) -> tupl
     return float(gains.mean()), float(gains.std(ddof=1) / len(gains) ** 0.5)
 
 
-def _skills(scores: Sequence[Score], *, levelled: bool = False) -> list[float]:
-    """Return what each origin takes from skill.
+def _skill_losses(scores: Sequence[Score], *, levelled: bool = False) -> list[float]:
+    """Return what each origin subtracts from skill.
 
-    By the mean of the usual scores: that of a quiet stretch is next to nothing and would outweigh all others.
+    It is relative to the mean of the usual scores, because that of a quiet stretch is nearly 0 and would
+    outweigh all others.
     """
     usual = float(np.mean([each.usual for each in scores]))
     return [(each.levelled if levelled else each.brier) / usual for each in scores]
@@ -54,26 +54,26 @@ def _simplest(
 ) -> tuple[tuple[str, ...], str]:
     """Return the simplest proportional model that no other beats beyond margin and error, and why.
 
-    Several where the backtests cannot tell them apart, for their error is larger than the margin: their
-    mean is never far from the best of them.
+    Several are returned if the error is larger than the margin: their mean is never far from the best.
     """
-    losses = {name: _skills(scores[name]) for name in SIMPLE}
+    losses = {name: _skill_losses(scores[name]) for name in SIMPLE}
     best = min(SIMPLE, key=lambda name: float(np.mean(losses[name])))
     behind = {name: _gain(losses[name], losses[best], judged) for name in SIMPLE}
     count = len(losses[best])
     s = "s" if count > 1 else ""
     where = f"over {count} {f'earlier moment{s}' if timed else f'part{s} held back in turn'}"
-    vague = [name for name, (gain, error) in behind.items() if gain <= error > _VAGUE]
-    if vague:
-        names = tuple(name for name in SIMPLE if name in (*vague, best))
-        worst = max(behind[name][1] for name in vague)
+    unclear = [name for name, (gain, error) in behind.items() if gain <= error > _MAX_ERROR]
+    if unclear:
+        names = tuple(name for name in SIMPLE if name in (*unclear, best))
+        worst = max(behind[name][1] for name in unclear)
         return names, (
             f"the mean of {', '.join(names)}: {where} their skills cannot be told apart (± {worst:.2f})"
         )
-    for name in SIMPLE:
-        gain, error = behind[name]
-        if gain <= max(error, SKILL_GAIN * timed):
-            break
+    name = next(
+        name
+        for name, (gain, error) in behind.items()
+        if gain <= max(error, SKILL_GAIN * timed)  # at the latest the best one, with a gain of 0
+    )
     if name == SIMPLE[0]:
         return (name,), f"{name}: no richer one predicted better {where}"
     gain, error = _gain(losses[SIMPLE[0]], losses[name], judged)
@@ -83,23 +83,23 @@ def _simplest(
 def chosen_models(
     scores: Mapping[str, Sequence[Score]], judged: Sequence[int], *, timed: bool
 ) -> tuple[tuple[str, ...], str]:
-    """Return the models whose mean is taken, mostly one, and why.
+    """Return the models whose mean is taken, usually one, and why.
 
     Args:
         scores: Model -> its score at each origin.
-        judged: How many incidents came after each origin.
-        timed: Whether origins are moments; otherwise they are parts held back in turn.
+        judged: Incidents after each origin.
+        timed: Whether origins are moments; otherwise they are folds.
     """
-    told = [
+    informative = [
         place
         for place in range(len(judged))
         if max(each[place].concordance for each in scores.values()) > CHANCE
     ]
-    if not told or len(told) == len(judged):
+    if not informative or len(informative) == len(judged):
         return _choose(scores, max(judged), timed=timed)
-    some = {name: [each[place] for place in told] for name, each in scores.items()}
-    names, reason = _choose(some, max(judged[place] for place in told), timed=timed)
-    left = len(judged) - len(told)
+    some = {name: [each[place] for place in informative] for name, each in scores.items()}
+    names, reason = _choose(some, max(judged[place] for place in informative), timed=timed)
+    left = len(judged) - len(informative)
     return (
         names,
         f"{reason}; at {left} of {len(judged)} no model ranked better than chance: left out",
@@ -113,25 +113,25 @@ def _choose(
     if "cox-time" not in scores:
         return names, reason
     network = scores["cox-time"]
-    rank, error = _gain(
+    rank, rank_error = _gain(
         [each.concordance for each in network],
         np.mean([[each.concordance for each in scores[name]] for name in names], axis=0).tolist(),
         judged,
     )
-    cost, doubt = _gain(
-        _skills(network, levelled=True),
-        np.mean([_skills(scores[name], levelled=True) for name in names], axis=0).tolist(),
+    cost, cost_error = _gain(
+        _skill_losses(network, levelled=True),
+        np.mean([_skill_losses(scores[name], levelled=True) for name in names], axis=0).tolist(),
         judged,
     )
     rivals = "they" if len(names) > 1 else names[0]
-    words = (
-        f"cox-time ranks nodes better than {rivals} by {rank:+.3f} (C, 0.5 is chance; ± {error:.3f})"
+    ranks = (
+        f"cox-time ranks nodes better than {rivals} by {rank:+.3f} (C, 0.5 is chance; ± {rank_error:.3f})"
         if rank > 0
-        else f"cox-time ranks nodes no better than {rivals} ({rank:+.3f} ± {error:.3f})"
+        else f"cox-time ranks nodes no better than {rivals} ({rank:+.3f} ± {rank_error:.3f})"
     )
-    if rank <= max(error, RANK_GAIN * timed):
-        return names, f"{reason}; {words}: not enough to trust a network with the next shift"
-    if cost > max(doubt, SKILL_GAIN):
-        return names, f"{reason}; {words}, but its skill at equal level is {cost:.3f} worse"
+    if rank <= max(rank_error, RANK_GAIN * timed):
+        return names, f"{reason}; {ranks}: not enough to trust a network with the next shift"
+    if cost > max(cost_error, SKILL_GAIN):
+        return names, f"{reason}; {ranks}, but its skill at equal level is {cost:.3f} worse"
     over = f"{len(network)} backtest{'s' if len(network) > 1 else ''}"
-    return ("cox-time",), f"{words} over {over}, its skill at equal level {-cost:+.3f}"
+    return ("cox-time",), f"{ranks} over {over}, its skill at equal level {-cost:+.3f}"

@@ -1,4 +1,4 @@
-"""How good is a risk model? Concordance, Brier score, calibration, with censoring accounted for."""
+"""Measures of a risk model's accuracy under censoring: concordance, Brier score, calibration."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ import numpy.typing as npt
 from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import checked
 
-_SAME = 1e-9  # share within which two risks are equal: what is below it, the order of a sum decides
+_EQUAL = (
+    1e-9  # relative difference within which two risks are equal: less depends on the order of a sum
+)
 
 
 def ranks(risk: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """Return the place of each risk among all, from 0 on, shape (n,); risks equal up to rounding share one.
+    """Return the rank of each risk from 0 on, shape (n,); risks equal up to rounding share one.
 
-    Nodes of which a model knows the same have the same risk; its digits differ by the processor that adds.
+    Nodes with equal covariates have equal risks, whose last digits depend on the processor.
 
     Args:
         risk: Finite, shape (n,).
@@ -22,17 +24,17 @@ def ranks(risk: npt.ArrayLike) -> npt.NDArray[np.int64]:
     figures = np.asarray(risk, dtype=np.float64)
     order = np.argsort(figures, kind="stable")
     rising = figures[order]
-    above = rising[1:] > rising[:-1] + _SAME * np.abs(rising[:-1])
+    above = rising[1:] > rising[:-1] + _EQUAL * np.abs(rising[:-1])
     found = np.zeros(len(figures), dtype=np.int64)
     found[order[1:]] = np.cumsum(above)
     return found
 
 
 def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) -> float:
-    """Return Harrell's concordance: of comparable pairs, the share in which the riskier fails first.
+    """Return Harrell's concordance: the share of comparable pairs in which the riskier row fails first.
 
-    A pair is comparable when the earlier time is an incident; risks that are equal up to rounding count
-    half; 0.5 where no pair is comparable.
+    A pair is comparable if the earlier time is an incident. Risks equal up to rounding count half. Without
+    comparable pairs it is 0.5.
 
     Args:
         risk: Larger is riskier, finite, shape (n,).
@@ -40,7 +42,7 @@ def harrell(risk: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike) 
         event: Shape (n,).
 
     Raises:
-        SelectorError: The shapes do not fit, or a value makes no sense.
+        SelectorError: The shapes do not fit, or a value is impossible.
     """
     score = ranks(risk)
     time, happened = checked(duration, event, len(score))
@@ -62,10 +64,10 @@ def kaplan_meier(
         duration: Shape (n,).
         event: Shape (n,).
         at: Times.
-        before: Just before each time rather than at it.
+        before: Return it just before each time instead.
 
     Raises:
-        SelectorError: The shapes do not fit, or a value makes no sense.
+        SelectorError: The shapes do not fit, or a value is impossible.
     """
     time, happened = checked(duration, event, np.asarray(duration).shape[0])
     moments, where = np.unique(time, return_inverse=True)
@@ -119,14 +121,14 @@ def integrated_brier(
 def calibration(
     survival: npt.ArrayLike, duration: npt.ArrayLike, event: npt.ArrayLike, horizon: float
 ) -> float:
-    """Return predicted / observed incidents until a horizon; observed by Kaplan-Meier; 1 is right."""
+    """Return predicted / observed incidents until a horizon, observed by Kaplan-Meier; 1 is best."""
     chance = np.asarray(survival, dtype=np.float64)
     observed = 1 - float(kaplan_meier(duration, event, np.array([horizon]))[0])
     return float((1 - chance).mean()) / observed if observed > 0 else float("inf")
 
 
 def binomial_interval(happened: int, count: int) -> tuple[float, float]:
-    """Return the 95 % interval of Clopper and Pearson (1934) for a share; 0 to 1 of nothing."""
+    """Return the 95 % interval of Clopper and Pearson (1934) for a share; 0 to 1 for a count of 0."""
     from scipy.special import betaincinv
 
     low = float(betaincinv(happened, count - happened + 1, 0.025)) if happened else 0.0

@@ -1,7 +1,6 @@
-"""Which model does a history deserve? The one that earlier moments of it would have been served best by.
+"""Choose the risk model that would have served best at earlier moments of a history, and fit it to all of it.
 
-Here the models are tried at earlier moments and the chosen one is fitted to all that is known; by which
-rule it is chosen is in `choice_rule`.
+`choice_rule` decides on the scores; `risk_backtest` makes them.
 """
 
 from __future__ import annotations
@@ -10,15 +9,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pytest_anubis.selector.risk.choosing.backtest_record import Backtest, Candidate
+from pytest_anubis.selector.risk.choosing.backtest_record import Backtest, BacktestedModel
 from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, chosen_models
 from pytest_anubis.selector.risk.choosing.risk_backtest import (
     Intervals,
     Origin,
     Score,
-    ahead,
     merged_groups,
     origins,
+    predicted_hazard,
     risk_groups,
     score,
 )
@@ -33,14 +32,14 @@ from pytest_anubis.selector.selector_error import SelectorError
 SHAPE_FROM = 10
 """Incidents from which on the hazard may change with time."""
 COVARIATES_FROM = 100
-"""Incidents from which on covariates are trusted, about ten for each column, and models are compared."""
+"""Incidents from which on covariates are used, about ten for each column, and models are compared."""
 NETWORK_FROM = 200
 """Incidents from which on Cox-Time is tried: a third of them are known at the first origin."""
 _BACKTEST_INCIDENTS = 1_500  # that a backtest's network learns from: seconds instead of minutes
 _BACKTEST_NETWORKS = 3  # the fewest that are stopped by stretches of the history
 _FINAL_INCIDENTS = 6_000  # that the kept network learns from, for the same reason
-_GROUPS = 5  # groups of risk whose calibration is shown
-_CELLS = 3  # groups of risk at each origin that the error of a risk is taken from
+_SHOWN_GROUPS = 5  # groups of risk whose calibration is shown
+_ERROR_GROUPS = 3  # groups of risk at each origin for the error of a risk
 
 
 def choose_model(
@@ -53,60 +52,58 @@ def choose_model(
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[HazardModel, Backtest]:
-    """Choose a model by backtests, and fit it to all rows.
-
-    Its cost is bounded: networks learn from a sample where there are many incidents.
+    """Choose a model by backtests, and fit it to all rows; networks learn from a sample of many incidents.
 
     Args:
         rows: The history.
         horizon: How far ahead predictions are judged, positive.
         ongoing: See `risk_backtest.origins`.
-        upto: The last moment that backtests see, in the unit of `began`; None: all. With the last thing that
-            happened for it, an unchanged history gives the same choice tomorrow.
-        quick: Leave Cox-Time out: no torch, and done in a second.
-        seed: Seed of everything random; equal seeds and rows give equal choices on one machine.
-        say: Gets words about the progress.
+        upto: The last moment that backtests see, in the unit of `began`; None: all. If it is that of the last
+            event, an unchanged history gives the same choice tomorrow.
+        quick: Leave out Cox-Time, so that no torch is needed and the choice takes a second.
+        seed: Equal seeds and rows give equal choices on one machine.
+        say: Gets progress in words.
 
     Raises:
-        SelectorError: The rows make no sense.
+        SelectorError: A value of the rows is impossible.
     """
     few = _too_few(rows)
     if few is not None:
         model, reason = few
         return rows.fitted(model), _untested(rows, reason)
-    found = _moments(rows, horizon, ongoing=ongoing, upto=upto, seed=seed)
+    found = _usable_origins(rows, horizon, ongoing=ongoing, upto=upto, seed=seed)
     if len(found) < 2:
         reason = (
             f"weibull: {rows.incidents} incidents do not suffice for two backtests; the models could not "
             "be compared"
         )
         return rows.fitted(Weibull()), _untested(rows, reason)
-    hazards = {name: _foresee(name, found, seed, say) for name in SIMPLE}
-    missing = _no_network(rows, quick)
-    if not missing:
+    hazards = {name: _predictions(name, found, seed, say) for name in SIMPLE}
+    untried = _why_no_network(rows, quick)
+    if not untried:
         try:
-            hazards["cox-time"] = _foresee("cox-time", found, seed, say)
+            hazards["cox-time"] = _predictions("cox-time", found, seed, say)
         except ImportError:
-            missing = "torch is not installed"
+            untried = "torch is not installed"
     scores = {name: _scores(each, found) for name, each in hazards.items()}
     judged = [int(origin.event.sum()) for origin in found]
     names, reason = chosen_models(scores, judged, timed=rows.timed)
     name = names[0] if len(names) == 1 else "stacked"
     if len(names) > 1:
-        together = [
+        hazards[name] = [
             sum(each, np.zeros(())) / len(names)
             for each in zip(*(hazards[n] for n in names), strict=True)
         ]
-        hazards[name] = together
-        scores[name] = _scores(together, found)
+        scores[name] = _scores(hazards[name], found)
     say(f"fitting {' and '.join(names)} to {rows.incidents} incidents")
     fitted = [_fitted(each, rows, seed) for each in names]
     model = fitted[0] if len(fitted) == 1 else Stacked([(1 / len(fitted), m) for m in fitted])
     candidates = [
-        Candidate(model=kind, scores=each, chosen=kind == name) for kind, each in scores.items()
+        BacktestedModel(model=kind, scores=each, chosen=kind == name)
+        for kind, each in scores.items()
     ]
-    if missing:
-        candidates.append(Candidate(model="cox-time", why=missing))
+    if untried:
+        candidates.append(BacktestedModel(model="cox-time", why=untried))
     return model, _tested(candidates, hazards[name], found, reason, timed=rows.timed)
 
 
@@ -120,47 +117,37 @@ def named_model(
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> tuple[HazardModel, Backtest]:
-    """Fit the model that somebody named, and say how good it would have been at earlier moments.
+    """Fit the named kind of model, and judge it at earlier moments, if there are two with enough incidents.
 
-    Where there are too few incidents for two of them, only the history's size says what its figures are
-    off by.
-
-    Args:
-        name: Its kind.
-        rows: As for `choose_model`, with all that follows.
-        horizon: The same.
-        ongoing: The same.
-        upto: The same.
-        seed: The same.
-        say: The same.
+    The other arguments are those of `choose_model`.
 
     Raises:
-        SelectorError: There is no such model, the rows are too few for it, or make no sense.
+        SelectorError: There is no such model, the rows are too few for it, or a value is impossible.
     """
     say(f"fitting {name} to {rows.incidents} incidents")
-    model = rows.fitted(_new(name, seed))
-    found = _moments(rows, horizon, ongoing=ongoing, upto=upto, seed=seed)
+    model = rows.fitted(new_model(name, seed))
+    found = _usable_origins(rows, horizon, ongoing=ongoing, upto=upto, seed=seed)
     if len(found) < 2:
         reason = (
-            f"{name}, as named: {count_words(rows.incidents)} do not suffice for two backtests, so nobody "
-            "knows how far it is right"
+            f"{name}, as named: {count_words(rows.incidents)} do not suffice for two backtests, so it is "
+            "not known how far it is right"
         )
         return model, _untested(rows, reason)
-    hazards = _foresee(name, found, seed, say)
-    candidates = [Candidate(model=name, scores=_scores(hazards, found), chosen=True)]
+    hazards = _predictions(name, found, seed, say)
+    candidates = [BacktestedModel(model=name, scores=_scores(hazards, found), chosen=True)]
     reason = f"{name}, as named: compared with no other ('--model auto' compares)"
     return model, _tested(candidates, hazards, found, reason, timed=rows.timed)
 
 
 def count_words(incidents: int) -> str:
-    """Return how many incidents there are, in words."""
+    """Return a number of incidents in words."""
     return f"{incidents} incident{'' if incidents == 1 else 's'}"
 
 
-def _moments(
+def _usable_origins(
     rows: Intervals, horizon: float, *, ongoing: bool, upto: float | None, seed: int
 ) -> list[Origin]:
-    """Return the earlier moments at which enough was known, and after which enough came."""
+    """Return the origins at which enough was known, and after which enough came."""
     seen = rows if upto is None or not rows.timed else rows.known_at(upto)
     if not seen.incidents:
         return []
@@ -173,22 +160,25 @@ def _scores(hazards: Sequence[Floats], found: Sequence[Origin]) -> tuple[Score, 
 
 
 def _untested(rows: Intervals, reason: str) -> Backtest:
-    """Return the record of a model that no earlier moment could test: what its count leaves open."""
+    """Return the record of a model without backtests, whose error is that of a count of incidents."""
     return Backtest(
         reason=reason, error=1 / (rows.incidents + 0.5) ** 0.5, degrees=max(1, rows.incidents)
     )
 
 
 def _tested(
-    candidates: Sequence[Candidate],
+    candidates: Sequence[BacktestedModel],
     hazards: Sequence[Floats],
     found: Sequence[Origin],
     reason: str,
     *,
     timed: bool,
 ) -> Backtest:
-    """Return the record of a model that said these hazards at earlier moments."""
-    groups = [risk_groups(h, origin, _GROUPS) for h, origin in zip(hazards, found, strict=True)]
+    """Return the record of a model with these predictions at the origins."""
+    groups = [
+        risk_groups(hazard, origin, _SHOWN_GROUPS)
+        for hazard, origin in zip(hazards, found, strict=True)
+    ]
     return Backtest(
         candidates=tuple(candidates),
         reason=reason,
@@ -202,7 +192,7 @@ def _tested(
 
 
 def _too_few(rows: Intervals) -> tuple[HazardModel, str] | None:
-    """Return the model of a history that is too small to compare models on, and why."""
+    """Return the model for a history that is too short to compare models, and why."""
     count = rows.incidents
     if count < SHAPE_FROM:
         return Exponential(use_covariates=False), (
@@ -212,14 +202,14 @@ def _too_few(rows: Intervals) -> tuple[HazardModel, str] | None:
     if count < COVARIATES_FROM:
         return Weibull(use_covariates=False), (
             f"weibull, one curve for all nodes: {count} incidents; models are compared from "
-            f"{COVARIATES_FROM} on; until then the time since the last incident alone tells nodes apart, not "
-            "how many incidents they had"
+            f"{COVARIATES_FROM} on; until then only the time since a node's last incident counts, not how "
+            "many it had"
         )
     return None
 
 
-def _no_network(rows: Intervals, quick: bool) -> str:
-    """Say why Cox-Time is not tried; nothing where it is."""
+def _why_no_network(rows: Intervals, quick: bool) -> str:
+    """Return why Cox-Time is not tried; empty if it is."""
     if quick:
         return "not tried here, it takes too long; 'anubis risk --save' compares it as well"
     if rows.incidents < NETWORK_FROM:
@@ -227,11 +217,11 @@ def _no_network(rows: Intervals, quick: bool) -> str:
     return ""
 
 
-def _foresee(
+def _predictions(
     name: str, found: Sequence[Origin], seed: int, say: Callable[[str], None]
 ) -> list[Floats]:
-    """Return what a model would have said at each origin."""
-    said = []
+    """Return the hazards that a model would have predicted at each origin."""
+    hazards = []
     for number, origin in enumerate(found):
         say(f"backtest {number + 1} of {len(found)}: {name}")
         known = origin.known
@@ -239,12 +229,17 @@ def _foresee(
             known = known.thinned(_BACKTEST_INCIDENTS, seed)
             model: HazardModel = CoxTime(seed=seed, networks=_BACKTEST_NETWORKS)
         else:
-            model = _new(name, seed)
-        said.append(ahead(known.fitted(model), origin))
-    return said
+            model = new_model(name, seed)
+        hazards.append(predicted_hazard(known.fitted(model), origin))
+    return hazards
 
 
-def _new(name: str, seed: int) -> HazardModel:
+def new_model(name: str, seed: int) -> HazardModel:
+    """Return an unfitted model of a kind.
+
+    Raises:
+        SelectorError: There is no such kind.
+    """
     if name == "cox-time":
         return CoxTime(seed=seed)
     known: dict[str, type[HazardModel]] = {
@@ -259,7 +254,7 @@ def _new(name: str, seed: int) -> HazardModel:
 
 def _fitted(name: str, rows: Intervals, seed: int) -> HazardModel:
     known = rows.thinned(_FINAL_INCIDENTS, seed) if name == "cox-time" else rows
-    model = known.fitted(_new(name, seed))
+    model = known.fitted(new_model(name, seed))
     if known is not rows:
         model.notes += (f"learned from {known.incidents} of {rows.incidents} incidents, drawn",)
     return model
@@ -267,10 +262,11 @@ def _fitted(name: str, rows: Intervals, seed: int) -> HazardModel:
 
 def _error(hazards: Sequence[Floats], found: Sequence[Origin]) -> float:
     """Return the root mean square of log(observed / predicted) over groups of risk at each origin."""
-    misses = []
+    errors = []
     for hazard, origin in zip(hazards, found, strict=True):
-        for group in risk_groups(hazard, origin, _CELLS):
+        for group in risk_groups(hazard, origin, _ERROR_GROUPS):
             # Half an incident on both sides keeps groups without any finite, and shrinks small ones.
-            seen, said = group.rows * group.observed + 0.5, group.rows * group.predicted + 0.5
-            misses.append(float(np.log(seen / said)))
-    return float(np.sqrt(np.mean(np.square(misses)))) if misses else 1.0
+            observed = group.rows * group.observed + 0.5
+            predicted = group.rows * group.predicted + 0.5
+            errors.append(float(np.log(observed / predicted)))
+    return float(np.sqrt(np.mean(np.square(errors)))) if errors else 1.0

@@ -1,11 +1,10 @@
-"""How far may a risk be off where no earlier moment can tell? As far as the history itself leaves it open.
+"""Intervals of a risk that no earlier moment could test, from the size of the history itself.
 
-Two things, each without a formula of one model: how many incidents there were (the exact interval of a
-count), and how far the prediction moves when the model is fitted again without one part of the nodes after
-the other (the jackknife by groups; Efron and Stein, *The jackknife estimate of variance*, 1981). Both take
-the model for right: what it gets wrong of a fleet only backtests show. Of few incidents a model that knows
-facts about nodes says 0 of those that happen to have had none; nobody tested that either, so its intervals
-reach to the one rate for all nodes.
+They take the larger of two errors: that of the number of incidents (the exact interval of a count), and how
+far the prediction moves when the model is fitted without one part of the nodes after the other (the jackknife
+by groups; Efron and Stein, *The jackknife estimate of variance*, 1981). Both assume that the model is right;
+only backtests show what it gets wrong. From few incidents a model with covariates may give a risk of nearly 0
+to nodes that happened to have none, so its intervals reach to the one rate for all nodes.
 """
 
 from __future__ import annotations
@@ -16,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pytest_anubis.selector.risk.choosing.backtest_record import MAX_LOG_HAZARD_ERROR
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals
 from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
 from pytest_anubis.selector.risk.models.cox import CoxPH
@@ -25,15 +25,14 @@ from pytest_anubis.selector.risk.models.parametric import Exponential, Weibull
 from pytest_anubis.selector.selector_error import SelectorError
 
 PARTS = 20
-"""Parts that are left out in turn: from twenty on Student's t is within 7 % of the normal distribution's."""
+"""Parts left out in turn: from twenty on Student's t is within 7 % of the normal distribution's."""
 NETWORK_PARTS = 10
-"""The same for networks, of which each takes about a second."""
+"""The same for networks, which take about a second each."""
 _NETWORKS = 3  # averaged in each fit, as in a backtest
-_MOST_PARTS = 64  # in a file: more were not written here
-_MOST_INCIDENTS = 2**53  # whole numbers below it are exact as floats; no fleet counts so far
+_MAX_PARTS = 64  # in a file; we write fewer
+_MAX_INCIDENTS = 2**53  # smaller whole numbers are exact as floats
 _ENDS = (0.025, 0.975)
-_FARTHEST = 20.0  # of a log hazard: beyond it every probability is possible
-_LEAST = 1e-12  # hazard that represents none, so that it has a logarithm
+_MIN_HAZARD = 1e-12  # used for 0, which has no logarithm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,9 +41,9 @@ class Refits:
 
     Attributes:
         incidents: Incidents that the model itself learned from.
-        models: The fits; empty where one rate for all nodes is all there is, which its count bounds exactly.
-        rate: Incidents per unit of time of all nodes together, which every interval holds; None where the
-            model knows no facts that could lead it astray.
+        models: The fits; empty for one rate for all nodes, whose error is that of a count.
+        rate: Incidents of all nodes per unit of time, which every interval includes; None for a model without
+            covariates.
     """
 
     incidents: int
@@ -54,38 +53,38 @@ class Refits:
     def interval(
         self, chance: Floats, x: Floats, uptime: Floats, ahead: float
     ) -> tuple[Floats, Floats]:
-        """Return where probabilities lie in 95 % of cases, each of shape (n,).
+        """Return the ends of the 95 % intervals of probabilities, each of shape (n,).
 
         Args:
             chance: Probabilities of an incident, shape (n,).
-            x: Covariates at the start of the intervals, shape (n, d).
+            x: Covariates at the start of the intervals of service, shape (n, d).
             uptime: Time since then, shape (n,).
-            ahead: How far ahead the probabilities are for.
+            ahead: Time ahead that the probabilities are for.
         """
-        hazard = np.maximum(-np.log1p(-np.minimum(chance, 1 - 1e-9)), _LEAST)
+        hazard = np.maximum(-np.log1p(-np.minimum(chance, 1 - 1e-9)), _MIN_HAZARD)
         low, high = (hazard * factor for factor in count_factors(self.incidents))
         if self.models:
-            reach = np.minimum(self._reach(x, uptime, ahead), _FARTHEST)
-            low = np.minimum(low, hazard * np.exp(-reach))
-            high = np.maximum(high, hazard * np.exp(reach))
+            error = np.minimum(self._log_error(x, uptime, ahead), MAX_LOG_HAZARD_ERROR)
+            low = np.minimum(low, hazard * np.exp(-error))
+            high = np.maximum(high, hazard * np.exp(error))
         if self.rate is not None:
             low, high = np.minimum(low, self.rate * ahead), np.maximum(high, self.rate * ahead)
         return np.clip(-np.expm1(-low), 0.0, chance + 0.0), np.maximum(-np.expm1(-high), chance)
 
-    def _reach(self, x: Floats, uptime: Floats, ahead: float) -> Floats:
-        """Return how far the logarithm of each hazard may be off, shape (n,)."""
+    def _log_error(self, x: Floats, uptime: Floats, ahead: float) -> Floats:
+        """Return the half width of the 95 % interval of each log hazard by the jackknife, shape (n,)."""
         from scipy.special import stdtrit
 
-        said = [model.incident_probability(x, uptime, ahead) for model in self.models]
-        hazards = -np.log1p(-np.minimum(np.array(said), 1 - 1e-9))
-        logs = np.log(np.maximum(hazards, _LEAST))
+        chances = [model.incident_probability(x, uptime, ahead) for model in self.models]
+        hazards = -np.log1p(-np.minimum(np.array(chances), 1 - 1e-9))
+        logs = np.log(np.maximum(hazards, _MIN_HAZARD))
         count = len(self.models)
         spread = np.sqrt((count - 1) / count * ((logs - logs.mean(axis=0)) ** 2).sum(axis=0))
         found: Floats = float(stdtrit(count - 1, _ENDS[1])) * spread
         return found
 
     def to_plain(self) -> dict[str, Any]:
-        """Return numbers, strings, lists and dicts, fit for JSON."""
+        """Return plain data for JSON."""
         return {
             "incidents": self.incidents,
             "models": [model.to_plain() for model in self.models],
@@ -94,24 +93,22 @@ class Refits:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], *, like: HazardModel) -> Self:
-        """Read back what `to_plain` gave, next to the model `like`.
+        """Read what `to_plain` gave; all models must have the covariates of `like`.
 
         Raises:
-            SelectorError: It does not hold what it should.
+            SelectorError: A field is missing or wrong.
         """
         if not isinstance(plain, Mapping):
             raise SelectorError("model file: the record of what was left out is no object")
         count = plain.get("incidents")
         rate = None if plain.get("rate") is None else float(numbers(plain, "rate", ()))
-        if (
-            not isinstance(count, int)
-            or isinstance(count, bool)
-            or not 0 <= count < _MOST_INCIDENTS
-        ):
+        if type(count) is not int or not 0 <= count < _MAX_INCIDENTS:
             raise SelectorError("model file: the record of what was left out is damaged")
         found = items(plain, "models")
-        if len(found) == 1 or len(found) > _MOST_PARTS:
-            raise SelectorError(f"model file: {len(found)} fits without a part tell nothing")
+        if len(found) == 1 or len(found) > _MAX_PARTS:
+            raise SelectorError(
+                f"model file: {len(found)} fits without a part; there are 0 or 2 to {_MAX_PARTS}"
+            )
         models = tuple(load_model(one) for one in found)
         if any(model.names != like.names for model in models):
             raise SelectorError("model file: a fit without a part knows other covariates")
@@ -119,9 +116,9 @@ class Refits:
 
 
 def count_factors(incidents: int) -> tuple[float, float]:
-    """Return the ends of the exact 95 % interval of a rate, as multiples of the one that was seen.
+    """Return the ends of the exact 95 % interval of a rate, as multiples of the observed one (Garwood 1936).
 
-    Of no incident it is one from none to 3.7, as half an incident is what models assume then (Garwood 1936).
+    Without incidents the observed rate is that of half an incident, and the interval starts at 0.
     """
     from scipy.special import gammaincinv
 
@@ -130,23 +127,23 @@ def count_factors(incidents: int) -> tuple[float, float]:
     return low / seen, float(gammaincinv(incidents + 1, _ENDS[1])) / seen
 
 
-def refits_of(
+def refit_without_parts(
     model: HazardModel,
     rows: Intervals,
-    units: Sequence[str],
+    nodes: Sequence[str],
     *,
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Refits:
-    """Fit a model anew without one part of the history after the other.
+    """Fit a model again without one part of the history after the other.
 
     Args:
-        model: As it was fitted to the history.
+        model: The model, fitted to the history.
         rows: The history.
-        units: The node of each row, shape (n,): rows of one node are left out together, where there are
-            as many nodes as parts; of fewer nodes, rows are.
-        seed: For networks.
-        say: Gets words about the progress.
+        nodes: The node of each row, shape (n,). All rows of a node are left out together; if there are fewer
+            nodes than parts, rows are left out singly.
+        seed: Seed of networks.
+        say: Gets progress in words.
     """
     if isinstance(model, Exponential) and not model.use_covariates:
         return Refits(incidents=model.events)
@@ -157,7 +154,7 @@ def refits_of(
             return type(model)(use_covariates=model.use_covariates)
         return CoxTime(seed=seed, networks=_NETWORKS) if network else CoxPH()
 
-    found = _refit(make, rows, units, NETWORK_PARTS if network else PARTS, say)
+    found = _refit(make, rows, nodes, NETWORK_PARTS if network else PARTS, say)
     rate = max(model.events, NO_INCIDENT) / float(rows.duration.sum()) if model.uses_facts else None
     return Refits(incidents=model.events, models=found, rate=rate)
 
@@ -165,32 +162,31 @@ def refits_of(
 def _refit(
     make: Callable[[], HazardModel],
     rows: Intervals,
-    units: Sequence[str],
+    nodes: Sequence[str],
     parts: int,
     say: Callable[[str], None],
 ) -> tuple[HazardModel, ...]:
-    """Return the fits; none where fewer than two are possible."""
-    known = {unit: place for place, unit in enumerate(sorted(set(units)))}
-    if len(known) < parts:
-        place = np.argsort(np.argsort(rows.began, kind="stable"), kind="stable")
+    """Return the fits; none if fewer than two are possible."""
+    number_of = {node: number for number, node in enumerate(sorted(set(nodes)))}
+    if len(number_of) < parts:
+        number = np.argsort(np.argsort(rows.began, kind="stable"), kind="stable")
     else:
-        place = np.array([known[unit] for unit in units])
-    part = place % min(parts, len(units))
+        number = np.array([number_of[node] for node in nodes])
+    part = number % min(parts, len(nodes))
+    count = int(part.max()) + 1
     found: list[HazardModel] = []
-    for number in range(int(part.max()) + 1):
-        say(f"without part {number + 1} of {int(part.max()) + 1}")
-        fitted = _fit(make, rows.only(part != number))
+    for left_out in range(count):
+        say(f"without part {left_out + 1} of {count}")
+        fitted = _fit(make, rows.only(part != left_out))
         found += [] if fitted is None else [fitted]
     return tuple(found) if len(found) > 1 else ()
 
 
 def _fit(make: Callable[[], HazardModel], rows: Intervals) -> HazardModel | None:
-    """Fit to what is left: one rate for all where that is too little for the model; None of nothing."""
+    """Fit the model, or one rate for all if there are too few incidents for it; None if that fails too."""
     for model in (make(), Exponential(use_covariates=False)):
-        if rows.incidents < model.needs_events:
-            continue
         try:
             return rows.fitted(model)
-        except SelectorError:
+        except SelectorError:  # `fit` checks the number of incidents
             continue
     return None

@@ -1,14 +1,15 @@
-"""Backtests in time: what would each model have said at earlier moments, and what came?
+"""Backtests in time: what each model would have predicted at earlier moments, and what came.
 
-At each origin models know what was known then, and are judged on *everything* that came after, not on the
-next stretch only: a network that has learned the months of a fleet by heart is still good for the next
-month, and only the far future shows it.
+At each origin models know what was known then, and are judged on *everything* that came after, not only on
+the next stretch: a network that has memorised the months of a fleet still predicts the next month well, and
+only the far future exposes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,26 +25,24 @@ from pytest_anubis.selector.risk.models.covariates import Floats
 from pytest_anubis.selector.risk.models.hazard import HazardModel
 
 ORIGINS = (0.35, 0.5, 0.65, 0.8)
-"""Shares of the incidents that are known at each origin: enough before it to learn, and after it to judge."""
+"""Shares of the incidents known at each origin: enough before it to learn, and after it to judge."""
 FOLDS = 5
-"""Parts that rows without any time are dealt to, each held back once."""
-LEAST = 20
+"""Folds that rows without a time are dealt to, each held back once."""
+MIN_INCIDENTS = 20
 """Incidents that an origin needs after it: a concordance of fewer is noise."""
-_MOST_ROWS = (
-    6_000  # judged at an origin: C is known to .01 from them, and a network reads them in a second
+_MAX_ROWS = 6_000  # judged at an origin: they give C to .01, and a network reads them in a second
+_LANDMARKS = 6  # moments after an origin at which the intervals then under way are judged
+_MIN_RATIO = (
+    1e-3  # of predicted to observed: a model that predicts nothing is not scaled to anything
 )
-_LANDMARKS = 6  # moments after an origin at which the nodes under way are judged
-_LEAST_RATIO = (
-    1e-3  # of predicted to observed: a model that predicts nothing is not levelled to anything
-)
-_PARTS = 3  # of the horizon, at which the Brier score is integrated
-_JUST = 1e-6  # share of a horizon that nobody misses
-_SAME = 1e-9  # share of a time within which two are equal: hours since 1970 keep few more digits
+_BRIER_TIMES = 3  # in the horizon, to integrate the Brier score
+_NEARLY = 1e-6  # share of a horizon that may be missing
+_EQUAL = 1e-9  # share of a time within which two are equal: hours since 1970 have few more digits
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intervals:
-    """Rows of one interval each, to learn from.
+    """Intervals of service to learn from, a row for each.
 
     Attributes:
         x: Covariates at the start, shape (n, d).
@@ -51,7 +50,7 @@ class Intervals:
         event: Whether each ended with an incident, shape (n,).
         began: When each began, shape (n,), in the unit of the durations.
         names: Names of the covariates.
-        timed: Whether `began` means anything; otherwise the rows come in no order.
+        timed: Whether `began` is known; otherwise the rows have no order.
     """
 
     x: Floats
@@ -67,10 +66,10 @@ class Intervals:
         return int(self.event.sum())
 
     def fitted(self, model: HazardModel) -> HazardModel:
-        """Return a model, fitted to the rows in the order of time where they have one.
+        """Return a model, fitted to the rows in the order of time if they have one.
 
         Raises:
-            SelectorError: They are too few for it, or make no sense.
+            SelectorError: They are too few for it, or a value is impossible.
         """
         order = self.began if self.timed else None
         return model.fit(self.x, self.duration, self.event, names=self.names, order=order)
@@ -86,17 +85,17 @@ class Intervals:
         )
 
     def known_at(self, moment: float) -> Intervals:
-        """Return the rows that had begun, with everything after the moment not seen yet.
+        """Return the rows that had begun, without what came after the moment.
 
-        What happened at the moment itself, as far as sums of times can tell, was seen.
+        Incidents at the moment itself, within the precision of a sum of times, count as known.
         """
         rows = self.only(self.began < moment)
         seen = moment - rows.began
-        over = rows.duration > seen + _SAME * abs(moment)
+        over = rows.duration > seen + _EQUAL * abs(moment)
         return replace(rows, duration=np.where(over, seen, rows.duration), event=rows.event & ~over)
 
     def thinned(self, most: int, seed: int) -> Intervals:
-        """Return a random share of the rows, with about as many incidents; all if there are fewer."""
+        """Return a random share of the rows with about `most` incidents; all if there are fewer."""
         if self.incidents <= most:
             return self
         rng = np.random.default_rng(seed)
@@ -105,15 +104,15 @@ class Intervals:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Origin:
-    """What was known at a moment, and what came after it.
+    """A moment to forecast from: what was known then, and what came after it.
 
     Attributes:
-        known: To learn from.
+        known: The rows to learn from.
         x: Covariates of the n rows that are judged.
-        entry: How long each had been under way when it was judged, shape (n,).
+        entry: How long each had been under way at the moment, shape (n,).
         follow: How long each was watched from then on, at most the horizon, shape (n,).
         event: Whether that ended with an incident, shape (n,).
-        horizon: How far ahead they are judged: less than was asked where most could not be watched so long.
+        horizon: How far ahead they are judged: less than asked if most could not be watched that long.
     """
 
     known: Intervals
@@ -131,9 +130,9 @@ class Score:
     Attributes:
         concordance: Harrell's C at the horizon.
         brier: Integrated Brier score.
-        levelled: The same, had the model known how many incidents would come: what is left is how it tells
-            rows apart. All models alike miss a shift of the level, and the next fit mends it.
-        usual: That of the same rows' own Kaplan-Meier curve.
+        levelled: The same with hazards scaled to the observed number of incidents. It measures how the model
+            distinguishes rows; all models miss a shift of the level alike, and the next fit corrects it.
+        usual: The same of the rows' own Kaplan-Meier curve.
         calibration: Predicted / observed incidents until the horizon.
     """
 
@@ -149,47 +148,55 @@ class Score:
         return 1 - self.brier / self.usual
 
 
+class _JudgedRows(NamedTuple):
+    """Rows to judge: the fields of `Origin`, and how long each could be watched until the history's end."""
+
+    x: Floats
+    entry: Floats
+    follow: Floats
+    event: npt.NDArray[np.bool_]
+    watchable: Floats
+
+
 def origins(rows: Intervals, horizon: float, *, ongoing: bool, seed: int) -> list[Origin]:
-    """Return what can be backtested.
+    """Return the origins with enough incidents after them.
 
     Args:
         rows: The history.
         horizon: How far ahead predictions are judged.
-        ongoing: Whether it will be asked about intervals that are under way (the nodes of a fleet now);
-            otherwise about new ones, where enough of them begin after the origins.
-        seed: Seed of what is drawn where there are too many rows, and of folds without time.
+        ongoing: Judge intervals under way, as the nodes of a fleet are; otherwise new ones, if enough of them
+            begin after the origins.
+        seed: Seed to draw rows where there are too many, and folds.
     """
     if not rows.timed:
-        return _dealt(rows, horizon, seed)
+        return _folds(rows, horizon, seed)
     ends = (rows.began + rows.duration)[rows.event]
     found = []
     for share in ORIGINS:
         moment = float(np.quantile(ends, share))
-        new = None if ongoing else _judged(rows, rows.began >= moment, rows.began, horizon, seed)
-        if new is None or new[3].sum() < LEAST:
-            new = _under_way(rows, moment, horizon, seed, several=ongoing)
-        origin = _watched(rows.known_at(moment), new, horizon)
-        if origin.event.sum() >= LEAST:
+        judged = None
+        if not ongoing:
+            judged = _judged(rows, rows.began >= moment, rows.began, horizon, seed)
+        if judged is None or judged.event.sum() < MIN_INCIDENTS:
+            judged = _under_way(rows, moment, horizon, seed, several=ongoing)
+        origin = _origin(rows.known_at(moment), judged, horizon)
+        if origin.event.sum() >= MIN_INCIDENTS:
             found.append(origin)
     return found
 
 
-def _watched(known: Intervals, judged: Judged, horizon: float) -> Origin:
-    """Return an origin, judged no farther ahead than half of its rows could be watched.
+def _origin(known: Intervals, judged: _JudgedRows, horizon: float) -> Origin:
+    """Return an origin whose horizon at least half of its rows could be watched for.
 
-    The few that were watched longer would stand for all others in a Brier score.
+    Otherwise the few that were watched longer would represent all others in a Brier score.
     """
-    x, entry, follow, event, could = judged
-    horizon = min(horizon, float(np.median(could)))
-    # Who was watched up to the horizon counts whole. Those of the last moment are watched for just as long,
-    # but for the last digit, and by that digit alone half of the cases weighed everything or nothing.
-    over = follow > horizon * (1 + _SAME)
-    whole = over | (~event & (follow > horizon * (1 - _JUST)))
-    return Origin(known, x, entry, np.where(whole, horizon, follow), event & ~over, horizon)
-
-
-Judged = tuple[Floats, Floats, Floats, npt.NDArray[np.bool_], Floats]
-"""Covariates, entry, follow, event, and how long each could be watched until the end of the history."""
+    horizon = min(horizon, float(np.median(judged.watchable)))
+    # A row watched up to the horizon counts as watched for all of it. At the last moment all rows are watched
+    # for the same time but for the last digit, which would otherwise decide whether a row counts at all.
+    over = judged.follow > horizon * (1 + _EQUAL)
+    whole = over | (~judged.event & (judged.follow > horizon * (1 - _NEARLY)))
+    follow = np.where(whole, horizon, judged.follow)
+    return Origin(known, judged.x, judged.entry, follow, judged.event & ~over, horizon)
 
 
 def _judged(
@@ -198,9 +205,9 @@ def _judged(
     since: Floats,
     horizon: float,
     seed: int,
-    most: int = _MOST_ROWS,
-) -> Judged:
-    """Return what is judged of rows from moments on, shape (n,)."""
+    most: int = _MAX_ROWS,
+) -> _JudgedRows:
+    """Return some rows, each judged from a moment on; at most so many, drawn."""
     chosen = np.flatnonzero(which)
     if len(chosen) > most:
         chosen = np.sort(np.random.default_rng(seed).choice(chosen, most, replace=False))
@@ -208,63 +215,53 @@ def _judged(
     left = rows.duration[chosen] - entry
     over = left > horizon
     last = float((rows.began + rows.duration).max())
-    could = last - rows.began[chosen] - entry if rows.timed else np.full(len(chosen), horizon)
+    watchable = last - rows.began[chosen] - entry if rows.timed else np.full(len(chosen), horizon)
     follow, event = np.where(over, horizon, left), rows.event[chosen] & ~over
-    return rows.x[chosen], entry, follow, event, could
+    return _JudgedRows(rows.x[chosen], entry, follow, event, watchable)
 
 
 def _under_way(
     rows: Intervals, moment: float, horizon: float, seed: int, *, several: bool
-) -> Judged:
-    """Return what is judged of rows under way at one moment, or at several until the end."""
-    last = float((rows.began + rows.duration).max()) - horizon
-    count = _LANDMARKS if several and last > moment else 1
-    if (
-        not several
-    ):  # nothing is asked about the same row twice: those under way, and all that begin later
+) -> _JudgedRows:
+    """Return the rows under way at several moments from one on, or all that end after it, each once."""
+    if not several:
         since = np.maximum(rows.began, moment)
         return _judged(rows, rows.began + rows.duration > moment, since, horizon, seed)
+    last = float((rows.began + rows.duration).max()) - horizon
+    count = _LANDMARKS if last > moment else 1
     parts = []
     for number, mark in enumerate(np.linspace(moment, max(moment, last), count)):
         there = (rows.began <= mark) & (rows.began + rows.duration > mark)
         since = np.full(len(rows.event), mark)
-        parts.append(_judged(rows, there, since, horizon, seed + number, _MOST_ROWS // count))
-    x, entry, follow, event, could = (list(each) for each in zip(*parts, strict=True))
-    return (
-        np.concatenate(x),
-        np.concatenate(entry),
-        np.concatenate(follow),
-        np.concatenate(event),
-        np.concatenate(could),
-    )
+        parts.append(_judged(rows, there, since, horizon, seed + number, _MAX_ROWS // count))
+    return _JudgedRows(*(np.concatenate(field) for field in zip(*parts, strict=True)))
 
 
-def _dealt(rows: Intervals, horizon: float, seed: int) -> list[Origin]:
-    """Return folds of rows that nobody knows the time of, incidents and others dealt evenly."""
+def _folds(rows: Intervals, horizon: float, seed: int) -> list[Origin]:
+    """Return an origin for each fold of rows without a time, incidents and others dealt evenly."""
     rng = np.random.default_rng(seed)
     fold = np.empty(len(rows.event), dtype=np.int64)
     for group in (np.flatnonzero(rows.event), np.flatnonzero(~rows.event)):
         fold[rng.permutation(group)] = np.arange(len(group)) % FOLDS
     found = []
     for number in range(FOLDS):
-        held = fold == number
-        new = _judged(rows, held, rows.began, horizon, seed)
-        if new[3].sum() >= LEAST:
-            found.append(_watched(rows.only(~held), new, horizon))
+        judged = _judged(rows, fold == number, rows.began, horizon, seed)
+        if judged.event.sum() >= MIN_INCIDENTS:
+            found.append(_origin(rows.only(fold != number), judged, horizon))
     return found
 
 
-def ahead(model: HazardModel, origin: Origin) -> Floats:
-    """Return the cumulative hazard from each row's entry on at parts of the horizon, shape (n, parts)."""
-    steps = np.linspace(0, origin.horizon, _PARTS + 1)
+def predicted_hazard(model: HazardModel, origin: Origin) -> Floats:
+    """Return the cumulative hazard from each row's entry on, shape (n, parts of the horizon)."""
+    steps = np.linspace(0, origin.horizon, _BRIER_TIMES + 1)
     hazard = model.cumulative(origin.entry[:, None] + steps, origin.x)
     found: Floats = hazard[:, 1:] - hazard[:, :1]
     return found
 
 
 def score(hazard: Floats, origin: Origin) -> Score:
-    """Judge what `ahead` gave."""
-    times = np.linspace(0, origin.horizon, _PARTS + 1)[1:]
+    """Judge what `predicted_hazard` gave."""
+    times = np.linspace(0, origin.horizon, _BRIER_TIMES + 1)[1:]
     watched = origin.follow, origin.event
 
     def brier(curves: Floats) -> float:
@@ -275,7 +272,7 @@ def score(hazard: Floats, origin: Origin) -> Score:
     return Score(
         concordance=harrell(hazard[:, -1], *watched),
         brier=brier(np.exp(-hazard)),
-        levelled=brier(np.exp(-hazard / max(ratio, _LEAST_RATIO))),
+        levelled=brier(np.exp(-hazard / max(ratio, _MIN_RATIO))),
         usual=brier(flat),
         calibration=ratio,
     )
@@ -283,7 +280,7 @@ def score(hazard: Floats, origin: Origin) -> Score:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RiskGroup:
-    """Rows of like risk, as a backtest saw them.
+    """Rows of similar risk in a backtest.
 
     Attributes:
         rows: How many.
@@ -297,26 +294,21 @@ class RiskGroup:
 
 
 def risk_groups(hazard: Floats, origin: Origin, count: int) -> list[RiskGroup]:
-    """Return rows in groups of equal size by predicted risk, least first.
-
-    Args:
-        hazard: What `ahead` gave.
-        origin: The origin.
-        count: How many groups.
-    """
+    """Return rows in `count` groups of equal size by what `predicted_hazard` gave, least first."""
     chance = -np.expm1(-hazard[:, -1])
     groups = []
     for part in np.array_split(np.argsort(ranks(hazard[:, -1]), kind="stable"), count):
         if not len(part) or origin.follow[part].max() <= 0:
             continue
         left = kaplan_meier(origin.follow[part], origin.event[part], np.array([origin.horizon]))
-        said, seen = float(chance[part].mean()), 1 - float(left[0])
-        groups.append(RiskGroup(rows=len(part), predicted=said, observed=seen))
+        observed = 1 - float(left[0])
+        predicted = float(chance[part].mean())
+        groups.append(RiskGroup(rows=len(part), predicted=predicted, observed=observed))
     return groups
 
 
 def merged_groups(each: Sequence[Sequence[RiskGroup]]) -> list[RiskGroup]:
-    """Return the groups of several origins as one list: the least risky fifths together, and so on."""
+    """Return the groups of several origins as one list: the least risky of each together, and so on."""
     found = []
     for same in zip(*(groups for groups in each if len(groups) == len(each[0])), strict=True):
         rows = sum(group.rows for group in same)

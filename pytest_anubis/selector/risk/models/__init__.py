@@ -1,6 +1,6 @@
-"""The survival models: from covariates and time to the hazard of an incident, and their plain data.
+"""The survival models: from covariates and uptime to the hazard of an incident, and to plain data and back.
 
-Which of them a fleet's history deserves is chosen in ``choosing``. Open ``hazard.py`` first.
+``choosing`` decides which model a fleet's history supports. Open ``hazard.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,4 @@
-"""Make covariates fit for a model: fill in what is missing, hold back what is wild, and say so."""
+"""Prepare covariates for a risk model: standardise, fill in missing values, limit extremes, and say so."""
 
 from __future__ import annotations
 
@@ -14,26 +14,37 @@ from pytest_anubis.selector.selector_error import SelectorError
 
 Floats = npt.NDArray[np.float64]
 
-CLIP = (
-    4.0  # standard deviations; rare counts reach 60, and a network gives such rows all the hazard
-)
-_HEAVY = 8.0  # a largest value this many standard deviations above the mean: take logarithms first
-_OFTEN = 0.01  # a value that is missing in this share of rows gets a column that says so
+CLIP = 4.0
+"""Standard deviations; rare counts reach 60, and a network would give such rows all the hazard."""
+_HEAVY_TAIL = 8.0  # standard deviations from the mean to the largest value: use the logarithm
+_MIN_FLAGGED = 0.01  # share of rows with a missing value from which a column flags them
+_MAX_VALUE = 1e100  # of covariates, and of 1 / scale: differences and quotients stay finite
+
+_FIELDS: dict[str, type] = {
+    "median": np.float64,
+    "low": np.float64,
+    "high": np.float64,
+    "logged": np.bool_,
+    "mean": np.float64,
+    "scale": np.float64,
+    "flagged": np.bool_,
+    "rate": np.float64,
+}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Preparation:
-    """How raw covariates become standardised ones, as learned from the training rows.
+    """A map from raw to standardised covariates, learned from the training rows.
 
     Attributes:
         names: The d raw columns.
-        median: Shape (d,): what represents a missing value.
-        low: Shape (d,): smallest value seen; less is held at it.
-        high: Shape (d,): largest value seen; more is held at it.
-        logged: Shape (d,): columns of which ``log(1 + x - low)`` is taken.
+        median: Shape (d,): replaces a missing value.
+        low: Shape (d,): smallest training value; lower values are raised to it.
+        high: Shape (d,): largest training value; higher values are lowered to it.
+        logged: Shape (d,): columns of which ``log(1 + x - low)`` is used.
         mean: Shape (d,), after the logarithm.
         scale: Shape (d,), after the logarithm; 0 drops the column.
-        flagged: Shape (d,): columns with another column that says whether the value is missing.
+        flagged: Shape (d,): columns with a further column that flags missing values.
         rate: Shape (d,): share of rows in which the value was missing.
     """
 
@@ -63,8 +74,8 @@ class Preparation:
         """
         raw = matrix(x, len(self.names))
         missing = np.isnan(raw)
-        held = np.clip(np.where(missing, self.median, raw), self.low, self.high)
-        bent = np.where(self.logged, np.log1p(held - self.low), held)
+        limited = np.clip(np.where(missing, self.median, raw), self.low, self.high)
+        bent = np.where(self.logged, np.log1p(limited - self.low), limited)
         used = self.scale > 0
         z = np.clip((bent[:, used] - self.mean[used]) / self.scale[used], -CLIP, CLIP)
         rate = self.rate[self.flagged]
@@ -72,33 +83,30 @@ class Preparation:
         return np.hstack([z, np.clip(flags, -CLIP, CLIP)])
 
     def cautions(self, x: npt.ArrayLike) -> tuple[str, ...]:
-        """Return in words what `apply` fills in and holds back in these rows."""
+        """Return in words what `apply` fills in and limits in these rows."""
         raw = matrix(x, len(self.names))
-        said = []
+        found = []
         for column, name in enumerate(self.names):
             values = raw[:, column]
             if self.scale[column] <= 0:
                 continue
             missing = int(np.isnan(values).sum())
-            above = int((values > self.high[column]).sum())
-            below = int((values < self.low[column]).sum())
-            # A flagged column tells the model itself that there is no value: nothing is made up.
+            # In a flagged column the model knows that the value is missing: nothing is made up.
             if missing and not self.flagged[column]:
-                said.append(
+                found.append(
                     f"{name}: {missing} of {len(raw)} nodes {'has' if missing == 1 else 'have'} none; the "
-                    f"usual {self.median[column]:.4g} stands for it"
+                    f"usual {self.median[column]:.4g} is used"
                 )
-            if above:
-                said.append(
-                    f"{name}: up to {np.nanmax(values):.4g} in {above} rows, at most "
-                    f"{self.high[column]:.4g} was seen in training; held there"
-                )
-            if below:
-                said.append(
-                    f"{name}: down to {np.nanmin(values):.4g} in {below} rows, at least "
-                    f"{self.low[column]:.4g} was seen in training; held there"
-                )
-        return tuple(said)
+            for way, over, extreme, most, limit in (
+                ("up", values > self.high[column], np.nanmax, "most", self.high[column]),
+                ("down", values < self.low[column], np.nanmin, "least", self.low[column]),
+            ):
+                if over.any():
+                    found.append(
+                        f"{name}: {way} to {extreme(values):.4g} in {int(over.sum())} rows, at {most} "
+                        f"{limit:.4g} was seen in training; held there"
+                    )
+        return tuple(found)
 
     def to_plain(self) -> dict[str, Any]:
         """Return lists and strings."""
@@ -109,18 +117,18 @@ class Preparation:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> Self:
-        """Read back what `to_plain` gave.
+        """Read what `to_plain` gave.
 
         Raises:
-            SelectorError: A field is missing or has another length, or bounds or rates are impossible.
+            SelectorError: A field is missing or of another length, or limits or rates are impossible.
         """
         names = tuple(str(name) for name in items(plain, "names"))
         columns: dict[str, Any] = {}
         for field, kind in _FIELDS.items():
             columns[field] = numbers(plain, field, (len(names),)).astype(kind)
         scale = columns["scale"]
-        wild = any((np.abs(column) > _LARGEST).any() for column in columns.values())
-        if wild or ((scale > 0) & (scale < 1 / _LARGEST)).any():
+        too_large = any((np.abs(column) > _MAX_VALUE).any() for column in columns.values())
+        if too_large or ((scale > 0) & (scale < 1 / _MAX_VALUE)).any():
             raise SelectorError(
                 "model file: a covariate is too large or too small to be reckoned with"
             )
@@ -133,25 +141,10 @@ class Preparation:
         return cls(names=names, **columns)
 
 
-_LARGEST = 1e100
-"""No covariate is as large, nor any scale as small as its inverse: differences and quotients stay finite."""
-
-_FIELDS: dict[str, type] = {
-    "median": np.float64,
-    "low": np.float64,
-    "high": np.float64,
-    "logged": np.bool_,
-    "mean": np.float64,
-    "scale": np.float64,
-    "flagged": np.bool_,
-    "rate": np.float64,
-}
-
-
 def learn_preparation(
     x: npt.ArrayLike, names: Sequence[str] | None = None
 ) -> tuple[Preparation, tuple[str, ...]]:
-    """Learn how to prepare covariates, and say what will be done to them.
+    """Learn how to prepare covariates; also return in words what will be done to them.
 
     Args:
         x: Raw covariates, shape (n, d).
@@ -170,30 +163,29 @@ def learn_preparation(
     logged = np.zeros(width, dtype=np.bool_)
     mean, scale = np.zeros(width), np.zeros(width)
     notes: list[str] = []
-    for column in range(width):
+    for column, label in enumerate(labels):
         values = raw[known[:, column], column]
         if not len(values) or values.min() == values.max():
-            word = "never given" if not len(values) else "the same in all rows"
-            notes.append(f"{labels[column]}: {word}; left out")
+            reason = "never given" if not len(values) else "the same in all rows"
+            notes.append(f"{label}: {reason}; left out")
             median[column] = low[column] = high[column] = values[0] if len(values) else 0.0
             continue
         median[column], low[column], high[column] = np.median(values), values.min(), values.max()
-        if (values.max() - values.mean()) > _HEAVY * values.std():
+        if (values.max() - values.mean()) > _HEAVY_TAIL * values.std():
             logged[column] = True
             values = np.log1p(values - low[column])
-            notes.append(f"{labels[column]}: heavy tail; its logarithm is used")
+            notes.append(f"{label}: heavy tail; its logarithm is used")
         mean[column], scale[column] = values.mean(), values.std()
-        wild = int((np.abs(values - mean[column]) > CLIP * scale[column]).sum())
-        if wild:
+        extreme = int((np.abs(values - mean[column]) > CLIP * scale[column]).sum())
+        if extreme:
             notes.append(
-                f"{labels[column]}: {wild} of {count} values limited to {CLIP:g} standard deviations"
+                f"{label}: {extreme} of {count} values limited to {CLIP:g} standard deviations"
             )
     rate = np.isnan(raw).mean(axis=0) if count else np.zeros(width)
     for column in np.flatnonzero((rate > 0) & (scale > 0)).tolist():
-        notes.append(
-            f"{labels[column]}: none in {percent_text(rate[column])} of rows; its median is used"
-        )
-    flagged = (rate >= _OFTEN) & (rate <= 1 - _OFTEN) & (scale > 0)
+        share = percent_text(rate[column])
+        notes.append(f"{labels[column]}: none in {share} of rows; its median is used")
+    flagged = (rate >= _MIN_FLAGGED) & (rate <= 1 - _MIN_FLAGGED) & (scale > 0)
     return Preparation(labels, median, low, high, logged, mean, scale, flagged, rate), tuple(notes)
 
 
@@ -201,7 +193,7 @@ def matrix(x: npt.ArrayLike, width: int | None) -> Floats:
     """Return covariates as floats of shape (n, d).
 
     Raises:
-        SelectorError: They are no numbers, not two-dimensional, or not of the width asked for.
+        SelectorError: They are no numbers, not two-dimensional, or not of the given width.
     """
     try:
         raw = np.asarray(x, dtype=np.float64)
@@ -219,7 +211,7 @@ def numbers(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Flo
     """Return a field of plain data as an array; -1 in the shape takes any length.
 
     Raises:
-        SelectorError: It is missing, holds something else, or has another shape.
+        SelectorError: It is missing, no list of finite numbers, or of another shape.
     """
     try:
         found = np.asarray(plain[field], dtype=np.float64)
@@ -240,7 +232,7 @@ def numbers(plain: Mapping[str, Any], field: str, shape: tuple[int, ...]) -> Flo
 
 
 def items(plain: Mapping[str, Any], field: str) -> list[Any]:
-    """Return a list out of plain data; empty where it is missing.
+    """Return a list out of plain data; empty if it is missing.
 
     Raises:
         SelectorError: It is no list.

@@ -1,6 +1,6 @@
 """Cox's proportional hazards: ``H(t | z) = H0(t) exp(b z)`` with a baseline of no assumed form.
 
-Partial likelihood with Efron's treatment of ties, Breslow's estimate of H0.
+The slopes b maximise the partial likelihood (ties by Efron); H0 is Breslow's estimate.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from pytest_anubis.selector.risk.models.covariates import Floats, numbers
 from pytest_anubis.selector.risk.models.hazard import HazardModel, unseen_rate
 
 RIDGE = 1e-3
-"""Penalty on the coefficients, per incident."""
+"""Penalty on the slopes, per incident."""
 
 
 class CoxPH(HazardModel):
-    """Linear relative risk."""
+    """Proportional hazards with a log risk that is linear in the covariates."""
 
     kind = "cox"
     needs_events = 5
@@ -43,15 +43,14 @@ class CoxPH(HazardModel):
         if times[0] == 0:  # incidents at the very start are a jump at 0
             self._times, self._baseline = self._times[1:], self._baseline[1:]
         beyond = np.maximum(duration - times[-1], 0.0)
-        # Else whoever is up for longer than any incident took would have no risk at all.
+        # Without it a node up for longer than any incident took would have no risk.
         if beyond.any():
             rate = unseen_rate(float(risk @ beyond), float(event.sum() / (risk @ duration)))
-            more = rate * beyond.max()
             self._times = np.append(self._times, duration.max())
-            self._baseline = np.append(self._baseline, self._baseline[-1] + more)
+            self._baseline = np.append(self._baseline, self._baseline[-1] + rate * beyond.max())
 
     def _cumulative(self, times: Floats, z: Floats) -> Floats:
-        # Between two incidents H0 is drawn as a line; at each it has Breslow's value.
+        # H0 has Breslow's value at each incident and is linear in between.
         baseline = np.interp(times, self._times, self._baseline)
         return np.asarray(baseline * np.exp(np.clip(z @ self._slopes, -50, 50))[:, None])
 
@@ -69,20 +68,20 @@ class CoxPH(HazardModel):
 
     @property
     def uses_facts(self) -> bool:
-        """Whether covariates change what is said of a node."""
+        """Whether covariates change a node's risk."""
         return bool(self._slopes.any())
 
 
 def slopes(
     z: Floats, duration: Floats, event: npt.NDArray[np.bool_], ridge: float = RIDGE
 ) -> Floats:
-    """Return the b of the largest (penalised) partial likelihood, shape (width,).
+    """Return the slopes b that maximise the penalised partial likelihood, shape (width,).
 
     Args:
         z: Standardised covariates, shape (n, width).
         duration: Shape (n,).
         event: Shape (n,), at least one true.
-        ridge: Penalty on the coefficients, per incident.
+        ridge: Penalty on the slopes, per incident.
     """
     from scipy.optimize import minimize
 
@@ -100,18 +99,20 @@ def slopes(
 def _partial(
     z: Floats, duration: Floats, event: npt.NDArray[np.bool_], ridge: float
 ) -> Callable[[Floats], tuple[float, Floats]]:
-    """Return the negative log partial likelihood per incident, and its gradient, of sorted rows.
+    """Return a function that gives the negative log partial likelihood per incident, and its gradient.
 
-    Efron: of m incidents at one time the l-th sees the risk set without l / m of all m.
+    The rows are sorted by falling duration. Efron: of m incidents at one time, the l-th sees the risk set
+    without the share l / m of these m.
     """
     times, tied = np.unique(-duration[event], return_inverse=True)
     last = np.searchsorted(-duration, times, side="right") - 1
     counts = np.bincount(tied, minlength=len(times))
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     ties = len(times) < int(event.sum())
-    rank = np.arange(len(tied)) - starts[tied]  # rows are sorted by time, so ties stand together
+    rank = np.arange(len(tied)) - starts[tied]  # rows are sorted by time, so ties are adjacent
     share = rank / counts[tied]
-    penalty, total = ridge * int(event.sum()), int(event.sum())
+    total = int(event.sum())
+    penalty = ridge * total
     deaths = z[event]
 
     def loss(slopes: Floats) -> tuple[float, Floats]:

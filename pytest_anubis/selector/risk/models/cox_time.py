@@ -1,13 +1,12 @@
 """Cox-Time: ``h(t | z) = h0(t) exp(g(t, z))`` with a network g that takes time as an input.
 
 Kvamme, Borgan, Scheel, *Time-to-event prediction with neural networks and Cox regression* (JMLR 2019).
-The relative risk may change with time, which proportional hazards forbid. Here g is Cox's linear part plus
-a network that starts at zero and is kept only as far as rows apart confirm it, so where the past is no
-guide to more, the model is Cox's. Those rows are a stretch of the history, not a random draw: neighbours
-in it (a unit's many rows, a month of one fleet) share circumstances, and a network that had seen half of
-them would be stopped far too late. Several networks, each with another fifth held back, are stopped at one
-epoch, the first that their fifths cannot tell from the best, and averaged in g; one Breslow baseline
-belongs to the average.
+The relative risk may change with time, which proportional hazards exclude. Here g is Cox's linear part plus a
+network that starts at zero and is trained only as long as held-back rows confirm it; if they never do, the
+model is Cox's. The held-back rows are a stretch of the history, not a random draw: neighbours in it (a unit's
+many rows, a month of one fleet) share circumstances, and a network that had seen half of them would be
+stopped far too late. Several networks, each with another fifth held back, are stopped at one common epoch,
+the first that the fifths cannot distinguish from the best. Their g is averaged, with one Breslow baseline.
 """
 
 from __future__ import annotations
@@ -20,96 +19,100 @@ import numpy.typing as npt
 
 from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
 from pytest_anubis.selector.risk.models.cox import slopes
-from pytest_anubis.selector.risk.models.cox_time_network import Clock, Network, make_clock
-from pytest_anubis.selector.risk.models.cox_time_training import Recipe, sorted_rows, stop, train
+from pytest_anubis.selector.risk.models.cox_time_network import (
+    Network,
+    TimeScale,
+    learn_time_scale,
+)
+from pytest_anubis.selector.risk.models.cox_time_training import (
+    TrainingSettings,
+    sort_rows,
+    stop_epochs,
+    train,
+)
 from pytest_anubis.selector.risk.models.hazard import HazardModel, unseen_rate
 from pytest_anubis.selector.selector_error import SelectorError
 
-_GRID = 100  # times at which the baseline steps, at most
-_ORDERED = 0.9  # rank correlation of row and duration from which rows count as sorted by it
-_FEW = 0.1  # least share of its due that a stretch must have of the incidents
-_CAP = 15.0  # largest |g| that is believed
-_AT_RISK = (
-    20_000  # rows without incident that risk is summed over, at most: a sample knows the sum to 1 %
-)
+_MAX_BASELINE_STEPS = 100
+_SORTED = 0.9  # rank correlation of row and duration from which rows count as sorted by duration
+_MIN_INCIDENTS = 0.1  # of a stretch, relative to an equal share of them
+_MAX_LOG_RISK = 15.0  # larger |g| is not believed
+_MAX_AT_RISK = 20_000  # rows without incident to sum risk over: a sample gives the sum to 1 %
 
 
 class CoxTime(HazardModel):
-    """A network's relative risk, without proportional hazards.
+    """A relative risk from networks, without proportional hazards.
 
     Args:
-        seed: Seed of everything random; equal seeds and data give equal models on one machine.
+        seed: Equal seeds and data give equal models on one machine.
         networks: How many are averaged.
     """
 
     kind = "cox-time"
     needs_events = 20
 
-    def __init__(
-        self,
-        *,
-        seed: int = 0,
-        networks: int = 5,
-    ) -> None:
+    def __init__(self, *, seed: int = 0, networks: int = 5) -> None:
         super().__init__()
         if networks < 1:
             raise SelectorError(f"{networks} networks cannot be averaged; give at least 1")
         self.seed = seed
         self.networks = networks
         self._nets: tuple[Network, ...] = ()
-        self._clock = Clock(1.0, 0.0, 1.0)
+        self._time_scale = TimeScale(1.0, 0.0, 1.0)
         self._times: Floats = np.zeros(1)
         self._steps: Floats = np.zeros(1)
 
     def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
-        self._clock = make_clock(duration[event])
+        self._time_scale = learn_time_scale(duration[event])
         # More controls where incidents are rare.
-        recipe = Recipe(controls=int(np.clip(10_000 // self.events, 1, 16)))
+        settings = TrainingSettings(controls=int(np.clip(10_000 // self.events, 1, 16)))
         folds = _stretches(duration, event, max(5, min(self.networks, 10)), self.seed)
-        courses = []
+        trainings = []
         for number in range(self.networks):
             check = folds == number % (folds.max() + 1)
             fit = z[~check], duration[~check], event[~check]
             linear = slopes(*fit)
-            course = train(
-                sorted_rows(*fit, self._clock, linear),
-                sorted_rows(z[check], duration[check], event[check], self._clock, linear),
-                recipe,
+            training = train(
+                sort_rows(*fit, self._time_scale, linear),
+                sort_rows(z[check], duration[check], event[check], self._time_scale, linear),
+                settings,
                 self.seed * 1009 + number,
                 linear,
             )
-            courses.append(course)
-        epochs = stop(courses)
-        self._nets = tuple(each.network(at) for each, at in zip(courses, epochs, strict=True))
-        self._breslow(z, duration, event)
+            trainings.append(training)
+        epochs = stop_epochs(trainings)
+        self._nets = tuple(each.network(at) for each, at in zip(trainings, epochs, strict=True))
+        self._fit_baseline(z, duration, event)
         self.notes += (
-            f"{self.networks} networks of {'-'.join(map(str, recipe.hidden))}, taken after "
+            f"{self.networks} networks of {'-'.join(map(str, settings.hidden))}, taken after "
             f"{' and '.join(map(str, sorted(set(epochs))))} epochs by what a fifth of the rows each "
             "confirmed (0: proportional)",
         )
 
-    def _breslow(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
-        """Set the baseline's steps at (binned) times of incidents: count / sum of risk at that time."""
+    def _fit_baseline(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
+        """Set Breslow's steps at (binned) times of incidents: their number over the risk of all at risk."""
         times = np.unique(duration[event])
-        exact = len(times) <= _GRID
+        exact = len(times) <= _MAX_BASELINE_STEPS
         if not exact:
-            times = np.unique(np.quantile(duration[event], np.linspace(0, 1, _GRID + 1)[1:]))
+            times = np.unique(
+                np.quantile(duration[event], np.linspace(0, 1, _MAX_BASELINE_STEPS + 1)[1:])
+            )
         places = np.searchsorted(times, duration[event])
         deaths = np.bincount(places, minlength=len(times)).astype(np.float64)
         late = duration.max() > times[-1]
-        if late:  # as in `CoxPH`: no incident is not no risk
+        if late:  # as in `CoxPH`: a time without incidents is not without risk
             times, deaths = np.append(times, duration.max()), np.append(deaths, 0.0)
         weight = np.ones(len(z))
         others = np.flatnonzero(~event)
-        if len(others) > _AT_RISK:
-            drawn = np.random.default_rng(self.seed).choice(others, _AT_RISK, replace=False)
+        if len(others) > _MAX_AT_RISK:
+            drawn = np.random.default_rng(self.seed).choice(others, _MAX_AT_RISK, replace=False)
             kept = np.concatenate([np.flatnonzero(event), drawn])
-            weight[drawn] = len(others) / _AT_RISK
+            weight[drawn] = len(others) / _MAX_AT_RISK
             z, duration, weight = z[kept], duration[kept], weight[kept]
-        # The incidents of a bin happen at its end; those who leave within it count as at risk for half.
+        # The incidents of a bin happen at its end; a row that ends within it counts for its part of the bin.
         starts = np.concatenate([[0.0], times[:-1]])
         self._times = times
-        risk = np.exp(np.clip(self._relative(times, z), -_CAP, _CAP))
+        risk = np.exp(np.clip(self._relative(times, z), -_MAX_LOG_RISK, _MAX_LOG_RISK))
         width = np.maximum(times - starts, 1e-300)
         for step, (start, end) in enumerate(zip(starts, times, strict=True)):
             if exact and not (late and step == len(times) - 1):
@@ -126,10 +129,10 @@ class CoxTime(HazardModel):
 
     def _relative(self, times: Floats, z: Floats) -> Floats:
         """Return the networks' mean g, shape (n, m)."""
-        moments = self._clock.of(times)
+        scaled = self._time_scale.apply(times)
         total = np.zeros((len(z), len(times)))
         for net in self._nets:
-            total += net.relative(moments, z)
+            total += net.relative(scaled, z)
         return total / len(self._nets)
 
     def _cumulative(self, times: Floats, z: Floats) -> Floats:
@@ -138,7 +141,10 @@ class CoxTime(HazardModel):
         marks = np.concatenate([[0.0], self._times])
         for start in range(0, len(z), block):
             part = z[start : start + block]
-            risk = np.exp(np.clip(self._relative(self._times, part), -_CAP, _CAP)) * self._steps
+            risk = (
+                np.exp(np.clip(self._relative(self._times, part), -_MAX_LOG_RISK, _MAX_LOG_RISK))
+                * self._steps
+            )
             curve = np.concatenate([np.zeros((len(part), 1)), np.cumsum(risk, axis=1)], axis=1)
             when = times if len(times) == 1 else times[start : start + block]
             found[start : start + block] = _between(marks, curve, when)
@@ -146,14 +152,14 @@ class CoxTime(HazardModel):
 
     def _parameters(self) -> dict[str, Any]:
         return {
-            "clock": [self._clock.start, self._clock.mean, self._clock.scale],
+            "clock": [self._time_scale.start, self._time_scale.mean, self._time_scale.scale],
             "times": self._times.tolist(),
             "steps": self._steps.tolist(),
             "networks": [net.to_plain() for net in self._nets],
         }
 
     def _restore(self, parameters: Mapping[str, Any]) -> None:
-        self._clock = Clock(*numbers(parameters, "clock", (3,)).tolist())
+        self._time_scale = TimeScale(*numbers(parameters, "clock", (3,)).tolist())
         self._times = numbers(parameters, "times", (-1,))
         self._steps = numbers(parameters, "steps", (len(self._times),))
         found = items(parameters, "networks")
@@ -166,7 +172,7 @@ class CoxTime(HazardModel):
 
 
 def _between(marks: Floats, curve: Floats, times: Floats) -> Floats:
-    """Return curves, shape (n, k) at marks, at times of shape (n, m) or (1, m), drawn as lines."""
+    """Interpolate curves, given at marks with shape (n, k), at times of shape (n, m) or (1, m)."""
     place = np.clip(np.searchsorted(marks, times, side="left"), 1, len(marks) - 1)
     low, high = marks[place - 1], marks[place]
     share = np.clip((times - low) / np.maximum(high - low, 1e-300), 0, 1)
@@ -181,16 +187,16 @@ def _between(marks: Floats, curve: Floats, times: Floats) -> Floats:
 def _stretches(
     duration: Floats, event: npt.NDArray[np.bool_], count: int, seed: int
 ) -> npt.NDArray[np.int64]:
-    """Deal rows into stretches of their order, shape (n,).
+    """Return the stretch of each row, shape (n,): equal parts of the rows in their order.
 
-    Rows that stand in the order of what is to be predicted are dealt at random instead, incidents and the
-    others alike: a stretch of only short lives would be no fair judge.
+    If the rows are sorted by duration or event they are dealt at random instead, incidents and others evenly,
+    because a stretch of only short durations would be no fair test.
     """
     folds = np.arange(len(event)) * count // len(event)
-    held = np.bincount(folds, weights=event, minlength=count) * count / event.sum()
+    incidents = np.bincount(folds, weights=event, minlength=count) * count / event.sum()
     ranks = np.argsort(np.argsort(duration, kind="stable"), kind="stable")
-    ordered = abs(float(np.corrcoef(ranks, np.arange(len(event)))[0, 1])) > _ORDERED
-    if held.min() >= _FEW and not ordered:
+    by_duration = abs(float(np.corrcoef(ranks, np.arange(len(event)))[0, 1])) > _SORTED
+    if incidents.min() >= _MIN_INCIDENTS and not by_duration:
         return folds
     rng = np.random.default_rng(seed)
     for group in (np.flatnonzero(event), np.flatnonzero(~event)):

@@ -1,7 +1,7 @@
-"""The network of Cox-Time as plain arrays: g(t, z) from weights, without torch.
+"""The network of Cox-Time as plain arrays, so that torch is needed for training only.
 
-A perceptron whose first layer sees the covariates and the standardised logarithm of time. Since the
-time enters linearly there, the covariates' part is computed once for all times.
+Its first layer gets the covariates and the standardised logarithm of time. Since time enters linearly there,
+the covariates' part is computed once for all times.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Floats32 = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Clock:
-    """How time enters the network: ``(log(max(t, start)) - mean) / scale``.
+class TimeScale:
+    """The network's input for a time: ``(log(max(t, start)) - mean) / scale``.
 
     Attributes:
-        start: Earliest time that is distinguished.
+        start: Earliest time that is distinguished from 0.
         mean: Mean of the logarithm over the incidents.
         scale: Its standard deviation.
     """
@@ -32,30 +32,30 @@ class Clock:
     mean: float
     scale: float
 
-    def of(self, times: npt.ArrayLike) -> Floats:
+    def apply(self, times: npt.ArrayLike) -> Floats:
         """Return standardised times, of the same shape."""
-        moments = np.maximum(np.asarray(times, dtype=np.float64), self.start)
-        return np.asarray((np.log(moments) - self.mean) / self.scale)
+        later = np.maximum(np.asarray(times, dtype=np.float64), self.start)
+        return np.asarray((np.log(later) - self.mean) / self.scale)
 
 
-def make_clock(incidents: Floats) -> Clock:
-    """Learn the clock from the times of incidents, shape (events,)."""
+def learn_time_scale(incidents: Floats) -> TimeScale:
+    """Learn the scale from the times of incidents, shape (events,)."""
     positive = incidents[incidents > 0]
     start = float(np.quantile(positive, 0.01)) if len(positive) else 1.0
     logs = np.log(np.maximum(incidents, start))
-    return Clock(start=start, mean=float(logs.mean()), scale=float(logs.std()) or 1.0)
+    return TimeScale(start=start, mean=float(logs.mean()), scale=float(logs.std()) or 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Layer:
-    """One layer: ``max(0, z W + b)``, then ``* scale + shift`` (what batch normalisation became)."""
+    """A hidden layer: ``max(0, z W + b) * scale + shift``; the last two are the batch normalisation."""
 
     weight: Floats32
     bias: Floats32
     scale: Floats32
     shift: Floats32
 
-    def after(self, linear: Floats32) -> Floats32:
+    def activate(self, linear: Floats32) -> Floats32:
         """Return the layer's output from z W + b."""
         return np.maximum(linear, 0) * self.scale + self.shift
 
@@ -65,9 +65,9 @@ class Network:
     """A trained g(t, z).
 
     Attributes:
-        layers: Hidden layers; the first one's last input is the time.
+        layers: Hidden layers; the last input of the first one is the time.
         out: Shape (hidden,): weights of the output.
-        linear: Shape (width,): proportional part, to which the layers' output is added.
+        linear: Shape (width,): slopes of the proportional part, which the layers correct.
     """
 
     layers: tuple[Layer, ...]
@@ -75,18 +75,18 @@ class Network:
     linear: Floats32
 
     def relative(self, times: Floats, z: Floats) -> Floats32:
-        """Return g, shape (n, m), at standardised times, shape (m,), for rows z, shape (n, width)."""
+        """Return g, shape (n, m), of rows z, shape (n, width), at standardised times, shape (m,)."""
         first = self.layers[0]
         fixed = z.astype(np.float32) @ first.weight[:-1] + first.bias
         found = np.empty((len(z), len(times)), dtype=np.float32)
         block = max(1, 400_000 // (len(times) * len(first.bias)))
         for start in range(0, len(z), block):
             part = fixed[start : start + block]
-            values = first.after(
+            values = first.activate(
                 part[:, None, :] + times.astype(np.float32)[None, :, None] * first.weight[-1]
             )
             for layer in self.layers[1:]:
-                values = layer.after(values @ layer.weight + layer.bias)
+                values = layer.activate(values @ layer.weight + layer.bias)
             found[start : start + block] = values @ self.out
         return found + (z.astype(np.float32) @ self.linear)[:, None]
 
@@ -103,12 +103,13 @@ class Network:
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any], width: int) -> Self:
-        """Read back what `to_plain` gave, for covariates of a width.
+        """Read what `to_plain` gave, for covariates of a width.
 
         Raises:
             SelectorError: A field is missing or has another shape.
         """
-        layers, size = [], width + 1
+        layers = []
+        size = width + 1
         for each in items(plain, "layers"):
             weight = numbers(each, "weight", (size, -1)).astype(np.float32)
             size = weight.shape[1]

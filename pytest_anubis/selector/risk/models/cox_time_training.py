@@ -1,8 +1,8 @@
-"""Train the network of Cox-Time with torch, which is loaded here and nowhere else in the Selector.
+"""Train the network of Cox-Time with torch, which only this module of the Selector loads.
 
-Kvamme, Borgan, Scheel (2019): for every incident i at t_i draw controls j from those still at risk and
-minimise ``log(1 + sum_j exp(g(t_i, z_j) - g(t_i, z_i)))``. Case and controls go through the network in
-one pass: batch normalisation would otherwise standardise the two apart and erase their difference.
+Kvamme, Borgan, Scheel (2019): for every incident i at t_i draw controls j from the rows still at risk, and
+minimise ``log(1 + sum_j exp(g(t_i, z_j) - g(t_i, z_i)))``. Case and controls pass through the network
+together, because batch normalisation would otherwise standardise both and erase their difference.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.selector.risk.models.covariates import Floats
-from pytest_anubis.selector.risk.models.cox_time_network import Clock, Layer, Network
+from pytest_anubis.selector.risk.models.cox_time_network import Layer, Network, TimeScale
 
 if TYPE_CHECKING:
     import torch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """How a network is trained.
+class TrainingSettings:
+    """The settings of a network's training.
 
     Attributes:
         hidden: Width of each hidden layer.
-        dropout: Share of activations that are dropped in training.
+        dropout: Share of activations dropped in training.
         rate: Learning rate.
         decay: Weight decay.
         batch: Incidents in one step.
         controls: Controls for each incident.
-        epochs: Passes over the incidents, at most.
+        epochs: Most passes over the incidents.
         patience: Passes without a better validation loss after which training stops.
     """
 
@@ -48,10 +48,15 @@ class Recipe:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
-    """Rows sorted by time, so that the risk set of an incident is everything from a place on.
+class TimeSortedRows:
+    """Rows by rising duration, so that the risk set of an incident is all rows from an index on.
 
-    `fixed`, shape (n,), is the proportional part of g, which is not trained here.
+    Attributes:
+        z: Shape (n, width).
+        fixed: Shape (n,): the proportional part of g, which is not trained here.
+        cases: Shape (cases,): rows that ended with an incident.
+        times: Shape (cases,): their standardised times.
+        first: Shape (cases,): first row of their risk sets.
     """
 
     z: Floats
@@ -61,36 +66,36 @@ class Rows:
     first: npt.NDArray[np.int64]
 
     def controls(self, cases: npt.NDArray[np.int64], k: int, rng: np.random.Generator) -> Any:
-        """Return k random rows still at risk for each case, shape (cases, k)."""
+        """Draw k rows still at risk for each case, shape (cases, k)."""
         low = self.first[cases][:, None]
         span = len(self.z) - low
         return low + np.floor(rng.random((len(cases), k)) * span).astype(np.int64)
 
 
-def sorted_rows(
-    z: Floats, duration: Floats, event: npt.NDArray[np.bool_], clock: Clock, linear: Floats
-) -> Rows:
-    """Return rows by time, with the incidents among them and their proportional part ``z linear``."""
+def sort_rows(
+    z: Floats, duration: Floats, event: npt.NDArray[np.bool_], scale: TimeScale, linear: Floats
+) -> TimeSortedRows:
+    """Sort rows by duration, and compute their proportional part ``z linear``."""
     order = np.argsort(duration, kind="stable")
     time = duration[order]
     cases = np.flatnonzero(event[order])
-    return Rows(
+    return TimeSortedRows(
         z=z[order],
         fixed=z[order] @ linear,
         cases=cases,
-        times=clock.of(time[cases]),
+        times=scale.apply(time[cases]),
         first=np.searchsorted(time, time[cases], side="left"),
     )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Course:
-    """A network's training.
+class TrainingRun:
+    """The training of one network.
 
     Attributes:
-        losses: Shape (epochs + 1, cases): loss of each case of the other rows, from epoch 0 on, where the
+        losses: Shape (epochs + 1, cases): loss of each held-back case after each epoch; at epoch 0 the
             network corrects nothing.
-        states: The network after each epoch.
+        states: The network's weights after each epoch.
         linear: Shape (width,): slopes of the proportional part.
     """
 
@@ -99,62 +104,68 @@ class Course:
     linear: Floats
 
     def network(self, epoch: int) -> Network:
-        """Return the network as it was after an epoch."""
+        """Return the network after an epoch."""
         return _export(self.states[epoch], self.linear)
 
 
-def train(fit: Rows, check: Rows, recipe: Recipe, seed: int, linear: Floats) -> Course:
-    """Train one network, as a correction of proportional hazards, until other rows see no more gain.
+def train(
+    fit: TimeSortedRows,
+    check: TimeSortedRows,
+    settings: TrainingSettings,
+    seed: int,
+    linear: Floats,
+) -> TrainingRun:
+    """Train one network as a correction of proportional hazards, until held-back rows show no more gain.
 
     Args:
         fit: Rows to learn from.
-        check: Rows to stop by, with at least one incident.
-        recipe: How.
-        seed: Seed of everything random.
-        linear: Shape (width,): slopes of the proportional part that the network corrects.
+        check: Held-back rows, with at least one incident.
+        settings: Settings of the training.
+        seed: Seed.
+        linear: Shape (width,): slopes of the proportional part.
     """
     import torch
 
     rng = np.random.default_rng(seed)
-    many = 4 * recipe.controls
+    check_controls = 4 * settings.controls
     losses: list[Floats] = []
     states = []
     with torch.random.fork_rng(devices=[]), _one_thread():
         torch.manual_seed(seed)
-        net = _build(fit.z.shape[1] + 1, recipe)
-        step = torch.optim.AdamW(net.parameters(), lr=recipe.rate, weight_decay=recipe.decay)
-        fixed = _batch(check, np.arange(len(check.cases)), many, np.random.default_rng(1))
-        for epoch in range(recipe.epochs + 1):
+        net = _build(fit.z.shape[1] + 1, settings)
+        step = torch.optim.AdamW(net.parameters(), lr=settings.rate, weight_decay=settings.decay)
+        fixed = _batch(check, np.arange(len(check.cases)), check_controls, np.random.default_rng(1))
+        for epoch in range(settings.epochs + 1):
             if epoch:
-                _epoch(net, step, fit, recipe, rng)
+                _epoch(net, step, fit, settings, rng)
             with torch.no_grad():
                 net.train(False)
-                losses.append(_losses(net, fixed, many).numpy().astype(np.float64))
+                losses.append(_losses(net, fixed, check_controls).numpy().astype(np.float64))
             states.append(_state(net))
-            if epoch - int(np.argmin([loss.mean() for loss in losses])) >= recipe.patience:
+            if epoch - int(np.argmin([loss.mean() for loss in losses])) >= settings.patience:
                 break
-    return Course(np.array(losses), states, linear)
+    return TrainingRun(np.array(losses), states, linear)
 
 
-def stop(courses: Sequence[Course]) -> list[int]:
-    """Return the epoch at which each course's network is taken; 0 is proportional hazards.
+def stop_epochs(trainings: Sequence[TrainingRun]) -> list[int]:
+    """Return the epoch at which to take each training's network; 0 is proportional hazards.
 
-    Three or more courses, each with another stretch of the history held back, are stopped together, by
-    the stretches: their number is what says how far the past is a guide, however many cases each has.
-    Fewer are stopped each by its own cases.
+    Three or more trainings, each with another stretch of the history held back, stop at a common epoch by
+    the means of the stretches, whose disagreement shows how far the past predicts the future. Fewer trainings
+    are stopped each by its own cases.
     """
-    if len(courses) < 3:
-        return [simplest(course.losses) for course in courses]
-    common = min(len(course.losses) for course in courses)
-    means = [course.losses[:common].mean(axis=1) for course in courses]
-    return [simplest(np.column_stack(means))] * len(courses)
+    if len(trainings) < 3:
+        return [simplest_epoch(each.losses) for each in trainings]
+    common = min(len(each.losses) for each in trainings)
+    means = [each.losses[:common].mean(axis=1) for each in trainings]
+    return [simplest_epoch(np.column_stack(means))] * len(trainings)
 
 
-def simplest(losses: Floats) -> int:
+def simplest_epoch(losses: Floats) -> int:
     """Return the first epoch that is no worse than the best one by more than one standard error.
 
-    The error is that of the paired differences, so it is small where epochs agree on which cases are hard.
-    Early epochs are closest to proportional hazards.
+    Early epochs are closest to proportional hazards. The error is that of the paired differences, so it is
+    small where epochs agree on which cases are hard.
 
     Args:
         losses: Shape (epochs, cases), or (epochs, stretches).
@@ -168,7 +179,7 @@ def simplest(losses: Floats) -> int:
 
 @contextlib.contextmanager
 def _one_thread() -> Iterator[None]:
-    """Keep torch to one thread: such small steps are not faster on more, and far slower beside others."""
+    """Limit torch to one thread: such small steps gain nothing from more, and lose much on a busy machine."""
     import torch
 
     before = torch.get_num_threads()
@@ -182,33 +193,33 @@ def _one_thread() -> Iterator[None]:
 def _epoch(
     net: torch.nn.Sequential,
     step: torch.optim.Optimizer,
-    rows: Rows,
-    recipe: Recipe,
+    rows: TimeSortedRows,
+    settings: TrainingSettings,
     rng: np.random.Generator,
 ) -> None:
     net.train(True)
     order = rng.permutation(len(rows.cases))
-    for start in range(0, len(order), recipe.batch):
-        cases = order[start : start + recipe.batch]
+    for start in range(0, len(order), settings.batch):
+        cases = order[start : start + settings.batch]
         if start and len(cases) < 8:
-            continue  # too few rows for a batch's statistics; another epoch has them elsewhere
+            continue  # too few rows for a batch's statistics; the next epoch shuffles anew
         step.zero_grad()
-        loss = _losses(net, _batch(rows, cases, recipe.controls, rng), recipe.controls).mean()
+        loss = _losses(net, _batch(rows, cases, settings.controls, rng), settings.controls).mean()
         loss.backward()  # type: ignore[no-untyped-call]
         step.step()
 
 
 def _batch(
-    rows: Rows, cases: npt.NDArray[np.int64], controls: int, rng: np.random.Generator
+    rows: TimeSortedRows, cases: npt.NDArray[np.int64], controls: int, rng: np.random.Generator
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return cases with controls as input, shape (cases * (1 + controls), width + 1), and g's fixed part."""
+    """Return input of cases with controls, shape (cases * (1 + controls), width + 1), and g's fixed part."""
     import torch
 
     drawn = rows.controls(cases, controls, rng)
-    who = np.concatenate([rows.cases[cases][:, None], drawn], axis=1).ravel()
+    members = np.concatenate([rows.cases[cases][:, None], drawn], axis=1).ravel()
     when = np.repeat(rows.times[cases], 1 + controls)
-    inputs = np.column_stack([rows.z[who], when]).astype(np.float32)
-    return torch.from_numpy(inputs), torch.from_numpy(rows.fixed[who].astype(np.float32))
+    inputs = np.column_stack([rows.z[members], when]).astype(np.float32)
+    return torch.from_numpy(inputs), torch.from_numpy(rows.fixed[members].astype(np.float32))
 
 
 def _losses(
@@ -219,21 +230,21 @@ def _losses(
 
     inputs, fixed = batch
     g = (net(inputs)[:, 0] + fixed).reshape(-1, 1 + controls)
-    # log(1 + sum exp(g_j - g_i)) is the softmax loss of picking the case out of its group.
+    # log(1 + sum exp(g_j - g_i)) is the softmax loss of the case among its group.
     losses: torch.Tensor = torch.logsumexp(g, dim=1) - g[:, 0]
     return losses
 
 
-def _build(width: int, recipe: Recipe) -> torch.nn.Sequential:
+def _build(width: int, settings: TrainingSettings) -> torch.nn.Sequential:
     import torch
 
     parts: list[torch.nn.Module] = []
-    for size in recipe.hidden:
+    for size in settings.hidden:
         parts += [
             torch.nn.Linear(width, size),
             torch.nn.ReLU(),
             torch.nn.BatchNorm1d(size),
-            torch.nn.Dropout(recipe.dropout),
+            torch.nn.Dropout(settings.dropout),
         ]
         width = size
     last = torch.nn.Linear(width, 1, bias=False)

@@ -1,8 +1,8 @@
-"""What all risk models share: from a node's status to the probability of an incident.
+"""The base of all risk models: from a node's status to the probability of an incident.
 
-A model gives the cumulative hazard H(t | x), with ``S(t | x) = exp(-H)`` the probability of no
-incident until t. For a node that is up for u already, the probability of an incident in the next h
-is ``1 - S(u + h | x) / S(u | x)``. The unit of time is the caller's.
+A model gives the cumulative hazard H(t | x); ``S(t | x) = exp(-H)`` is the probability of no incident until
+t. For a node that has been up for u, the probability of an incident in the next h is
+``1 - S(u + h | x) / S(u | x)``. The unit of time is the caller's.
 """
 
 from __future__ import annotations
@@ -26,24 +26,7 @@ from pytest_anubis.selector.selector_error import SelectorError
 
 SCHEMA = 1
 NO_INCIDENT = 0.5
-"""Incidents that stand for none: what nobody has had yet may still come."""
-
-
-def unseen_rate(exposure: float, rate: float) -> float:
-    """Return the rate of incidents, above 0, in a time in which none was seen.
-
-    Half an incident in place of none, beside a prior of half an incident at the usual rate: where little
-    was watched it is the usual rate, where much was, that of half an incident; it is never above either.
-
-    Args:
-        exposure: Time that was watched without an incident, 0 or more.
-        rate: Usual incidents in such a unit of time, positive.
-    """
-    return NO_INCIDENT / (exposure + NO_INCIDENT / rate)
-
-
-_PLAIN = "{:.6g}".format
-"""Writes a time whose unit only the caller knows."""
+"""Incidents assumed where none was seen, since one may still come."""
 
 _MODELS = {
     "exponential": ("parametric", "Exponential"),
@@ -52,16 +35,30 @@ _MODELS = {
     "cox-time": ("cox_time", "CoxTime"),
     "stacked": ("stacked", "Stacked"),
 }
+"""Kind of model -> its module and class."""
+
+
+def unseen_rate(exposure: float, rate: float) -> float:
+    """Return the rate of incidents, above 0, of a time in which none was seen.
+
+    It assumes half an incident, and a prior of half an incident at the usual rate: after a short exposure
+    it is the usual rate, after a long one that of half an incident, and never above either.
+
+    Args:
+        exposure: Time watched without an incident, 0 or more.
+        rate: Usual incidents per unit of time, positive.
+    """
+    return NO_INCIDENT / (exposure + NO_INCIDENT / rate)
 
 
 class HazardModel(ABC):
     """A model of the time to the next incident.
 
-    At times later than any training row was observed it goes on with the mean hazard of the last fifth of
-    the observed time; `cautions` says so.
+    Beyond the longest observed time it assumes the mean hazard of the last fifth of that time; `cautions`
+    says so.
 
     Attributes:
-        notes: What was done to the data, in words, after `fit`.
+        notes: What `fit` did to the data, in words.
         observed: Largest duration in training.
         events: Incidents in training.
         rows: Rows in training.
@@ -88,21 +85,16 @@ class HazardModel(ABC):
         names: Sequence[str] | None = None,
         order: npt.ArrayLike | None = None,
     ) -> Self:
-        """Learn from rows of one interval each.
+        """Learn from intervals of service, and return the model itself.
 
-        Models that check themselves on held-back rows hold back stretches of the history; for them rows
-        of one unit, or of one time, should stand together.
+        Cox-Time checks itself on held-back stretches of the rows, so rows of one time should be adjacent.
 
         Args:
             x: Covariates at the start of the interval, shape (n, d); NaN is missing; d may be 0.
             duration: Length of the interval, shape (n,), 0 or more.
-            event: Whether it ended with an incident (1) or was only observed so far (0), shape (n,).
+            event: Whether it ended with an incident (1) or has only been observed so far (0), shape (n,).
             names: Names of the covariates for messages.
-            order: When each interval began (or which unit it is of), shape (n,); rows are sorted by it.
-                Default: as they stand.
-
-        Returns:
-            The model itself.
+            order: When each interval began, shape (n,), to sort the rows by; None: keep their order.
 
         Raises:
             SelectorError: The shapes do not fit, a duration is negative or not finite, an event is
@@ -115,7 +107,7 @@ class HazardModel(ABC):
                 f"{int(happened.sum())} incidents are too few for {self.kind} (at least "
                 f"{self.needs_events}); use exponential, or wait for more history"
             )
-        place = np.arange(len(time)) if order is None else sorting(order, len(time))
+        place = np.arange(len(time)) if order is None else _sorting(order, len(time))
         self._prepare = prepare
         self.notes = notes
         self.observed = float(time.max())
@@ -145,8 +137,8 @@ class HazardModel(ABC):
 
         Args:
             x: Covariates at the start of the interval, shape (n, d).
-            uptime: Time since that start without an incident; one for all, or shape (n,).
-            horizon: How far to look; one for all, or shape (n,).
+            uptime: Time since that start without an incident; a number, or shape (n,).
+            horizon: Time ahead; a number, or shape (n,).
 
         Raises:
             SelectorError: A time is negative.
@@ -163,7 +155,7 @@ class HazardModel(ABC):
         """Return the cumulative hazard H, shape (n, m).
 
         Args:
-            times: Times since the start of the interval, shape (n, m), or (1, m) for all rows alike.
+            times: Times since the start of the interval, shape (n, m), or (1, m) for all rows.
             x: Covariates, shape (n, d).
 
         Raises:
@@ -172,20 +164,20 @@ class HazardModel(ABC):
         return self._extended(times, self._prepared.apply(x))
 
     def cautions(
-        self, x: npt.ArrayLike, until: float = 0.0, shown: Callable[[float], str] = _PLAIN
+        self, x: npt.ArrayLike, until: float = 0.0, shown: Callable[[float], str] = "{:.6g}".format
     ) -> tuple[str, ...]:
-        """Return in words what a prediction for these rows up to a time rests on besides the data.
+        """Return in words what a prediction for these rows up to a time assumes beyond the data.
 
         Args:
             x: Covariates, shape (n, d).
             until: The latest time, in the caller's unit.
-            shown: Writes a time with that unit.
+            shown: Formats a time with that unit.
         """
-        said = self._prepared.cautions(x)
+        found = self._prepared.cautions(x)
         if until <= self.observed:
-            return said
+            return found
         return (
-            *said,
+            *found,
             f"the forecast reaches {shown(until - self.observed)} beyond the longest time without an "
             f"incident that the model learned from ({shown(self.observed)}): there, incidents are only "
             "assumed to come as often as in the last fifth of that time",
@@ -193,18 +185,18 @@ class HazardModel(ABC):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The covariates that it was fitted to."""
+        """Names of its covariates."""
         return self._prepared.names
 
     @property
     def uses_facts(self) -> bool:
-        """Whether what is known of a node changes what is said of it, apart from how long it is up."""
+        """Whether covariates change a node's risk, besides its uptime."""
         return True
 
     # Plain data
 
     def to_plain(self) -> dict[str, Any]:
-        """Return the fitted model as numbers, strings, lists and dicts, fit for JSON."""
+        """Return the fitted model as plain data for JSON."""
         return {
             "schema": SCHEMA,
             "model": self.kind,
@@ -241,11 +233,11 @@ class HazardModel(ABC):
 
     @abstractmethod
     def _parameters(self) -> dict[str, Any]:
-        """Return what was learned as plain data."""
+        """Return the learned parameters as plain data."""
 
     @abstractmethod
     def _restore(self, parameters: Mapping[str, Any]) -> None:
-        """Read back what `_parameters` gave."""
+        """Read what `_parameters` gave."""
 
     @property
     def _prepared(self) -> Preparation:
@@ -254,7 +246,7 @@ class HazardModel(ABC):
         return self._prepare
 
     def _extended(self, times: Floats, z: Floats) -> Floats:
-        """Return H at any times; beyond the observed ones at a constant hazard."""
+        """Return H at any times, with a constant hazard beyond the observed ones."""
         if not np.isfinite(times).all() or (times < 0).any():
             raise SelectorError("a time is negative or not finite; give times of 0 or more")
         inside = self._cumulative(np.minimum(times, self.observed), z)
@@ -271,29 +263,29 @@ def load_model(plain: Mapping[str, Any]) -> HazardModel:
     """Return the model that `HazardModel.to_plain` wrote.
 
     Raises:
-        SelectorError: It is of another schema or kind, or does not hold what it should.
+        SelectorError: It is of another schema or kind, or a field is missing or wrong.
     """
     if not isinstance(plain, Mapping) or plain.get("schema") != SCHEMA:
         found = plain.get("schema") if isinstance(plain, Mapping) else None
         raise SelectorError(
             f"model file of schema {str(found)[:20]!r}, this version reads {SCHEMA}; fit it again"
         )
-    home = _MODELS.get(str(plain.get("model")))
-    if home is None:
+    place = _MODELS.get(str(plain.get("model")))
+    if place is None:
         raise SelectorError(
             f"model file: model {str(plain.get('model'))[:40]!r} is none of {', '.join(_MODELS)}"
         )
-    maker = getattr(import_module(f"pytest_anubis.selector.risk.models.{home[0]}"), home[1])
-    model: HazardModel = maker()
+    module = import_module(f"pytest_anubis.selector.risk.models.{place[0]}")
+    model: HazardModel = getattr(module, place[1])()
     model._read(plain)
     return model
 
 
-def sorting(order: npt.ArrayLike, rows: int) -> npt.NDArray[np.int64]:
-    """Return the places of rows in the order of a figure, shape (rows,); equal ones stay as they stand.
+def _sorting(order: npt.ArrayLike, rows: int) -> npt.NDArray[np.int64]:
+    """Return the indices that sort rows by a number for each, shape (rows,); the sort is stable.
 
     Raises:
-        SelectorError: There is not one figure for each row, or one is not finite.
+        SelectorError: There is not one finite number for each row.
     """
     figure = np.asarray(order, dtype=np.float64)
     if figure.shape != (rows,) or not np.isfinite(figure).all():
@@ -309,7 +301,7 @@ def checked(
     """Return durations and events as arrays of shape (rows,).
 
     Raises:
-        SelectorError: There are none, the lengths differ, or a value makes no sense.
+        SelectorError: There are none, the lengths differ, or a value is impossible.
     """
     time = np.asarray(duration, dtype=np.float64)
     happened = np.asarray(event, dtype=np.float64)

@@ -1,7 +1,7 @@
 """Exponential and Weibull hazards, proportional in the covariates.
 
-``H(t | z) = exp(a + k log t + b z)``; the exponential model fixes k = 1. Fitted by maximum likelihood
-(``event * log h - H`` summed over rows) with a slight ridge on b.
+``H(t | z) = exp(a + k log t + b z)``; the exponential model fixes k = 1. They are fitted by maximum
+likelihood (the sum of ``event * log h - H``) with a slight ridge on b.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pytest_anubis.selector.risk.models.hazard import NO_INCIDENT, HazardModel
 
 
 class Weibull(HazardModel):
-    """Hazard that rises or falls as a power of time.
+    """A hazard that rises or falls as a power of time.
 
     Args:
         use_covariates: False fits one curve for all rows.
@@ -31,15 +31,16 @@ class Weibull(HazardModel):
     def __init__(self, *, use_covariates: bool = True) -> None:
         super().__init__()
         self.use_covariates = use_covariates
-        self._level, self._shape = 0.0, 1.0
+        self._level = 0.0
+        self._shape = 1.0
         self._slopes: Floats = np.zeros(0)
 
     def _fit(self, z: Floats, duration: Floats, event: npt.NDArray[np.bool_]) -> None:
         used = z if self.use_covariates and self.events else z[:, :0]
-        # A duration of 0 has no logarithm; it was at most half the shortest one that was measured.
+        # A duration of 0 has no logarithm: take half the shortest one that was measured.
         positive = duration[duration > 0]
         log_time = np.log(np.maximum(duration, positive.min() / 2))
-        # Half an incident represents none, so that a quiet history is not a risk of 0.
+        # Without incidents assume half a one, so that a quiet history is not a risk of 0.
         rate = max(self.events, NO_INCIDENT) / float(np.exp(log_time).sum())
         start = np.concatenate([[np.log(rate), 0.0], np.zeros(used.shape[1])])
         if self.events:
@@ -52,7 +53,7 @@ class Weibull(HazardModel):
     ) -> Floats:
         from scipy.optimize import minimize
 
-        middle = float(log_time[event].mean())  # centred, level and shape hardly pull at each other
+        middle = float(log_time[event].mean())  # centred, level and shape are nearly uncorrelated
         moved = log_time - middle
         penalty = RIDGE * self.events
         free = self.free_shape
@@ -97,12 +98,12 @@ class Weibull(HazardModel):
 
     @property
     def uses_facts(self) -> bool:
-        """Whether covariates change what is said of a node."""
+        """Whether covariates change a node's risk."""
         return bool(self._slopes.any())
 
 
 class Exponential(Weibull):
-    """Constant hazard. Without any incident it assumes half a one, so a quiet history is no zero risk."""
+    """A constant hazard; without any incident it assumes half a one."""
 
     kind = "exponential"
     needs_events = 0

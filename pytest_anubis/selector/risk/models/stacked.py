@@ -1,4 +1,4 @@
-"""Several models at once: the weighted sum of their hazards, which is a hazard again."""
+"""A mixture of risk models: the weighted sum of their hazards, which is again a hazard."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from pytest_anubis.selector.risk.models.covariates import Floats, items, numbers
 from pytest_anubis.selector.risk.models.hazard import HazardModel, load_model
 from pytest_anubis.selector.selector_error import SelectorError
 
-_MOST_PARTS = 16  # there are four kinds of models; a file with thousands was not written here
+_MAX_PARTS = 16  # there are four kinds of models; a file with more was not written by us
 
 
 class Stacked(HazardModel):
-    """The weighted sum of the hazards of models of the same rows: ``H = sum_k w_k H_k``.
+    """A mixture of fitted models: ``H = sum_k w_k H_k``.
 
     Args:
-        parts: Models with their weights, positive; weights that sum to something else than 1 correct the
-            level of all of them.
+        parts: Positive weights with models of the same rows; a sum other than 1 corrects their level.
     """
 
     kind = "stacked"
@@ -28,13 +27,14 @@ class Stacked(HazardModel):
     def __init__(self, parts: Sequence[tuple[float, HazardModel]] = ()) -> None:
         super().__init__()
         self.parts: tuple[tuple[float, HazardModel], ...] = tuple(parts)
-        if self.parts and self.parts[0][1].rows:
-            self._know()
+        if self.parts:  # `load_model` adds them later
+            largest = max((model for _, model in self.parts), key=lambda model: model.rows)
+            self._prepare = largest._prepare
+            self.observed = largest.observed
+            self.events, self.rows, self.notes = largest.events, largest.rows, largest.notes
 
     def cumulative(self, times: Floats, x: npt.ArrayLike) -> Floats:
-        """Return the cumulative hazard. As `HazardModel.cumulative`."""
-        if not self.parts:
-            raise SelectorError("the stacked model has not been fitted; call fit first")
+        """Return the cumulative hazard, shape (n, m); see `HazardModel.cumulative`."""
         total: Floats = sum(
             (weight * model.cumulative(times, x) for weight, model in self.parts), np.zeros(())
         )
@@ -42,23 +42,15 @@ class Stacked(HazardModel):
 
     @property
     def uses_facts(self) -> bool:
-        """Whether covariates change what one of the parts says."""
+        """Whether covariates change the risk that one of the parts gives."""
         return any(model.uses_facts for _, model in self.parts)
-
-    def _know(self) -> None:
-        """Take over from the parts what all models know of their training."""
-        models = [model for _, model in self.parts]
-        largest = max(models, key=lambda model: model.rows)
-        self._prepare = largest._prepare
-        self.observed = largest.observed
-        self.events, self.rows, self.notes = largest.events, largest.rows, largest.notes
 
     def _parameters(self) -> dict[str, Any]:
         return {"parts": [{"weight": w, "model": model.to_plain()} for w, model in self.parts]}
 
     def _restore(self, parameters: Mapping[str, Any]) -> None:
         found = items(parameters, "parts")
-        if not 0 < len(found) <= _MOST_PARTS or not all(isinstance(one, Mapping) for one in found):
+        if not 0 < len(found) <= _MAX_PARTS or not all(isinstance(one, Mapping) for one in found):
             raise SelectorError("model file: field 'parts' is missing, or holds no list of models")
         parts = []
         for one in found:

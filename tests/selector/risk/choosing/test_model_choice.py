@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pytest_anubis.selector.risk.choosing import model_choice
 from pytest_anubis.selector.risk.choosing.backtest_record import Backtest
 from pytest_anubis.selector.risk.choosing.choice_rule import SIMPLE, chosen_models
-from pytest_anubis.selector.risk.choosing.model_choice import choose_model
+from pytest_anubis.selector.risk.choosing.model_choice import choose_model, new_model
 from pytest_anubis.selector.risk.choosing.risk_backtest import Intervals, Score, origins
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
 from pytest_anubis.selector.risk.models.hazard import load_model
@@ -167,7 +166,7 @@ def test_a_damaged_record_of_the_choice_is_refused(field: str) -> None:
 
 def test_a_stack_adds_hazards_and_survives_plain_data() -> None:
     rows = fleet(300)
-    one, two = (rows.fitted(model_choice._new(kind, 0)) for kind in ("exponential", "cox"))
+    one, two = (rows.fitted(new_model(kind, 0)) for kind in ("exponential", "cox"))
     stack = Stacked([(0.25, one), (0.75, two)])
     at = np.array([[5.0, 20.0]])
     expected = 0.25 * one.cumulative(at, rows.x) + 0.75 * two.cumulative(at, rows.x)

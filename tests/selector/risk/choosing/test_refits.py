@@ -91,9 +91,9 @@ def test_what_is_left_open_is_kept_with_the_model(model: ModelName) -> None:
         ({"incidents": True}, "damaged"),
         ({"incidents": 1 << 60}, "damaged"),
         ({"models": 3}, "no list"),
-        ({"models": [{}]}, "tell nothing"),
+        ({"models": [{}]}, "without a part"),
         ({"models": [{}, {}]}, "schema"),
-        ({"models": [{}] * 100}, "tell nothing"),
+        ({"models": [{}] * 100}, "without a part"),
         ({"rate": "high"}, "no list of numbers"),
     ],
 )

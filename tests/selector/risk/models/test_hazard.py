@@ -11,7 +11,11 @@ import pytest
 from pytest_anubis.selector.risk.choosing.model_accuracy import harrell
 from pytest_anubis.selector.risk.models.cox import CoxPH, slopes
 from pytest_anubis.selector.risk.models.cox_time import CoxTime
-from pytest_anubis.selector.risk.models.cox_time_training import Course, simplest, stop
+from pytest_anubis.selector.risk.models.cox_time_training import (
+    TrainingRun,
+    simplest_epoch,
+    stop_epochs,
+)
 from pytest_anubis.selector.risk.models.hazard import (
     HazardModel,
     load_model,
@@ -262,22 +266,25 @@ def test_the_simplest_epoch_within_one_standard_error() -> None:
     noise = rng.normal(size=400)
     easy = noise + 0.5
     losses = np.array([easy + 1.0, easy + 0.02 * rng.normal(size=400), easy - 0.0001])
-    assert simplest(losses) == 1
-    assert simplest(np.array([easy + 1.0, easy + 0.5, easy])) == 2
-    assert simplest(np.array([easy, easy + 0.5])) == 0
+    assert simplest_epoch(losses) == 1
+    assert simplest_epoch(np.array([easy + 1.0, easy + 0.5, easy])) == 2
+    assert simplest_epoch(np.array([easy, easy + 0.5])) == 0
 
 
 def test_stretches_that_disagree_stop_the_networks_early() -> None:
     noise = np.random.default_rng(0).normal(size=5_000)
     falling = np.linspace(0, -0.5, 6)[:, None] + noise
 
-    def course(losses: Floats) -> Course:
-        return Course(losses=losses, states=(), linear=np.zeros(1))
+    def course(losses: Floats) -> TrainingRun:
+        return TrainingRun(losses=losses, states=(), linear=np.zeros(1))
 
-    assert stop([course(falling)] * 3) == [5, 5, 5]
-    assert stop([course(falling), course(falling), course(-1.5 * falling)]) == [0, 0, 0]
-    assert stop([course(falling), course(-falling)]) == [5, 0]  # too few stretches to compare
-    assert stop([course(falling[:3]), course(falling), course(falling)]) == [2, 2, 2]
+    assert stop_epochs([course(falling)] * 3) == [5, 5, 5]
+    assert stop_epochs([course(falling), course(falling), course(-1.5 * falling)]) == [0, 0, 0]
+    assert stop_epochs([course(falling), course(-falling)]) == [
+        5,
+        0,
+    ]  # too few stretches to compare
+    assert stop_epochs([course(falling[:3]), course(falling), course(falling)]) == [2, 2, 2]
 
 
 def test_rare_counts_do_not_take_all_the_hazard() -> None:
