@@ -25,7 +25,7 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.bounded_use import HISTORY_TIMEOUT, use_history
 from pytest_anubis.store.history.contents.content_rows import Content, digest_of, journal_content
 from pytest_anubis.store.history.database import History, HistoryError
-from pytest_anubis.store.history.filed_before import begun_anew, note_filed
+from pytest_anubis.store.history.filed_before import lost_runs_line, note_filed
 from pytest_anubis.store.history.roles import APPENDED
 from pytest_anubis.store.history.run_filing import News, record_together
 from pytest_anubis.store.history.waiting_runs import forget, waits_for
@@ -151,7 +151,7 @@ def push(
     try:
         # Whether the history can be used at all is seen before anything is read.
         if lost := _patiently(
-            lambda: use_history(place, lambda one: begun_anew(one, place)), until
+            lambda: use_history(place, lambda one: lost_runs_line(one, place)), until
         ):
             pushed.notes.append(lost)
         for start in range(0, len(files), _AT_ONCE):

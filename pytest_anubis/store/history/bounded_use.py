@@ -1,4 +1,4 @@
-"""The border of the history: whatever happens behind it takes a limited time and ends in one line."""
+"""Use a history within a time limit, and turn every error into one line."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from pytest_anubis.store.history.engines import as_history_error
 T = TypeVar("T")
 
 HISTORY_TIMEOUT = 30.0
-"""Seconds for opening a history and one use of it: room for three waits, little beside a run."""
+"""Seconds for opening a history and one use of it: room for three waits, and short compared with a run."""
 
 
 def use_history(
     place: Path | str, work: Callable[[History], T], *, limit: float | None = None
 ) -> T:
-    """Open a history, do something with it, and close it.
+    """Open a history, call `work` with it, close it, and return the result.
 
-    A server may fall silent at any moment, and no driver gives up in every such case. So all of it happens in
-    a thread, which is left behind when the time is over: it is a daemon, and ends with the process.
+    A server may fall silent at any moment, and no driver gives up in every such case. Therefore the work runs
+    in a daemon thread, which is abandoned after the limit and ends with the process.
 
     Args:
         place: The store's folder or a database URL.
-        work: Gets the open history; must not print or ask, since that may take as long as people like.
+        work: Gets the open history; must not prompt, since waiting for a person counts as silence.
         limit: Seconds; default `HISTORY_TIMEOUT`.
 
     Raises:
-        HistoryError: Anything at all went wrong, or the time is over.
+        HistoryError: Anything failed, or the time is over.
     """
     limit = HISTORY_TIMEOUT if limit is None else limit
     found: list[T] = []

@@ -1,4 +1,4 @@
-"""Reading the tables that people enter: CSV with a line of column names, whatever parts them."""
+"""Read the CSV tables that people enter, with any of the usual separators, for incidents and nodes."""
 
 from __future__ import annotations
 
@@ -12,38 +12,34 @@ from pytest_anubis.codec.foreign_text import decoded
 from pytest_anubis.store.history.database import HistoryError
 from pytest_anubis.tool_outputs.table_heads import missing, table_head
 
-_LARGEST = 8 << 20
-"""Bytes: a hundred thousand lines. Python's objects take up to 250 times the text (a file of line ends and
-single letters), so this is at most 2 GiB."""
+_MAX_BYTES = 8 << 20
+"""Bytes of a file, a hundred thousand lines. Python's objects take up to 250 times the text, so 2 GiB."""
 
 
 def read_rows(
-    path: Path, needed: Sequence[str], may_be: Sequence[str], *, others: bool
+    path: Path, needed: Sequence[str], optional: Sequence[str]
 ) -> list[tuple[int, dict[str, str]]]:
-    """Return the rows of a table by their line, each column name -> text; what is no UTF-8 is replaced.
+    """Return the rows of a table, each with its line and column -> text; what is no UTF-8 is replaced.
 
     Args:
-        path: The file.
-        needed: Columns that must be there, in small letters.
-        may_be: Columns that may be there.
-        others: Columns of other names may be there too.
+        path: The file, which may have further columns.
+        needed: Columns that it must have, in small letters.
+        optional: Columns that it may have.
 
     Raises:
-        HistoryError: It cannot be read, is too large, is no CSV, or has not these columns; one line.
+        HistoryError: It cannot be read, is too large, is no CSV, or lacks a needed column; one line.
     """
     try:
-        text = decoded(read_bytes(path, largest=_LARGEST))
-        mark, columns = table_head(text.partition("\n")[0], (*needed, *may_be))
+        text = decoded(read_bytes(path, largest=_MAX_BYTES))
+        mark, columns = table_head(text.partition("\n")[0], (*needed, *optional))
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
         next(reader, None)
         head = [name.strip().lower() for name in columns]
-        wrong = [missing(head, mark, name) for name in needed if name not in head]
-        if not others:
-            wrong += [f"no column {name[:40]!r}" for name in head if name not in (*needed, *may_be)]
-        if wrong:
+        lacking = next((name for name in needed if name not in head), None)
+        if lacking is not None:
             raise HistoryError(
-                f"{path} line 1: {wrong[0]}; needed {'is' if len(needed) == 1 else 'are'} "
-                f"{', '.join(needed)}, possible {', '.join(may_be)}"
+                f"{path} line 1: {missing(head, mark, lacking)}; needed "
+                f"{'is' if len(needed) == 1 else 'are'} {', '.join(needed)}, possible {', '.join(optional)}"
             )
         return [
             (reader.line_num, dict(zip(head, row + [""] * (len(head) - len(row)), strict=False)))

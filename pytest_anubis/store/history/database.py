@@ -1,4 +1,4 @@
-"""The history: runs, verdicts, incidents and defects of all nodes, in SQLite or PostgreSQL."""
+"""Open a history, in SQLite or PostgreSQL, and read or change what it knows of nodes and runs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pytest_anubis.store.history.node_rows import known_node, node_number
 
 HISTORY_NAME = "history.sqlite"
 
-_NAMED = 3
-"""Tables that a line names."""
+_MAX_TABLES_NAMED = 3
+"""Tables that an error names."""
 
-_MAKING = 0x616E75626973  # "anubis": PostgreSQL's advisory lock of those who make the tables
+_MAKING = 0x616E75626973  # "anubis": PostgreSQL's advisory lock while the tables are made
 
 
 class History:
@@ -81,7 +81,7 @@ class History:
         try:
             self.close()
         except HistoryError:
-            if raised is None:  # else that is what people must know
+            if raised is None:  # else the first error matters more
                 raise
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class History:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[sa.Connection]:
-        """Give a connection whose changes are kept together, or not at all.
+        """Give a connection whose changes are kept all together, or not at all.
 
         Raises:
             HistoryError: The database refuses.
@@ -121,11 +121,11 @@ class History:
             raise as_history_error(error, self._place) from error
 
     def shown(self) -> str:
-        """Return its URL for people, without a password."""
+        """Return the history's URL for messages, without a password."""
         return shown_place(self._place)
 
     def _prepare(self) -> None:
-        """Make what is missing; a history that is complete is only read."""
+        """Make the tables that are missing; a complete history is only read."""
         with self.reading() as connection:
             if self._complete(connection):
                 return
@@ -144,13 +144,14 @@ class History:
         """Make the tables that are missing.
 
         Raises:
-            HistoryError: The database is in use for something else.
+            HistoryError: The database holds tables of another program.
         """
         if connection.dialect.name == "postgresql":
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_MAKING)))
         there = set(sa.inspect(connection).get_table_names())
         if there and schema.meta.name not in there:
-            names = ", ".join(sorted(there)[:_NAMED]) + (", ..." if len(there) > _NAMED else "")
+            more = ", ..." if len(there) > _MAX_TABLES_NAMED else ""
+            names = ", ".join(sorted(there)[:_MAX_TABLES_NAMED]) + more
             raise HistoryError(
                 f"{self.shown()}: no history, but a database with tables of something else ({names}); name "
                 "another one: an empty one becomes a history"
@@ -163,12 +164,12 @@ class History:
             self._complete(connection)  # reads its clock too
 
     def _complete(self, connection: sa.Connection) -> bool:
-        """Return whether the tables are there and the schema is known; no to a history that is new.
+        """Return whether all tables exist with the known schema, and note how far this clock is ahead.
 
         Raises:
             HistoryError: It has another schema.
         """
-        # One question for all of them: over a network each costs as much as filing a small run.
+        # One query for all tables: over a network each query costs as much as filing a small run.
         there = schema.metadata.tables.keys() & set(sa.inspect(connection).get_table_names())
         found = None
         if schema.meta.name in there:
@@ -196,7 +197,7 @@ class History:
         hardware_class: str = "",
         since: float | None = None,
     ) -> None:
-        """Add a node, or update what is known about it.
+        """Add a node, or update its class and date.
 
         Args:
             name: Its name.
@@ -245,10 +246,10 @@ class History:
         note: str = "",
         now: float | None = None,
     ) -> bool:
-        """Note that a node's state changed: ``in service``, ``drained``, ``repair``, ``removed``.
+        """Record that a node's state changed: ``in service``, ``drained``, ``repair``, ``removed``.
 
         Returns:
-            Whether it was noted; False where this state at this moment is on file, which stays as it is.
+            Whether it was recorded; False if the history has this state at this moment already.
 
         Raises:
             HistoryError: The node or the state is unknown, or the time lies in the future.
@@ -259,7 +260,7 @@ class History:
         with self.writing() as connection:
             number = known_node(connection, node)
             nodes, states = schema.nodes, schema.states
-            # Whoever notes a state holds the node's row: of two alike the second one finds the first.
+            # The lock on the node's row makes the second of two equal changes find the first.
             connection.execute(sa.select(nodes.c.id).where(nodes.c.id == number).with_for_update())
             same = (states.c.node_id == number, states.c.at == moment, states.c.state == state)
             if connection.execute(sa.select(states.c.id).where(*same)).first() is not None:
@@ -319,10 +320,10 @@ class History:
 
 
 def past(at: float | None, now: float | None = None) -> float:
-    """Return a moment that does not lie in the future; None is now.
+    """Return a moment after checking that it is not in the future; None is now.
 
     Raises:
-        HistoryError: It is not finite or lies more than a minute ahead of this clock.
+        HistoryError: It is not finite, or more than a minute ahead of this clock.
     """
     present = time.time() if now is None else now
     moment = present if at is None else at

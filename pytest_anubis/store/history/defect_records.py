@@ -1,7 +1,7 @@
-"""Defects in the history: components that validation found bad, and the benchmarks that showed it.
+"""Read and change defects in the history: components that validation found bad, and the benchmarks.
 
-Filing only appends: every rejected run leaves a row, as nodes may not read those of others. What these rows
-tell of is one defect as long as nobody closed it, and is read as one here, from older histories too.
+Filing only appends, since a node may not read the rows of others, so every rejected run leaves a row, a
+sighting. Sightings of one component that the operator has not closed are read as one defect here.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def add_defect(
 ) -> int:
     """Record a defect by hand, e.g. from an older system, and return its number.
 
-    With `known_benchmarks` each must have run on some node: a misspelt one would never be chosen.
+    With `known_benchmarks` each must have run on some node, since a misspelt one would never be chosen.
 
     Raises:
         HistoryError: The node or the state is unknown, no benchmark is named, or the time lies ahead.
@@ -74,12 +74,12 @@ def add_defect(
 def close_defect(
     history: History, number: int, state: str, *, note: str = "", now: float | None = None
 ) -> Defect:
-    """Say what became of a defect, all its sightings: ``confirmed``, ``false alarm``, or ``open`` again.
+    """Set the state of a defect and all its sightings: ``confirmed``, ``false alarm``, or ``open`` again.
 
-    What was closed already keeps the day of that: what was found since is another defect.
+    A sighting that was closed before keeps that date: anything found after it is another defect.
 
     Returns:
-        The defect as it is now; its number is another one if it is a sighting of an earlier defect.
+        The defect after the change; its number differs from `number` if that was a later sighting.
 
     Raises:
         HistoryError: There is no such defect, or the state is none of the three.
@@ -101,14 +101,11 @@ def close_defect(
         return next(one for one, rows in _sighted(connection, node) if number in rows)
 
 
-def defects(
-    history: History, *, hardware_class: str = "", node: str = "", state: str = ""
-) -> tuple[Defect, ...]:
-    """Return defects in time order: what rejects a node again while it is open is the same one.
+def defects(history: History, *, node: str = "", state: str = "") -> tuple[Defect, ...]:
+    """Return defects in time order, each with all its sightings.
 
     Args:
         history: The history.
-        hardware_class: Only of this class; empty takes all.
         node: Only of this node; empty takes all.
         state: Only in this state; empty takes all.
 
@@ -120,16 +117,11 @@ def defects(
     with history.reading() as connection:
         number = known_node(connection, node) if node else None
         found = [defect for defect, _ in _sighted(connection, number)]
-    return tuple(
-        one
-        for one in found
-        if (not hardware_class or one.hardware_class == hardware_class)
-        and (not state or one.state == state)
-    )
+    return tuple(one for one in found if state in ("", one.state))
 
 
 def _sighted(connection: sa.Connection, node: int | None) -> list[tuple[Defect, tuple[int, ...]]]:
-    """Return defects in time order, of one node or of all, each with the numbers of its rows."""
+    """Return the defects of one node or all in time order, each with the numbers of its rows."""
     table, nodes, runs = schema.defects, schema.nodes, schema.runs
     query = (
         sa.select(table, nodes.c.name, runs.c.run)
@@ -140,9 +132,7 @@ def _sighted(connection: sa.Connection, node: int | None) -> list[tuple[Defect, 
     if node is not None:
         query = query.where(table.c.node_id == node)
     rows = connection.execute(query).all()
-    exposed: dict[
-        int, dict[str, str]
-    ] = {}  # defect -> benchmark -> component, as far as that is known
+    exposed: dict[int, dict[str, str]] = {}  # row -> benchmark -> component, if it is known
     pairs, parts = schema.defect_benchmarks, schema.benchmarks
     run = (parts.c.run_id == table.c.run_id) & (parts.c.benchmark == pairs.c.benchmark)
     for number, benchmark, component in connection.execute(
@@ -170,8 +160,7 @@ def _sighted(connection: sa.Connection, node: int | None) -> list[tuple[Defect, 
 def _same(first: Defect, later: Defect) -> bool:
     """Return whether a later row of the same node and component is a sighting of a defect.
 
-    Not where the operator said of one what became of it and nothing, or something else, of the other: what is
-    open stays so until somebody looks at it.
+    It is not if the operator gave the two different states: an open row stays open until somebody closes it.
     """
     while_open = first.closed is None or later.found < first.closed
     alike = first.benchmarks == later.benchmarks or not set(first.benchmarks).isdisjoint(
@@ -210,7 +199,7 @@ def _defect(row: Any, exposed: Mapping[str, str]) -> Defect:
 
 
 def _check_benchmarks(connection: sa.Connection, names: Iterable[str]) -> None:
-    """Refuse a benchmark that no run and no defect of the history knows."""
+    """Refuse a benchmark that occurs in no run and no defect of the history."""
     known: set[str] = set()
     for table in (schema.durations, schema.benchmarks, schema.defect_benchmarks):
         known.update(connection.execute(sa.select(table.c.benchmark).distinct()).scalars())

@@ -1,4 +1,4 @@
-"""Connections to a history: how long they may wait, and what their errors become."""
+"""Connect to a history with limits on waiting, and turn drivers' errors into `HistoryError`."""
 
 from __future__ import annotations
 
@@ -18,26 +18,24 @@ from pytest_anubis.store.history.tables import VERSION, meta
 T = TypeVar("T")
 
 MAX_WAIT = 10
-"""Seconds for a connection or a lock, and half of what a statement gets.
-
-A hundred times what filing takes on a busy server.
-"""
+"""Seconds for a connection or a lock, and half of a statement's limit: a hundred times what filing takes on a
+busy server."""
 
 _IDLE = 30
-"""Seconds after which PostgreSQL ends a transaction whose client is gone: its locks hold up others."""
+"""Seconds after which PostgreSQL ends a transaction whose client is gone, whose locks block others."""
 
 _TRIES = 5
-"""How often what others crossed is done: every time at least one of those who crossed gets through."""
+"""Attempts at a transaction that conflicts with others: in each round at least one of them succeeds."""
 _PAUSE = 0.2
-"""Longest pause before, in seconds, drawn by chance: those who crossed come again one after another."""
+"""Longest random pause between attempts, in seconds, so that conflicting writers come one after another."""
 
 _CROSSED = ("40001", "40P01", "42P07", "42710")
 """PostgreSQL's codes for a failed serialization, a deadlock, and tables and types that appeared meanwhile."""
 
 _DENIED = "42501"
-"""PostgreSQL's code for what a role may not do."""
+"""PostgreSQL's code for an action that the role may not do."""
 
-_MENDS = (
+_ADVICE = (
     ("unable to open database file", "is its folder there, and may you write in it?"),
     ("file is not a database", "name another store, or put the history back from a copy"),
     (
@@ -50,16 +48,16 @@ _MENDS = (
     ("No such file or directory", "is the server running there?"),
     ("permission denied", "use a role that may: 'anubis history roles' says which may do what"),
 )
-"""What databases say, as far as it leaves open what to do, and what to do."""
+"""Words in a database's error -> what the operator can do, where the error does not say it."""
 
-_LONGEST = 160  # letters of an error that fit on a line with the place before them
+_MAX_ERROR_LENGTH = 160  # characters that fit on a line after the place
 
 
 class HistoryError(ValueError):
     """The history cannot be read or written, or must not be; the message is one line for people.
 
     Attributes:
-        crossed: Another process was in the way: doing the same again may succeed.
+        crossed: Another process was in the way: the same action may succeed when it is repeated.
         denied: The role may not do this.
     """
 
@@ -68,10 +66,10 @@ class HistoryError(ValueError):
 
 
 def as_history_error(error: BaseException, place: str) -> HistoryError:
-    """Return any error of a driver as ours: one line, without passwords.
+    """Return any error as a `HistoryError` of one line, without passwords.
 
     Args:
-        error: What was raised.
+        error: The error; a `HistoryError` is returned itself.
         place: The folder or URL of the history.
     """
     if isinstance(error, HistoryError):
@@ -79,14 +77,14 @@ def as_history_error(error: BaseException, place: str) -> HistoryError:
     cause = getattr(error, "orig", None) or error
     try:
         said = next((line.strip() for line in str(cause).splitlines() if line.strip()), "")
-    except Exception:  # an error that cannot even say what it is
+    except Exception:  # an error without a text
         said = ""
     if not said or not isinstance(error, SQLAlchemyError | sqlite3.Error | HistoryError):
         said = f"{type(cause).__name__}: {said}".removesuffix(": ")
     said = without_passwords(said, place)
-    said = "".join(c if c.isprintable() else "?" for c in said[:_LONGEST])
-    mend = next((f"; {what}" for words, what in _MENDS if words in said), "")
-    found = HistoryError(f"{shown_place(place)}: {said}{mend}")
+    said = "".join(c if c.isprintable() else "?" for c in said[:_MAX_ERROR_LENGTH])
+    advice = next((f"; {what}" for words, what in _ADVICE if words in said), "")
+    found = HistoryError(f"{shown_place(place)}: {said}{advice}")
     found.denied = isinstance(error, DBAPIError) and (
         getattr(cause, "sqlstate", "") == _DENIED or "readonly database" in said
     )
@@ -97,10 +95,10 @@ def as_history_error(error: BaseException, place: str) -> HistoryError:
 
 
 def retried(work: Callable[[], T]) -> T:
-    """Do something that other processes may cross, again if they did.
+    """Call `work`, again if other processes were in its way, and return its result.
 
     Raises:
-        HistoryError: It fails for another reason, or time and again.
+        HistoryError: It fails for another reason, or in every attempt.
     """
     for _ in range(_TRIES - 1):
         try:
@@ -113,14 +111,14 @@ def retried(work: Callable[[], T]) -> T:
 
 
 def engine_of(url: str | sa.URL) -> sa.Engine:
-    """Return an engine whose connections wait for nothing longer than `MAX_WAIT`.
+    """Return an engine whose connections wait at most `MAX_WAIT` seconds.
 
     Raises:
         HistoryError: The URL is not understood, or its driver is not installed.
     """
     try:
         parsed = sa.make_url(url)
-    except Exception:  # what it says may hold the password
+    except Exception:  # its text may contain the password
         raise HistoryError(
             f"history URL {shown_place(str(url))}: it is not understood; write e.g. "
             "postgresql+psycopg://user@host/anubis, with / @ : ? # and % of a password as %2F %40 %3A "
@@ -138,14 +136,14 @@ def engine_of(url: str | sa.URL) -> sa.Engine:
         sa.event.listen(engine, "connect", _prepare_sqlite)
         sa.event.listen(engine, "begin", _begin_sqlite)
     elif engine.dialect.name == "postgresql":
-        # What goes wrong is reported in one line of ours; without a handler the driver would print its own.
+        # Without a handler the driver prints its errors, which are reported in one line of ours.
         logging.getLogger("psycopg").addHandler(logging.NullHandler())
         sa.event.listen(engine, "begin", _begin_postgresql)
     return engine
 
 
 def _limits(url: sa.URL) -> dict[str, Any]:
-    """Return a driver's own limits; what the URL says itself stands."""
+    """Return the driver's connection limits, without those that the URL sets itself."""
     if url.get_backend_name() == "sqlite":
         return {"timeout": MAX_WAIT}
     if url.get_driver_name() not in ("psycopg", "psycopg2"):
@@ -155,15 +153,15 @@ def _limits(url: sa.URL) -> dict[str, Any]:
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves
+    connection.isolation_level = None  # `_begin_sqlite` starts transactions
     for pragma in (f"busy_timeout={1000 * MAX_WAIT}", "foreign_keys=ON"):
         connection.execute(f"PRAGMA {pragma}")
-    # Those who switch a new file to write-ahead logging at once do not wait for each other: SQLite says that
-    # it is locked, whatever the time-out.
+    # Processes that switch a new file to write-ahead logging at the same time do not wait for each other:
+    # SQLite reports a lock at once, whatever the time-out.
     until = time.monotonic() + MAX_WAIT
     while True:
         try:
-            if _is_ours(connection):  # the switch stays in the file
+            if _is_ours(connection):  # the file keeps the switch
                 connection.execute("PRAGMA journal_mode=WAL")
             return
         except sqlite3.OperationalError as error:
@@ -173,14 +171,16 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
 
 
 def _is_ours(connection: Any) -> bool:
-    """Say whether an SQLite file is empty, or a history of a schema that is known."""
+    """Return whether an SQLite file is empty, or a history of the known schema."""
     if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
         return True
     try:
         found = connection.execute(f"SELECT value FROM {meta.name} WHERE name = 'schema'")  # noqa: S608
         row = found.fetchone()
     except sqlite3.OperationalError as error:
-        if "no such" in str(error):  # a table, or a column of another one that is called so
+        if "no such" in str(
+            error
+        ):  # there is no such table, or another program's without this column
             return False
         raise
     return row is not None and row[0] == str(VERSION)
@@ -194,8 +194,8 @@ def _begin_sqlite(connection: sa.Connection) -> None:
 
 
 def _begin_postgresql(connection: sa.Connection) -> None:
-    # For this transaction only, and not as an option of the connection: poolers refuse those. A statement
-    # may take twice as long as its wait for a lock, so that the error says which of the two it was.
+    # Set for this transaction only, since poolers refuse options of the connection. A statement may take
+    # twice as long as a wait for a lock, which makes the two errors different.
     connection.exec_driver_sql(
         f"SELECT set_config('lock_timeout', '{MAX_WAIT}s', true), "
         f"set_config('statement_timeout', '{2 * MAX_WAIT}s', true), "

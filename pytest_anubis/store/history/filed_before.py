@@ -1,8 +1,6 @@
-"""How many runs a history had, and which imports, in a file of its folder.
+"""Remember in a small file how many runs and which imports a history had, to notice that it was lost.
 
-One that was lost is begun anew with a word.
-
-A database file that was deleted, or replaced by an empty one, is made by the next one that writes to it.
+A database file that was deleted, or replaced by an empty one, would silently be made anew by the next writer.
 """
 
 from __future__ import annotations
@@ -23,14 +21,14 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History
 
 FILED = "history-filed.json"
-"""File in the folder of a history: how many runs it had when something was filed last."""
+"""File in the folder of a history with the number of its runs after the latest filing."""
 
 _FORMAT = "anubis-history-filed"
-_MOST = 1 << 24  # bytes; one of ours has a hundred, and as many for each import
+_MAX_BYTES = 1 << 24  # a file has a hundred, and as many for each import
 
 
-def begun_anew(history: History, place: Path | str) -> str:
-    """Say in one line that a history has lost its runs; empty where it has not, or is no file.
+def lost_runs_line(history: History, place: Path | str) -> str:
+    """Return one line if a history has lost its runs; empty if it has not, or is no file.
 
     Args:
         history: The history, before anything is filed.
@@ -51,7 +49,7 @@ def begun_anew(history: History, place: Path | str) -> str:
 def note_filed(
     history: History, place: Path | str, imports: Mapping[str, str] = MappingProxyType({})
 ) -> None:
-    """Remember how many runs a history has, and which imports of its folder, as in `noted_imports`."""
+    """Write down how many runs a history has now, and the imports of its folder that were filed."""
     if isinstance(place, str):
         return
     before, runs = noted_imports(place), _runs(history)
@@ -59,12 +57,12 @@ def note_filed(
     if runs == _number(place) and noted == before:
         return
     text = json.dumps({"format": _FORMAT, "runs": runs} | ({"imports": noted} if noted else {}))
-    with contextlib.suppress(OSError):  # a folder that is not ours: nothing is remembered
+    with contextlib.suppress(OSError):  # this user may not write there: nothing is remembered
         write_atomically(place / FILED, f"{text}\n".encode())
 
 
 def noted_imports(place: Path) -> dict[str, str]:
-    """Return which imports of its folder a history had: the SHA-256 of each by its name."""
+    """Return the imports of its folder that a history had: file name -> SHA-256."""
     found = _read(place).get("imports")
     return found if isinstance(found, dict) else {}
 
@@ -86,14 +84,14 @@ def _runs(history: History) -> int:
 
 
 def _number(place: Path) -> int:
-    """Return how many runs a history had; 0 where that is unknown."""
+    """Return how many runs a history had; 0 if that is unknown."""
     known = _read(place).get("runs")
     return known if isinstance(known, int) else 0
 
 
 def _read(place: Path) -> dict[str, Any]:
     try:
-        found = read_json(place / FILED, largest=_MOST)
+        found = read_json(place / FILED, largest=_MAX_BYTES)
     except (OSError, CodecError):
         return {}
     return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}

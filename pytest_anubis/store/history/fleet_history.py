@@ -1,4 +1,4 @@
-"""The whole fleet out of the history at once: what a choice of benchmarks and a risk model rest on."""
+"""Read the whole fleet from the history at once, for the Selector and the risk models."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ def read_fleet(history: History, *, hardware_class: str = "", profile: str = "")
 
     Args:
         history: The history.
-        hardware_class: Class whose durations and experience are wanted, and whose defects: they and
-            those of an unknown class, or all if none of these counts. Empty takes all.
-        profile: Durations of this profile only; empty takes all.
+        hardware_class: As of `of_class`.
+        profile: As of `of_class`.
 
     Raises:
         HistoryError: The database refuses.
@@ -44,6 +43,13 @@ def of_class(
 ) -> FleetHistory:
     """Return a fleet that was read whole, with durations, experience and defects of one class.
 
+    Args:
+        history: The history.
+        fleet: The whole fleet.
+        hardware_class: The class; empty takes all. Defects of an unknown class stay too; if the class has no
+            defect that counts, all defects stay.
+        profile: Durations of this profile only; empty takes all.
+
     Raises:
         HistoryError: The database refuses.
     """
@@ -62,7 +68,7 @@ def of_class(
 
 
 def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
-    """Return where each node stands, and when the run began that this is of; nodes without one are left out.
+    """Return node -> its standing, and when the run began that decides it; nodes without one are left out.
 
     Raises:
         HistoryError: The database refuses.
@@ -80,7 +86,7 @@ def last_verdicts(history: History) -> dict[str, tuple[str, float]]:
 
 
 def run_counts(history: History) -> dict[str, int]:
-    """Return how many runs each node has in the history, whatever they were for; nodes without are left out.
+    """Return node -> how many runs of any purpose it has in the history; nodes without one are left out.
 
     Raises:
         HistoryError: The database refuses.
@@ -96,7 +102,7 @@ def run_counts(history: History) -> dict[str, int]:
 
 
 def nodes_without_run(history: History) -> tuple[NodeRecord, ...]:
-    """Return the nodes that nothing was ever run on, sorted by name; those that were removed are left out.
+    """Return the nodes that have no run and were not removed, sorted by name.
 
     Raises:
         HistoryError: The database refuses.
@@ -108,7 +114,7 @@ def nodes_without_run(history: History) -> tuple[NodeRecord, ...]:
 
 
 def _nodes(history: History, happened: tuple[Incident, ...]) -> tuple[NodeRecord, ...]:
-    """Return all nodes; one that had an incident before it was first measured was in service then."""
+    """Return all nodes, in service at the latest since their first incident."""
     first: dict[str, float] = {}
     for incident in happened:
         first[incident.node] = min(incident.started, first.get(incident.node, incident.started))
@@ -119,7 +125,7 @@ def _nodes(history: History, happened: tuple[Incident, ...]) -> tuple[NodeRecord
 
 
 def standing_defects(history: History, *, node: str = "") -> tuple[Defect, ...]:
-    """Return the defects of a node, or of all, with which of those that runs found later runs passed.
+    """Return the defects of a node or all, marked as passed where later runs passed what had failed.
 
     Raises:
         HistoryError: The node is unknown.
@@ -146,7 +152,7 @@ def standing_defects(history: History, *, node: str = "") -> tuple[Defect, ...]:
 
 
 def _runs(history: History) -> dict[str, tuple[RunSummary, ...]]:
-    """Return every node's runs with the lowest similarity of each: one query, however many there are."""
+    """Return node -> its runs in time order, each with its lowest similarity, by a single query."""
     runs, verdicts, nodes = schema.runs, schema.verdicts, schema.nodes
     lowest = (
         sa.select(verdicts.c.run_id, sa.func.min(verdicts.c.similarity).label("lowest"))
@@ -193,9 +199,9 @@ def _measured(history: History) -> dict[str, frozenset[str]]:
 
 
 def _experience(history: History, hardware_class: str) -> dict[str, int]:
-    """Return in how many runs each benchmark could have exposed something: it was timed, or judged.
+    """Return benchmark -> number of runs in which it could have exposed a defect: it was timed, or judged.
 
-    Imports are judged and know no times; the rounds of learning are neither timed nor judged.
+    Imports are judged and have no times; rounds of learning have neither.
     """
     runs = schema.runs
     timed = sa.select(schema.durations.c.benchmark, schema.durations.c.run_id)
@@ -228,7 +234,7 @@ def _components(history: History) -> dict[str, str]:
 
 
 def _gone(history: History) -> dict[str, float]:
-    """Return when nodes whose latest state is ``removed`` were taken out."""
+    """Return node -> when it was removed, of nodes whose latest state is ``removed``."""
     states, nodes = schema.states, schema.nodes
     query = (
         sa.select(nodes.c.name, states.c.state, states.c.at)

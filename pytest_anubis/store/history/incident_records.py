@@ -1,4 +1,4 @@
-"""Incidents in the history: what users suffered, entered one by one or from a table."""
+"""Record incidents in the history: failures that users met, entered one by one or from a table."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ from pytest_anubis.store.history.node_rows import known_node, node_number, unkno
 _DURATION = re.compile(r"(-?\d+(?:\.\d+)?)\s*(s|m|min|h|d)?")
 _SECONDS = {"s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0, None: 3600.0}
 _NEEDED = ("node", "kind", "started")
-_NAMED = 5
-"""Unknown nodes that are named; all are counted."""
-_MAY_BE = ("duration", "component", "note")
+_OPTIONAL = ("duration", "component", "note")
+_MAX_NODES_LISTED = 5
+"""Unknown nodes that a line names; all are counted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IncidentImport:
-    """What became of a file of incidents.
+    """The result of importing a file of incidents.
 
     Attributes:
         added: How many are new.
         known: How many were in the history already.
-        wrong: One line for each that was left out, with its number; for all of unknown nodes, one.
+        wrong: A message for each line that was left out, and one for all lines of unknown nodes.
         left_out: How many lines of the file were left out.
     """
 
@@ -52,9 +52,7 @@ class IncidentImport:
 def add_incident(
     history: History, incident: Incident, *, add_node: bool = False, now: float | None = None
 ) -> bool:
-    """Record one incident.
-
-    One that is known already gets the duration that it lacks: incidents are told while they last.
+    """Record one incident; a known one gets the duration that it lacked while it lasted.
 
     Args:
         history: The history.
@@ -98,9 +96,9 @@ def import_incidents(
 ) -> IncidentImport:
     """Read incidents from CSV; good lines are kept, wrong ones listed by number.
 
-    Columns: ``node, kind, started`` and, if wanted, ``duration`` (hours, or with a unit: ``90s``,
-    ``30m``, ``2h``, ``1d``), ``component``, ``note``. Reading a file twice adds nothing; a duration that
-    was not known yet is filled in.
+    Columns: ``node, kind, started`` and optionally ``duration`` (hours, or with a unit: ``90s``, ``30m``,
+    ``2h``, ``1d``), ``component``, ``note``. Reading a file twice adds nothing but durations that were
+    unknown before.
 
     Args:
         history: The history.
@@ -115,7 +113,7 @@ def import_incidents(
     wrong: list[tuple[int, str]] = []
     good: list[tuple[int, Incident]] = []
     unknown: dict[str, list[int]] = {}  # node -> its lines
-    for line, row in read_rows(path, _NEEDED, _MAY_BE, others=True):
+    for line, row in read_rows(path, _NEEDED, _OPTIONAL):
         try:
             good.append((line, _incident(row, present)))
         except HistoryError as error:
@@ -159,8 +157,9 @@ def import_incidents(
 def _unknown(nodes: Mapping[str, Sequence[int]]) -> str:
     """Return one line about all nodes that the history does not know."""
     count = sum(map(len, nodes.values()))
-    names = ", ".join(name[:80] for name in list(nodes)[:_NAMED])
-    more = f" and {len(nodes) - _NAMED} more" if len(nodes) > _NAMED else ""
+    names = ", ".join(name[:80] for name in list(nodes)[:_MAX_NODES_LISTED])
+    hidden = len(nodes) - _MAX_NODES_LISTED
+    more = f" and {hidden} more" if hidden > 0 else ""
     return (
         f"{count} line{'s' if count != 1 else ''} left out, of {len(nodes)} unknown "
         f"node{'s' if len(nodes) != 1 else ''}: {names}{more}; --add-nodes adds them, or "
@@ -169,7 +168,7 @@ def _unknown(nodes: Mapping[str, Sequence[int]]) -> str:
 
 
 def withdraw_incident(history: History, number: int) -> None:
-    """Take out an incident that was entered by mistake.
+    """Delete an incident that was entered by mistake.
 
     Raises:
         HistoryError: There is no such incident.
@@ -188,7 +187,7 @@ def _set_duration(connection: sa.Connection, number: int, duration: float | None
 
 
 def _nodes(connection: sa.Connection, more: Sequence[Incident]) -> dict[str, int]:
-    """Return every node's number, after adding those of `more` that are new."""
+    """Return node -> number, after adding the unknown nodes of the incidents in `more`."""
     table = schema.nodes
     nodes: dict[str, int] = {
         row.name: row.id for row in connection.execute(sa.select(table.c.name, table.c.id))

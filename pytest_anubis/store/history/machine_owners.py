@@ -1,4 +1,4 @@
-"""The machines behind the names of nodes: the first that files a run keeps the name, another gets its own."""
+"""Find the machine behind a node's name: the first that files a run keeps it, others get another one."""
 
 from __future__ import annotations
 
@@ -31,21 +31,23 @@ _MAX_RUNS_LISTED = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FiledName:
-    """The machine under whose name a run is filed.
+    """The name under which a run is filed.
 
     Attributes:
-        name: What it is called in the history.
-        learned: Marks of the run that are not known of it yet.
-        line: One line if that is not the run's own name, else empty.
+        name: The machine's name in the history.
+        new_marks: Marks of the run that the history does not know of this machine yet.
+        line: One line for people if the name is not the run's own, else empty.
     """
 
     name: str
-    learned: frozenset[str] = frozenset()
+    new_marks: frozenset[str] = frozenset()
     line: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class _Member:
+class _Machine:
+    """A machine among those that use one name."""
+
     number: int
     name: str
     marks: frozenset[str]
@@ -54,20 +56,20 @@ class _Member:
 def filed_name(
     connection: sa.Connection, base: int, record: RunRecord, *, started: float | None, digest: str
 ) -> FiledName:
-    """Return under which name a run is filed.
+    """Return the name under which a run is filed.
 
-    The caller holds the row of the run's own name, so that machines of one name come one after another. A run
-    that is there already stays where it is, whatever is known of machines now: sending it twice leaves one.
+    The caller has locked the row of the run's own name, so machines of one name come one after another. A run
+    that is filed already stays under its name, so sending it twice leaves one.
 
     Args:
         connection: In a transaction that writes.
-        base: The number of the node of the run's own name.
+        base: Number of the node with the run's own name.
         record: The run.
         started: When it began, seconds since 1970; None if unknown.
         digest: SHA-256 of its content; empty without one.
     """
     marks = marks_of(record)
-    if not marks:  # imports, and inventories that tell nothing
+    if not marks:  # an import, or an inventory without identity
         return FiledName(name=record.node)
     family = _family(connection, base)
     found = machine_of([(one.name, one.marks) for one in family], marks)
@@ -76,24 +78,19 @@ def filed_name(
         found = at if at is not None else found
     if found is None:
         name = _free_name(connection, record.node, marks)
-        return FiledName(name=name, learned=marks, line=_told(record.node, name, family[0], marks))
+        line = _namesake_line(record.node, name, family[0], marks)
+        return FiledName(name=name, new_marks=marks, line=line)
     one = family[found]
-    # A run that was filed before machines were told apart may lie with another one's.
-    learned = frozenset() if what_differs(one.marks, marks) else marks - one.marks
+    # A run with this content may have been filed under another machine: then nothing is learned from it.
+    new_marks = frozenset() if what_differs(one.marks, marks) else marks - one.marks
     if found == 0:
-        return FiledName(name=record.node, learned=learned)
-    return FiledName(
-        name=one.name, learned=learned, line=_told(record.node, one.name, family[0], marks)
-    )
+        return FiledName(name=record.node, new_marks=new_marks)
+    line = _namesake_line(record.node, one.name, family[0], marks)
+    return FiledName(name=one.name, new_marks=new_marks, line=line)
 
 
 def host_name(connection: sa.Connection, record: RunRecord) -> str:
-    """Return the name of a run's node; that of a machine that is here by its other name, short or full, only.
-
-    Args:
-        connection: For reading.
-        record: The run.
-    """
+    """Return the name of a run's node, or the short or full one under which the history knows its machine."""
     own, column = without_surrogates(record.node), schema.nodes.c.name
     short = own.partition(".")[0]
     query = sa.select(column, schema.nodes.c.id)
@@ -110,28 +107,28 @@ def host_name(connection: sa.Connection, record: RunRecord) -> str:
     return record.node
 
 
-def keep_marks(connection: sa.Connection, base: int, node: int, owner: FiledName) -> None:
-    """Keep what a run tells of its machine.
+def keep_marks(connection: sa.Connection, base: int, node: int, new_marks: frozenset[str]) -> None:
+    """Store the new marks of the machine of a run.
 
     Args:
-        connection: In a transaction that writes and holds the row of the run's own name.
-        base: The number of the node of the run's own name.
-        node: The number of the node under which it is filed.
-        owner: What `filed_name` said.
+        connection: In a transaction that writes and has locked the row of the run's own name.
+        base: Number of the node with the run's own name.
+        node: Number of the node under which it is filed.
+        new_marks: As `filed_name` found them.
     """
-    if not owner.learned:
+    if not new_marks:
         return
     if node != base:
         table = schema.namesakes
         there = sa.select(table.c.node_id).where(table.c.node_id == node)
         if connection.execute(there).first() is None:
             connection.execute(table.insert().inline().values(node_id=node, first_id=base))
-    rows = [{"node_id": node, "mark": mark} for mark in sorted(owner.learned)]
+    rows = [{"node_id": node, "mark": mark} for mark in sorted(new_marks)]
     connection.execute(schema.node_machines.insert().inline(), rows)
 
 
 def known_machines(history: History) -> NodeNames:
-    """Return the machines of all names as the history tells them apart, for whoever reads runs out of it.
+    """Return the machines of all names as the history distinguishes them, for reading runs out of it.
 
     Raises:
         HistoryError: The database refuses.
@@ -157,11 +154,11 @@ def known_machines(history: History) -> NodeNames:
 
 
 def name_here(history: History, name: str, marks: frozenset[str]) -> str:
-    """Return what the machine of a name is called in the history, where its runs are.
+    """Return the name in the history under which a machine's runs are.
 
     Args:
         history: The history.
-        name: What it calls itself.
+        name: The machine's own name.
         marks: Its `identity_marks`.
 
     Raises:
@@ -180,8 +177,8 @@ def name_here(history: History, name: str, marks: frozenset[str]) -> str:
     return names_of_another(name, marks)[0] if machines else name
 
 
-def _family(connection: sa.Connection, base: int) -> list[_Member]:
-    """Return the machines of a name, the one that keeps it first."""
+def _family(connection: sa.Connection, base: int) -> list[_Machine]:
+    """Return the machines that use a name, the one that keeps it first."""
     nodes, marks, others = schema.nodes, schema.node_machines, schema.namesakes
     further = sa.select(others.c.node_id).where(others.c.first_id == base)
     query = (
@@ -193,20 +190,20 @@ def _family(connection: sa.Connection, base: int) -> list[_Member]:
     found: dict[int, tuple[str, set[str]]] = {}
     for row in connection.execute(query):
         found.setdefault(row.id, (row.name, set()))[1].update([row.mark] if row.mark else [])
-    members = [_Member(number, name, frozenset(known)) for number, (name, known) in found.items()]
-    return sorted(members, key=lambda one: (one.number != base, one.number))
+    machines = [_Machine(number, name, frozenset(known)) for number, (name, known) in found.items()]
+    return sorted(machines, key=lambda one: (one.number != base, one.number))
 
 
 def _filed(
     connection: sa.Connection,
-    family: list[_Member],
+    family: list[_Machine],
     found: int | None,
     run: str,
     marks: frozenset[str],
     started: float | None,
     digest: str,
 ) -> int | None:
-    """Return which machine of a name has this very run already; None if none has."""
+    """Return the place of the machine that this very run is filed under; None if it is not filed."""
     runs, contents = schema.runs, schema.contents
     query = (
         sa.select(runs.c.node_id, runs.c.started, contents.c.digest)
@@ -222,7 +219,7 @@ def _filed(
             continue
         if digest and row.digest == digest:
             return i
-        # What differs in full may be the run of two hosts that were given one id and began together.
+        # Different machines may have a run of one id that began at one moment.
         other = digest and row.digest and i != found and what_differs(one.marks, marks)
         if started == row.started and not other and (alike is None or i == found):
             alike = i
@@ -236,7 +233,7 @@ def _free_name(connection: sa.Connection, name: str, marks: frozenset[str]) -> s
     return next(one for one in names if one not in taken)
 
 
-def _told(name: str, called: str, first: _Member, marks: frozenset[str]) -> str:
+def _namesake_line(name: str, called: str, first: _Machine, marks: frozenset[str]) -> str:
     why = what_differs(first.marks, marks)
     other = f" (another {why})" if why else ""
     return (
@@ -247,14 +244,14 @@ def _told(name: str, called: str, first: _Member, marks: frozenset[str]) -> str:
 
 
 def join_node(history: History, called: str) -> tuple[str, int]:
-    """Make a further machine of a name the same node as the one that keeps the name, for now and later.
+    """Join a machine with the one that keeps its name, as after a change of its mainboard.
 
-    Its runs, defects, states, incidents and traits become that node's; what both have stays once. Runs of
-    either machine are filed there from now on.
+    Its runs, defects, states, incidents and traits move to that node, equal ones only once. Later runs of
+    either machine are filed there.
 
     Args:
         history: The history.
-        called: What the further machine is called here, e.g. ``n1~3f2a``.
+        called: The machine's name here, e.g. ``n1~3f2a``.
 
     Returns:
         The name, and how many runs moved.
@@ -308,7 +305,7 @@ def join_node(history: History, called: str) -> tuple[str, int]:
 
 
 def _move(connection: sa.Connection, table: sa.Table, other: int, first: int, *key: str) -> None:
-    """Give a node's rows to another one, but for those of which that has one of the same key."""
+    """Move a node's rows to another one, and delete those whose key that has already."""
     own = table.alias()
     same = sa.and_(own.c.node_id == first, *(own.c[name] == table.c[name] for name in key))
     double = sa.exists(sa.select(own.c.node_id).where(same).correlate(table))

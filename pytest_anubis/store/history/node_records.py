@@ -1,4 +1,4 @@
-"""Nodes in the history that nobody needs to have measured: a table of the fleet, healthy ones included."""
+"""Register the nodes of a fleet in the history from a table, healthy and unmeasured ones included."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from pytest_anubis.store.history.database import (
 )
 from pytest_anubis.store.history.node_rows import node_number
 
-_MAY_BE = ("class", "since", "state", "on", "note")
-_LONGEST = 200
+_OPTIONAL = ("class", "since", "state", "on", "note")
+_MAX_TEXT_LENGTH = 200
 """Characters of a trait's name or value: racks, batches and serial numbers have some tens."""
-_MOST_TRAITS = 64
+_MAX_TRAITS = 64
 """Columns of a table that are traits: registers of fleets have ten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeImport:
-    """What became of a file of nodes.
+    """The result of importing a file of nodes.
 
     Attributes:
         added: How many are new.
-        known: How many were in the history already; what the file says of them holds now.
-        wrong: One line for each that was left out, with its number.
-        traits: The columns that were kept as traits, as the file has them.
+        known: How many were in the history already and were updated.
+        wrong: A message for each line that was left out.
+        traits: The names of the columns that were kept as traits.
     """
 
     added: int
@@ -55,37 +55,28 @@ class _Node:
     traits: Mapping[str, str] = field(default_factory=dict)
 
 
-def import_nodes(history: History, path: Path, *, now: float | None = None) -> NodeImport:
+def import_nodes(history: History, path: Path) -> NodeImport:
     """Read nodes from CSV; good lines are kept, wrong ones listed by number. Reading it twice adds nothing.
 
-    Columns: ``node`` and, if wanted, ``class`` (hardware class; of a node that has runs theirs holds),
-    ``since`` (when it was put into service; default: now), ``state``, ``on`` (since when it is in it;
-    default: since the file was written, so that what was entered later holds) and ``note``. Every other
-    column is kept as a trait of the nodes (``rack``, ``position``, ``batch``, ``serial``, ...); an empty cell
-    changes nothing.
-
-    Args:
-        history: The history.
-        path: The file.
-        now: The present, seconds since 1970; default this clock's.
+    Columns: ``node`` and optionally ``class`` (hardware class; the class of a node's runs overrides it),
+    ``since`` (when it was put into service; default: now), ``state``, ``on`` (since when it has this state;
+    default: the file's date, so later entries override it) and ``note``. Every other column becomes a trait
+    of the nodes (``rack``, ``position``, ``batch``, ``serial``, ...). An empty cell changes nothing.
 
     Raises:
         HistoryError: The file cannot be read, is too large, lacks the column ``node``, or the database
             refuses.
     """
-    present = time.time() if now is None else now
-    try:
-        written = min(present, path.stat().st_mtime)
-    except OSError:
-        written = present  # whoever reads it says why it cannot be read
+    rows = read_rows(path, ("node",), _OPTIONAL)
+    present = time.time()
+    written = min(present, path.stat().st_mtime)
     good: list[_Node] = []
     wrong: list[str] = []
-    rows = read_rows(path, ("node",), _MAY_BE, others=True)
-    names = tuple(n for n in (rows[0][1] if rows else ()) if n and n not in ("node", *_MAY_BE))
-    if len(names) > _MOST_TRAITS or any(len(n) > _LONGEST or not n.isprintable() for n in names):
+    names = tuple(n for n in (rows[0][1] if rows else ()) if n and n not in ("node", *_OPTIONAL))
+    if len(names) > _MAX_TRAITS or any(_is_bad(name) for name in names):
         raise HistoryError(
-            f"{path} line 1: more than {_MOST_TRAITS} further columns, or one with a name that is "
-            f"unprintable or longer than {_LONGEST} characters; is it a table of nodes?"
+            f"{path} line 1: more than {_MAX_TRAITS} further columns, or one with a name that is "
+            f"unprintable or longer than {_MAX_TEXT_LENGTH} characters; is it a table of nodes?"
         )
     for line, row in rows:
         try:
@@ -110,8 +101,7 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
                     .where(states.c.node_id == number, states.c.at <= at)
                     .order_by(states.c.at.desc(), states.c.id.desc())
                 ).all()
-                # A node without any state is taken for one in service.
-                then = held[0].state if held else NODE_STATES[0]
+                then = held[0].state if held else NODE_STATES[0]  # without a state it is in service
                 if (one.state, at) in {(row.state, row.at) for row in held}:
                     continue
                 if one.at is None and then == one.state:
@@ -120,17 +110,14 @@ def import_nodes(history: History, path: Path, *, now: float | None = None) -> N
                     states.insert().values(node_id=number, at=at, state=one.state, note=one.note)
                 )
         _keep_traits(connection, good)
-    told = {one.name for one in good}
+    listed = {one.name for one in good}
     return NodeImport(
-        added=len(told - before), known=len(told & before), wrong=tuple(wrong), traits=names
+        added=len(listed - before), known=len(listed & before), wrong=tuple(wrong), traits=names
     )
 
 
 def node_traits(history: History) -> dict[str, dict[str, str]]:
-    """Return what the register says of each node that it says anything of: node -> name -> value.
-
-    Args:
-        history: The history.
+    """Return the traits of each node that has any: node -> name -> value.
 
     Raises:
         HistoryError: The database refuses.
@@ -147,7 +134,7 @@ def node_traits(history: History) -> dict[str, dict[str, str]]:
 
 
 def _measured(connection: sa.Connection) -> set[str]:
-    """Return the nodes whose class a run has told: what a register calls it would match no baseline."""
+    """Return the nodes whose class is known from a run: a register's name for it would match no baseline."""
     nodes, runs = schema.nodes, schema.runs
     query = (
         sa.select(nodes.c.name)
@@ -158,13 +145,13 @@ def _measured(connection: sa.Connection) -> set[str]:
     return set(connection.execute(query).scalars())
 
 
-def _keep_traits(connection: sa.Connection, told: Sequence[_Node]) -> None:
-    """Write the traits that are new or have changed, however many nodes there are, in three statements."""
+def _keep_traits(connection: sa.Connection, listed: Sequence[_Node]) -> None:
+    """Write the traits that are new or have changed, with a few statements for all nodes."""
     nodes, kept = schema.nodes, schema.node_traits
     numbers = {row.name: row.id for row in connection.execute(sa.select(nodes.c.id, nodes.c.name))}
     held = {(row.node_id, row.name): row.value for row in connection.execute(sa.select(kept)).all()}
     wanted = {
-        (numbers[one.name], name): value for one in told for name, value in one.traits.items()
+        (numbers[one.name], name): value for one in listed for name, value in one.traits.items()
     }
     new = [
         {"node_id": node, "name": name, "value": value}
@@ -183,23 +170,27 @@ def _keep_traits(connection: sa.Connection, told: Sequence[_Node]) -> None:
         connection.execute(kept.update().where(which), changed)
 
 
+def _is_bad(text: str) -> bool:
+    return len(text) > _MAX_TEXT_LENGTH or not text.isprintable()
+
+
 def _node(row: Mapping[str, str], now: float) -> _Node:
     name = row["node"].strip()
     if not name or not name.isprintable():
         raise HistoryError(f"node {name[:40]!r} is empty or unprintable")
-    cells = {column: row.get(column, "").strip() for column in _MAY_BE}
+    cells = {column: row.get(column, "").strip() for column in _OPTIONAL}
     state = cells["state"].replace("-", " ")
     if state and state not in NODE_STATES:
         raise HistoryError(f"state {state[:40]!r} is none of {', '.join(NODE_STATES)}")
     traits = {
         column: text.strip()
         for column, text in row.items()
-        if column and column not in ("node", *_MAY_BE) and text.strip()
+        if column and column not in ("node", *_OPTIONAL) and text.strip()
     }
     for column, text in traits.items():
-        if len(text) > _LONGEST or not text.isprintable():
+        if _is_bad(text):
             raise HistoryError(
-                f"{column} {text[:40]!r} is unprintable or longer than {_LONGEST} characters"
+                f"{column} {text[:40]!r} is unprintable or longer than {_MAX_TEXT_LENGTH} characters"
             )
     if cells["on"] and not state:
         raise HistoryError("a date in the column 'on' needs a state")

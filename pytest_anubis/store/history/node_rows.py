@@ -1,4 +1,4 @@
-"""The rows of nodes in the history, by name."""
+"""Find or add the row of a node in the history by its name; all other rows refer to it by number."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def node_number(
 
 
 def held_node(connection: sa.Connection, name: str, *, since: float | None = None) -> Any:
-    """Return the row of a node, which is added if it is new; as `node_number`.
+    """Return the locked row of a node, which is added if it is new; as `node_number`.
 
-    Whoever changes a node's runs holds its row, so that two filings of one run come one after the other.
+    The lock makes two filings of one run come one after the other.
 
     Raises:
         HistoryError: The name is empty or unprintable.
@@ -61,7 +61,7 @@ def held_node(connection: sa.Connection, name: str, *, since: float | None = Non
 
 
 def put_class(connection: sa.Connection, row: Any, hardware_class: str) -> None:
-    """Note the hardware class of a node whose row is held; an empty one leaves what is known."""
+    """Set the hardware class of a node whose row is locked; an empty one changes nothing."""
     table = schema.nodes
     if hardware_class and hardware_class != row.hardware_class:
         connection.execute(
@@ -83,7 +83,7 @@ def known_node(connection: sa.Connection, name: str) -> int:
 
 
 def unknown_node(name: str) -> str:
-    """Return the words about a node that the history does not know."""
+    """Return the message about a node that the history does not know."""
     return (
         f"node {name[:80]!r} is unknown ('anubis history' lists the nodes); measuring it makes it known, as "
         "do 'anubis history nodes import' and --add-nodes of 'incident add', 'incident import' and 'state'"

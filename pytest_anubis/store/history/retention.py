@@ -1,4 +1,4 @@
-"""What is thrown away of a history, and when: contents first, runs later, what a node stands by never."""
+"""Delete old runs from a history, or only their contents, but never the runs that decide a standing."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _OF_RUN = (
     *(schema.run_clocks, schema.run_orders, schema.urgencies),
 )
 
-_AT_ONCE = 200
-"""Runs that are taken out in one transaction: others file meanwhile, and wait for a second at most."""
+_RUNS_PER_TRANSACTION = 200
+"""Runs that are deleted in one transaction, for which other writers wait a second at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retained:
-    """What retention takes out, or would.
+    """The numbers of what retention deleted, or would delete.
 
     Attributes:
-        contents: Runs whose journal or samples go; their verdicts stay.
+        contents: Runs that lose their journal or samples and keep their verdicts.
         bytes: Bytes of these before they were compressed.
-        runs: Runs that go altogether, with their verdicts; defects and incidents stay.
+        runs: Runs that are deleted with their verdicts; defects and incidents stay.
     """
 
     contents: int
@@ -43,13 +43,13 @@ def retain(
     runs_before: float | None = None,
     trial: bool = False,
 ) -> Retained:
-    """Take out what is older than asked for; what a node's standing follows from, and its latest run, stay.
+    """Delete what is older than asked for; each node keeps its latest run and those that decide its standing.
 
     Args:
         history: The history.
-        contents_before: Journals and samples of runs that began before this moment go, seconds since 1970;
-            None keeps all.
-        runs_before: Runs that began before it go altogether; None keeps all.
+        contents_before: Delete journals and samples of runs that began before this moment, seconds since
+            1970; None keeps all.
+        runs_before: Delete whole runs that began before this moment; None keeps all.
         trial: Only count.
 
     Raises:
@@ -89,8 +89,8 @@ def retain(
     ]
     if not trial:
         for numbers, drop in (([row.id for row in thinned], False), (gone, True)):
-            for start in range(0, len(numbers), _AT_ONCE):
-                _take_out(history, numbers[start : start + _AT_ONCE], whole=drop)
+            for start in range(0, len(numbers), _RUNS_PER_TRANSACTION):
+                _delete(history, numbers[start : start + _RUNS_PER_TRANSACTION], whole=drop)
     lost = [*thinned, *(row for row in rows if row.id in whole and row.bytes is not None)]
     return Retained(
         contents=len(thinned), bytes=sum(int(row.bytes) for row in lost), runs=len(gone)
@@ -98,7 +98,7 @@ def retain(
 
 
 def compact(history: History) -> None:
-    """Give space that is free inside the database back, and let it count its rows anew.
+    """Return the database's free space to the disk, and update its statistics.
 
     Raises:
         HistoryError: The database refuses, e.g. since others are using it.
@@ -119,13 +119,13 @@ def compact(history: History) -> None:
         raise HistoryError(f"{error}; try again when nobody files runs") from error
 
 
-def _take_out(history: History, numbers: list[int], *, whole: bool) -> None:
+def _delete(history: History, numbers: list[int], *, whole: bool) -> None:
     with history.writing() as connection:
         for number in numbers:
             remove_content(connection, number)
         if not whole:
             return
-        # Where foreign keys were not in force once, nothing of a run may stay behind.
+        # Not left to foreign keys, which a database may not enforce.
         defects = schema.defects
         connection.execute(
             defects.update().where(defects.c.run_id.in_(numbers)).values(run_id=None)

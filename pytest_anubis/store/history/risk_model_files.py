@@ -1,4 +1,4 @@
-"""The file of a fitted risk model: plain JSON, checked before use."""
+"""Write and read the file of a fitted risk model: plain JSON, checked before use."""
 
 from __future__ import annotations
 
@@ -13,16 +13,11 @@ from pytest_anubis.store.history.database import HistoryError
 
 MODEL_NAME = "risk-model.json"
 FORMAT = "anubis-risk-model"
-_MOST = 64 << 20  # bytes; a network of any sensible size is far smaller
+_MAX_BYTES = 64 << 20  # a network of any sensible size is far smaller
 
 
 def save_model(path: Path, plain: Mapping[str, Any], *, created: str) -> None:
-    """Write a risk model.
-
-    Args:
-        path: The file.
-        plain: The model as plain data.
-        created: ISO 8601, UTC.
+    """Write a risk model, given as plain data, with the date of its fit (ISO 8601, UTC).
 
     Raises:
         HistoryError: The file cannot be written.
@@ -43,7 +38,7 @@ def read_model(path: Path) -> dict[str, Any]:
         HistoryError: The file cannot be read, or is no risk model.
     """
     try:
-        found = read_json(path, largest=_MOST)
+        found = read_json(path, largest=_MAX_BYTES)
     except OSError as error:
         raise HistoryError(f"{path}: cannot be read ({error.strerror})") from error
     except CodecError as error:

@@ -1,7 +1,7 @@
-"""The roles of a history on PostgreSQL, as SQL that its administrator reads and runs; none is run here.
+"""Write the SQL for the roles of a history on PostgreSQL, which its administrator reads and runs.
 
-A node needs to append runs, a dashboard to read, and a few people to mend. Whoever breaks into a node must
-not be able to change what other nodes have said.
+Nodes append runs, dashboards read, and a few people correct. An attacker who controls a node must not be able
+to change the results of other nodes.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _COMPARED = (
     *(schema.meta, schema.nodes, schema.node_machines, schema.namesakes),
     *(schema.runs, schema.contents),
 )
-"""Tables in which filing a run looks whether it is there already, and whose its node's name is."""
+"""Tables that filing a run reads, to find the run itself and the machine of its node's name."""
 
 
 def roles_sql(*, prefix: str = "anubis", place: str = "public") -> str:
-    """Return SQL that makes the roles and says what they may do; running it again does no harm.
+    """Return SQL that makes the roles and grants their rights; running it again does no harm.
 
     Args:
         prefix: How the names of the roles begin.

@@ -1,4 +1,4 @@
-"""Filing a finished run in the history: summary, benchmarks, verdicts, what they took, and its defect."""
+"""File finished runs in the history: summary, benchmarks, verdicts, durations, content, and defect."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from pytest_anubis.store.history.database import (
     shown_time,
 )
 from pytest_anubis.store.history.engines import retried
-from pytest_anubis.store.history.filed_before import begun_anew, note_filed
+from pytest_anubis.store.history.filed_before import lost_runs_line, note_filed
 from pytest_anubis.store.history.machine_owners import filed_name, host_name, keep_marks
 from pytest_anubis.store.history.node_rows import held_node, put_class
 from pytest_anubis.store.history.waiting_runs import WAITING, forget, keep, waiting, waiting_for
@@ -52,23 +52,16 @@ from pytest_anubis.store.journal.journal_reading import (
 from pytest_anubis.store.namesakes import renamed
 
 _HALF = HISTORY_TIMEOUT / 2
-"""Seconds after which no further run that waits is begun: what is begun has as long to end."""
+"""Seconds after which filing of a further waiting run is not started; a started one has as long to end."""
 
 _FINAL = (Decision.ACCEPTED, Decision.REJECTED)
 
 News = Literal["new", "known", "changed"]
-"""What filing a run did: it was not in the history, all of it was, or it is now as it was given."""
-
-
-Tell = Callable[[str], None]
-
-
-def _nothing_said(_: object) -> None:
-    """Leave a line unsaid."""
+"""Result of filing a run: it was unknown, known in full, or known and is replaced."""
 
 
 def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal: Path | str) -> str:
-    """Record a run that has just ended, and those that wait for this history; what fails waits.
+    """File a run that has just ended, and those that wait for this history; a run that fails to be waits.
 
     Args:
         place: The store's folder or a database URL.
@@ -77,19 +70,18 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
         journal: Its journal.
 
     Returns:
-        What went wrong in one line, empty when all is well: the journal is the truth, and a history
-        that cannot be written must not cost a run its verdict.
+        What went wrong in one line, else an empty text. It is not raised, since a history that cannot be
+        written must not cost a run its verdict, and the journal has everything.
     """
     name = Path(journal).parent.name
     filed: list[str] = []
     said: list[str] = []
     problem = ""
     begin = time.monotonic()
-
     content = _content(place, store, Path(journal))
 
     def file(history: History) -> list[str]:
-        said.extend(filter(None, [begun_anew(history, place)]))
+        said.extend(filter(None, [lost_runs_line(history, place)]))
         record_run(history, record, content, tell=said.append, just_ended=True)
         note_filed(history, place)
         filed.append(name)
@@ -105,14 +97,14 @@ def file_finished(place: Path | str, store: Path, record: RunRecord, *, journal:
         problem = next(iter(use_history(place, file)), "")
     except HistoryError as error:
         problem = str(error)
-    finally:  # an impatient Ctrl-C too leaves a run that is filed later
+    finally:  # also after Ctrl-C the run is filed later
         kept = "" if filed else keep(store, name, place, why=problem)
     line = _unfiled(place, store, problem, kept, filed=bool(filed))
     return "; ".join([*said, line] if line else said)
 
 
 def _unfiled(place: Path | str, store: Path, problem: str, kept: str, *, filed: bool) -> str:
-    """Say of a run that has just ended, and of those that wait, what is not in the history."""
+    """Return one line about the runs that are not in the history: the new one, and waiting ones."""
     left = len(waiting(store))
     many = (
         f"{left} run{'s' if left != 1 else ''} wait{'s' if left == 1 else ''} in {store / WAITING}"
@@ -127,9 +119,9 @@ def _unfiled(place: Path | str, store: Path, problem: str, kept: str, *, filed: 
 
 
 def _content(place: Path | str, store: Path, journal: Path) -> Content | None:
-    """Return what a history keeps of a journal: nothing if it lies beside it, in the same store.
+    """Return a journal's content for the history; None if both are in the same store.
 
-    A journal that cannot be read is none: whoever reads its events says why.
+    It is also None if the journal cannot be read, which reading its events reports.
     """
     if not isinstance(place, str) and place.resolve() == store.resolve():
         return None
@@ -140,9 +132,9 @@ def _content(place: Path | str, store: Path, journal: Path) -> Content | None:
 
 
 def _file_waiting(history: History, place: Path | str, store: Path, name: str) -> str:
-    """File a run that waits; return what went wrong in one line."""
+    """File a run that waits; return an error in one line, else an empty text."""
     journal = journal_path(store, name)
-    if not journal.exists():  # there is nothing left that could be filed
+    if not journal.exists():  # deleted meanwhile
         forget(store, name)
         return ""
     try:
@@ -158,26 +150,25 @@ def record_run(
     record: RunRecord,
     content: Content | None = None,
     *,
-    tell: Tell = _nothing_said,
+    tell: Callable[[str], object] = lambda _: None,
     just_ended: bool = False,
 ) -> News:
-    """Record a run. Recording it again, also at the same moment from elsewhere, leaves one run.
+    """File a run. Filing it again, also at the same moment from elsewhere, leaves one run.
 
-    A run is known by its node, its id and the moment at which it began; of two machines with one name each
-    is a node of its own. What is known of it is replaced, unless its content is given and the history has
-    that already, or a journal that goes on with it. One that does not begin with what is filed is another
-    run, and refused. A rejected run opens a defect with the benchmarks that failed; a closed one stays.
+    Node, id and beginning identify a run; two machines with one name are two nodes. Filing replaces the known
+    run, unless its content is given and the history has that already, or a longer journal that begins with
+    it. A journal that does not begin with the filed one is another run, and refused. A rejected run opens a
+    defect with the benchmarks that failed, unless it has one already.
 
     Args:
         history: The history.
         record: The run.
-        content: Its journal or samples in full, for a history that is not beside them.
-        tell: Gets a line if it is filed under another name than its node's, and one if its clock was off.
+        content: Its full journal or samples, for a history that is not in the same store.
+        tell: Called with a line if the run is filed under another name than its node's, or its clock was off.
         just_ended: It ended on this machine a moment ago, so its clock can be compared.
 
     Raises:
-        HistoryError: The database refuses, the node's name is not valid, or another run of this id and node
-            is there.
+        HistoryError: The database refuses, the node's name is not valid, or another run has this id and node.
     """
     clock = run_clock(history, record, just_ended=just_ended)
 
@@ -194,14 +185,14 @@ def record_run(
 def record_together(
     history: History, runs: Sequence[tuple[RunRecord, Content | None]]
 ) -> list[tuple[News, list[str]] | HistoryError]:
-    """Record several runs in one transaction, which costs a fraction of one each.
+    """File several runs in one transaction, which costs a fraction of one for each.
 
     Args:
         history: The history.
         runs: Runs and their contents, as in `record_run`.
 
     Returns:
-        Of each what filing it did and the lines to be told, as by `record_run`, or why it was refused.
+        For each run the result and the lines for people, as of `record_run`, or why it was refused.
 
     Raises:
         HistoryError: The database refuses: nothing was filed.
@@ -234,22 +225,24 @@ def _record(
     row = held_node(connection, record.node, since=since)
     base = int(row.id)
     digest = content.digest if content is not None else ""
-    owner = filed_name(connection, base, record, started=began, digest=digest)
-    if owner.name != record.node:
-        record = renamed(record, owner.name)
-        row = held_node(connection, owner.name, since=since)
+    filed = filed_name(connection, base, record, started=began, digest=digest)
+    if filed.name != record.node:
+        record = renamed(record, filed.name)
+        row = held_node(connection, filed.name, since=since)
     put_class(connection, row, record.hardware_class)
     node = int(row.id)
-    keep_marks(connection, base, node, owner)
+    keep_marks(connection, base, node, filed.new_marks)
     known = _known_run(connection, node, record, content)
     if known is not None and known[1]:
         return "known", []
     run = _put_run(connection, node, known and known[0], record, started)
     for table, rows in rows_of(run, record):
-        if known is not None:  # a role that may only append has nothing to take out
+        if known is not None:  # a role that may only append must not try to delete
             connection.execute(table.delete().where(table.c.run_id == run))
         if rows:
-            connection.execute(table.insert().inline(), rows)  # it need not read them back
+            connection.execute(
+                table.insert().inline(), rows
+            )  # inline: the role may not read them back
     _put_defect(connection, node, run, record, since, new=known is None)
     if known is None:
         keep_order(connection, run, record, clock)
@@ -257,17 +250,17 @@ def _record(
         if known is not None:
             remove_content(connection, run)
         put_content(connection, run, content)
-    lines = [alias, owner.line, clock_line(record, clock) if known is None else ""]
+    lines = [alias, filed.line, clock_line(record, clock) if known is None else ""]
     return "new" if known is None else "changed", [line for line in lines if line]
 
 
 def _known_run(
     connection: sa.Connection, node: int, record: RunRecord, content: Content | None
 ) -> tuple[int, bool] | None:
-    """Return the number of a run that is there already, and whether all of it is; None: it is new.
+    """Return the number of a filed run, and whether the history has all of it; None: it is new.
 
     Raises:
-        HistoryError: Another run is there under its name.
+        HistoryError: Another run is filed under its node and id.
     """
     table = schema.runs
     row = connection.execute(
@@ -280,7 +273,7 @@ def _known_run(
     there = content_row(connection, row.id) if content is not None else None
     said = record.node_verdict.decision.value if record.node_verdict else ""
     if content is not None and there is not None and there.digest == content.digest:
-        # An import may be judged later, or with others that complete it, or share what rejects it.
+        # An import may be judged only later, or together with others.
         verdict = record.node_verdict
         shared = verdict is not None and verdict.triage is Triage.SHARED and said == row.decision
         if verdict is not None and shared and verdict.headline != row.headline:
@@ -315,7 +308,7 @@ def _known_run(
         raise _another(record, "neither of the two journals goes on with the other")
     if (
         more and said != row.decision == Decision.REJECTED
-    ):  # such a run has ended and does not go on
+    ):  # a rejected run has ended: no resumption
         raise _another(record, other)
     return row.id, not more
 

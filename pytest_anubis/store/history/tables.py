@@ -1,6 +1,6 @@
-"""The tables of the history: one schema for SQLite and PostgreSQL, and what their cells may hold.
+"""Define the tables of the history, for SQLite and PostgreSQL, and check every cell that is read.
 
-SQLite keeps anything in any column, so every cell that is read is checked here, once.
+SQLite stores any value in any column.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ VERSION = 2
 
 metadata = MetaData()
 
-_LAST = 253402300800.0  # the year 10000, which no calendar shows
+_LAST = 253402300800.0  # the year 10000, which Python's dates do not reach
 
 
 class Words(TypeDecorator[str]):
-    """Text that every database takes: without lone surrogates and NUL, which come out of broken names."""
+    """A column of text without lone surrogates and NUL, which broken names contain and databases refuse."""
 
     impl: type[String] = Text
     cache_ok = True
@@ -57,14 +57,14 @@ class Words(TypeDecorator[str]):
 
 
 class Label(Words):
-    """One of a few words."""
+    """A column with one of a few words."""
 
     impl = String
     cache_ok = True
 
 
 class Number(TypeDecorator[float]):
-    """A number of double precision."""
+    """A column of numbers in double precision."""
 
     impl = Double
     cache_ok = True
@@ -79,7 +79,7 @@ class Number(TypeDecorator[float]):
 
 
 class Time(Number):
-    """A moment in seconds since 1970, or a duration in seconds."""
+    """A column of moments in seconds since 1970, or of durations in seconds."""
 
     cache_ok = True
 
@@ -92,8 +92,8 @@ class Time(Number):
 
 
 Count = BigInteger().with_variant(Integer, "sqlite")
-"""A whole number of 64 bits: a fleet of 100,000 nodes fills 32 with verdicts within a year. SQLite's always
-has 64, and numbers rows by itself only where it is called INTEGER."""
+"""Whole numbers of 64 bits, since 100,000 nodes give more than 2^32 verdicts within a year. SQLite's always
+have 64, and SQLite numbers rows only in a column of the type INTEGER."""
 
 
 def _number() -> Column[int]:
@@ -150,7 +150,7 @@ node_machines = Table(
     _of("node", primary_key=True, autoincrement=False),
     Column("mark", Label(64), primary_key=True),
 )
-"""By which marks the machine behind a node's name is known again (`core/identity/machine_marks.py`)."""
+"""Marks that identify the machine behind a node's name (`core/identity/machine_marks.py`)."""
 
 namesakes = Table(
     "namesakes",
@@ -159,7 +159,7 @@ namesakes = Table(
     Column("first_id", Count, ForeignKey("nodes.id", ondelete="CASCADE"), nullable=False),
     Index("namesakes_by_first", "first_id"),
 )
-"""Nodes that call themselves like another machine, and whose number the node has that keeps the name."""
+"""Nodes whose name another machine uses too; ``first_id`` is the node that keeps the name."""
 
 runs = Table(
     "runs",
@@ -187,8 +187,8 @@ run_clocks = Table(
     Column("ahead", Time, nullable=False),
     Column("known", Label(16), nullable=False),
 )
-"""Runs whose machine's clock was ahead of the history's (or behind: below 0), by how many seconds:
-``exactly``, or ``at least``."""
+"""Runs on a machine whose clock differed from the history's: by how many seconds it was ahead, and how far
+that is known (``exactly``, ``at least``)."""
 
 run_orders = Table(
     "run_orders",
@@ -196,7 +196,7 @@ run_orders = Table(
     _of("run", primary_key=True, autoincrement=False),
     Column("after", Words, nullable=False),
 )
-"""Which run of its node a run came after, by its id, whatever the clocks said."""
+"""Run -> id of the run of its node that came before it, independent of clocks."""
 
 _off = func.coalesce(
     select(run_clocks.c.ahead)
@@ -206,7 +206,7 @@ _off = func.coalesce(
     0.0,
 )
 began = type_coerce(runs.c.started - _off, Time).label("began")
-"""When a run began by the history's own clock: runs are put in order by it."""
+"""When a run began by the history's own clock, which orders runs."""
 ended = type_coerce(runs.c.ended - _off, Time).label("closed")
 """When it ended, as `began`."""
 
@@ -258,22 +258,21 @@ findings = Table(
     _text("expires"),
     Index("findings_by_run", "run_id"),
 )
-"""All verdicts of a run on a metric and device of which one has a group (``units``) or is waived: they count
-in place of those in ``verdicts``, which have no column for either."""
+"""All verdicts of a run on a metric and device if one of them has a group (``units``) or is waived. They
+replace those in ``verdicts``, which has no column for either. Rows with the reasons below mark the run."""
 
 REPLAYED = "replayed"
-"""Reason of the row in `findings` that says of a run that its inventory may be another machine's: it names no
-metric, and the run says nothing good about its node (`RunRecord.replayed`)."""
+"""Reason of a row in `findings`: the run's inventory may be another machine's, so it clears nothing
+(`RunRecord.replayed`)."""
 
 CAMPAIGN = "campaign"
-"""Reason of the row in `findings` that says which soak a run is a cycle of: ``why`` is that one's name."""
+"""Reason of a row in `findings`: the run is a cycle of the soak that ``why`` names."""
 
 RETEST = "retest"
-"""Reason of a row in `findings` that says of a failure that it is to be measured again first: ``why`` says
-why."""
+"""Reason of a row in `findings`: the failure is to be measured again first, for the reason in ``why``."""
 
 NOISY = "noisy"
-"""Reason of the row in `findings` that says of a run that its machine was let be noisier than usual."""
+"""Reason of a row in `findings`: the run was allowed on a machine that was noisier than usual."""
 
 durations = Table(
     "durations",
@@ -292,7 +291,7 @@ urgencies = Table(
     Column("triage", Label(16), nullable=False),
     Column("lowest", Number),
 )
-"""Of runs that rejected: what is to be done first, and the lowest similarity of what rejects."""
+"""Rejected runs with their triage (what is to be done first), and the lowest similarity that rejects."""
 
 incidents = Table(
     "incidents",

@@ -1,4 +1,4 @@
-"""Runs that could not be filed: a small file each, which says that the journal is still to be read."""
+"""Keep a small file for each run that could not be filed in its history, until it is."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pytest_anubis.passwords import shown_place
 from pytest_anubis.store.atomic import write_atomically
 
 WAITING = "history-waiting"
-"""Folder in the store; ``<run>.json`` stands for ``runs/<run>/journal.jsonl``."""
+"""Folder in the store; ``<run>.json`` is the note about ``runs/<run>/journal.jsonl``."""
 
 _FORMAT = "anubis-history-waiting"
-_MOST = 1 << 16  # bytes; one of ours has a few hundred
+_MAX_BYTES = 1 << 16  # a note has a few hundred
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,8 +24,8 @@ class WaitingRun:
 
     Attributes:
         name: The run's folder below ``runs``.
-        place: The history that it waits for, as it is shown; empty: its store's own. None: nobody knows,
-            since the file was damaged.
+        place: The history that it waits for, as it is shown; empty: its store's own; None: unknown, since
+            the note is damaged.
     """
 
     name: str
@@ -33,7 +33,7 @@ class WaitingRun:
 
 
 def keep(store: Path, name: str, place: Path | str, *, why: str) -> str:
-    """Note that a run waits; return what went wrong in one line.
+    """Note that a run waits for a history; return an error in one line, else an empty text.
 
     Args:
         store: The store's folder.
@@ -59,18 +59,18 @@ def waiting(store: Path) -> tuple[WaitingRun, ...]:
 
 
 def waiting_for(store: Path, place: Path | str) -> tuple[str, ...]:
-    """Return the names of the runs that wait for one history."""
+    """Return the names of the runs that wait for a history."""
     return tuple(run.name for run in waiting(store) if run.place == _shown(place, store))
 
 
 def waits_for(store: Path, name: str, place: Path | str) -> bool:
-    """Return whether a run waits for a history; of many runs this is asked one by one."""
+    """Return whether one run waits for a history, without reading the other notes."""
     return _place(_file(store, name)) == _shown(place, store)
 
 
 def forget(store: Path, name: str) -> None:
-    """Note that a run waits no more."""
-    with contextlib.suppress(OSError):  # filing it twice does no harm
+    """Remove the note about a run that was filed."""
+    with contextlib.suppress(OSError):  # filing it a second time does no harm
         _file(store, name).unlink()
 
 
@@ -86,7 +86,7 @@ def _shown(place: Path | str, store: Path) -> str:
 
 def _place(path: Path) -> str | None:
     try:
-        found = read_json(path, largest=_MOST)
+        found = read_json(path, largest=_MAX_BYTES)
     except (OSError, CodecError):
         return None
     known = isinstance(found, dict) and found.get("format") == _FORMAT

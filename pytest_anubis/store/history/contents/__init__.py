@@ -1,7 +1,6 @@
-"""The contents of runs in the history, in full: their journals, and samples that were imported, compressed.
+"""The full contents of runs in the history: journals and imported samples, compressed, and a run's own rows.
 
-What is asked for every day (verdicts, durations) has tables of its own beside it. Open ``content_rows.py``
-first.
+Reading them back as runs is in ``store/fleet``. Open ``content_rows.py`` first.
 
 PYTEST_DONT_REWRITE
 """

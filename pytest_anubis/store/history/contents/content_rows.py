@@ -1,4 +1,4 @@
-"""A run's content as rows: its journal, or its imported samples, in compressed parts with one digest."""
+"""Store and read a run's journal or imported samples as compressed parts with one digest."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from pytest_anubis.store.history.database import History, HistoryError
 
 Kind = Literal["journal", "columns"]
 
-_PART = 1 << 20
-"""Bytes of a part before it is compressed: few rows a run, and little memory for whoever reads one."""
+_PART_BYTES = 1 << 20
+"""Bytes of a part before compression: few rows for each run, and little memory for reading one."""
 
 _LEVEL = 6
-"""zlib's own default: 9 takes twice as long for 2 % less of a journal."""
+"""zlib's default: 9 takes twice as long and saves 2 % of a journal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Content:
-    """What a run recorded, ready to be stored.
+    """A run's journal or samples, ready to be stored.
 
     Attributes:
         kind: ``journal``: the lines of its journal; ``columns``: a columnar file of its samples.
-        events: How many lines a journal has; of columns, how many samples.
-        size: Their bytes before they were compressed.
+        events: Lines of the journal, or samples of the columns.
+        size: Bytes before compression.
         digest: SHA-256 of all bytes, in hexadecimal digits.
-        parts: How many events each part has, and its compressed bytes, in order.
+        parts: Number of events and compressed bytes of each part, in order.
     """
 
     kind: Kind
@@ -56,11 +56,11 @@ class Content:
 
 
 def begins_with(parts: Iterable[bytes], size: int, digest: str) -> bool:
-    """Return whether the first bytes of a content, so many of them, have this digest.
+    """Return whether the first `size` bytes of a content have this SHA-256.
 
     Args:
         parts: The content in order, not compressed.
-        size: How many bytes.
+        size: How many bytes are compared.
         digest: SHA-256 in hexadecimal digits.
     """
     found = hashlib.sha256()
@@ -71,7 +71,7 @@ def begins_with(parts: Iterable[bytes], size: int, digest: str) -> bool:
 
 
 def stored_parts(connection: sa.Connection, run: int) -> Iterator[bytes]:
-    """Yield the parts of a run's content that is stored, not compressed; what is damaged ends them."""
+    """Yield the decompressed parts of a run's stored content, up to the first damaged one."""
     table = schema.content_parts
     query = sa.select(table.c.packed).where(table.c.run_id == run).order_by(table.c.number)
     for packed in connection.execute(query).scalars():
@@ -93,13 +93,13 @@ def journal_content(path: Path) -> Content:
 
 
 def columns_content(data: bytes, samples: int) -> Content:
-    """Return the content of a columnar file that holds so many samples."""
-    cut = (data[at : at + _PART] for at in range(0, len(data), _PART))
+    """Return the content of a columnar file, given its bytes and its number of samples."""
+    cut = (data[at : at + _PART_BYTES] for at in range(0, len(data), _PART_BYTES))
     return _packed("columns", cut, samples)
 
 
 def digest_of(path: Path) -> str:
-    """Return the digest that a file's content has, read once and not kept.
+    """Return the digest of a file, as its `Content` has it, without keeping its bytes.
 
     Raises:
         OSError: It cannot be read.
@@ -119,27 +119,27 @@ def put_content(connection: sa.Connection, run: int, content: Content) -> None:
 
 
 def remove_content(connection: sa.Connection, run: int) -> None:
-    """Take the content of a run out, if it has any."""
+    """Delete the content of a run, if it has any."""
     for table in (schema.content_parts, schema.contents):
         connection.execute(table.delete().where(table.c.run_id == run))
 
 
 def content_row(connection: sa.Connection, run: int) -> Any:
-    """Return what is known of a run's content (``kind, events, bytes, digest``), or None."""
+    """Return ``kind, events, bytes, digest`` of a run's content; None if it has none."""
     table = schema.contents
     columns = (table.c.kind, table.c.events, table.c.bytes, table.c.digest)
     return connection.execute(sa.select(*columns).where(table.c.run_id == run)).first()
 
 
 def read_content(history: History, run: int) -> Iterator[bytes]:
-    """Yield the parts of a run's content as they were before they were stored, checked.
+    """Yield the decompressed parts of a run's content, and verify its size and digest at the end.
 
     Args:
         history: The history.
         run: The run's number in it.
 
     Raises:
-        HistoryError: The database refuses, or what it holds is damaged or not all there.
+        HistoryError: The database refuses, or the content is damaged or incomplete.
     """
     table = schema.content_parts
     with history.reading() as connection:
@@ -177,9 +177,9 @@ def read_content(history: History, run: int) -> Iterator[bytes]:
 
 
 def lines_of(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the lines of a journal, whose parts end where lines end, with their line ends."""
+    """Yield the lines of a journal with their line ends; a part ends at a line's end."""
     for part in parts:
-        yield from io.BytesIO(part)  # `splitlines` would end lines at a carriage return too
+        yield from io.BytesIO(part)  # `splitlines` would also split at a carriage return
 
 
 def _packed(kind: Kind, parts: Iterable[bytes], events: int | None) -> Content:
@@ -199,6 +199,6 @@ def _packed(kind: Kind, parts: Iterable[bytes], events: int | None) -> Content:
 
 
 def _by_lines(file: Any) -> Iterator[bytes]:
-    """Yield parts of whole lines: a line that is longer than a part is one by itself."""
-    for lines in iter(partial(file.readlines, _PART), []):
+    """Yield parts of whole lines; a line that is longer than a part is a part by itself."""
+    for lines in iter(partial(file.readlines, _PART_BYTES), []):
         yield b"".join(lines)

@@ -1,4 +1,4 @@
-"""What the runs of a history say about where its nodes stand."""
+"""Derive the standing of every node of a history from the rows of its runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import sqlalchemy as sa
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.standing.recorded_run import speaking
 from pytest_anubis.core.standing.standing_of import (
-    Holds,
     JudgedRun,
     Said,
     Standing,
@@ -30,17 +29,13 @@ _REJECTING = (Outcome.FAIL.value, Outcome.MARGINAL.value)
 _WAIVED = Reason.WAIVED.value
 
 
-def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[int, Standing]:
-    """Return where every node of a history stands, by its number; `JudgedRun.number` is the run's.
+def standings_of(connection: sa.Connection) -> dict[int, Standing]:
+    """Return number of a node -> its standing today; `JudgedRun.number` is the run's.
 
-    All is read of nodes of which anything ever failed, waived or not, and of the others their latest run with
-    a verdict, or all runs, without what they say, where a cycle of a soak decided nothing.
-
-    Args:
-        connection: For reading.
-        holds: Says which waivers hold; default by their own last days and this clock.
+    Only nodes on which something failed, waived or not, have all their verdicts read. A node with an
+    undecided cycle of a soak has its runs read without verdicts, any other its latest run with a verdict.
     """
-    holds = holds or holds_on(day_of(time.time()))
+    holds = holds_on(day_of(time.time()))
     runs = schema.runs
     judged = sa.select(runs.c.id, runs.c.node_id, runs.c.run, runs.c.decision, runs.c.profile)
     judged = judged.add_columns(schema.began.label("started"), schema.ended.label("ended"))
@@ -50,12 +45,12 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
     waived = sa.select(schema.findings.c.run_id).where(schema.findings.c.reason == _WAIVED)
     verdicts = schema.verdicts
     failed = sa.select(verdicts.c.run_id).join(runs, runs.c.id == verdicts.c.run_id)
-    failed = failed.where(runs.c.decision == Decision.UNDECIDED.value)  # as it was broken off
+    failed = failed.where(runs.c.decision == Decision.UNDECIDED.value)  # the run was broken off
     failed = failed.where(verdicts.c.outcome == Outcome.FAIL.value)
     bad = (runs.c.decision == Decision.REJECTED.value) | runs.c.id.in_(waived.union(failed))
     rejected = sa.select(runs.c.node_id).where(bad)
     of_rejected = runs.c.node_id.in_(rejected)
-    others = set(connection.execute(replayed).scalars())
+    clears_nothing = set(connection.execute(replayed).scalars())
     marks = sa.select(schema.findings.c.run_id, schema.findings.c.why)
     marks = marks.where(schema.findings.c.reason == CAMPAIGN)
     campaigns = {row.run_id: row.why for row in connection.execute(marks)}
@@ -88,12 +83,10 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
         connection.execute(sa.select(closed.c.run_id).where(closed.c.state != "open")).scalars()
     )
     for row in connection.execute(judged.where(of_rejected)):
+        clears = row.id not in clears_nothing and row.ended is not None  # else it was killed
         one = _judged(
             row,
-            # One without an end was killed.
-            speaking(
-                outcomes.get(row.id, ()), clears=row.id not in others and row.ended is not None
-            ),
+            speaking(outcomes.get(row.id, ()), clears=clears),
             benchmarks.get(row.id, ()),
             answered=row.id in answered,
             after=after.get(row.id, ""),
@@ -101,7 +94,7 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
             campaign=campaigns.get(row.id, ""),
             noisy=row.id in noisy,
         )
-        if known.get(row.id) == AT_LEAST:  # when it took place is unknown, so it clears nothing
+        if known.get(row.id) == AT_LEAST:  # its time is unknown, so it clears nothing
             one = replace(one, passed=())
         found.setdefault(row.node_id, []).append(one)
     states, changed = schema.states, {}
@@ -117,7 +110,7 @@ def standings_of(connection: sa.Connection, holds: Holds | None = None) -> dict[
 
 
 def _outcomes(connection: sa.Connection, rejected: sa.Select[Any]) -> dict[int, list[Said]]:
-    """Return the verdicts of such nodes on all that ever failed there, by the number of the run."""
+    """Return run -> its verdicts on the benchmarks that ever failed on its node, for nodes in `rejected`."""
     runs, verdicts, findings = schema.runs, schema.verdicts, schema.findings
     open_yet = runs.c.decision.in_((Decision.REJECTED.value, Decision.UNDECIDED.value))
     failed = open_yet & verdicts.c.outcome.in_(_REJECTING)
@@ -144,8 +137,8 @@ def _outcomes(connection: sa.Connection, rejected: sa.Select[Any]) -> dict[int, 
                 groups.setdefault(row.run_id, set()).add(place)
                 waiver = Waiver(owner=row.owner, reason=row.why, expires=row.expires)
             elif place in groups.get(row.run_id, ()):
-                continue  # the finding has it, with its group
-            # A later version's reference: strong against, weak in favour.
+                continue  # the findings have this verdict with its group
+            # An unknown reference of a later version counts fully against the node, and little in its favour.
             unknown = Reference.NONE if row.outcome in _REJECTING else Reference.SELF
             known = row.reference in _REFERENCES
             said = (
@@ -159,7 +152,7 @@ def _outcomes(connection: sa.Connection, rejected: sa.Select[Any]) -> dict[int, 
 
 
 def outcome_of(outcome: str, reason: str) -> tuple[Outcome, Reason]:
-    """Return what a row says; what a later version wrote and nobody here knows is no pass."""
+    """Return a row's outcome and reason; unknown ones of a later version are inconclusive, not a pass."""
     try:
         return Outcome(outcome), Reason(reason)
     except ValueError:

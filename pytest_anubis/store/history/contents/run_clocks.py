@@ -1,7 +1,6 @@
-"""Clocks that differ: by how much the clock of a run's machine was ahead of the history's.
+"""Measure and store by how much the clock of a run's machine was ahead of the history's.
 
-A run keeps the times that its machine told. Whoever puts runs in order takes `tables.began`, which is what
-the history's own clock would have shown.
+A run keeps the times of its machine. Runs are ordered by `tables.began`, the time of the history's own clock.
 """
 
 from __future__ import annotations
@@ -18,25 +17,25 @@ from pytest_anubis.store.history import tables as schema
 from pytest_anubis.store.history.database import History, HistoryError, moment_of
 
 AT_LEAST = "at least"
-"""How much is known of a clock that showed the future when its run was filed, some time after its end."""
+"""Knowledge of a clock that was ahead when its run was filed, some time after its end."""
 
 UNDATED = "behind its baseline"
-"""What is known of a clock that was behind: the time of its run is unknown."""
+"""Knowledge of a clock that was behind its baseline's date: the time of its run is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """By how many seconds a run's clock was ahead of the history's, and how much is known of that."""
+    """Seconds by which a run's clock was ahead of the history's, and how exactly that is known."""
 
     ahead: float = 0.0
     known: str = "exactly"
 
 
 def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> ClockOffset:
-    """Return how far a run's clock was off; by 0 where that is nothing that counts.
+    """Return how far a run's clock was off; 0 if the difference is too small to matter.
 
-    A run that has just ended here tells both ways. Of any other only what lies in the future is known to be
-    wrong, and that by so much at least.
+    A run that has just ended here shows a difference in both directions. Any other shows only a clock that is
+    ahead, by at least what lies in the future.
 
     Args:
         history: The history.
@@ -60,7 +59,7 @@ def run_clock(history: History, record: RunRecord, *, just_ended: bool) -> Clock
 
 
 def keep_order(connection: sa.Connection, run: int, record: RunRecord, clock: ClockOffset) -> None:
-    """Keep what puts a new run in order: how far its clock was off, if it was, and the run before it."""
+    """Store what orders a new run: the offset of its clock, if there is one, and the run before it."""
     if clock.ahead or clock.known == UNDATED:
         row = {"run_id": run, "ahead": clock.ahead, "known": clock.known}
         connection.execute(schema.run_clocks.insert().inline().values(row))
@@ -70,7 +69,7 @@ def keep_order(connection: sa.Connection, run: int, record: RunRecord, clock: Cl
 
 
 def clock_line(record: RunRecord, clock: ClockOffset) -> str:
-    """Say in one line that a run's clock was off; empty if it was not."""
+    """Return one line if a run's clock was off; empty if it was not."""
     if clock.known == UNDATED:
         return (
             f"the clock of {record.node} was {record.behind / 3600:.1f} h behind its baseline in run "

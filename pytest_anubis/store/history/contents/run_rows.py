@@ -1,4 +1,4 @@
-"""What a run's benchmarks, verdicts and durations are as rows of the history."""
+"""Turn a run's benchmarks, verdicts and durations into rows of the history."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from pytest_anubis.store.history import tables as schema
 
 
 def rows_of(run: int, record: RunRecord) -> Iterator[tuple[sa.Table, list[dict[str, Any]]]]:
-    """Yield each table that a run has rows in, with these rows; there may be none.
+    """Yield each table that a run may have rows in, with these rows.
 
     Args:
         run: The run's number in the history.
         record: The run.
     """
-    told = (verdict_row(run, one) for one in record.effective_verdicts)
+    judged = (verdict_row(run, one) for one in record.effective_verdicts)
     yield schema.benchmarks, list(benchmark_rows(run, record))
-    yield schema.verdicts, [*told, *check_rows(run, record)]
+    yield schema.verdicts, [*judged, *check_rows(run, record)]
     yield schema.findings, list(finding_rows(run, record))
     yield schema.durations, list(duration_rows(run, record))
     yield schema.urgencies, list(urgency_rows(run, record))
 
 
 def benchmark_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield each benchmark that recorded anything, with the components that it spoke for."""
+    """Yield a row for each benchmark that recorded anything and each component that it exercised."""
     known = dict.fromkeys((item.benchmark, item.component) for item in record.measurements)
     for benchmark, component in known:
         yield {"run_id": run, "benchmark": benchmark, "component": component}
 
 
 def exposing_benchmarks(record: RunRecord, failed: Iterable[MetricVerdict]) -> list[str]:
-    """Return the benchmarks that exposed what failed; a component failed by all of its benchmarks."""
+    """Return the benchmarks that exposed failures; a component's failure counts for all its benchmarks."""
     parts: dict[str, set[str]] = {}
     for one in record.measurements:
         parts.setdefault(whole_of(one.component), set()).add(one.benchmark)
@@ -60,10 +60,10 @@ def verdict_row(run: int, item: MetricVerdict) -> dict[str, Any]:
 
 
 def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield the verdicts of metrics that have a group on a device, or are waived there, with either.
+    """Yield the rows that mark the run, and the verdicts on metrics with a group or a waiver.
 
-    A run with a recorded inventory has one row more, which says so, and so has one on a machine that was let
-    be noisy; a cycle of a soak one that names it; each failure to be measured again one that says why.
+    The marks are a recorded inventory, a machine that was allowed to be noisy, the soak of which the run is a
+    cycle, and failures to be measured again.
     """
     names = [column.name for column in schema.findings.columns if column.name != "id"]
     empty = dict.fromkeys(names, "") | {"run_id": run}
@@ -75,8 +75,8 @@ def finding_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
         yield empty | {"reason": schema.CAMPAIGN, "why": record.campaign}
     for one in record.effective_verdicts:
         if one.retest and one.outcome is Outcome.FAIL:
-            of = {"benchmark": one.benchmark, "metric": one.metric, "device": one.device}
-            yield empty | of | {"reason": schema.RETEST, "why": one.retest}
+            place = {"benchmark": one.benchmark, "metric": one.metric, "device": one.device}
+            yield empty | place | {"reason": schema.RETEST, "why": one.retest}
     places = {
         _place(one) for one in record.effective_verdicts if one.group or one.reason is Reason.WAIVED
     }
@@ -102,7 +102,7 @@ def _place(verdict: MetricVerdict) -> tuple[str, str, str]:
 
 
 def check_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield what passed and has no value as verdicts: tests' own checks, and that of the inventory."""
+    """Yield passed checks without a value as verdicts: tests' own checks, and that of the inventory."""
     for (benchmark, metric, device, group), reference in passed_checks(record):
         passed = MetricVerdict(
             outcome=Outcome.PASS,
@@ -118,18 +118,18 @@ def check_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
 
 
 def urgency_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield how urgent a rejection is, which puts nodes in order."""
+    """Yield how urgent a rejection is, which orders nodes."""
     verdict = record.node_verdict
     if verdict is not None and verdict.decision is Decision.REJECTED:
         yield {"run_id": run, "triage": verdict.triage.value, "lowest": verdict.lowest}
 
 
 def duration_rows(run: int, record: RunRecord) -> Iterator[dict[str, Any]]:
-    """Yield what one test of each benchmark takes: its setup, call and teardown, as a node has to pay for it.
+    """Yield the seconds that one test of each benchmark costs a node: setup, call and teardown.
 
-    Waiting for a free lane is in none of them. Tests side by side count once, and what is set up once for all
-    tests of a worker is shared by them: what the busiest worker spent on the benchmark, over the most of its
-    tests that one worker had.
+    Waiting for a free lane does not count. Tests that run in parallel count once, and share a set-up that the
+    worker does once: the duration is the busiest worker's time for the benchmark, divided by the largest
+    number of its tests that one worker had.
     """
     for benchmark, seconds in record.took.items():
         yield {"run_id": run, "benchmark": benchmark, "seconds": seconds}

@@ -46,7 +46,7 @@ def count(history: History, table: sa.Table) -> int:
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(content_rows, "_PART", 200)  # so that a journal has several
+    monkeypatch.setattr(content_rows, "_PART_BYTES", 200)  # so that a journal has several
 
 
 def test_a_journal_is_kept_byte_for_byte_and_once(place: Path | str, tmp_path: Path) -> None:
