@@ -1,4 +1,4 @@
-"""Writing a file so that readers see the old or the new content, never half of it."""
+"""Write a file atomically: readers see the old or the new content, never half of it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from typing import IO
 
 
 def write_atomically(path: Path, content: bytes | str, *, durable: bool = True) -> None:
-    r"""Replace a file by a whole new one; folders on the way are made.
+    r"""Replace a file, and make its folders.
 
     Args:
         path: The file.
-        content: Text is written as UTF-8; a lone surrogate, which has none, as an escape such as
-            ``\udc80``, as JSON has it.
-        durable: Wait until it lies on the disk; not of what is made again by the next call.
+        content: Text is written as UTF-8, and a lone surrogate as an escape such as ``\udc80``.
+        durable: Wait until the content is on the disk; False for files that the next call makes anew.
 
     Raises:
         OSError: The disk refuses; the old file is untouched and nothing is left behind.
@@ -31,12 +30,11 @@ def write_atomically(path: Path, content: bytes | str, *, durable: bool = True) 
 
 @contextlib.contextmanager
 def writing_atomically(path: Path, *, durable: bool = True) -> Iterator[IO[bytes]]:
-    """Give a file to write to, and put it in the place of another one when all is written.
+    """Give a temporary file to write to, and rename it to `path` at the end.
 
-    Of what is durable the content lies on the disk before the name points to it, so a power cut leaves the
-    old file. The new file has an unpredictable name, so no link that lies there already is
-    followed; a link in the place of the file itself is replaced. A device, a pipe or a socket, such as
-    ``/dev/null`` or ``/dev/stdout``, is written to as it is: a file in its place would break the machine.
+    A durable file is on the disk before it is renamed, so a power cut leaves the old one. The temporary name
+    is unpredictable, so no prepared link is followed; a link in the place of `path` is replaced. A device,
+    pipe or socket, such as ``/dev/null``, is written to directly: replacing it would break the machine.
 
     Raises:
         OSError: The disk refuses; the old file is untouched and nothing is left behind.
@@ -48,7 +46,7 @@ def writing_atomically(path: Path, *, durable: bool = True) -> Iterator[IO[bytes
             yield out
         return
     path.parent.mkdir(parents=True, exist_ok=True)
-    # A long name is cut: what is put around it must not make it longer than file systems take.
+    # A long name is cut, since prefix and suffix may make it longer than file systems take.
     descriptor, name = tempfile.mkstemp(
         dir=path.parent, prefix=f".{path.name[:100]}.", suffix=".new"
     )
@@ -73,7 +71,7 @@ def _is_special(path: Path) -> bool:
         mode = path.lstat().st_mode
     except OSError:
         return False
-    if stat.S_ISLNK(mode):  # as /dev/stdout is, whatever it leads to
+    if stat.S_ISLNK(mode):  # /dev/stdout is a link
         return path.absolute().parts[:2] in (("/", "dev"), ("/", "proc"))
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 

@@ -1,7 +1,7 @@
-"""The best readings of the clear-moment probe on this machine, kept from run to run.
+"""Keep the best readings of the clear-moment probe on this machine, from run to run.
 
-Without them a run that meets another guest from its first second to its last would take the slow state for
-the host's own. The file lies in the store; ``anubis learn`` begins a new one.
+Without them a run that shares the host with another guest all the time would take the slow state for normal.
+The file is in the store; ``anubis learn`` deletes it.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ _NAME = "best-probe.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
-    """What is known of one machine.
+class BestReadings:
+    """The best readings of the probe on one machine.
 
     Attributes:
-        seconds: The best reading; 0 where none is known.
-        beside: By benchmark and metric, the quickest readings of the last measurements, seconds.
+        seconds: The best reading; 0 if none is known.
+        during: Benchmark and metric -> the quickest readings during the last measurements, seconds.
     """
 
     seconds: float = 0.0
-    beside: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    during: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
 
-def known_best(store: Path, hardware_class: str, node: str) -> Known:
-    """Return the best readings of this machine; nothing where the file is lost, damaged or of another class.
+def known_best(store: Path, hardware_class: str, node: str) -> BestReadings:
+    """Return the best readings of this machine; none if the file is lost, damaged or of another class.
 
     Args:
         store: Folder of runs.
-        hardware_class: Another class is another machine or another torch.
+        hardware_class: A change of class means another machine or another torch.
         node: Name of the node: a store may be shared.
     """
     found = _document(store).get(node)
     if not isinstance(found, dict) or found.get("class") != hardware_class:
-        return Known()
-    beside = found.get("beside")
-    every = beside.items() if isinstance(beside, dict) else ()
-    return Known(
+        return BestReadings()
+    during = found.get("beside")
+    every = during.items() if isinstance(during, dict) else ()
+    return BestReadings(
         seconds=found["seconds"] if _is_reading(found.get("seconds")) else 0.0,
-        beside={
+        during={
             name: list(readings)
             for name, readings in every
             if isinstance(readings, list) and readings and all(map(_is_reading, readings))
@@ -55,20 +55,20 @@ def known_best(store: Path, hardware_class: str, node: str) -> Known:
     )
 
 
-def keep_best(store: Path, hardware_class: str, node: str, known: Known) -> None:
-    """Write the best readings of this machine; a store that cannot be written has none."""
+def keep_best(store: Path, hardware_class: str, node: str, best: BestReadings) -> None:
+    """Write the best readings of this machine, if the store can be written."""
     document = _document(store)
     document[node] = {
         "class": hardware_class,
-        "seconds": known.seconds,
-        "beside": {name: list(readings) for name, readings in known.beside.items()},
+        "seconds": best.seconds,
+        "beside": {name: list(readings) for name, readings in best.during.items()},
     }
     with contextlib.suppress(OSError):
         write_atomically(store / _NAME, json.dumps(document) + "\n")
 
 
 def forget_best(store: Path) -> None:
-    """Begin anew."""
+    """Delete the readings of all machines."""
     with contextlib.suppress(OSError):
         (store / _NAME).unlink()
 

@@ -1,4 +1,4 @@
-"""Reading runs back: journals, imports and tables, from files or whole folders, as populations."""
+"""Read journals, imports and tables back as populations, from files or whole folders."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Progress = Callable[[str], None]
 EVERYTHING = RunFilter()
 
 EXPORTED = "exported"
-"""Stands for the digest of runs that were exported: each of their files holds a part."""
+"""In place of a digest, for exported runs, which are spread over several files."""
 
 _BROKEN = ("failed", "error", "crashed")
 
@@ -65,7 +65,7 @@ def read_runs(
             disturbed throughout, with a report of the hardware itself, or under acceptance and not accepted.
         progress: Called with one short line now and then.
         wanted: Which runs and samples are taken.
-        shelf: Where values lie that are too many for the memory; None: in memory.
+        shelf: Storage for values that exceed the memory; None keeps them in memory.
 
     Raises:
         RunsError: A path does not exist, or there is no run in any of them.
@@ -82,7 +82,7 @@ def read_runs(
 
 
 def _longest_first(found: Sequence[Path]) -> list[Path]:
-    """Return files in their order, but a copy of a journal that was cut short after the one that goes on."""
+    """Return the files in their order, but a truncated copy of a journal after the longer one."""
     groups: dict[str, list[Path]] = {}
     for path in found:
         groups.setdefault(path.parent.name if path.name == JOURNAL_NAME else str(path), []).append(
@@ -96,7 +96,7 @@ def _longest_first(found: Sequence[Path]) -> list[Path]:
 
 
 def _goes_on(short: Path, longer: Path) -> bool:
-    """Return whether a file begins with all of another one and goes on."""
+    """Return whether the longer file begins with all of the short one and goes on."""
     if short == longer:
         return False
     try:
@@ -105,12 +105,12 @@ def _goes_on(short: Path, longer: Path) -> bool:
                 if other.read(len(block)) != block:
                     return False
             return bool(other.read(1))
-    except OSError:  # reading it reports that
+    except OSError:  # reported when the file is read
         return False
 
 
 def refusal(record: RunRecord) -> str:
-    """Say why nothing may be learned from a run, or return an empty string."""
+    """Return why nothing may be learned from a run; empty if it may."""
     decision = record.node_verdict.decision if record.node_verdict else None
     if record.broken_off:
         return f"the run {record.broken_off}"
@@ -122,7 +122,7 @@ def refusal(record: RunRecord) -> str:
     if reported:
         return f"the hardware reported {reported} meanwhile: learn from sound nodes"
     measured = record.measurements
-    # Load makes nothing wrong: exact values teach, whatever else ran.
+    # Load does not change exact values.
     if measured and all(m.disturbance and m.metric.better != "equal" for m in measured):
         return "every measurement was disturbed: " + measured[0].disturbance[0]
     return ""
@@ -130,16 +130,16 @@ def refusal(record: RunRecord) -> str:
 
 @dataclass(slots=True)
 class RunReader:
-    """Collects what runs hold, from files or wherever else they are kept; arguments as of `read_runs`.
+    """A collector of the samples of runs, from files or a history; arguments as of `read_runs`.
 
     Args:
-        namesakes: Which machines of one name are known already.
+        names: The machines behind the nodes' names that are known already.
     """
 
     learning: bool
     wanted: RunFilter = EVERYTHING
     shelf: Shelf | None = None
-    namesakes: NodeNames = field(default_factory=NodeNames)
+    names: NodeNames = field(default_factory=NodeNames)
     gather: Gather = field(init=False)
     # by run, node and class: a table may hold a node in two classes
     runs: dict[tuple[str, str, str], RunRecord] = field(default_factory=dict)
@@ -158,7 +158,7 @@ class RunReader:
         self.gather = Gather(self.shelf)
 
     def file(self, path: Path, progress: Progress | None) -> None:
-        """Take what a file holds; one that cannot be read is refused."""
+        """Add the runs of a file; one that cannot be read is refused."""
         try:
             with open_regular(path) as content:
                 self._digest = hashlib.file_digest(content, "sha256").hexdigest()
@@ -189,13 +189,13 @@ class RunReader:
             self.damaged(path, str(error))
 
     def damaged(self, path: Path, reason: str) -> None:
-        """Take note of what cannot be read."""
+        """Refuse a file that cannot be read."""
         self.refused.append(
             RefusedRun(run="", node="", path=str(path), reason=reason, damaged=True)
         )
 
     def _known_already(self, path: Path, run: str, node: str, digest: str) -> RefusedRun:
-        """Return the refusal of a run that was read before; another one under its name is no copy of it."""
+        """Return the refusal of a run that was read before, as a copy or as another run of the same id."""
         same = digest == self.digests.get((run, node))
         reason = "a run of this id and node was read already"
         if not same:
@@ -203,14 +203,14 @@ class RunReader:
         return RefusedRun(run=run, node=node, path=str(path), reason=reason, damaged=not same)
 
     def journal(self, path: Path, record: RunRecord, digest: str) -> None:
-        """Take the run of a journal.
+        """Add the run of a journal.
 
         Args:
-            path: Where it is kept, for messages.
+            path: The journal, for messages.
             record: The run.
-            digest: SHA-256 of the journal, which tells a copy from another run of the same name.
+            digest: SHA-256 of the journal, which distinguishes a copy from another run of the same id.
         """
-        record = self.namesakes.disambiguate(record, self.warnings)
+        record = self.names.disambiguate(record, self.warnings)
         if not self.wanted.wants_run(record):
             return
         self.warnings += [f"{path.parent.name}: {text}" for text in record.warnings]
@@ -229,24 +229,22 @@ class RunReader:
             verdicts=(),
             events=tuple(e for e in record.events if isinstance(e, WaiversRead)),
         )
-        if self.learning:  # which asks for samples only
-            self._samples(record)
-            return
-        self.journals.append(
-            dataclasses.replace(
-                record,
-                measurements=tuple(
-                    dataclasses.replace(m, values=(), telemetry=()) for m in record.measurements
-                ),
-                events=tuple(e for e in record.events if not isinstance(e, Attempted)),
+        if not self.learning:  # which needs samples only
+            self.journals.append(
+                dataclasses.replace(
+                    record,
+                    measurements=tuple(
+                        dataclasses.replace(m, values=(), telemetry=()) for m in record.measurements
+                    ),
+                    events=tuple(e for e in record.events if not isinstance(e, Attempted)),
+                )
             )
-        )
         self._samples(record)
 
     def _samples(self, record: RunRecord) -> None:
         broken = _broken_tests(record)
         waived = dict.fromkeys(record.waived, "its test failed as its xfail mark expects")
-        if self.learning:  # what is judged again is held against waivers then
+        if self.learning:  # judging applies waivers itself
             waived |= {
                 f"{v.test} {v.metric}": v.text for v in record.effective_verdicts if v.waiver
             }
@@ -278,10 +276,10 @@ class RunReader:
         ]
 
     def columns(self, path: Path, columns: Columns, digest: str) -> None:
-        """Take imported samples; as `journal`. A run that was exported has a file for each metric.
+        """Add imported samples; as `journal`. An exported run has a file for each metric.
 
-        Several tables may hold parts of one run. Where two hold the same value of a node, nobody can tell
-        which counts: what this file has of that node is left out, and its run counts as not read whole.
+        Several tables may hold parts of one run. If two hold the same value of a node, it is unknown which
+        counts: this file's rows of that node are left out, and its run counts as not read whole.
         """
         units = {(run.run, run.node) for run in columns.runs}
         known = units & self.digests.keys()
@@ -319,10 +317,10 @@ class RunReader:
                 self.gather.add_population(dataclasses.replace(population, given=True))
 
     def result(self) -> RunSet:
-        """Return all that was taken.
+        """Return everything that was added.
 
         Raises:
-            RunsError: There was nothing.
+            RunsError: There is no run, and none was refused.
         """
         if not self.runs and not self.refused:
             if self.wanted != EVERYTHING:
@@ -342,7 +340,11 @@ class RunReader:
         return under_one_name(found)
 
     def _place_silent(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """Give tests without a measurement a row in every population of their benchmark; return the rest."""
+        """Add a row for each test without a measurement to the populations of its benchmark.
+
+        Returns:
+            (run, node) -> tests whose benchmark has no population.
+        """
         rest: dict[tuple[str, str], tuple[str, ...]] = {}
         keys = self.gather.keys() if self.silent else []
         for record, result in self.silent:
@@ -374,15 +376,15 @@ class RunReader:
 
 
 def _kind(result: TestResult) -> Literal["failed", "missing", "invalid"]:
-    """Return the kind of problem of a test that did not end well; a death alone is no failure of hardware."""
+    """Return the kind of problem of a test that did not pass; a crash alone is no failure of the hardware."""
     if result.misuse or result.environment:
         return "invalid"
     return "missing" if result.outcome in ("not reported", "crashed") else "failed"
 
 
 def _broken_tests(record: RunRecord) -> dict[str, Problem]:
-    """Return what is wrong with tests that failed on their own and not by their verdict."""
-    # What was concluded at the end of the run has no test: its benchmark and device tell it.
+    """Return the problems of tests that failed by themselves, not by a metric's verdict."""
+    # A verdict from the end of the run names no test, so benchmark and device identify it.
     judged: dict[tuple[str, str], list[MetricVerdict]] = {}
     for verdict in record.verdicts:
         judged.setdefault((verdict.benchmark, verdict.device), []).append(verdict)
@@ -396,7 +398,7 @@ def _broken_tests(record: RunRecord) -> dict[str, Problem]:
         )
         for result in record.results
         if result.outcome in (*_BROKEN, "not reported")
-        # An error in setup or teardown is the test's own, whatever was measured.
+        # An error in setup or teardown is the test's own failure.
         and (result.outcome == "error" or not _failed_by_verdict(by_test.get(result.test, ())))
     }
 
@@ -418,7 +420,7 @@ def _problem(
     if measurement.test in broken:
         return broken[measurement.test]
     heat = excused.get(measurement.test, "")
-    # Neither load nor heat makes anything wrong.
+    # Neither load nor heat changes exact values.
     if (measurement.disturbance or heat) and measurement.metric.better != "equal":
         what = (*measurement.disturbance, *([heat] if heat else []))
         return Problem(kind="disturbed", text="; ".join(what))

@@ -1,4 +1,4 @@
-"""A node's own earlier runs out of the store, as what a new run of it can be compared with."""
+"""Find a node's earlier runs in the store, which a new run of it is compared with."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from pytest_anubis.store.collected_runs import RunsError, read_runs
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
 
 MAX_RUNS = 20
-"""The latest runs are enough to know a node's own spread."""
+"""Latest runs that are read: enough to know a node's own spread."""
 
 
 def earlier_populations(
     store: Path, *, node: str, hardware_class: str, profile: str, before: str
 ) -> tuple[Population, ...]:
-    """Return what a node measured in its latest earlier runs of the same class and profile.
+    """Return a node's samples from its latest earlier runs of the same class and profile.
 
-    Runs that nothing may be learned from (rejected, broken off, disturbed throughout) take no part; a
-    journal that cannot be read takes no part either, since this run must not fail for it.
+    Runs that nothing may be learned from (rejected, broken off, disturbed throughout) and unreadable journals
+    are left out, since this run must not fail because of them.
 
     Args:
         store: Folder of the store.
         node: Name of the node.
         hardware_class: Key of its class.
         profile: Profile of this run.
-        before: Id of this run, which is left out.
+        before: Id of this run.
     """
     own = {"node": node, "hardware_class": hardware_class, "profile": profile}
     latest = [path for path, _ in _newest_first(store, own, before)[:MAX_RUNS]]
@@ -43,7 +43,7 @@ def earlier_populations(
 
 
 def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, Any]:
-    """Return what a node consisted of in its latest run but one (`before`), as plain data; empty without."""
+    """Return a node's inventory in its latest run other than `before`, as plain data; empty without one."""
     for _, head in _newest_first(store, {"node": node}, before):
         if isinstance(inventory := head.get("inventory"), Mapping):
             return inventory
@@ -51,13 +51,7 @@ def earlier_inventory(store: Path, *, node: str, before: str) -> Mapping[str, An
 
 
 def latest_journals(store: Path, *, hardware_class: str, most: int) -> list[Path]:
-    """Return the journals of the latest runs of a hardware class, newest first.
-
-    Args:
-        store: Folder of the store; it need not be there.
-        hardware_class: Key of the class, which tells the profile too.
-        most: How many at most.
-    """
+    """Return the journals of the latest runs of a hardware class, at most `most`, newest first."""
     return [path for path, _ in _newest_first(store, {"hardware_class": hardware_class})[:most]]
 
 
@@ -69,7 +63,7 @@ def journals_of(store: Path, node: str) -> list[Path]:
 def _newest_first(
     store: Path, wanted: Mapping[str, str], before: str = ""
 ) -> list[tuple[Path, Mapping[str, Any]]]:
-    """Return the journals whose first events say all that is wanted, but for one run, and these events."""
+    """Return journals whose first event has the wanted fields, with this event; not that of `before`."""
     heads = ((path, head_of(path)) for path in (store / "runs").glob(f"*/{JOURNAL_NAME}"))
     found = [
         (path, head)

@@ -1,6 +1,6 @@
-"""Rejections that only a history knows, as `anubis health` found them: a lost history forgets none.
+"""Keep rejections that `anubis health` found in a history only, in case the history is lost.
 
-One small file a node in the store, written where the answer has changed.
+There is one small file for each node in the store, written when the answer has changed.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pytest_anubis.store.node_standing import standing_file
 FOLDER = "history-rejected"
 
 _FORMAT = "anubis-history-rejected"
-_MOST = 1 << 16  # bytes; one of ours has a few hundred
+_MAX_BYTES = 1 << 16  # a file has a few hundred
 
 
 class KeptRejection(NamedTuple):
-    """Why a node was rejected, in the words that were given, and by which run."""
+    """A node's rejection: the reason as it was shown, and the run's id."""
 
     reason: str
     run: str
 
 
 def kept_rejection(store: Path, node: str) -> KeptRejection | None:
-    """Return the rejection that the store's history knew when it was asked last; None without one."""
+    """Return the rejection that the history had when it was last asked; None if it had none."""
     try:
-        found = read_json(_file(store, node), largest=_MOST)
+        found = read_json(_file(store, node), largest=_MAX_BYTES)
     except (OSError, CodecError):
         return None
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
@@ -40,11 +40,11 @@ def kept_rejection(store: Path, node: str) -> KeptRejection | None:
 
 
 def keep_rejection(store: Path, node: str, rejection: KeptRejection | None) -> None:
-    """Remember what a history says of a node now; None: it does not reject it."""
+    """Write down the rejection of a node in the history; None deletes it."""
     if rejection == kept_rejection(store, node):
         return
     path = _file(store, node)
-    # A health check of a user who may not write there remembers nothing.
+    # A user without write access can run health checks too.
     with contextlib.suppress(OSError, ValueError):
         if rejection is None:
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Several machines of one name, among collected runs or in a history: told, and never taken for one."""
+"""Distinguish several machines that use one node name, among collected runs or in a history."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pytest_anubis.core.identity.machine_marks import another_machine, marks_of
 from pytest_anubis.core.run import RunRecord
 
 Machine = tuple[str, frozenset[str]]
-"""What a machine is called, and all marks by which it is known."""
+"""A machine's name, and all marks that identify it."""
 
 _LETTERS = 4
-"""Letters that tell machines of one name apart: a name has two or three of them, not hundreds."""
+"""Letters that distinguish machines of one name, of which there are two or three, not hundreds."""
 
 
 @dataclasses.dataclass(slots=True)
 class NodeNames:
-    """What is known of the machines behind each node's name; the first one that is met keeps the name.
+    """The machines behind each node's name; the first one that is seen keeps the name.
 
     Attributes:
         known: Name -> its machines, the one that keeps the name first; grows with every run.
@@ -27,9 +27,9 @@ class NodeNames:
     known: dict[str, list[Machine]] = dataclasses.field(default_factory=dict)
 
     def disambiguate(self, record: RunRecord, warnings: list[str]) -> RunRecord:
-        """Return the run under a name of its machine alone; a new one is reported in one line.
+        """Return the run under its machine's unique name, and add a warning about a new name.
 
-        What is known of a machine grows with its runs, as not each of them can read all of it.
+        The marks of a machine accumulate over its runs, since a run may be unable to read all of them.
         """
         name, marks = record.node, marks_of(record)
         machines = self.known.setdefault(name, [])
@@ -52,7 +52,7 @@ class NodeNames:
 
 
 def full_names(names: Collection[str]) -> dict[str, str]:
-    """Return full name of a host -> its short one, where both are among the names and it is the only such."""
+    """Return full name -> short name of hosts with both names in use and no second full name."""
     of_short: dict[str, list[str]] = {}
     for name in sorted(set(names)):
         short, dot, _ = name.partition(".")
@@ -62,22 +62,22 @@ def full_names(names: Collection[str]) -> dict[str, str]:
 
 
 def machine_of(machines: Sequence[Machine], marks: frozenset[str]) -> int | None:
-    """Return which of the machines of one name has these marks; None if it is none of them.
+    """Return the place of the machine with these marks among those of one name; None if it is another one.
 
-    One that shares a mark comes before one that is merely not known to be another; of several the first.
+    A machine that shares a mark comes before one that is merely not known to be another.
     """
     like = [i for i, (_, known) in enumerate(machines) if not another_machine(known, marks)]
     return next((i for i in like if machines[i][1] & marks), like[0] if like else None)
 
 
 def names_of_another(name: str, marks: frozenset[str]) -> list[str]:
-    """Return what a further machine of a name may be called: with letters of its marks, ever more."""
+    """Return possible names of a further machine: with ever more letters of a digest of its marks."""
     letters = hashlib.sha256(" ".join(sorted(marks)).encode()).hexdigest()
     return [f"{name}~{letters[:length]}" for length in range(_LETTERS, len(letters) + 1)]
 
 
 def renamed(record: RunRecord, name: str) -> RunRecord:
-    """Return the run with another name of its node, in its verdicts too."""
+    """Return the run with another name of its node, also in its verdicts."""
     if name == record.node:
         return record
     said = record.node_verdict

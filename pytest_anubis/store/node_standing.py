@@ -1,4 +1,4 @@
-"""What is known of a node, in a small file that is read at once: no journal, no history, no hardware."""
+"""Keep each node's judged runs in a small file, which health checks read instead of journals or histories."""
 
 from __future__ import annotations
 
@@ -37,11 +37,12 @@ from pytest_anubis.store.namesakes import Machine, full_names, machine_of
 FOLDER = "nodes"
 """Folder in the store; ``<node>.json`` is one node's."""
 
-_FORMAT, _VERSION = "anubis-node-standing", 3
-_MOST = 1 << 24  # bytes; that of a node with eight cards has some hundred thousand
-_NEXT = 1e-3  # seconds by which a run begins after what ended before it, at least
-_JOURNALS = 200  # latest runs that a lost file is made of anew
-_LOCKED = 10.0  # seconds; of a file that was lost two hundred journals are read meanwhile
+_FORMAT = "anubis-node-standing"
+_VERSION = 3
+_MAX_BYTES = 1 << 24  # the file of a node with eight cards has some hundred thousand
+_MIN_GAP = 1e-3  # seconds between the end of one run and the beginning of the next
+_MAX_JOURNALS = 200  # latest runs from which a lost file is rebuilt
+_LOCK_TIMEOUT = 10.0  # seconds; rebuilding a lost file reads two hundred journals
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
@@ -54,10 +55,10 @@ class KeptRun:
     """A judged run as it is kept.
 
     Attributes:
-        judged: What it says about the node.
-        reason: Its verdict in a scheduler's few words.
+        judged: The run's result for the node.
+        reason: Its verdict, short enough for a scheduler.
         baseline: Id of the baseline that decided.
-        marks: By which its machine is known again (`identity_marks`); empty if unknown.
+        marks: Marks that identify its machine (`identity_marks`); empty if unknown.
     """
 
     judged: JudgedRun
@@ -69,14 +70,14 @@ class KeptRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStanding:
-    """What the runs of a node say, and the run that is under way.
+    """A node's runs that count, and the run that is under way.
 
     Attributes:
         runs: Those that still count (`relevant_runs`), in the order in which they began.
-        running: The run that began last and has not ended; empty if there is none.
-        since: When that one began, seconds since 1970; not before another one here had ended.
-        boot: Id of the start of the machine in which it began.
-        answered: Ids of the runs that somebody has answered for (`keep_answered`), kept or not.
+        running: Id of the latest run if it has not ended; else empty.
+        since: When that one began, seconds since 1970; later than the end of all others here.
+        boot: Id of the machine's boot in which it began.
+        answered: Ids of the runs that the operator has answered for (`keep_answered`), kept or not.
     """
 
     node: str
@@ -88,9 +89,9 @@ class NodeStanding:
 
     @property
     def machines(self) -> list[list[KeptRun]]:
-        """Its runs by machine: those of one name that are known to be two, apart.
+        """The runs of each machine that uses the node's name.
 
-        Runs that somebody has answered for by name (`keep_answered`) make no second machine.
+        Runs that the operator has answered for (`keep_answered`) make no second machine.
         """
         return _machines(one for one in self.runs if not one.judged.answered)
 
@@ -98,7 +99,7 @@ class NodeStanding:
         """Return the standing of the node; of several machines, that of a rejected one, else of the latest.
 
         Args:
-            holds: Says which waivers do.
+            holds: Whether a waiver is valid.
         """
         several = self.machines if len(self.machines) > 1 else [self.runs]
         each = [standing_of((one.judged for one in runs), holds) for runs in several]
@@ -112,13 +113,13 @@ class NodeStanding:
 
 
 def standing_file(store: Path, node: str) -> Path:
-    """Return where a node's standing is; a name that is no file name is written so that none is another's."""
+    """Return the file of a node's standing; letters that file names cannot have are encoded."""
     safe = re.sub(r"[^A-Za-z0-9._-]", lambda found: f"%{ord(found[0]):x}", node)
     return store / FOLDER / f"{safe}.json"
 
 
 def name_in(store: Path, node: str) -> str:
-    """Return the name by which a store knows a node: its own, or the same host's other one, short or full."""
+    """Return the name under which a store knows a node: its own, or the host's other one, short or full."""
     names = _names(store)
     if standing_file(store, node).stem in names:
         return node
@@ -128,12 +129,12 @@ def name_in(store: Path, node: str) -> str:
 
 
 def _names(store: Path) -> set[str]:
-    """Return of which nodes a store knows, as they are written in names of files."""
+    """Return the nodes that a store knows, as encoded in file names."""
     return {path.stem for path in (store / FOLDER).glob("*.json")}
 
 
 def read_standing(store: Path, node: str) -> NodeStanding | None:
-    """Return what is known of a node, by its short name or its full one; None before its first run.
+    """Return the standing of a node, by its short or full name; None before its first run.
 
     Raises:
         StandingError: The file is damaged, of another version, or cannot be read.
@@ -142,7 +143,7 @@ def read_standing(store: Path, node: str) -> NodeStanding | None:
     path = standing_file(store, node)
     again = "judge the node again: its journals are read then"
     try:
-        found = read_json(path, largest=_MOST)
+        found = read_json(path, largest=_MAX_BYTES)
         if not isinstance(found, Mapping) or found.get("format") != _FORMAT:
             raise StandingError(f"{path}: is no node's standing; {again}")
         if found.get("version") != _VERSION:
@@ -164,7 +165,7 @@ def read_standing(store: Path, node: str) -> NodeStanding | None:
 
 
 def latest_run(store: Path, node: str) -> str:
-    """Return the id of the latest judged run that is known of a node; empty where none is."""
+    """Return the id of a node's latest judged run; empty without one."""
     try:
         known = read_standing(store, node)
     except StandingError:
@@ -173,9 +174,7 @@ def latest_run(store: Path, node: str) -> str:
 
 
 def killed_here(store: Path, node: str = "") -> Iterator[NodeStanding]:
-    """Yield what is known of nodes whose run was killed on this machine: no process holds its journal.
-
-    Of a run that another machine began nothing is known here, nor of one from before a reboot.
+    """Yield nodes whose run was killed on this machine since its boot: no process has the journal open.
 
     Args:
         store: Folder of the store.
@@ -185,7 +184,7 @@ def killed_here(store: Path, node: str = "") -> Iterator[NodeStanding]:
     paths = (store / FOLDER).glob("*.json")
     for path in [standing_file(store, name_in(store, node))] if node else sorted(paths):
         with contextlib.suppress(OSError, ValueError):
-            plain = read_json(path, largest=_MOST)
+            plain = read_json(path, largest=_MAX_BYTES)
             if not isinstance(plain, Mapping) or not plain.get("running"):
                 continue
             known = read_standing(store, str(plain.get("node")))
@@ -195,22 +194,22 @@ def killed_here(store: Path, node: str = "") -> Iterator[NodeStanding]:
 
 
 def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool = False) -> str:
-    """Note that a run began; return what went wrong in one line. What earlier ones said stays beside it.
+    """Record that a run began, next to the earlier ones; return an error in one line, else an empty text.
 
     Args:
         store: Folder of the store.
         node: The node's name.
         run: The run's id.
         began: When it began, seconds since 1970, by this machine's clock.
-        resumed: It goes on: its place among the runs is that of its first beginning.
+        resumed: It was resumed, and keeps its place among the runs.
     """
 
     def noted(known: NodeStanding) -> NodeStanding:
-        # What had ended came before, even if a clock went back.
+        # A run begins after the end of all others, even if the clock went back.
         runs = known.runs
         if known.running not in ("", run):
             runs = _relevant([*runs, *_killed(store, known)])
-        ends = [max(one.judged.began, one.judged.ended) + _NEXT for one in runs]
+        ends = [max(one.judged.began, one.judged.ended) + _MIN_GAP for one in runs]
         since = began if resumed else max([began, *ends])
         return replace(known, runs=runs, running=run, since=since, boot=boot_id())
 
@@ -218,16 +217,16 @@ def keep_begun(store: Path, node: str, run: str, *, began: float, resumed: bool 
 
 
 def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> str:
-    """Note what a run said; one without a verdict leaves what was known. Return what went wrong in one line.
+    """Record the result of a run; return an error in one line, else an empty text.
 
-    Where the disk takes nothing, what was known goes, too, unless the run accepts: nothing is better than an
-    acceptance that does not hold any more, and the journals still have it.
+    A run without a verdict changes nothing. If the file cannot be written, it is deleted unless the run
+    accepts: no standing is better than an outdated acceptance, and it can be rebuilt from the journals.
 
     Args:
         store: Folder of the store.
         record: The run.
         ended: When it ended, seconds since 1970, by this machine's clock.
-        reason: Its verdict in a scheduler's few words.
+        reason: Its verdict, short enough for a scheduler.
     """
 
     def noted(known: NodeStanding) -> NodeStanding:
@@ -251,7 +250,7 @@ def keep_ended(store: Path, record: RunRecord, *, ended: float, reason: str) -> 
 
 
 def _killed(store: Path, known: NodeStanding) -> Iterator[KeptRun]:
-    """Yield the run that has not ended, if it has seen something fail so far."""
+    """Yield the run that was killed, if something had failed in it."""
     with contextlib.suppress(JournalError):
         record = read_journal(journal_path(store, known.running))
         kept = _kept(record, known.since, known.since, "")
@@ -262,10 +261,10 @@ def _killed(store: Path, known: NodeStanding) -> Iterator[KeptRun]:
 def keep_answered(
     place: str, node: str, runs: Collection[str] = (), *, in_service: float | None = None
 ) -> str:
-    """Note that somebody answered for what runs found; return what went wrong in one line.
+    """Record that the operator answered for failures; return an error in one line, else an empty text.
 
     Args:
-        place: The history in which that was noted: a store's folder, else nothing is done.
+        place: The history with the operator's entry: a store's folder, else nothing is done.
         node: The node's name.
         runs: Runs whose defect was closed.
         in_service: When the node was put into service again, seconds since 1970; None: it was not.
@@ -287,10 +286,10 @@ def keep_answered(
 
 
 def answered_runs(places: Iterable[Path], nodes: Iterable[str]) -> set[tuple[str, str]]:
-    """Return the runs, with their nodes, whose defect somebody has closed.
+    """Return (run, node) of the runs whose defect the operator has closed.
 
     Args:
-        places: Journals, and folders of them: the stores that they lie in are asked.
+        places: Journals and folders of them, which are searched upwards for their stores.
         nodes: Names of nodes.
     """
     above = (one for place in places for one in (place, *place.absolute().parents[:3]))
@@ -306,10 +305,10 @@ def answered_runs(places: Iterable[Path], nodes: Iterable[str]) -> set[tuple[str
 
 
 def keep_joined(place: str, node: str) -> str:
-    """Note that the machines of a name are one node, say with a new mainboard; return what went wrong.
+    """Record that the machines of a name are one node, as after a change of mainboard; return as above.
 
     Args:
-        place: The history in which that was noted: a store's folder, else nothing is done.
+        place: The history in which they were joined: a store's folder, else nothing is done.
         node: The node's name.
     """
 
@@ -334,7 +333,7 @@ def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding
                 known = read_standing(store, node)
             except StandingError:
                 known = None
-            changed = noted(known or _of_journals(store, node))
+            changed = noted(known or _rebuilt(store, node))
             plain = {"format": _FORMAT, "version": _VERSION, **to_plain(changed)}
             write_atomically(path, json.dumps(plain, allow_nan=False) + "\n")
     except OSError as error:
@@ -346,18 +345,18 @@ def _change(store: Path, node: str, noted: Callable[[NodeStanding], NodeStanding
 
 @contextlib.contextmanager
 def _alone(path: Path) -> Iterator[None]:
-    """Keep other runs of the node from changing its file meanwhile, where the file system has locks.
+    """Hold the lock of a node's file, if the file system has locks.
 
-    Any reader of the lock file can hold it for ever, so this waits no longer than a change takes.
+    Any user who can read the lock file can hold it for ever, so the wait is limited to what a change takes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     held = os.open(path.with_suffix(".lock"), flags, 0o644)
     try:
-        until = time.monotonic() + _LOCKED
+        until = time.monotonic() + _LOCK_TIMEOUT
         with contextlib.suppress(OSError):
             while not _locked(held) and time.monotonic() < until:
-                time.sleep(_LOCKED / 100)
+                time.sleep(_LOCK_TIMEOUT / 100)
         yield
     finally:
         os.close(held)
@@ -371,16 +370,16 @@ def _locked(file: int) -> bool:
     return True
 
 
-def _of_journals(store: Path, node: str) -> NodeStanding:
-    """Return what a node's journals say, for a file that is not there or cannot be used."""
+def _rebuilt(store: Path, node: str) -> NodeStanding:
+    """Return a node's standing from its journals, if its file is missing or cannot be used."""
     return NodeStanding(node=node, runs=_relevant([*_journals(store, node)]))
 
 
 def _journals(store: Path, node: str) -> Iterator[KeptRun]:
-    """Yield what the journals of a node say, the latest ones."""
+    """Yield the runs of a node's latest journals."""
     from pytest_anubis.store.earlier_runs import journals_of
 
-    for path in journals_of(store, node)[:_JOURNALS]:
+    for path in journals_of(store, node)[:_MAX_JOURNALS]:
         with contextlib.suppress(JournalError):
             record = read_journal(path)
             began = moment(record.started) or 0.0
@@ -388,9 +387,9 @@ def _journals(store: Path, node: str) -> Iterator[KeptRun]:
 
 
 def dated_run(record: RunRecord, now: float) -> JudgedRun:
-    """Return what a run says about its node, by its own clock; where that is ahead, it passed nothing.
+    """Return a run's result for its node, dated by its own clock.
 
-    When such a run took place is unknown: what it found stands, and it clears nothing.
+    A run from the future has an unknown date: its failures count, and it clears nothing.
 
     Args:
         record: The run.
@@ -418,7 +417,7 @@ def _relevant(runs: Collection[KeptRun]) -> tuple[KeptRun, ...]:
         replace(
             kept := of_run[one.run],
             judged=one,
-            # It names what it found, of which later runs may have answered the worst.
+            # The reason names failures, some of which later runs may have cleared.
             reason=kept.reason if one.failed == kept.judged.failed else "",
         )
         for several in _machines(runs)
@@ -428,7 +427,7 @@ def _relevant(runs: Collection[KeptRun]) -> tuple[KeptRun, ...]:
 
 
 def _machines(runs: Iterable[KeptRun]) -> list[list[KeptRun]]:
-    """Return runs by machine, in the order in which they began; an unknown machine counts as the first."""
+    """Return the runs of each machine, in the order in which they began; runs without marks fit the first."""
     known: list[Machine] = []
     found: list[list[KeptRun]] = []
     for run in sorted(runs, key=lambda one: one.judged.order):
@@ -444,7 +443,7 @@ def _machines(runs: Iterable[KeptRun]) -> list[list[KeptRun]]:
 
 
 def boot_id() -> str:
-    """Return an id of this start of the machine; empty where the kernel tells none."""
+    """Return the id of the machine's current boot; empty if the kernel has none."""
     try:
         return _BOOT.read_text(encoding="ascii").strip()
     except (OSError, ValueError):

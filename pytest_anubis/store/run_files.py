@@ -1,4 +1,4 @@
-"""Finding the files of runs: journals and imports, by themselves or below folders."""
+"""Find the files of runs, journals and imports, among paths and below folders."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARQUET = (".parquet", ".pq")
 TABLES = (".csv", ".tsv", *PARQUET)
 _PACKED = (".zip", ".7z", ".tar", ".tgz", ".tar.gz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _NO_RESULTS = re.compile(r"nodes\.csv|missing.*\.csv|.*-[0-9a-f]{8}\.parquet")
-"""Tables that belong beside runs: the register, lists of missing values, and what was exported."""
+"""Tables that are no results: the register of nodes, lists of missing values, and exported samples."""
 
 
 class RunsError(ValueError):
@@ -25,12 +25,12 @@ class RunsError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What lies in a folder that was named, looks like results, and is not read with the folder.
+    """A file in a named folder that looks like results and is not read with the folder.
 
     Attributes:
-        path: Where it is.
+        path: The file.
         why: Why it is not read, and what to do, for people.
-        table: It is a table: those are named by themselves.
+        table: It is a table, which has to be named by itself.
     """
 
     path: Path
@@ -39,16 +39,16 @@ class LeftOut:
 
     @property
     def line(self) -> str:
-        """Where and why, as one line."""
+        """Path and reason as one line."""
         return f"{self.path}: {self.why}"
 
 
 def files_of(paths: Iterable[Path], *, exports: bool = False) -> tuple[list[Path], list[LeftOut]]:
-    """Return the files of runs that paths name, themselves and below folders, and what was left out there.
+    """Return the files of runs among paths and below folders, and the files there that are left out.
 
     Args:
         paths: Files and folders.
-        exports: Take the Parquet files of a folder without any run for what was exported there.
+        exports: In a folder without any run, take Parquet files for exported samples.
 
     Raises:
         RunsError: A path does not exist.
@@ -58,7 +58,7 @@ def files_of(paths: Iterable[Path], *, exports: bool = False) -> tuple[list[Path
     for path in paths:
         if path.is_dir():
             found = sorted(_below(path, left))
-            if exports and not found:  # beside runs, a table may be made of them
+            if exports and not found:  # next to runs, a table may be derived from them
                 found = sorted(one for one in path.iterdir() if one.suffix in PARQUET)
         elif path.exists():
             found = [path]
@@ -72,11 +72,11 @@ def files_of(paths: Iterable[Path], *, exports: bool = False) -> tuple[list[Path
 
 
 def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
-    """Return the runs below a folder, linked ones too, and what was a run's but cannot be read as one.
+    """Yield the runs below a folder, also linked ones, and folders of runs that lack a journal.
 
     Args:
         folder: The folder.
-        left: Gets what is left out.
+        left: Files that are left out are added here.
     """
 
     def unreadable(error: OSError) -> None:
@@ -87,7 +87,7 @@ def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
     for name, folders, files in os.walk(folder, followlinks=True, onerror=unreadable):
         place = Path(name)
         real = place.resolve()
-        if real in seen or "pyvenv.cfg" in files:  # a circle of links; libraries' own data
+        if real in seen or "pyvenv.cfg" in files:  # a circle of links, or libraries
             folders.clear()
             continue
         seen.add(real)
@@ -95,7 +95,7 @@ def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
             place.parent.name == "runs" or any(_is_near(file) for file in files)
         )
         if lost:
-            yield place  # of a run, but its journal is gone, packed or renamed
+            yield place  # a run whose journal is deleted, packed or renamed
         for file in files:
             path = place / file
             if file == JOURNAL_NAME or file.endswith(SUFFIX):
@@ -105,12 +105,12 @@ def _below(folder: Path, left: list[LeftOut]) -> Iterator[Path]:
 
 
 def _is_near(name: str) -> bool:
-    """Return whether a name is that of a journal, but for its letters or what follows."""
+    """Return whether a name is a journal's except for its case or ending."""
     return name.casefold().startswith(JOURNAL_NAME)
 
 
 def _left_out(path: Path) -> LeftOut | None:
-    """Return what is said of a file that is not read with its folder; None if it is like no results."""
+    """Return the entry about a file that is not read with its folder; None if it is no result."""
     name = path.name.casefold()
     if path.is_symlink() and not path.exists():
         return LeftOut(path, "links to what is not there; bring that here, or remove the link")
@@ -126,7 +126,7 @@ def _left_out(path: Path) -> LeftOut | None:
 
 
 def is_superbench(path: Path) -> bool:
-    """Tell a SuperBench summary from a journal, whatever its name, by how its first line begins."""
+    """Return whether a file is a SuperBench summary and no journal, by the beginning of its first line."""
     if path.suffix != ".jsonl" or path.name == JOURNAL_NAME:
         return False
     try:

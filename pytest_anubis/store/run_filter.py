@@ -1,4 +1,4 @@
-"""Which of many runs are wanted: by node, hardware class, time and metric."""
+"""Select runs and samples by node, hardware class, time and metric."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFilter:
-    """What is taken; without anything, everything.
+    """A selection of runs and samples; without arguments, all of them.
 
-    Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``; in those of metrics
-    brackets stand for themselves (`core.metric.named_by`).
+    Patterns of nodes are those of a shell: ``n1*``, ``rack[12]-??``. Patterns of metrics take brackets
+    literally (`core.metric.named_by`).
 
     Attributes:
         nodes: Patterns of the names of nodes; none takes all.
         exclude: Patterns of the names of nodes that are left out.
         metrics: Patterns of the names of metrics, or of benchmarks; none takes all.
         hardware_class: Key of the only class; empty takes all.
-        since: Runs that began at or after this moment, seconds since 1970; None takes all. One whose
-            beginning is unknown is taken.
+        since: Runs that began at or after this moment, seconds since 1970, or whose beginning is unknown;
+            None takes all.
     """
 
     nodes: tuple[str, ...] = ()
@@ -38,17 +38,17 @@ class RunFilter:
     since: float | None = None
 
     def wants_node(self, name: str) -> bool:
-        """Return whether a node takes part."""
+        """Return whether a node is selected."""
         return (not self.nodes or _one_of(name, self.nodes)) and not _one_of(name, self.exclude)
 
     def wants_metric(self, metric: str, benchmark: str) -> bool:
-        """Return whether a metric of a benchmark takes part."""
+        """Return whether a metric of a benchmark is selected."""
         return not self.metrics or any(
             named_by(one, name) for one in self.metrics for name in (metric, benchmark)
         )
 
     def wants_run(self, record: RunRecord) -> bool:
-        """Return whether a run takes part."""
+        """Return whether a run is selected."""
         return (
             self.wants_node(record.node)
             and self.hardware_class in ("", record.hardware_class)
@@ -56,13 +56,13 @@ class RunFilter:
         )
 
     def runs(self, runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
-        """Return the runs that take part."""
+        """Return the selected runs."""
         return tuple(run for run in runs if self.wants_run(run))
 
     def populations(
         self, populations: Sequence[Population], runs: Sequence[RunRecord]
     ) -> tuple[Population, ...]:
-        """Return what takes part of the samples of runs, all of which are given."""
+        """Return the selected samples; `runs` are all runs that they come from."""
         if self == RunFilter():
             return tuple(populations)
         wanted = {(run.run, run.node, run.hardware_class) for run in self.runs(runs)}

@@ -1,4 +1,4 @@
-"""What was read of many runs: populations, the runs themselves, and what takes no part."""
+"""The result of reading many runs: populations, the runs themselves, and what was refused."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pytest_anubis.store.namesakes import full_names, renamed
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedRun:
-    """A run that takes no part, and why.
+    """A run that was refused, and why.
 
     Attributes:
-        run: Its id, empty when the file could not be read at all.
+        run: Its id; empty if the file could not be read at all.
         reason: One sentence.
-        damaged: The file could not be read: nobody knows which node is missing.
+        damaged: The file could not be read, so it is unknown which node is missing.
     """
 
     run: str
@@ -29,7 +29,7 @@ class RefusedRun:
 
     @property
     def line(self) -> str:
-        """The file and why, as one line."""
+        """File and reason as one line."""
         return self.reason if self.reason.startswith(self.path) else f"{self.path}: {self.reason}"
 
 
@@ -39,11 +39,11 @@ class RunSet:
 
     Attributes:
         populations: One per hardware class, benchmark, metric and group, sorted.
-        runs: The runs read, without their measurements, verdicts and events other than their waivers.
-        refused: Runs and files that take no part, with reasons.
+        runs: The runs, without their measurements, verdicts and events other than waivers.
+        refused: Runs and files that were refused, with reasons.
         unmeasured: (run, node) -> tests that recorded nothing and fit into no population.
-        journals: The runs among them that come from journals, complete but for the values of their samples.
-        warnings: What was wrong inside the files, one line each.
+        journals: The runs that come from journals, complete except for the values of their samples.
+        warnings: Defects inside the files, one line each.
     """
 
     populations: tuple[Population, ...] = ()
@@ -55,7 +55,7 @@ class RunSet:
 
     @property
     def classes(self) -> dict[str, Mapping[str, str]]:
-        """Hardware class -> its attributes, as the first run that has any tells them."""
+        """Hardware class -> its attributes, from the first run that has any."""
         found: dict[str, Mapping[str, str]] = {}
         for run in self.runs:
             if not found.get(run.hardware_class):
@@ -64,9 +64,9 @@ class RunSet:
 
 
 def under_one_name(found: RunSet) -> RunSet:
-    """Return the same with a machine that runs call by its short and by its full name under the short one.
+    """Return the runs with a machine that has runs under its short and its full name under the short one.
 
-    Machines that are known to be two keep their names.
+    Different machines keep their names.
     """
     marks: dict[str, frozenset[str]] = {}
     for run in found.runs:

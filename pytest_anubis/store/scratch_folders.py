@@ -1,4 +1,4 @@
-"""Temporary folders that a killed process leaves behind, and the next run of the same user clears away."""
+"""Make temporary folders, and remove those that killed processes of the same user left behind."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Self
 
 PREFIX = "anubis-"
-OLD = 24 * 3600.0
-"""Seconds after which a folder that nobody holds is a leftover. Benchmarks have temporary folders without a
-lock; they live for the length of one test, which no deadline lets last a day."""
+LEFTOVER_AGE = 24 * 3600.0
+"""Seconds after which an unlocked folder is a leftover. Benchmarks have temporary folders without a lock for
+the length of one test, which lasts less than a day."""
 
 
 class ScratchFolder:
-    """A folder of a name that nobody can foresee, which only this user may enter; removed when closed.
+    """A folder with an unpredictable name that only this user may enter, removed when it is closed.
 
-    While it is open this process holds a lock on it, which the kernel drops when the process dies: that is
-    how the next run tells what is left over. Making one removes leftovers beside it.
+    An open folder is locked by its process. The kernel drops the lock when the process dies, so the next run
+    recognises leftovers, which are removed whenever a scratch folder is made.
 
     Args:
-        parent: Where it is made; default the folder for temporary files.
+        parent: Folder in which it is made; default: the folder for temporary files.
 
     Raises:
         OSError: It cannot be made there.
@@ -35,7 +35,7 @@ class ScratchFolder:
         remove_leftovers(parent)
         self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
         self._held = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        with contextlib.suppress(OSError):  # a network file system without locks: it ages, then
+        with contextlib.suppress(OSError):  # on a file system without locks its age decides
             fcntl.flock(self._held, fcntl.LOCK_SH)
 
     def __enter__(self) -> Self:
@@ -45,7 +45,7 @@ class ScratchFolder:
         self.close()
 
     def close(self) -> None:
-        """Remove it with all that is in it; more than once does nothing."""
+        """Remove the folder and its content; closing it twice is harmless."""
         if self._held >= 0:
             shutil.rmtree(self.path, ignore_errors=True)
             os.close(self._held)
@@ -53,10 +53,9 @@ class ScratchFolder:
 
 
 def remove_leftovers(parent: Path) -> None:
-    """Remove old folders of ours that no process holds; what cannot be removed stays, without a word.
+    """Remove old scratch folders of this user that no process has locked; failures are ignored.
 
-    Only folders of this user are touched, and no link is followed: neither one in the place of a folder nor
-    one inside.
+    No link is followed, neither in the place of a folder nor inside.
     """
     with contextlib.suppress(OSError):
         for path in parent.iterdir():
@@ -70,9 +69,9 @@ def _remove_if_left(path: Path) -> None:
     descriptor = os.open(path, flags)
     try:
         found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or time.time() - found.st_mtime < OLD:
+        if found.st_uid != os.geteuid() or time.time() - found.st_mtime < LEFTOVER_AGE:
             return
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        shutil.rmtree(path, ignore_errors=True)  # which follows no link itself
+        shutil.rmtree(path, ignore_errors=True)  # follows no link
     finally:
         os.close(descriptor)

@@ -1,4 +1,4 @@
-"""Reading waivers: a TOML file of the failures that somebody answers for."""
+"""Read waivers: a TOML file of failures that a named owner answers for."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from pytest_anubis.codec.json_files import read_bytes
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.verdict import Waiver
 
-LARGEST = 1 << 17
-"""Bytes of a file: hundreds of waivers, more than anybody answers for."""
+_MAX_BYTES = 1 << 17
+"""Bytes of a file: hundreds of waivers."""
 
-LINE = 400
-"""Characters of a line: a reason with its key. The time that Python's reader of TOML takes grows with the
-square of a dotted key's parts, so a file of one endless key would take hours."""
+_MAX_LINE_LENGTH = 400
+"""Characters of a line: a reason with its key. Python's TOML reader takes time quadratic in the parts of a
+dotted key, so a file of one long key would take hours."""
 
-LONGEST = 300
-"""Characters of one text: a reason is a sentence and is in headlines."""
+_MAX_TEXT_LENGTH = 300
+"""Characters of one text: a reason is a sentence that is shown in headlines."""
 
 _NEEDED = ("owner", "reason", "expires")
 _COVERS = ("test", "metric", "component")
@@ -34,10 +34,7 @@ class WaiverError(ValueError):
 
 
 def today() -> str:
-    """Return today's date, ISO 8601, UTC: what all nodes of a fleet agree on.
-
-    That this clock is right is for the caller to see: it accepts no node where it is behind a baseline.
-    """
+    """Return today's date by this clock, ISO 8601, UTC, on which all nodes of a fleet agree."""
     return day_of(time.time())
 
 
@@ -46,37 +43,40 @@ def read_waivers(path: Path, day: str) -> tuple[Waiver, ...]:
 
     Args:
         path: The file: tables ``[[waiver]]`` with ``owner``, ``reason`` and ``expires``, and what they cover.
-        day: Today, ISO 8601; a waiver holds to the end of the day on which it expires.
+        day: Today, ISO 8601; a waiver is valid to the end of the day on which it expires.
 
     Raises:
-        WaiverError: It cannot be read, or a waiver in it is not complete; nothing of it is used then.
+        WaiverError: It cannot be read, or a waiver in it is incomplete; then none of it is used.
     """
-    try:
-        text = read_bytes(path, largest=LARGEST).decode("utf-8")
-        long = next((n for n, line in enumerate(text.split("\n"), 1) if len(line) > LINE), 0)
-        if long:
-            raise WaiverError(
-                f"{path}: line {long} has more than {LINE} characters; write a shorter one"
-            )
-        data = tomllib.loads(text)
-    except OSError as error:
-        raise WaiverError(f"{path}: cannot be read ({error.strerror})") from error
-    except UnicodeDecodeError as error:
-        raise WaiverError(f"{path}: byte {error.start} is not UTF-8") from error
-    except CodecError as error:
-        raise WaiverError(f"{path}: {error}") from error
-    except WaiverError:
-        raise
-    except RecursionError:
-        raise WaiverError(f"{path}: nested too deeply") from None
-    except ValueError as error:  # what is no TOML, and whole numbers of thousands of digits
-        raise WaiverError(f"{path}: not valid TOML ({_short(error)})") from error
+    data = _parsed(path)
     unknown = sorted(data.keys() - {"waiver"})
     tables = data.get("waiver", [])
     if unknown or not isinstance(tables, list):
         what = f"{unknown[0][:40]!r}" if unknown else "'waiver' as something else than [[waiver]]"
         raise WaiverError(f"{path}: it has {what}; write every waiver as a table [[waiver]]")
     return tuple(_waiver(f"{path}: waiver {n}", one, day) for n, one in enumerate(tables, start=1))
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        text = read_bytes(path, largest=_MAX_BYTES).decode("utf-8")
+    except OSError as error:
+        raise WaiverError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise WaiverError(f"{path}: byte {error.start} is not UTF-8") from error
+    except CodecError as error:
+        raise WaiverError(f"{path}: {error}") from error
+    for number, line in enumerate(text.split("\n"), start=1):
+        if len(line) > _MAX_LINE_LENGTH:
+            raise WaiverError(
+                f"{path}: line {number} has more than {_MAX_LINE_LENGTH} characters; write a shorter one"
+            )
+    try:
+        return tomllib.loads(text)
+    except RecursionError:
+        raise WaiverError(f"{path}: nested too deeply") from None
+    except ValueError as error:  # no TOML, or a whole number of thousands of digits
+        raise WaiverError(f"{path}: not valid TOML ({_short(error)})") from error
 
 
 def _waiver(where: str, table: Any, day: str) -> Waiver:
@@ -106,13 +106,15 @@ def _waiver(where: str, table: Any, day: str) -> Waiver:
 
 
 def _text(where: str, name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value.isprintable() or len(value) > LONGEST:
-        raise WaiverError(f"{where}: {name} must be one line of text, {LONGEST} characters at most")
+    if not isinstance(value, str) or not value.isprintable() or len(value) > _MAX_TEXT_LENGTH:
+        raise WaiverError(
+            f"{where}: {name} must be one line of text, {_MAX_TEXT_LENGTH} characters at most"
+        )
     return value.strip()
 
 
 def _date(where: str, value: Any) -> str:
-    """Return a date as TOML has it, or as text, in ISO 8601."""
+    """Return a date, given as TOML's type or as text, in ISO 8601."""
     try:
         if isinstance(value, datetime.date) and not isinstance(value, datetime.datetime):
             return value.isoformat()

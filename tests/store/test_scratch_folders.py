@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.store.scratch_folders import OLD, ScratchFolder, remove_leftovers
+from pytest_anubis.store.scratch_folders import LEFTOVER_AGE, ScratchFolder, remove_leftovers
 
 
 def age(path: Path) -> None:
-    past = time.time() - 2 * OLD
+    past = time.time() - 2 * LEFTOVER_AGE
     os.utime(path, (past, past))
 
 

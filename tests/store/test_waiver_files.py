@@ -8,8 +8,8 @@ import pytest
 
 from pytest_anubis.core.verdict import Waiver
 from pytest_anubis.store.waiver_files import (
-    LARGEST,
-    LINE,
+    _MAX_BYTES,
+    _MAX_LINE_LENGTH,
     WaiverError,
     read_waivers,
 )
@@ -75,8 +75,8 @@ NEEDED = '[[waiver]]\nowner = "o"\nreason = "r"\nexpires = 2026-12-01\n'
         (NEEDED.replace("2026-12-01", "2026-12-01T10:00:00") + 'test = "x"', "must be a date"),
         (NEEDED.replace("2026-12-01", "2026-13-01"), "not valid TOML"),
         (NEEDED + "test = " + "[\n" * 5000, "nested too deeply"),
-        ("#" * (LINE + 1), "line 1 has more than 400 characters"),
-        ("# a\n" * LARGEST, "too large"),
+        ("#" * (_MAX_LINE_LENGTH + 1), "line 1 has more than 400 characters"),
+        ("# a\n" * _MAX_BYTES, "too large"),
     ],
 )
 def test_a_file_that_is_not_complete_is_refused_in_one_line(

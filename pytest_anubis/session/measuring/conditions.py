@@ -249,17 +249,17 @@ class Surroundings:
                 known.seconds,
                 context.settings.allowed_processes,
                 limit=limit,
-                beside=known.beside,
+                beside=known.during,
             )
         return Rounds(self._host, name)
 
     def keep_readings(self) -> None:
         """Keep the host's best readings for the next run."""
         if self._host is not None and self._host.best:
-            from pytest_anubis.store.best_probe import Known, keep_best
+            from pytest_anubis.store.best_probe import BestReadings, keep_best
 
             context = self._context
-            known = Known(seconds=self._host.best, beside=self._host.beside)
+            known = BestReadings(seconds=self._host.best, during=self._host.beside)
             keep_best(context.settings.store, context.hardware_class, context.node, known)
 
     def close(self) -> None:

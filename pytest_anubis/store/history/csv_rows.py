@@ -17,17 +17,18 @@ _MAX_BYTES = 8 << 20
 
 
 def read_rows(
-    path: Path, needed: Sequence[str], optional: Sequence[str]
+    path: Path, needed: Sequence[str], optional: Sequence[str], *, others: bool
 ) -> list[tuple[int, dict[str, str]]]:
     """Return the rows of a table, each with its line and column -> text; what is no UTF-8 is replaced.
 
     Args:
-        path: The file, which may have further columns.
+        path: The file.
         needed: Columns that it must have, in small letters.
         optional: Columns that it may have.
+        others: It may have further columns.
 
     Raises:
-        HistoryError: It cannot be read, is too large, is no CSV, or lacks a needed column; one line.
+        HistoryError: It cannot be read, is too large, is no CSV, or has not these columns; one line.
     """
     try:
         text = decoded(read_bytes(path, largest=_MAX_BYTES))
@@ -35,11 +36,14 @@ def read_rows(
         reader = csv.reader(io.StringIO(text, newline=""), delimiter=mark)
         next(reader, None)
         head = [name.strip().lower() for name in columns]
-        lacking = next((name for name in needed if name not in head), None)
-        if lacking is not None:
+        wrong = [missing(head, mark, name) for name in needed if name not in head]
+        if not others:
+            known = (*needed, *optional)
+            wrong += [f"no column {name[:40]!r}" for name in head if name not in known]
+        if wrong:
             raise HistoryError(
-                f"{path} line 1: {missing(head, mark, lacking)}; needed "
-                f"{'is' if len(needed) == 1 else 'are'} {', '.join(needed)}, possible {', '.join(optional)}"
+                f"{path} line 1: {wrong[0]}; needed {'is' if len(needed) == 1 else 'are'} "
+                f"{', '.join(needed)}, possible {', '.join(optional)}"
             )
         return [
             (reader.line_num, dict(zip(head, row + [""] * (len(head) - len(row)), strict=False)))

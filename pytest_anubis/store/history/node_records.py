@@ -67,7 +67,7 @@ def import_nodes(history: History, path: Path) -> NodeImport:
         HistoryError: The file cannot be read, is too large, lacks the column ``node``, or the database
             refuses.
     """
-    rows = read_rows(path, ("node",), _OPTIONAL)
+    rows = read_rows(path, ("node",), _OPTIONAL, others=True)
     present = time.time()
     written = min(present, path.stat().st_mtime)
     good: list[_Node] = []

@@ -36,7 +36,7 @@ clear_moments.others_may_hide = lambda *_: True
 if EARLIER:
     from pytest_anubis.store import best_probe
     beside = {"test_suite.py::test_second rate": [EARLIER]}
-    best_probe.known_best = lambda *_: best_probe.Known(seconds=EARLIER, beside=beside)
+    best_probe.known_best = lambda *_: best_probe.BestReadings(seconds=EARLIER, during=beside)
 from pytest_anubis.session.measuring import visits
 visits.GAP = 0.0
 
