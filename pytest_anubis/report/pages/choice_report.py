@@ -1,4 +1,8 @@
-"""What the Selector left out and why, in words and as HTML, from the event that the journal holds."""
+"""The Selector's choice in words for the terminal and as HTML for pages, from the event in the journal.
+
+Every function takes the choice as `selector.choice.choice_record` writes it; one with missing or odd values
+is called damaged.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +16,12 @@ from pytest_anubis.report.pages.rendering import block, fragment
 from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import table
 
-FEW = 3
-"""Defects below which a coverage is called what it is: of two of which one is exposed, the share of
-all may be anything from 1 to 99 % (95 % interval)."""
-_DAMAGE = (TypeError, KeyError, ValueError, AttributeError)  # of a journal that was edited
+MIN_KNOWN_DEFECTS = 3
+"""Defects below which a share of them is called a guess: of two of which one is exposed, the share of all may
+be anything from 1 to 99 % (95 % interval)."""
+MAX_OPEN_ROWS = 12
+"""Longer tables of what was left out start folded."""
+_DAMAGE = (TypeError, LookupError, ValueError, AttributeError)  # of a journal that was edited, or is older
 
 
 def choice_lines(event: Mapping[str, Any]) -> list[str]:
@@ -35,25 +41,13 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
     else:
         lines = [f"{_how_many(event, total, full)}; {_risks(event)}"]
     if event["target"] is not None and not event["reached"] and not event["lacking"]:
-        asked = f"the accepted risk of {percent(event['target'])} cannot be reached"
-        whole = event["full_risk"]
-        if whole is not None and whole > event["target"]:
-            asked += f": even the full set leaves {percent(whole)}"
-        lines.append(asked)
-    budget = event.get("budget") if event.get("mode") == "budget" else None
-    if left and budget is not None and event["cost"] > budget:
-        must = "what was named, or exposed an open defect, runs whatever it takes"
-        lines.append(
-            f"takes {duration_text(event['cost'])}, more than the budget of "
-            f"{duration_text(budget)}: {must}"
-        )
-    if left and budget is not None and not event["chosen"] and event["method"] != "nothing":
-        least = min(left, key=lambda item: item["cost_seconds"])
-        takes = least["cost_seconds"]
-        lines.append(
-            f"the budget of {duration_text(budget)} is too small for any benchmark: the cheapest, "
-            f"{least['benchmark']}, takes {duration_text(takes)}; give at least {math.ceil(takes)}s"
-        )
+        line = f"the accepted risk of {percent(event['target'])} cannot be reached"
+        risk = event["full_risk"]
+        if risk is not None and risk > event["target"]:
+            line += f": even the full set leaves {percent(risk)}"
+        lines.append(line)
+    if left and event["mode"] == "budget" and event["budget"] is not None:
+        lines += _budget_lines(event)
     if event["explored"]:
         lines.append(
             f"{len(event['explored'])} of them by chance, so that learning goes on (seed "
@@ -69,11 +63,28 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
     return lines + [f"warning: {words}" for words in event.get("warnings", ())]
 
 
+def _budget_lines(event: Mapping[str, Any]) -> list[str]:
+    """Return a line where the choice exceeds its budget, or the budget is too small for any benchmark."""
+    budget, lines = event["budget"], []
+    if event["cost"] > budget:
+        lines.append(
+            f"takes {duration_text(event['cost'])}, more than the budget of {duration_text(budget)}: "
+            "what was named, or exposed an open defect, runs whatever it takes"
+        )
+    if not event["chosen"] and event["method"] != "nothing":
+        cheapest = min(event["pruned"], key=lambda item: item["cost_seconds"])
+        takes = cheapest["cost_seconds"]
+        lines.append(
+            f"the budget of {duration_text(budget)} is too small for any benchmark: the cheapest, "
+            f"{cheapest['benchmark']}, takes {duration_text(takes)}; give at least {math.ceil(takes)}s"
+        )
+    return lines
+
+
 def _pinned(event: Mapping[str, Any]) -> str:
-    """Say what runs although nothing needs to, and why; older journals know no numbers of defects."""
+    """Return which benchmarks run although no risk asks for them, and why."""
     numbers = [str(number) for number in event.get("open_defects", ())]
-    named = set(event["chosen"]) - set(event.get("exposing", ()))
-    words = ["only what was named runs"] if named or (event["chosen"] and not numbers) else []
+    words = ["only what was named runs"] if set(event["chosen"]) - set(event["exposing"]) else []
     if len(numbers) == 1:
         words.append(f"open defect {numbers[0]}: its component is measured again")
     elif numbers:
@@ -82,7 +93,7 @@ def _pinned(event: Mapping[str, Any]) -> str:
 
 
 def _lacking(event: Mapping[str, Any]) -> str:
-    """Say what the history does not have, and which of its defects do not count here."""
+    """Return what the history does not have, and which of its defects do not count here."""
     alarms = event.get("false_alarms", 0)
     if not alarms:
         return f"no {' and no '.join(event['lacking'])} yet"
@@ -95,45 +106,37 @@ def _how_many(event: Mapping[str, Any], total: int, full: str) -> str:
         return f"the full set runs, {count_text(total, 'benchmark')}, {full}"
     share = ""
     if event["defects"]:
-        told = _guessed(event) or _exposed(event)
-        # The share counts what is not known yet as well, so the count of the known ones stands beside it.
-        of = f"defects ({told})" if told else "known defects"
-        share = f", exposing {percent(event['coverage'])} of {of}"
+        # The share also counts defects that are not known yet.
+        basis = _guess(event) or f"{event['exposed_defects']} of the {event['defects']} known"
+        share = f", exposing {percent(event['coverage'])} of defects ({basis})"
     return (
         f"{len(event['chosen'])} of {count_text(total, 'benchmark')}, "
         f"{duration_text(event['cost'])} of {full}{share}"
     )
 
 
-def _exposed(event: Mapping[str, Any]) -> str:
-    """Return how many of the known defects the share comes from; empty of journals that do not say it."""
-    count = event.get("exposed_defects")
-    return "" if count is None else f"{count} of the {event['defects']} known"
-
-
-def _guessed(event: Mapping[str, Any]) -> str:
-    """Say that shares of defects are a guess, where so few are known that most of them is assumed."""
-    few = event["defects"]
+def _guess(event: Mapping[str, Any]) -> str:
+    """Return why shares of defects are a guess; empty where enough defects are known."""
+    known = event["defects"]
     others = event.get("other_defects", 0)
     if others:
         return f"assumed: {count_text(others, 'defect')} known, none exposed by one of these benchmarks"
     if "defects" in event["lacking"]:
         return "assumed: no defect that counts is known"
-    if few and event.get("exposed_defects") == 0:
-        return f"assumed: {count_text(few, 'defect')} known, none exposed by what was chosen"
-    if not 0 < few < FEW:
+    if known and event["exposed_defects"] == 0:
+        return f"assumed: {count_text(known, 'defect')} known, none exposed by what was chosen"
+    if not 0 < known < MIN_KNOWN_DEFECTS:
         return ""
-    known = "1 defect is known" if few == 1 else f"{few} defects are known"
-    return f"a guess: {known}, the rest is assumed"
+    verb = "is" if known == 1 else "are"
+    return f"a guess: {count_text(known, 'defect')} {verb} known, the rest is assumed"
 
 
 def _why(event: Mapping[str, Any], name: str) -> str:
     """Return why a benchmark runs whatever is chosen; empty where it was chosen."""
-    if name in event.get("exposing", ()):
+    if name in event["exposing"]:
         return "it exposed a defect that is still open"
     if name in event["pinned"]:
-        exact = "exposing" in event
-        return "named on the command line" + ("" if exact else ", or an open defect")
+        return "named on the command line"
     return "drawn by chance" if name in event["explored"] else ""
 
 
@@ -141,59 +144,52 @@ def _risks(event: Mapping[str, Any]) -> str:
     """Return the risks before, after and after the full set, as far as they are known."""
     if event["risk_before"] is None:
         return "the risk is unknown, since no incident was ever recorded"
-    hours = f"{event['horizon'] / 3600:g} h"
-    before = _interval(event, "risk_interval")
-    text = f"risk of an incident in {hours} {percent(event['risk_before'])}{before}"
+    before = percent(event["risk_before"]) + _interval(event["risk_interval"])
+    text = f"risk of an incident in {event['horizon'] / 3600:g} h {before}"
     if event["method"] != "nothing":
-        after = _interval(event, "residual_interval")
-        text += f", {percent(event['residual_risk'])}{after} after these pass"
-        if event["pruned"] and _guessed(event):
-            text += ", a guess as well"
+        after = percent(event["residual_risk"]) + _interval(event["residual_interval"])
+        text += f", {after} after these pass"
         if event["pruned"]:
-            text += f" (full set: {percent(event['full_risk'])})"
+            guess = ", a guess as well" if _guess(event) else ""
+            text += f"{guess} (full set: {percent(event['full_risk'])})"
     if event["target"] is not None:
         text += f", accepted {percent(event['target'])}"
     return text
 
 
+def _interval(ends: Sequence[float] | None) -> str:
+    """Return the 95 % interval of a risk; empty where it is unknown."""
+    return "" if ends is None else f" (95 % within {percent(ends[0])} to {percent(ends[1])})"
+
+
 def driver_lines(event: Mapping[str, Any]) -> list[str]:
-    """Return a line for each node: its risk, where that lies, and what it comes from."""
+    """Return a line for each node: its risk, the interval of the risk, and what it comes from."""
     lines = []
-    for node, risk in (event.get("nodes") or {}).items():
-        told = (event.get("drivers") or {}).get(node, ())
-        ends = (event.get("node_intervals") or {}).get(node)
-        if risk is None or not (told or ends):
-            continue
-        within = "" if ends is None else f" (95 % within {percent(ends[0])} to {percent(ends[1])})"
-        why = "; ".join(told) or "nothing is unusual about it"
-        lines.append(f"{node}: risk {percent(risk)}{within}: {why}")
-    if lines and event.get("within"):
+    for node, risk in event["nodes"].items():
+        drivers, ends = event["drivers"].get(node, ()), event["node_intervals"].get(node)
+        if risk is not None and (drivers or ends):
+            why = "; ".join(drivers) or "nothing is unusual about it"
+            lines.append(f"{node}: risk {percent(risk)}{_interval(ends)}: {why}")
+    if lines and event["within"]:
         lines.append(f"95 % within: {event['within']}")
     return lines
 
 
-def _interval(event: Mapping[str, Any], name: str) -> str:
-    """Return where a risk lies in 95 % of cases; nothing in records without it."""
-    ends = event.get(name)
-    return "" if ends is None else f" (95 % within {percent(ends[0])} to {percent(ends[1])})"
-
-
 def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list[str]:
     """Return what each node's risk comes from, and a line for every benchmark, those left out first."""
-    reasons = {item["benchmark"]: item["reason"] for item in event.get("picked") or ()}
+    reasons = {item["benchmark"]: item["reason"] for item in event["picked"]}
     runs = [["runs", "because"]]
     for name in event["chosen"]:
-        why = _why(event, name) or "chosen"
-        told = reasons.get(name, "")
-        runs.append([name, told if why == "chosen" and told else f"{why}; {told}" if told else why])
+        why = _why(event, name), reasons.get(name, "")
+        runs.append([name, "; ".join(filter(None, why)) or "chosen"])
     out = [["left out", "takes", "because"]]
     out += [
         [item["benchmark"], duration_text(item["cost_seconds"]), item["reason"]]
         for item in event["pruned"]
     ]
     lines = driver_lines(event)
-    if _guessed(event):
-        lines.append(f"shares of defects below are {_guessed(event)}")
+    if guess := _guess(event):
+        lines.append(f"shares of defects below are {guess}")
     elif reasons:
         lines.append(
             "shares of defects below weigh them by the kinds of incident that the node tends to have, and "
@@ -205,16 +201,9 @@ def explain_lines(event: Mapping[str, Any], *, width: int | None = None) -> list
     return [*lines, *(f"note: {note}" for note in event["notes"])]
 
 
-_FIELDS = {
-    "mode", "method", "chosen", "pruned", "explored", "pinned", "unpriced", "lacking", "notes",
-    "basis", "horizon", "target", "reached", "optimal", "seed", "cost", "full_cost", "coverage",
-    "defects", "risk_before", "residual_risk", "full_risk",
-}  # fmt: skip
-
-
 def chosen_lines(choice: Mapping[str, Any] | None) -> list[str]:
     """Return `choice_lines` of a run's record of its choice; nothing when the Selector took no part."""
-    if choice is None or not choice.keys() >= _FIELDS:
+    if choice is None:
         return []
     try:
         return choice_lines(choice)
@@ -224,31 +213,25 @@ def chosen_lines(choice: Mapping[str, Any] | None) -> list[str]:
 
 def selection_block(event: Mapping[str, Any] | None) -> Markup:
     """Return what was left out and why as HTML, or nothing when the Selector took no part."""
-    if event is None or not event.keys() >= _FIELDS:
+    if event is None:
         return Markup()
     try:
-        said = [*choice_lines(event), event["basis"], *driver_lines(event), *event["notes"]]
-        left_out = _items("left out", event["pruned"])
+        lines = [*choice_lines(event), event["basis"], *driver_lines(event), *event["notes"]]
+        return fragment(
+            "choice.html",
+            lines=[str(line) for line in lines if line],
+            chosen=_rows(event["picked"]),
+            count=len(event["chosen"]),
+            left_out=_rows(event["pruned"]),
+            max_open=MAX_OPEN_ROWS,
+        )
     except _DAMAGE:
         return block("paragraph", "The journal's record of the choice of benchmarks is damaged.")
-    try:
-        chosen = _items("runs", event.get("picked") or ())
-    except _DAMAGE:
-        chosen = Markup()
-    return fragment(
-        "choice.html",
-        lines=[str(line) for line in said if line],
-        chosen=chosen,
-        count=len(event["chosen"]),
-        left_out=left_out,
-        left=len(event["pruned"]),
-    )
 
 
-def _items(title: str, items: Sequence[Mapping[str, Any]]) -> Markup:
-    """Return benchmarks with what they take and why, as a table; nothing without any."""
-    rows = [
+def _rows(items: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, str]]:
+    """Return benchmarks with what they take and why."""
+    return [
         (str(item["benchmark"]), duration_text(item["cost_seconds"]), str(item["reason"]))
         for item in items
     ]
-    return block("table", (title, "takes", "because"), rows, numbers=(1,)) if rows else Markup()

@@ -12,7 +12,6 @@ import sqlalchemy as sa
 
 from pytest_anubis.codec.input_limits import VARIABLE
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.report.pages.choice_report import choice_lines, explain_lines
 from pytest_anubis.report.pages.risk_report import ModelStory, model_cells, model_lines
 from pytest_anubis.selector.risk.choosing.backtest_record import Backtest, BacktestedModel
 from pytest_anubis.selector.risk.choosing.risk_backtest import Score
@@ -202,31 +201,6 @@ def test_a_defect_names_a_benchmark_that_exists(here: Path) -> None:
         "exposes 75 % of defects (2 known), 75 % as the only one of these, in 1 min"
         in chosen.stdout
     )
-
-
-def test_coverage_of_one_or_two_defects_is_called_that() -> None:
-    event = {
-        "chosen": ["a"], "pruned": [{}], "cost": 1.0, "full_cost": 2.0, "coverage": 0.6, "defects": 1,
-        "method": "exact", "lacking": (), "risk_before": None, "target": None, "explored": (),
-        "unpriced": (), "optimal": True, "reached": True,
-    }  # fmt: skip
-    assert "(a guess: 1 defect is known, the rest is assumed)" in choice_lines(event)[0]
-    assert "guess" not in choice_lines(event | {"defects": 3})[0]
-    known = event | {"risk_before": 0.1, "residual_risk": 0.01, "full_risk": 0.0, "horizon": 3600.0}
-    assert "1.0 % after these pass, a guess as well (full set" in choice_lines(known)[0]
-    more = event | {
-        "pinned": ["a", "b"],
-        "chosen": ["a", "b"],
-        "exposing": ["b"],
-        "notes": (),
-        "pruned": (),
-    }
-    lines = explain_lines(more)
-    assert lines[0] == "shares of defects below are a guess: 1 defect is known, the rest is assumed"
-    assert [line.split(maxsplit=1)[1] for line in lines[2:]] == [
-        "named on the command line",
-        "it exposed a defect that is still open",
-    ]
 
 
 def test_a_model_worse_than_one_rate_for_all_is_a_warning() -> None:

@@ -36,13 +36,20 @@ def choice(**changes: Any) -> dict[str, Any]:
         "chosen": ["a", "b"],
         "explored": ["b"],
         "pinned": [],
+        "exposing": [],
+        "picked": [],
         "pruned": [pruned],
         "unpriced": [],
         "lacking": [],
         "notes": ["age: missing"],
+        "nodes": {},
+        "node_intervals": {},
+        "drivers": {},
+        "within": "",
         "basis": "weibull model of 7 incidents on 3 nodes",
         "horizon": 86400.0,
         "target": 0.01,
+        "budget": None,
         "reached": True,
         "optimal": True,
         "seed": 7,
@@ -50,71 +57,78 @@ def choice(**changes: Any) -> dict[str, Any]:
         "full_cost": 120.0,
         "coverage": 0.8,
         "defects": 40,
+        "exposed_defects": 31,
         "risk_before": 0.03,
+        "risk_interval": None,
         "residual_risk": 0.006,
+        "residual_interval": None,
         "full_risk": 0.001,
         **changes,
     }
 
 
 def run(*events: Event) -> RunRecord:
-    """A run in which this happened besides its tests."""
     return RunRecord(run="r", node="n", events=events)
 
 
 def test_the_choice_in_words() -> None:
-    first, second = choice_lines(choice())
-    assert first == (
-        "2 of 3 benchmarks, 30.0 s of 2 min 00 s, exposing 80 % of known defects; risk of an "
-        "incident in 24 h 3.0 %, 0.60 % after these pass (full set: 0.10 %), accepted 1.0 %"
-    )
-    assert second == "1 of them by chance, so that learning goes on (seed 7)"
-    counted = choice_lines(choice(exposed_defects=31))[0]
-    assert "exposing 80 % of defects (31 of the 40 known); risk" in counted
-    none = choice_lines(choice(exposed_defects=0))[0]
-    assert "exposing 80 % of defects (assumed: 40 defects known, none exposed by what was" in none
-    few = choice_lines(choice(defects=2, exposed_defects=2))[0]
-    assert (
-        "exposing 80 % of defects (a guess: 2 defects are known, the rest is assumed); risk" in few
-    )
+    assert choice_lines(choice()) == [
+        "2 of 3 benchmarks, 30.0 s of 2 min 00 s, exposing 80 % of defects (31 of the 40 known); risk of an "
+        "incident in 24 h 3.0 %, 0.60 % after these pass (full set: 0.10 %), accepted 1.0 %",
+        "1 of them by chance, so that learning goes on (seed 7)",
+    ]
 
 
-def test_a_nodes_risk_has_its_interval_and_what_it_comes_from() -> None:
-    told = choice(
+def test_the_risk_of_a_node_has_its_interval_and_drivers() -> None:
+    event = choice(
         nodes={"n1": 0.03, "<n2>": 0.01, "n3": None},
         node_intervals={"n1": [0.01, 0.08]},
         drivers={"n1": ["incidents 7 (usual 2) raises it", "no incident yet"], "<n2>": []},
         within="what 7 incidents leave open",
         risk_interval=[0.01, 0.08],
     )
-    assert "in 24 h 3.0 % (95 % within 1.0 % to 8.0 %), 0.60 % after" in choice_lines(told)[0]
-    assert explain_lines(told)[:2] == [
+    assert "in 24 h 3.0 % (95 % within 1.0 % to 8.0 %), 0.60 % after" in choice_lines(event)[0]
+    assert explain_lines(event)[:2] == [
         "n1: risk 3.0 % (95 % within 1.0 % to 8.0 %): incidents 7 (usual 2) raises it; no incident yet",
         "95 % within: what 7 incidents leave open",
     ]
-    page = selection_block(told)
-    assert "n1: risk 3.0 % (95 % within" in page
-    assert "damaged" in selection_block(told | {"node_intervals": {"n1": "wide"}})
-    assert "n1" not in selection_block(choice())  # as older journals have it
+    assert "n1: risk 3.0 % (95 % within" in selection_block(event)
+    assert "damaged" in selection_block(event | {"node_intervals": {"n1": "wide"}})
+
+
+GUESS = {"defects": 1, "exposed_defects": 1}
+NOTHING = {"method": "nothing", "chosen": [], "explored": []}
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"exposed_defects": 0}, "(assumed: 40 defects known, none exposed by what was chosen)"),
+        (
+            {"defects": 2, "exposed_defects": 2},
+            "(a guess: 2 defects are known, the rest is assumed)",
+        ),
+        (GUESS, "(a guess: 1 defect is known, the rest is assumed); risk"),
+        (GUESS, "0.60 % after these pass, a guess as well (full set"),
+        ({"defects": 0}, "30.0 s of 2 min 00 s; risk"),
+        ({"pruned": [], "explored": []}, "the full set runs, 2 benchmarks, 2 min 00 s; risk"),
         (
             {"lacking": ["incidents", "defects"], "pruned": []},
             "no incidents and no defects yet: the",
         ),
-        ({"method": "nothing", "chosen": []}, "nothing needs to run: risk of an incident in 24 h"),
-        ({"method": "nothing", "chosen": ["a"]}, "only what was named runs: risk"),
+        ({"lacking": ["defects"]}, "the history has no defects yet: 2 of 3 benchmarks, "),
+        (NOTHING, "nothing needs to run: risk of an incident in 24 h"),
+        (NOTHING, "the full set of 1 benchmark would take 2 min 00 s"),
+        (NOTHING | {"chosen": ["a"]}, "only what was named runs: risk"),
         (
-            {"method": "nothing", "chosen": ["a"], "exposing": ["a"], "open_defects": [7]},
+            NOTHING | {"chosen": ["a"], "exposing": ["a"], "open_defects": [7]},
             "open defect 7: its component is measured again; risk",
         ),
         (
-            {"method": "nothing", "chosen": ["a", "b"], "exposing": ["a"], "open_defects": [7, 9]},
+            NOTHING | {"chosen": ["a", "b"], "exposing": ["a"], "open_defects": [7, 9]},
             "only what was named runs; open defects 7, 9: their components are measured again; risk",
         ),
+        ({"target": None}, "0.60 % after these pass (full set: 0.10 %)"),
         ({"reached": False}, "the accepted risk of 1.0 % cannot be reached"),
         (
             {"reached": False, "full_risk": 0.011},
@@ -124,35 +138,72 @@ def test_a_nodes_risk_has_its_interval_and_what_it_comes_from() -> None:
             {"mode": "budget", "budget": 10.0},
             "takes 30.0 s, more than the budget of 10.0 s: what was named",
         ),
+        (
+            {"mode": "budget", "budget": 10.0, "chosen": [], "cost": 0.0},
+            "too small for any benchmark: the cheapest, c, takes 1 min 30 s; give at least 90s",
+        ),
         ({"optimal": False}, "chosen greedily, not proven to be the best choice"),
         ({"unpriced": ["a"]}, "1 benchmark of unknown duration"),
         ({"risk_before": None, "target": None}, "the risk is unknown, since no incident"),
     ],
 )
-def test_what_is_special_is_said(changes: dict[str, Any], words: str) -> None:
+def test_the_words_for_special_choices(changes: dict[str, Any], words: str) -> None:
     assert any(words in line for line in choice_lines(choice(**changes)))
 
 
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"explored": [], "target": None}, "accepted"),
+        ({"pruned": [], "explored": []}, "full set: "),
+        (NOTHING, "after these pass"),
+    ],
+)
+def test_words_that_do_not_apply_are_left_out(changes: dict[str, Any], words: str) -> None:
+    (line,) = choice_lines(choice(**changes))
+    assert words not in line
+
+
 def test_every_benchmark_has_its_reason() -> None:
-    text = "\n".join(explain_lines(choice(chosen=["a", "b", "d"], pinned=["d"])))
-    for words in ("a     chosen", "b     drawn by chance", "d     named on the command line"):
-        assert words in text
-    assert "c         1 min 30 s  too dear" in text
-    assert "note: age: missing" in text
+    picked = [{"benchmark": "a", "cost_seconds": 3.0, "reason": "exposes most"}]
+    event = choice(
+        chosen=["a", "b", "d", "e", "f"], pinned=["d", "e"], exposing=["e"], picked=picked
+    )
+    assert [line.split(maxsplit=1) for line in explain_lines(event)][-6:-1] == [
+        ["a", "exposes most"],
+        ["b", "drawn by chance"],
+        ["d", "named on the command line"],
+        ["e", "it exposed a defect that is still open"],
+        ["f", "chosen"],
+    ]
+    assert "c         1 min 30 s  too dear" in explain_lines(event)
+    assert explain_lines(event)[-1] == "note: age: missing"
+    guess = "shares of defects below are a guess: 1 defect is known, the rest is assumed"
+    assert explain_lines(choice(**GUESS))[0] == guess
+
+
+@pytest.mark.parametrize(
+    ("changes", "first_words"),
+    [
+        ({"pruned": [], "notes": []}, ["runs", "a", "b"]),
+        ({"chosen": [], "explored": [], "notes": []}, ["left", "c"]),
+        ({"chosen": [], "explored": [], "pruned": [], "notes": []}, []),
+    ],
+)
+def test_empty_tables_are_left_out(changes: dict[str, Any], first_words: list[str]) -> None:
+    assert [line.split()[0] for line in explain_lines(choice(**changes))] == first_words
 
 
 def test_html_is_escaped_and_whole() -> None:
     evil = {"benchmark": EVIL, "cost_seconds": 1.0, "gain": 0.0, "reason": EVIL}
-    text = selection_block(choice(pruned=[evil], notes=[EVIL], basis=EVIL))
+    text = selection_block(choice(pruned=[evil], picked=[evil], notes=[EVIL], basis=EVIL))
     assert EVIL not in text
-    assert text.count("&lt;script&gt;") == 4
+    assert text.count("&lt;script&gt;") == 6
 
 
-def test_without_a_choice_nothing_is_said() -> None:
-    cut = {key: item for key, item in choice().items() if key != "notes"}
-    for nothing in (None, {}, {"mode": "risk"}, cut):
-        assert selection_block(nothing) == ""
-        assert chosen_lines(nothing) == []
+def test_a_run_without_a_choice_has_no_words_about_it() -> None:
+    assert selection_block(None) == ""
+    assert chosen_lines(None) == []
     assert run().choice is None
     assert run(BlockerFound(text="cuda:1 is hidden")).choice is None
 
@@ -165,6 +216,23 @@ def test_a_damaged_journal_does_not_break_the_page(damage: dict[str, Any]) -> No
     event = {**choice(), **damage}
     assert selection_block(event).startswith("<p>")
     assert chosen_lines(event)
+    assert "damaged" in chosen_lines({"mode": "risk"})[0]
+
+
+def test_a_long_table_of_what_was_left_out_is_folded() -> None:
+    one = {"benchmark": "c", "cost_seconds": 90.0, "gain": 0.01, "reason": "too dear"}
+    few, many = (selection_block(choice(pruned=[one] * count)) for count in (12, 13))
+    assert "<details open>" in few
+    assert "<details>" in many
+    assert many.count("too dear") == 13
+    assert "<table" not in selection_block(choice(pruned=[]))
+
+
+def test_the_latest_choice_counts() -> None:
+    early, late = choice(cost=1.0), choice(cost=2.0)
+    twice = [BenchmarksChosen(choice=one) for one in (early, late)]
+    assert run(*twice, UnknownEvent(data={"event": "other"})).choice == late
+    assert chosen_lines(run(*twice).choice) == choice_lines(late)
 
 
 def node(name: str, probability: float, **more: Any) -> NodeOutlook:
@@ -172,12 +240,25 @@ def node(name: str, probability: float, **more: Any) -> NodeOutlook:
     return NodeOutlook(node=name, probability=probability, **facts)
 
 
-def test_the_fleets_risk_in_words() -> None:
-    rows = [node("n1", 0.5), node("n2", 0.1)]
-    assert fleet_line(rows, 86400) == (
-        "2 nodes: 0.6 incidents expected within 24 h, at least one with a probability of 55 %"
-    )
-    lines = risk_lines(rows, 86400, "weibull model", most=1)
+@pytest.mark.parametrize(
+    ("probabilities", "words"),
+    [
+        (
+            [0.5, 0.1],
+            "2 nodes: 0.6 incidents expected within 24 h, at least one with a probability of 55 %",
+        ),
+        ([1.0], "1 node: 1 incident expected"),
+        ([1.0] * 3, "probability of 100 %"),
+        ([], "0 incidents expected"),
+    ],
+)
+def test_the_risk_of_a_fleet_in_words(probabilities: list[float], words: str) -> None:
+    rows = [node(f"n{number}", one) for number, one in enumerate(probabilities)]
+    assert words in fleet_line(rows, 86400)
+
+
+def test_the_terminal_shows_the_riskiest_nodes_and_how_many_more() -> None:
+    lines = risk_lines([node("n1", 0.5), node("n2", 0.1)], 86400, "weibull model", most=1)
     assert lines[-1] == "... and 1 more nodes (--all shows them)"
     assert not any("n2" in line for line in lines)
     assert any(line.startswith("n1") and "50 %" in line for line in lines)
@@ -201,23 +282,7 @@ def test_the_page_of_a_large_fleet_stays_small() -> None:
     assert EVIL not in page
 
 
-def figures(policy: str, validation: float, mtbi: float, knob: str = "") -> dict[str, Any]:
-    return {
-        "policy": policy,
-        "knob": knob,
-        "validation": validation,
-        "share": validation / 50,
-        "mtbi": mtbi,
-        "gain": mtbi / 400,
-        "low": 1.0,
-        "high": 2.0,
-        "utilisation": 0.9,
-        "useful": 600.0,
-        "incidents": 0.1,
-    }
-
-
-def test_who_is_shown_and_what_was_only_assumed() -> None:
+def test_terminal_and_page_name_nodes_and_assumptions() -> None:
     rows = [node("n1", 0.5), node("n2", 0.1, incidents=0, last="", state="drained")]
     first, basis, head, *table = risk_lines(rows, 3600, "cox model")
     assert "within 1 h" in first
@@ -232,57 +297,20 @@ def test_who_is_shown_and_what_was_only_assumed() -> None:
     assert "<li>" not in risk_page(rows, 3600, "cox model", [(1, 0.6)])
 
 
-def test_a_fleet_of_one_node_and_certain_incidents() -> None:
-    assert "1 node: 1 incident expected" in fleet_line([node("n1", 1.0)], 86400)
-    assert "probability of 100 %" in fleet_line([node("n1", 1.0)] * 3, 86400)
-    assert "0 incidents expected" in fleet_line([], 86400)
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"pruned": [], "explored": []}, "the full set runs, 2 benchmarks, 2 min 00 s; risk"),
-        ({"target": None}, "0.60 % after these pass (full set: 0.10 %)"),
-        ({"defects": 0}, "30.0 s of 2 min 00 s; risk"),
-        ({"lacking": ["defects"]}, "the history has no defects yet: 2 of 3 benchmarks, "),
-    ],
-)
-def test_the_first_line_of_a_choice(changes: dict[str, Any], words: str) -> None:
-    assert words in choice_lines(choice(**changes))[0]
-
-
-def test_what_was_not_asked_for_is_not_said() -> None:
-    (line,) = choice_lines(choice(explored=[], target=None))
-    assert "accepted" not in line
-    (full,) = choice_lines(choice(pruned=[], explored=[]))
-    assert "full set: " not in full
-    (nothing,) = choice_lines(choice(method="nothing", chosen=[], explored=[]))
-    assert "after these pass" not in nothing
-    assert "the full set of 1 benchmark would take 2 min 00 s" in nothing
-
-
-def test_explanations_of_extremes() -> None:
-    everything = explain_lines(choice(pruned=[], notes=[]))
-    assert [line.split()[0] for line in everything] == ["runs", "a", "b"]
-    nothing = explain_lines(choice(chosen=[], explored=[], notes=[]))
-    assert [line.split()[0] for line in nothing] == ["left", "c"]
-    assert explain_lines(choice(chosen=[], explored=[], pruned=[], notes=[])) == []
-
-
-def test_many_that_were_left_out_are_folded_away() -> None:
-    one = {"benchmark": "c", "cost_seconds": 90.0, "gain": 0.01, "reason": "too dear"}
-    few, many = (selection_block(choice(pruned=[one] * count)) for count in (12, 13))
-    assert "<details open>" in few
-    assert "<details>" in many
-    assert many.count("too dear") == 13
-    assert "<table" not in selection_block(choice(pruned=[]))
-
-
-def test_the_latest_choice_counts() -> None:
-    early, late = choice(cost=1.0), choice(cost=2.0)
-    twice = [BenchmarksChosen(choice=one) for one in (early, late)]
-    assert run(*twice, UnknownEvent(data={"event": "other"})).choice == late
-    assert chosen_lines(run(*twice).choice) == choice_lines(late)
+def figures(policy: str, validation: float, mtbi: float, knob: str = "") -> dict[str, Any]:
+    return {
+        "policy": policy,
+        "knob": knob,
+        "validation": validation,
+        "share": validation / 50,
+        "mtbi": mtbi,
+        "gain": mtbi / 400,
+        "low": 1.0,
+        "high": 2.0,
+        "utilisation": 0.9,
+        "useful": 600.0,
+        "incidents": 0.1,
+    }
 
 
 def test_the_full_set_does_not_squeeze_the_plot() -> None:
@@ -306,7 +334,7 @@ def test_a_single_seed_has_no_interval() -> None:
         ]
     )
     assert one[6] == none[6] == "-"
-    assert several[6] == "1.00 to 2.00"
+    assert several[:7] == ["selector", "", "5.00", "10 %", "6000", "15.00", "1.00 to 2.00"]
 
 
 def test_the_policy_that_leaves_most_time_is_named_and_an_ideal_one_is_not() -> None:
@@ -340,21 +368,7 @@ def test_simulated_policies_fit_with_heads_over_their_columns(width: int) -> Non
         found = [one.end() for one in re.finditer(r"\S+( \S+)*", line)]
         assert set(found[-len(ends) + 2 :]) <= set(ends)  # numbers end where their heads do
     assert len(lines) == 3
-    page = simulation_page("scenario B", rows, "remark")
+    page = simulation_page("scenario B", rows, "the paper says")
+    assert "the paper says" in page
     assert "<th scope='col' class='n'>MTBI</th>" in page
     assert "<td class='n'>12345</td>" in page
-
-
-def test_simulated_policies() -> None:
-    rows = [
-        figures("none", 0, 400),
-        figures("full set", 50, 8000),
-        figures("selector", 5, 6000, "p0=0.01"),
-    ]
-    header, *cells = simulation_rows(rows)
-    assert all(len(row) == len(header) for row in cells)
-    assert cells[2][:6] == ["selector", "p0=0.01", "5.00", "10 %", "6000", "15.00"]
-    page = simulation_page("scenario B", rows, "the paper says")
-    assert page.count("<svg") == 1
-    assert "50 h per node" in page
-    assert "the paper says" in page
