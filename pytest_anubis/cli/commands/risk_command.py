@@ -292,9 +292,9 @@ def _page(
         outlook.horizon,
         outlook.basis,
         expected,
-        outlook.notes,
         story,
-        _passed_words(passed, outlook.horizon),
-        risk.within,
+        notes=outlook.notes,
+        passed=_passed_words(passed, outlook.horizon),
+        within=risk.within,
     )
     write_file(options.html, text)

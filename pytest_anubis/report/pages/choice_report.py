@@ -21,7 +21,12 @@ MIN_KNOWN_DEFECTS = 3
 be anything from 1 to 99 % (95 % interval)."""
 MAX_OPEN_ROWS = 12
 """Longer tables of what was left out start folded."""
-_DAMAGE = (TypeError, LookupError, ValueError, AttributeError)  # of a journal that was edited, or is older
+_DAMAGE = (
+    TypeError,
+    LookupError,
+    ValueError,
+    AttributeError,
+)  # of a journal that was edited, or is older
 
 
 def choice_lines(event: Mapping[str, Any]) -> list[str]:

@@ -13,16 +13,18 @@ from pytest_anubis.report.text.text_table import folded, table
 
 MAX_ROWS = 500
 """Nodes in the page's table; JSON has all."""
-_HEADS = ("node", "risk", "95 % within", "up for", "incidents", "last", "state")
+MAX_POINTS = 400
+"""Nodes drawn one by one; of more nodes as many are drawn, spread over all ranks."""
 _DAY = 86400.0
+_HEADS = ("node", "risk", "95 % within", "up for", "incidents", "last", "state")
+_INTERVAL = 2
+"""Column that a terminal leaves out where no interval is known."""
 _DRIVEN = "because"
 _BECAUSE = (
     "because: what changes this node's risk by a tenth or more, the strongest first; usual: the fleet's "
     "median; up for: since it came into service or back from its last incident"
 )
 """Explains the columns."""
-MAX_POINTS = 400
-"""Nodes drawn one by one; of more, as many spread over all ranks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,11 +32,11 @@ class NodeOutlook:
     """A node with its risk.
 
     Attributes:
-        probability: Of an incident within the horizon.
+        probability: Probability of an incident within the horizon.
         uptime: Seconds since it came into service or back from its last incident.
-        last: Kind of the last one.
-        low: Lower end of the probability's 95 % interval; None: unknown.
-        drivers: What its risk comes from, in words.
+        last: Kind of the last incident.
+        low: Lower end of the probability's 95 % interval, None where it is unknown.
+        drivers: Facts that raise or lower its risk, in words.
     """
 
     node: str
@@ -50,7 +52,10 @@ class NodeOutlook:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupRow:
-    """Cases of like risk in the backtests: how many, predicted, observed, and its 95 % interval."""
+    """A group of cases with similar risk in the backtests: size, predicted and observed share of incidents.
+
+    `low` and `high` are the 95 % interval of the observed share.
+    """
 
     rows: int
     predicted: float
@@ -61,15 +66,15 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelStory:
-    """Why a model was taken, and how good it was.
+    """The reason for a risk model, and its accuracy in backtests.
 
     Attributes:
-        reason: In words.
-        how: What it was judged by, in words; empty where models were not compared.
-        models: What was compared, one row of `model_cells` each.
-        horizon: Seconds ahead that they were judged at.
-        groups: Calibration of the chosen one.
-        warning: What speaks against choosing by it; empty where nothing does.
+        reason: Why it was chosen, in words.
+        how: How models were compared, in words; empty where they were not.
+        models: One row of `model_cells` for each model.
+        horizon: Seconds ahead for which they were compared.
+        groups: Calibration of the chosen model.
+        warning: Finding that speaks against a choice by this model; empty without one.
     """
 
     reason: str
@@ -93,51 +98,61 @@ def risk_lines(
     Args:
         rows: The nodes, riskiest first.
         horizon: Seconds ahead.
-        basis: What the risks rest on.
-        within: What their 95 % interval counts.
-        most: Lines shown, of which one stands for many nodes that are equal; None: each node has its line.
+        basis: Model and history that the risks come from.
+        within: Uncertainty that the 95 % intervals cover, in words.
+        most: Lines shown, with equal nodes in one line; None: each node has its line.
     """
-    known = any(row.low is not None for row in rows)
-    cells = [["node", "risk", *["95 % within"] * known, "up for", "incidents", "last", "state"]]
-    cells += [
-        [
-            row.node,
-            percent(row.probability),
-            *[between(row.low, row.high)] * known,
-            _up_text(row.uptime),
-            str(row.incidents),
-            row.last or "-",
-            row.state,
-        ]
-        for row in rows
-    ]
     shared = shared_drivers(rows)
-    if any(set(row.drivers) - set(shared) for row in rows[:most]):
-        cells[0].append(_DRIVEN)
-        for line, row in zip(cells[1:], rows, strict=True):
-            line.append("; ".join(word for word in row.drivers if word not in shared) or "-")
+    driven = _has_own_drivers(rows[:most], shared)
+    cells = [[*_HEADS, *[_DRIVEN] * driven]]
+    for row in rows:
+        *texts, last, state = _texts(row)
+        cells.append([*texts, last or "-", state, *[_own_drivers(row, shared) or "-"] * driven])
+    known = any(row.low is not None for row in rows)
+    if not known:
+        for line in cells:
+            del line[_INTERVAL]
     cells, nodes = (cells, [0]) if most is None else folded(cells)
     shown = cells if most is None else cells[: most + 1]
     lines = [fleet_line(rows, horizon), f"from a history: {basis}", *table(shown).splitlines()]
     if left := sum(nodes[len(shown) :]):
         lines.append(f"... and {left} more nodes (--all shows them)")
     lines += [f"because, of every node: {'; '.join(shared)}"] if shared else []
-    if cells[0][-1] == _DRIVEN:
-        lines.append(_BECAUSE)
-    if known and within:
-        lines.append(f"95 % within: {within}")
+    lines += [_BECAUSE] if driven else []
+    lines += [f"95 % within: {within}"] if known and within else []
     return lines
 
 
+def _texts(row: NodeOutlook) -> list[str]:
+    """Return the cells of a node below `_HEADS`."""
+    return [
+        row.node,
+        percent(row.probability),
+        between(row.low, row.high),
+        _up_text(row.uptime),
+        str(row.incidents),
+        row.last,
+        row.state,
+    ]
+
+
 def shared_drivers(rows: Sequence[NodeOutlook]) -> tuple[str, ...]:
-    """Return what the risk of every one of several nodes comes from, which need not stand in every line."""
+    """Return the drivers that all of several nodes have, which are written once for all."""
     if len(rows) < 2:
         return ()
     return tuple(word for word in rows[0].drivers if all(word in row.drivers for row in rows))
 
 
+def _own_drivers(row: NodeOutlook, shared: Sequence[str]) -> str:
+    return "; ".join(word for word in row.drivers if word not in shared)
+
+
+def _has_own_drivers(rows: Sequence[NodeOutlook], shared: Sequence[str]) -> bool:
+    return any(_own_drivers(row, shared) for row in rows)
+
+
 def _up_text(seconds: float) -> str:
-    """Return how long a node is up: in days from two on, which is how people count months."""
+    """Return how long a node is up, in days from two on."""
     return f"{seconds / _DAY:.1f} days" if seconds >= 2 * _DAY else duration_text(seconds)
 
 
@@ -149,7 +164,7 @@ def between(low: float | None, high: float | None) -> str:
 
 
 def model_lines(story: ModelStory) -> list[str]:
-    """Return which model was taken and why, how all of them did, and the calibration of the chosen one."""
+    """Return the chosen model and why, the accuracy of all models, and the calibration of the chosen one."""
     lines = [f"model: {story.reason}"]
     if not story.models:
         return lines
@@ -162,7 +177,7 @@ def model_lines(story: ModelStory) -> list[str]:
 
 
 def legend(story: ModelStory) -> list[str]:
-    """Return what the table of models means in plain words: its columns, and the models in it."""
+    """Return an explanation of the table of models: its columns, and the models in it."""
     kinds = [_KINDS[model] for model, *_ in story.models if model in _KINDS]
     return [_COLUMNS, f"models: {'; '.join(kinds)}"] if kinds else [_COLUMNS]
 
@@ -172,7 +187,7 @@ def _calibration(story: ModelStory) -> str:
 
 
 def _warnings(story: ModelStory) -> list[str]:
-    """Return a line for a chosen model that its own backtest speaks against."""
+    """Return a warning where the backtest speaks against the chosen model."""
     return [f"warning: {story.warning}"] if story.warning else []
 
 
@@ -188,7 +203,7 @@ _KINDS = {
     "cox-time": "cox-time, a neural network; what is known of a node may count differently with time",
     "stacked": "stacked, the mean of several",
 }
-"""Models of risk -> what they take for true, in words for people who run machines."""
+"""Risk model -> its assumption, in words for operators."""
 _MODEL_HEAD = ["model", "ranking (C)", "skill", "predicted/observed", ""]
 _GROUP_HEAD = ["cases", "predicted", "observed", "95 % within"]
 
@@ -196,10 +211,7 @@ _GROUP_HEAD = ["cases", "predicted", "observed", "95 % within"]
 def model_cells(
     model: str, concordance: float, skill: float, ratios: Sequence[float], mark: str
 ) -> list[str]:
-    """Return a model in the backtest as a row of texts.
-
-    `ratios` are predicted / observed incidents of each backtest; `mark` says that it was chosen.
-    """
+    """Return the row of a model in the backtests; `ratios` are predicted / observed incidents of each."""
     middle = math.exp(math.fsum(math.log(max(r, 1e-9)) for r in ratios) / len(ratios))
     spread = f"{middle:.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
     return [model, f"{concordance:.3f}", f"{skill:.3f}", spread, mark]
@@ -229,42 +241,34 @@ def risk_page(
     horizon: float,
     basis: str,
     expected: Sequence[tuple[float, float]],
+    story: ModelStory,
+    *,
     notes: Sequence[str] = (),
-    story: ModelStory | None = None,
     passed: str = "",
     within: str = "",
 ) -> str:
-    """Return a page that needs nothing from outside.
+    """Return the page of a fleet's risk.
 
     Args:
         rows: The nodes, riskiest first.
         horizon: Seconds ahead.
-        basis: What the risks rest on.
-        expected: Hours ahead and nodes with an incident by then.
-        notes: What was only assumed.
-        story: Why this model; None if unknown.
-        passed: What happened to nodes that had passed, in words.
-        within: What the 95 % interval of a risk counts, in words.
+        basis: Model and history that the risks come from.
+        expected: Hours ahead, and expected nodes with an incident by then.
+        story: Why this model was chosen.
+        notes: Assumptions, one sentence each.
+        passed: Incidents of nodes that had passed, in words.
+        within: Uncertainty that the 95 % intervals cover, in words.
     """
     step = max(1, len(rows) // MAX_POINTS)
     ranked = [(rank + 1, 100 * rows[rank].probability) for rank in range(0, len(rows), step)]
     shared = shared_drivers(rows)
-    driven = any(set(row.drivers) - set(shared) for row in rows[:MAX_ROWS])
-    heads = (*_HEADS, *[_DRIVEN] * driven)
-    cells = [
-        (
-            row.node,
-            percent(row.probability),
-            between(row.low, row.high),
-            _up_text(row.uptime),
-            str(row.incidents),
-            row.last,
-            # The words of a state stay together: on a phone the table scrolls.
-            row.state.replace(" ", "\N{NO-BREAK SPACE}"),
-            *["; ".join(word for word in row.drivers if word not in shared)] * driven,
-        )
-        for row in rows[:MAX_ROWS]
-    ]
+    driven = _has_own_drivers(rows[:MAX_ROWS], shared)
+    cells = []
+    for row in rows[:MAX_ROWS]:
+        *texts, state = _texts(row)
+        # The words of a state stay together: on a phone the table scrolls.
+        state = state.replace(" ", "\N{NO-BREAK SPACE}")
+        cells.append([*texts, state, *[_own_drivers(row, shared)] * driven])
     left = len(rows) - MAX_ROWS
     return render(
         "risk.html",
@@ -274,7 +278,7 @@ def risk_page(
         passed=passed,
         notes=notes,
         hours=f"{horizon / 3600:g}",
-        table=block("table", heads, cells, numbers=range(1, 5)),
+        table=block("table", (*_HEADS, *[_DRIVEN] * driven), cells, numbers=range(1, 5)),
         left=count_text(left, "node") if left > 0 else "",
         shared="; ".join(shared),
         because=_BECAUSE if driven else "",
@@ -290,12 +294,12 @@ def risk_page(
             y_label="nodes with an incident by then",
         ),
         story=story,
-        warnings=_warnings(story) if story else (),
-        models=block("table", _MODEL_HEAD, story.models) if story else "",
-        legend=legend(story) if story else (),
-        calibration=_calibration(story).capitalize() if story else "",
-        groups=block("table", _GROUP_HEAD, group_cells(story)) if story else "",
-        calibration_plot=_calibration_plot(story.groups) if story and story.groups else "",
+        warnings=_warnings(story),
+        models=block("table", _MODEL_HEAD, story.models),
+        legend=legend(story),
+        calibration=_calibration(story).capitalize(),
+        groups=block("table", _GROUP_HEAD, group_cells(story)),
+        calibration_plot=_calibration_plot(story.groups) if story.groups else "",
     )
 
 

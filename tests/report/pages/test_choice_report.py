@@ -17,7 +17,13 @@ from pytest_anubis.report.pages.choice_report import (
     explain_lines,
     selection_block,
 )
-from pytest_anubis.report.pages.risk_report import NodeOutlook, fleet_line, risk_lines, risk_page
+from pytest_anubis.report.pages.risk_report import (
+    ModelStory,
+    NodeOutlook,
+    fleet_line,
+    risk_lines,
+    risk_page,
+)
 from pytest_anubis.report.pages.simulation_report import (
     simulation_answer,
     simulation_lines,
@@ -235,6 +241,9 @@ def test_the_latest_choice_counts() -> None:
     assert chosen_lines(run(*twice).choice) == choice_lines(late)
 
 
+STORY = ModelStory(reason="it is the only one")
+
+
 def node(name: str, probability: float, **more: Any) -> NodeOutlook:
     facts = {"uptime": 7200.0, "incidents": 2, "last": "nic", "state": "in service", **more}
     return NodeOutlook(node=name, probability=probability, **facts)
@@ -274,7 +283,9 @@ def test_nodes_that_are_alike_are_one_line() -> None:
 
 def test_the_page_of_a_large_fleet_stays_small() -> None:
     rows = [node(f"n{i}", 0.5 / (i + 1)) for i in range(20_000)]
-    page = risk_page([*rows, node(EVIL, 0)], 86400, "model", [(1, 2.0), (24, 9.0)], [EVIL])
+    page = risk_page(
+        [*rows, node(EVIL, 0)], 86400, "model", [(1, 2.0), (24, 9.0)], STORY, notes=[EVIL]
+    )
     assert len(page) < 400_000
     assert page.count("<svg") == 2
     assert page.index("<table") < page.index("<svg")  # names before pictures
@@ -290,11 +301,11 @@ def test_terminal_and_page_name_nodes_and_assumptions() -> None:
     assert head.split() == ["node", "risk", "up", "for", "incidents", "last", "state"]
     assert [line.split()[0] for line in table] == ["n1", "n2"]
     assert table[1].split()[-2:] == ["-", "drained"]
-    page = risk_page(rows, 3600, "cox model", [(1, 0.6)], ["age: missing"])
+    page = risk_page(rows, 3600, "cox model", [(1, 0.6)], STORY, notes=["age: missing"])
     for words in ("cox model", "age: missing", "within 1 h", "<td>n2</td>", "drained"):
         assert words in page
     assert "nodes with less risk" not in page
-    assert "<li>" not in risk_page(rows, 3600, "cox model", [(1, 0.6)])
+    assert "<li>" not in risk_page(rows, 3600, "cox model", [(1, 0.6)], STORY)
 
 
 def figures(policy: str, validation: float, mtbi: float, knob: str = "") -> dict[str, Any]:
