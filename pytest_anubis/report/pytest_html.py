@@ -1,4 +1,4 @@
-"""Hooks of pytest-html: verdict columns, a table and plots in every row, the decision on top."""
+"""Hooks of pytest-html: two columns, a table and plots in every row, the decision on top of the page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import pytest
+from markupsafe import Markup
 
 from pytest_anubis.core.asking.open_questions import asked_questions
 from pytest_anubis.core.asking.silent_tests import unexplained
@@ -64,7 +65,7 @@ class Context(Protocol):
 
     @property
     def baseline(self) -> Baseline | None:
-        """What the node is held against."""
+        """The baseline of the node's class, None without one."""
 
     @property
     def baseline_note(self) -> str:
@@ -72,7 +73,7 @@ class Context(Protocol):
 
 
 class Source(Protocol):
-    """Where the report gets its data from: the run, which has decided when the page is written."""
+    """The run that a report is about; it has decided when the page is written."""
 
     @property
     def context(self) -> Context:
@@ -80,14 +81,14 @@ class Source(Protocol):
 
     @property
     def state(self) -> RunState:
-        """What is known of the run."""
+        """The state of the run."""
 
     def usage_errors(self) -> list[str]:
-        """Return one line for every benchmark that is written wrongly."""
+        """Return one line for each wrongly written benchmark."""
 
 
 class HtmlReport:
-    """Adds what was measured and concluded to pytest-html's report."""
+    """Plugin that adds measurements and verdicts to pytest-html's report."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -96,12 +97,11 @@ class HtmlReport:
         self._page: Any = None  # pytest-html's, from its own hook
         self._title = ""
 
-    # pytest-html builds its rows in an implementation of this hook that comes last; ours adds to the
-    # report before, on the controller, so that workers send numbers and never pictures.
+    # On the controller, so that workers send numbers, not pictures; pytest-html makes its row after it.
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Attach the table and the plots once, to the call's report."""
         if report.when not in ("setup", "call", "teardown"):
-            # The report of a crash. pytest-html gives it no row, so it is named on top.
+            # A crash has no row in pytest-html's table, so it is listed on top.
             self._crashed.append(f"{report.nodeid}: {_first_line(report.longrepr)}")
             return
         if report.when != "call":
@@ -119,14 +119,14 @@ class HtmlReport:
 
     @pytest.hookimpl(tryfirst=True)  # a user's own title is set after it, and stays
     def pytest_html_report_title(self, report: Any) -> None:
-        """Call the page after the node."""
+        """Give the page the name of the node as its title."""
         self._page, self._title = report, self._source.context.node
         report.title = self._title
 
     def pytest_html_results_table_html(self, report: Any, data: list[str]) -> None:
-        """Leave out what the row says already: our own words of a failure, and the place of a skip."""
-        told = getattr(report, "anubis", {})
-        if data and (report.outcome == "skipped" or told.get("told")):
+        """Remove what the row shows already: our own words of a failure, and the place of a skip."""
+        shown = getattr(report, "anubis", {}).get("told")
+        if data and (report.outcome == "skipped" or shown):
             del data[0]
 
     def pytest_html_results_table_header(self, cells: list[str]) -> None:
@@ -135,7 +135,7 @@ class HtmlReport:
         cells.insert(3, "<th class='sortable' data-column-type='anubis-similarity'>Similarity</th>")
 
     def pytest_html_results_table_row(self, report: Any, cells: list[str]) -> None:
-        """Fill them; every row has both cells, or pytest-html would shift the rest."""
+        """Add the cells of the two columns to every row, or pytest-html would shift the rest."""
         verdicts = getattr(report, "anubis_verdicts", None)
         if verdicts is None:
             called = report.when == "call"
@@ -145,21 +145,25 @@ class HtmlReport:
         lowest = similarity_text(min(known)) if known else ""
         skip = getattr(report, "longrepr", None)
         if getattr(report, "outcome", "") == "skipped" and isinstance(skip, tuple):
-            text = str(skip[2]).removeprefix("Skipped: ")
-            if worst:  # the badge says it
-                text = text.removeprefix(f"{worst.outcome.value}: ")
-            note = self._source.context.baseline_note
-            text = text.replace(note, NO_BASELINE) if note else text
-            disturbed = worst is not None and worst.reason is Reason.DISTURBED
-            short = DISTURBED if disturbed else clip(text, MAX_SKIP_REASON)
-            folded = len(text) > len(short) and width_of(text) > MAX_SKIP_REASON
-            why = block("skip_reason", text, short if folded else "")
-            cells[1] = cells[1].replace("</td>", f" {why}</td>")
+            reason = self._skip_reason(str(skip[2]).removeprefix("Skipped: "), worst)
+            cells[1] = cells[1].replace("</td>", f" {reason}</td>")
         cells.insert(2, str(block("verdict_cell", worst)))
         cells.insert(3, f"<td class='col-anubis-similarity'>{lowest}</td>")
 
+    def _skip_reason(self, text: str, worst: MetricVerdict | None) -> Markup:
+        """Return why a test was skipped, without what its badge and the top of the page say."""
+        note = self._source.context.baseline_note
+        if worst:
+            text = text.removeprefix(f"{worst.outcome.value}: ")
+        if note:
+            text = text.replace(note, NO_BASELINE)
+        disturbed = worst is not None and worst.reason is Reason.DISTURBED
+        short = DISTURBED if disturbed else clip(text, MAX_SKIP_REASON)
+        folded = len(text) > len(short) and width_of(text) > MAX_SKIP_REASON
+        return block("skip_reason", text, short if folded else "")
+
     def pytest_html_results_summary(self, prefix: list[str]) -> None:
-        """Put the decision, the blamed parts and what was not judged on top, the inventory below all."""
+        """Add the decision, the blamed parts and lists of open points on top, and the inventory."""
         source = self._source
         if not source.state.begun:  # --collect-only, or nothing was collected
             self._finish_page("not judged")
@@ -199,7 +203,7 @@ class HtmlReport:
         prefix.append(page)
 
     def _finish_page(self, decision: str) -> None:
-        """Say the decision in the title, and fold what was skipped, unless the user decided otherwise."""
+        """Add the decision to the title and fold skipped tests, unless the user chose otherwise."""
         if self._page is None:
             return
         if self._page.title == self._title:

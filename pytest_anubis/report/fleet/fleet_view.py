@@ -1,4 +1,7 @@
-"""What the pages of a fleet show, as plain values: nodes, metrics, a cell for each pair, what they share."""
+"""The values that the pages of a fleet show: nodes, metrics, a cell for each pair, shared traits, drifts.
+
+``cli/site/view_building.py`` fills a `FleetView`; the other modules of this folder render it.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from pytest_anubis.core.verdict import Decision, Outcome, Reason
 from pytest_anubis.report.text.node_row import NodeRow
 
 LEVELS = (0.01, 0.03, 0.06, 0.12, 0.25)
-"""Losses at which the shade of a cell changes: from a fifth of the loss that matters by default (5 %) up,
-each about twice the one before, as eyes tell shades."""
+"""Losses at which the shade of a cell changes: from a fifth of the practical loss (5 % by default) up, each
+about twice the one before, as eyes distinguish shades."""
 MARKS = {
     Outcome.FAIL: "\N{BLACK DIAMOND}",
     Outcome.MARGINAL: "\N{WHITE DIAMOND}",
@@ -21,20 +24,22 @@ MARKS = {
     Outcome.NOT_TESTED: "\N{EN DASH}",
     Outcome.PASS: "",
 }
-"""As in the dossier's plots: a diamond is bad, a ring undecided; the worst first."""
+"""Outcome -> sign of a cell, the worst first; the dossier's plots use the same shapes."""
 OUTCOME_ORDER = tuple(MARKS)
 FINE = "\N{MIDDLE DOT}"
-"""In a cell that passed without a loss worth a number."""
+"""Content of a cell that passed without a loss worth a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
 class CellKind:
-    """What a cell of the heat map says; in order, the worst first.
+    """A content that cells of the heat map have; sorted, the worst comes first.
 
     Attributes:
-        rank: Place of its outcome.
+        rank: Place of the outcome in `OUTCOME_ORDER`.
         similarity: Rounded to a thousandth; 2 where nothing was compared and nothing failed.
-        text: The same in words: ``FAIL, 12 % slower``.
+        outcome: Name of the verdict.
+        short: Text of the cell.
+        text: Outcome and loss in words: ``FAIL, 12 % slower``.
         level: Shade, 0 to 5.
     """
 
@@ -49,36 +54,35 @@ class CellKind:
 def cell_kind(
     outcome: Outcome, reason: Reason, similarity: float | None, better: str, unit: str
 ) -> CellKind:
-    """Return what a cell says.
+    """Return the content of a cell.
 
     Args:
-        outcome: The verdict.
-        reason: Why; it is said where there is no similarity.
+        outcome: The worst verdict.
+        reason: Its reason, which the text gives where there is no similarity.
         similarity: One-sided, rounded to a thousandth; None where nothing was compared.
         better: The metric's direction.
-        unit: Its unit.
+        unit: The metric's unit.
     """
-    rank, mark = OUTCOME_ORDER.index(outcome), MARKS[outcome]
+    failed = outcome is Outcome.FAIL
+    passed = outcome is Outcome.PASS
     if similarity is None or better == "equal":
-        fine = outcome is Outcome.PASS
-        text = outcome.value if fine else f"{outcome.value}, {reason.value}"
-        bad = "failed" if reason is Reason.TEST_FAILED else "wrong"
-        short = FINE if fine else f"{mark} {bad if outcome is Outcome.FAIL else ''}".strip()
-        level = len(LEVELS) if outcome is Outcome.FAIL else 0
-        return CellKind(
-            rank=rank, similarity=0.0 if outcome is Outcome.FAIL else 2.0, outcome=outcome.value,
-            short=short, text=text, level=level,
-        )  # fmt: skip
-    loss = 1 - similarity
-    size = loss_size(similarity, better)
-    plain = outcome is Outcome.PASS and loss < LEVELS[0]
+        size = "" if not failed else "failed" if reason is Reason.TEST_FAILED else "wrong"
+        text = outcome.value if passed else f"{outcome.value}, {reason.value}"
+        fine = passed
+        level = len(LEVELS) if failed else 0
+        similarity = 0.0 if failed else 2.0
+    else:
+        size = loss_size(similarity, better)
+        text = f"{outcome.value}, {loss_text(similarity, better, unit)}"
+        level = sum(1 - similarity >= edge for edge in LEVELS)
+        fine = passed and level == 0
     return CellKind(
-        rank=rank,
+        rank=OUTCOME_ORDER.index(outcome),
         similarity=similarity,
         outcome=outcome.value,
-        short=FINE if plain else f"{mark} {size}".strip(),
-        text=f"{outcome.value}, {loss_text(similarity, better, unit)}",
-        level=sum(loss >= edge for edge in LEVELS),
+        short=FINE if fine else f"{MARKS[outcome]} {size}".strip(),
+        text=text,
+        level=level,
     )
 
 
@@ -87,11 +91,11 @@ class FleetNode:
     """One node of the fleet in one hardware class.
 
     Attributes:
-        row: Its decision with what it rests on.
-        link: Its dossier's place next to the page; empty without one.
-        traits: What the register and its inventory say of it: rack, batch, driver.
-        anchors: Number of a metric -> place within the dossier where it is drawn.
-        filed: Without a baseline what a history has of it: the decision and its day; else empty.
+        row: Its decision, with the verdicts and facts behind it.
+        link: Place of its dossier relative to the page; empty without one.
+        traits: Rack, batch, driver and the like, from the register and its inventory.
+        anchors: Number of a metric -> anchor of its plot in the dossier.
+        filed: Decision and day in the history, where nothing was judged for want of a baseline; else empty.
     """
 
     row: NodeRow
@@ -117,11 +121,12 @@ class ClassMetric:
 
     Attributes:
         group: Label of the comparable units; empty if there is none.
-        failed: Nodes of the class that fail by the metric.
+        failed: Number of nodes of the class that fail by the metric.
+        marginal: Number of those that are MARGINAL.
         worst: Lowest similarity of the class; None where nothing was compared.
         healthy: Medians of samples that passed, in the metric's unit.
-        bad: Unit -> median, of those that are FAIL or MARGINAL, the worst first.
-        limit: Median at which a unit would just be rejected; None where nothing tells.
+        bad: Unit -> median of its sample that is FAIL or MARGINAL, the worst first.
+        limit: Median at which a unit would just be rejected; None where it is unknown.
     """
 
     hardware_class: str
@@ -140,9 +145,9 @@ class FleetMetric:
     """One metric over the whole fleet.
 
     Attributes:
-        label: What it is called: its name, with its test where another metric has the same name.
-        link: Its page's place next to the page of the fleet.
-        failed: Nodes that fail by it.
+        label: Its name, with its test where another metric has the same name.
+        link: Place of its page relative to the page of the fleet.
+        failed: Number of nodes that fail by it.
         worst: Lowest similarity; None where nothing was compared.
     """
 
@@ -159,7 +164,7 @@ class FleetMetric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkTime:
-    """What a benchmark cost: the seconds of all its tests together, how many, and on how many nodes."""
+    """Cost of a benchmark: seconds of all its tests, number of tests, and number of nodes."""
 
     benchmark: str
     component: str
@@ -170,26 +175,25 @@ class BenchmarkTime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetView:
-    """A whole fleet, as its pages show it.
+    """All that the pages of a fleet show.
 
     Attributes:
         nodes: The worst first.
         metrics: Those with most failures first.
-        kinds: What cells say, the worst first.
+        kinds: Contents of cells, the worst first.
         cells: For each node and metric the number of its kind, -1 where it was not measured.
-        traits: Names of the nodes' traits that are worth a column or a filter.
+        traits: Names of traits that are worth a column or a filter.
         shifts: Traits that separate nodes, those of slow nodes first.
         drifts: Metrics over time, those that drift first.
-        findings: What concerns a class as a whole, one sentence each.
-        notes: What else is to be known, one sentence each.
-        unjudged: That nodes were held against no baseline and what to do about it, and what is filed of
-            them; one sentence each.
+        findings: Findings about whole classes, one sentence each.
+        notes: Other facts, one sentence each.
+        unjudged: Why nodes were not judged, what to do, and what is filed of them, one sentence each.
         held_against: The baselines that judged them, one sentence each.
-        without_run: How many registered nodes have no run yet, in one sentence; empty where all have one.
-        times: What the benchmarks cost, the dearest first; empty where no run says so.
-        runs: How many runs it rests on.
-        first: When the first run began, ISO 8601; empty if unknown.
-        last: When the last one did.
+        without_run: Number of registered nodes without a run, in one sentence; empty where all have one.
+        times: Costs of the benchmarks, the highest first; empty where the runs have no durations.
+        runs: Number of runs.
+        first: Start of the first run, ISO 8601; empty if unknown.
+        last: Start of the last run.
     """
 
     nodes: tuple[FleetNode, ...]
@@ -225,7 +229,7 @@ class FleetView:
 
     @property
     def drifting(self) -> list[MetricDrift]:
-        """What drifts, the greatest loss first."""
+        """The metrics that drift, the greatest loss first."""
         return [one for one in self.drifts if one.drifts]
 
     @property

@@ -93,7 +93,7 @@ def shift_name(shift: TraitShift) -> str:
 
 
 def shift_text(shift: TraitShift, most: int = MAX_METRICS, *, counted: bool = True) -> str:
-    """Return in one sentence how the nodes of a trait differ from the others, and how many are rejected."""
+    """Return in one sentence how the nodes of a trait differ from the others; `counted` adds rejections."""
     parts = [
         f"{one.metric.name} {'' if one.worse else 'better: the others are '}{one.size}"
         for one in shift.metrics[:most]
@@ -116,9 +116,10 @@ def drift_text(drift: MetricDrift) -> str:
 
 
 def explained(view: FleetView) -> dict[tuple[str, str], TraitShift]:
-    """Return (node, class) -> the shift that it is rejected for, of shifts that explain several nodes.
+    """Return (node, class) -> the shift that the node is rejected for.
 
-    A shift explains a rejected node that has the trait and loses no more than the trait costs all of them.
+    A shift explains a rejected node that has the trait and loses no more than the trait costs all its nodes,
+    if it explains several nodes.
     """
     found: dict[tuple[str, str], TraitShift] = {}
     rejected = {(node.name, node.row.hardware_class): node for node in view.of(Decision.REJECTED)}
@@ -146,7 +147,7 @@ def _shift_item(view: FleetView, shift: TraitShift, *, counted: bool = True) -> 
 
 
 def shift_link(view: FleetView, shift: TraitShift) -> str:
-    """Return the address of the heat map with the nodes of a shift and what they differ in first."""
+    """Return the address of the heat map with the nodes of a shift, ordered by what they differ in most."""
     fields = {"cls": shift.hardware_class}
     if shift.trait in view.traits:
         fields["trait"] = f"{view.traits.index(shift.trait)} {shift.value}"

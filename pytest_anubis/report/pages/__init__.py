@@ -1,6 +1,6 @@
-"""HTML pages and their pieces: the dossier of a run, what was learned, soaks, risk, simulations.
+"""HTML pages and their blocks: the dossier of a run, what was learned, soaks, risk, simulations.
 
-Plots come from ``plots``, numbers from ``text``. Open ``dossier.py`` first.
+Markup is in ``report/templates``, plots come from ``plots``, words from ``text``. Open ``dossier.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -20,10 +20,10 @@ from pytest_anubis.report.plots.canvas import (
     ticks,
     tip,
 )
+from pytest_anubis.report.text.node_row import BAD as BAD_OUTCOMES
 from pytest_anubis.report.text.numbers import value_text
 
-_ODD = (Outcome.FAIL, Outcome.MARGINAL)
-_NAMED = (*_ODD, Outcome.INCONCLUSIVE)
+_NAMED = (*BAD_OUTCOMES, Outcome.INCONCLUSIVE)
 MAX_METRICS = 60
 """Metrics drawn, those with a bad device first."""
 _TOP, _FLOOR, _HEIGHT = 34, 86, 122
@@ -31,7 +31,7 @@ _TOP, _FLOOR, _HEIGHT = 34, 86, 122
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """One device on the axis, the median of its values, and its verdict if it was judged."""
+    """A mark on the axis: a device, the median of its values, and its outcome, None if not judged."""
 
     name: str
     value: float
@@ -47,20 +47,17 @@ def peers_plot(
     limit: float | None = None,
     label: str = "",
 ) -> str:
-    """Return the devices as marks on one axis; bad ones are diamonds, undecided ones rings.
+    """Return an ``<svg>`` with the devices as marks on one axis; empty when there is nothing to draw.
 
-    Both have their name; the others are dots.
+    Bad devices are diamonds and undecided ones rings, both with their names; the others are dots.
 
     Args:
         devices: Any order; those whose value is not finite are left out.
         unit: Unit of the axis.
         better: Direction; the side that is worse than `limit` is shaded.
-        expected: Median of the criterion's centre: a dashed line; None without one.
-        limit: Median at which the verdict changes; None without one.
-        label: What the picture shows, for people who cannot see it.
-
-    Returns:
-        An ``<svg>``, or an empty text when there is nothing to draw.
+        expected: Median of the criterion's centre, drawn as a dashed line.
+        limit: Median at which the verdict changes.
+        label: Description of the picture for people who cannot see it.
     """
     drawn = sorted((d for d in devices if finite([d.value])), key=lambda d: d.value)
     if not drawn:
@@ -131,7 +128,7 @@ def _mark(frame: Frame, device: Device, unit: str) -> str:
     x, y = frame.x(device.value), (_TOP + _FLOOR) // 2
     word = device.outcome.value if device.outcome else "not judged"
     words = tip(f"{device.name}: {value_text(device.value, unit)}, {word}")
-    if device.outcome in _ODD:
+    if device.outcome in BAD_OUTCOMES:
         return f"<path d='M{x} {y - 13}l13 13l-13 13l-13 -13z' fill='{BAD}'>{words}</path>"
     fill = f"fill='{SAMPLE}' fill-opacity='.6'"
     if device.outcome is Outcome.INCONCLUSIVE:

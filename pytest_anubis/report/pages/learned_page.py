@@ -35,13 +35,11 @@ Key = tuple[str, str]
 
 
 def learn_page(baseline: Baseline, populations: Sequence[Population]) -> str:
-    """Return the page of a baseline and the populations that it was learned from.
-
-    Metrics that people should look at (a finding, units left out, few units) are drawn first.
+    """Return the page of a baseline; metrics with findings, units left out or few units come first.
 
     Args:
-        baseline: What was learned.
-        populations: The samples that it was learned from; a metric without one is shown without plot.
+        baseline: The baseline.
+        populations: Samples that it was learned from; a metric without samples has no plot.
     """
     excluded: dict[Key, list[Exclusion]] = {}
     for exclusion in baseline.exclusions:
@@ -201,7 +199,7 @@ def _values(population: Population, row: int) -> Sequence[float]:
 
 
 def _limit(criterion: Criterion) -> float | None:
-    """Return the median at which a uniformly worse unit fails: beyond both thresholds."""
+    """Return the median at which a uniformly worse unit fails both thresholds."""
     middle, better = _middle(criterion), criterion.metric.better
     threshold = (
         criterion.alpha if criterion.learned is None else min(criterion.alpha, criterion.learned)

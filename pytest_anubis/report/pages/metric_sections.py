@@ -26,7 +26,7 @@ MAX_ROWS = 2000
 """Rows of the table of all metrics; a node with more is read from its journal."""
 
 MIN_SECONDS = 1e-3
-"""A measurement that took less reads "0 ms", or was not timed: its duration is left out."""
+"""Shortest duration that is shown: imported values are not timed."""
 
 _HEADS = (
     "verdict", "benchmark", "device", "metric", "value", "expected", "limit", "loss", "certainty",

@@ -16,10 +16,10 @@ HEADER = (
 )  # fmt: skip
 
 UNITS = "hours: validation and useful for each node, MTBI of use between two incidents"
-"""What the columns' names leave out."""
+"""Units of the columns."""
 
 _LEFT_OUT_FIRST = (9, 8, 7, 3)
-"""Columns that a narrow terminal does without, the least telling first: the JSON has them."""
+"""Columns that a narrow terminal leaves out, the least important first; the JSON has them."""
 
 
 def simulation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
@@ -28,7 +28,7 @@ def simulation_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[str]]:
 
 
 def simulation_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None) -> list[str]:
-    """Return the table as lines, without the last columns where they do not fit, and what its numbers are."""
+    """Return the table as lines, without some columns where they do not fit, and the units."""
     cells = simulation_rows(rows)
     shown = list(range(len(HEADER)))
     for column in (*_LEFT_OUT_FIRST, None):
@@ -42,11 +42,7 @@ def simulation_lines(rows: Sequence[Mapping[str, Any]], width: int | None = None
 
 
 def simulation_answer(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Say in one line which policy leaves jobs the most time; an ideal one cannot be had.
-
-    Args:
-        rows: Figures of each policy, see `Figures`.
-    """
+    """Return in one line which policy leaves jobs the most time; the ideal one does not count."""
     best = max((one for one in rows if one["policy"] != "ideal"), key=lambda one: one["useful"])
     others = (
         f"{one['policy']} {one['useful']:.0f} h"
@@ -80,18 +76,18 @@ def _cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def _interval(low: float | None, high: float | None, digits: int) -> str:
-    """Return an interval; few seeds have none, and no validation is what the others are held against."""
+    """Return an interval in words; few seeds have none, nor has the policy that others are compared with."""
     if low is None or high is None or low >= high:
         return "-"
     return f"{low:.{digits}f} to {high:.{digits}f}"
 
 
 def simulation_page(title: str, rows: Sequence[Mapping[str, Any]], remark: str) -> str:
-    """Return a page that needs nothing from outside: the frontier and the table."""
+    """Return the page: the frontier and the table."""
     lines: dict[str, list[tuple[float, float]]] = {}
     for row in rows:
         lines.setdefault(row["policy"], []).append((row["validation"], row["mtbi"]))
-    # The full set takes so long that everything else would be one line at the left edge.
+    # With the full set, which takes far longer, the others would lie on the left edge.
     near = {name: points for name, points in lines.items() if name != "full set"}
     heads, *cells = simulation_rows(rows)
     return render(
