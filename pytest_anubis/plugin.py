@@ -23,7 +23,7 @@ from pytest_anubis.session.measuring.fixtures import (
     anubis_node,
     anubis_pair,
 )
-from pytest_anubis.session.pairing.pair_fixtures import anubis_hosts, anubis_pairs
+from pytest_anubis.session.measuring.pair_fixtures import anubis_hosts, anubis_pairs
 from pytest_anubis.settings import add_options, refuse_misspelt, resolve
 
 __all__ = [
@@ -96,7 +96,7 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
         return None
     settings = resolve(config)
     from pytest_anubis.session.running.exit_guard import vouched_key
-    from pytest_anubis.session.soaking.soak import soak
+    from pytest_anubis.session.running.soak import soak
 
     status = soak(config, settings, settings.duration or 0.0)
     config.stash[vouched_key] = status == 0  # every cycle has vouched for itself

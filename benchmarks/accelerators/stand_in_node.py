@@ -64,7 +64,7 @@ CONFTEST = (
 import os
 from dataclasses import replace
 from pathlib import Path
-from pytest_anubis import start
+from pytest_anubis import run_context
 from pytest_anubis.hardware.gate import surroundings
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
@@ -82,7 +82,7 @@ def _settled(**how):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure():
-    start.read_inventory = _settled
+    run_context.read_inventory = _settled
     gate_plugin.read_inventory = _settled
     KernelLog.__init__.__defaults__ = (Path(os.environ.get("KERNEL_LOG", "/dev/kmsg")),)
     surroundings._torch = lambda: surroundings.Torch(version="2.13.0+cu130", cuda="13.0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import math
 import re
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -153,6 +154,19 @@ def discard(event: Event) -> None:
 def emit(config: pytest.Config, event: Event) -> None:
     """Hand one event to this process's sink."""
     config.stash.get(sink_key, discard)(event)
+
+
+def warn(config: pytest.Config, text: str) -> None:
+    """Issue a pytest warning; where warnings are errors (``-W error``), print the line instead."""
+    try:
+        config.issue_config_time_warning(pytest.PytestWarning(text), stacklevel=2)
+    except Warning:
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None:
+            sys.stderr.write(f"anubis: {text}\n")
+        else:
+            reporter.ensure_newline()
+            reporter.write_line(f"anubis: {text}", yellow=True)
 
 
 def add_part(config: pytest.Config, part: object, name: str) -> None:

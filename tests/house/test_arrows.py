@@ -48,9 +48,10 @@ MAY_IMPORT = {
         "distributed", "passwords", "fleet", "durations",
     },
     "__main__": {"cli"},
-    "start": {
-        "core", "store", "hardware", "report", "codec", "settings", "session", "distributed",
+    "run_context": {
+        "core", "store", "hardware", "codec", "settings", "session", "distributed", "validator",
     },
+    "start": {"core", "hardware", "report", "run_context", "settings", "session", "distributed"},
     "start_worker": {"codec", "session", "distributed"},
     "plugin": {"start", "start_worker", "session", "settings", "hookspecs"},
 }  # fmt: skip
@@ -102,7 +103,7 @@ SHELVES = {
     ),
     "store/history": (*("tables", "engines", "node_rows", "database", "contents", "."),),
     "report": ("text", "plots", "pages", "fleet", "export", "."),
-    "session": (".", "collecting", "measuring", "pairing", "selecting", "running", "soaking"),
+    "session": (".", "collecting", "measuring", "selecting", "running"),
     "distributed": ("dispatch", "containment", "workers"),
     "cli": ("shared", "site", "learning", "commands", "."),
 }

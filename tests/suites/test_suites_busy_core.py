@@ -28,8 +28,8 @@ from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device
 from pytest_anubis.session.context import RunContext
 from pytest_anubis.session.measuring.conditions import Surroundings
+from pytest_anubis.session.measuring.pair_fixtures import Pairs
 from pytest_anubis.session.measuring.recorder import Recorder
-from pytest_anubis.session.pairing.pair_fixtures import Pairs
 from pytest_anubis.settings import Settings
 from suites.burn import test_cards, test_cores, test_device
 from suites.burn.cards import CardLoad

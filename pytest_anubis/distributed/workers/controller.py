@@ -52,11 +52,10 @@ from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
-from pytest_anubis.distributed.workers.measured_costs import measured_costs
 from pytest_anubis.distributed.workers.worker_messages import Listener
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink, add_part
-from pytest_anubis.session.selecting.run_choice import Selection, answered
+from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
 from pytest_anubis.settings import without_password
 from pytest_anubis.store.scratch_folders import ScratchFolder
 
@@ -391,7 +390,22 @@ def register(
         lanes,
         places,
         certificates=certificates,
-        costs=measured_costs(context),
+        costs=_measured_costs(context),
         selection=selection,
     )
     add_part(config, controller, "anubis-controller")
+
+
+def _measured_costs(context: RunContext) -> dict[str, float]:
+    """Return how long each benchmark took in earlier runs; nothing where no history can be read."""
+    place = context.settings.history_place
+    if not history_exists(place):
+        return {}
+    from pytest_anubis.store.history.bounded_use import use_history
+    from pytest_anubis.store.history.database import HistoryError
+
+    key, profile = context.hardware_class, context.settings.profile
+    try:
+        return use_history(place, lambda history: history.durations(key, profile=profile))
+    except HistoryError:
+        return {}  # filing this run will tell what is wrong with it

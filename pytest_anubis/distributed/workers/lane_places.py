@@ -19,13 +19,15 @@ from pytest_anubis.distributed.dispatch.lane_cores import (
 from pytest_anubis.distributed.dispatch.tasks import CPU, NODE, Lane
 from pytest_anubis.distributed.workers.device_binding import binding
 from pytest_anubis.distributed.workers.process_cores import CPUS, THREADS
-from pytest_anubis.distributed.workers.worker_births import replace_stillborn
 from pytest_anubis.hardware.cgroup import QUOTA_SHARE, ControlGroup, threads_within
 from pytest_anubis.hardware.numa import Core, card_node, cores_of, cpu_text
 from pytest_anubis.hardware.text_files import Files
 from pytest_anubis.report.text.headlines import lane_texts
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink
+
+TRIES = 3
+"""Processes that are started for one worker; what kills three in a row would kill a fourth."""
 
 
 class LanePlaces:
@@ -83,7 +85,7 @@ class LanePlaces:
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
         """Bind every spec to a lane; the replacement of a dead worker is made from the same spec."""
         dsession: Any = config.pluginmanager.get_plugin("dsession")
-        replace_stillborn(dsession.nodemanager.group)
+        retry_worker_start(dsession.nodemanager.group)
         context = self._context
         for spec, lane in zip(specs, self._lanes, strict=True):
             some = bool(context.hidden)
@@ -134,3 +136,30 @@ def _may_bind() -> bool:
     except OSError:
         return False
     return True
+
+
+def retry_worker_start(group: Any) -> None:
+    """Let a group of xdist's processes start one again that has died before it was a worker.
+
+    Nothing had run in it, so nothing is lost and nothing to be told; without this, the end of its pipe ends
+    the whole run as an internal error. Where they all die, ``makegateway`` raises `pytest.exit.Exception`.
+
+    Args:
+        group: execnet's group, in which a process is started with ``makegateway``.
+    """
+    make = group.makegateway
+
+    def started(spec: Any) -> Any:
+        last: Exception | None = None
+        for _ in range(TRIES):
+            try:
+                return make(spec)
+            except (EOFError, OSError) as error:  # its pipe ended, or there is no room for it
+                last = error
+        raise pytest.exit.Exception(
+            f"anubis: {TRIES} processes in a row died before they were workers ({last}); look for what kills "
+            "them (limits of processes and memory, the kernel's log), then start again",
+            3,  # as an internal error ends: nothing is decided
+        )
+
+    group.makegateway = started

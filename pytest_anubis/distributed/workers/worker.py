@@ -36,7 +36,7 @@ from pytest_anubis.session.collecting.device_parameters import benchmark_id, dev
 from pytest_anubis.session.context import RunContext, Sink, add_part
 from pytest_anubis.session.measuring.conditions import surroundings_of
 from pytest_anubis.session.measuring.recorder import earlier_key
-from pytest_anubis.session.running.parent_death import die_with_parent
+from pytest_anubis.session.running.exit_guard import die_with_parent
 from pytest_anubis.store.journal.journal_events import event_to_plain
 
 CONTEXT = "anubis"

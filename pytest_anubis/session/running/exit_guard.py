@@ -11,6 +11,7 @@ Imports little: the process that waits has all of it too.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -28,7 +29,8 @@ import pytest
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.session.closed_output import go_on_unread
 from pytest_anubis.session.context import add_part
-from pytest_anubis.session.running.parent_death import die_with_parent
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 vouched_key = pytest.StashKey[bool]()
 """Set where a run has closed its journal and its own status is 0."""
@@ -177,6 +179,20 @@ def _forked() -> int:
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, interrupt)
     return writing
+
+
+def die_with_parent(parent: int | None = None) -> None:
+    """Let the kernel end this process when the one that started it is gone; Linux only.
+
+    Otherwise a test that hangs outlives a run that was killed, and keeps its device.
+
+    Args:
+        parent: Process id of the parent, where it is known: it may have gone before this could be said.
+    """
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if parent is not None and os.getppid() != parent:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _once() -> Any:

@@ -33,8 +33,7 @@ from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.core.waivers.waiving import WaiversRead
 from pytest_anubis.report.export.drain_reason import drain_reason
 from pytest_anubis.report.text.numbers import duration_text
-from pytest_anubis.session.context import RunContext, discard, judge_key
-from pytest_anubis.session.history_warning import warn
+from pytest_anubis.session.context import RunContext, discard, judge_key, warn
 from pytest_anubis.session.running.ends_of_tests import EndsOfTests
 from pytest_anubis.session.running.exit_guard import decided_key, vouched_key
 from pytest_anubis.session.running.resume import Earlier, unjudged

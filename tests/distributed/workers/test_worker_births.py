@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.distributed.workers.worker_births import TRIES, replace_stillborn
+from pytest_anubis.distributed.workers.lane_places import TRIES, retry_worker_start
 
 KILLED = """
 import os, signal, sys
@@ -40,7 +40,7 @@ def test_another_process_is_started_until_there_have_been_enough(error: Exceptio
         return f"worker of {spec}"
 
     group: Any = SimpleNamespace(makegateway=make)
-    replace_stillborn(group)
+    retry_worker_start(group)
     assert group.makegateway("popen") == "worker of popen"
     deaths = iter([error] * TRIES)
     with pytest.raises(pytest.exit.Exception, match=f"{TRIES} processes in a row died") as ended:

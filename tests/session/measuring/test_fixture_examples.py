@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.session.measuring import fixtures
-from pytest_anubis.session.pairing import pair_fixtures
+from pytest_anubis.session.measuring import fixtures, pair_fixtures
 
 ALL = {
     name: found

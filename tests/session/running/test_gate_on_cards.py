@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis import start
+from pytest_anubis import run_context
 from pytest_anubis.core.inventory import Inventory
 from pytest_anubis.hardware.gate import surroundings
 from pytest_anubis.hardware.inventory.golden_inventory import golden_inventory
@@ -46,7 +46,7 @@ def eight(
     golden = inventory_to_plain(golden_inventory([settled(inventory)] * 3))
     save_baseline(replace(baseline, inventory=golden), pytester.path / "baselines")
     # What this machine changes by itself is not what is tested here.
-    monkeypatch.setattr(start, "read_inventory", lambda: settled(read_inventory()))
+    monkeypatch.setattr(run_context, "read_inventory", lambda: settled(read_inventory()))
     return pytester
 
 
@@ -286,7 +286,7 @@ def test_a_card_that_hangs_its_driver_is_named(
 ) -> None:
     nvml_node.set({"gpu3.hang.nvmlDeviceGetVbiosVersion": 60})
     impatient = partial(read_inventory, deadline=3.0)
-    monkeypatch.setattr(start, "read_inventory", lambda: settled(impatient()))
+    monkeypatch.setattr(run_context, "read_inventory", lambda: settled(impatient()))
     result, verdicts = run(eight)
     assert result.ret == 20
     (verdict,) = verdicts

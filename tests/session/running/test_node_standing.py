@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis import start
+from pytest_anubis import run_context
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.events import INVENTORY, Judged, NodeDecided, RunFinished, RunStarted
 from pytest_anubis.core.run import RunRecord
@@ -384,7 +384,7 @@ def test_two_machines_of_one_name_accept_and_clear_nothing_for_each_other(
     def measured(serial: str | None, speed: float) -> int:
         system = replace(here.system, serial=serial)
         known = replace(here, system=system, machine=None, nics=(), accelerators=())
-        monkeypatch.setattr(start, "read_inventory", lambda: known)
+        monkeypatch.setattr(run_context, "read_inventory", lambda: known)
         set_speed(project, [value * speed for value in HEALTHY])
         return int(project.runpytest("--anubis", "--anubis-node=rack3-n17").ret)
 
@@ -423,7 +423,7 @@ def test_a_recorded_inventory_of_another_machine_accepts_nothing_and_clears_noth
     store, node = project.path / ".anubis", "--anubis-node=rack3-n17"
     here = read_inventory()
     system = replace(here.system, serial="HERE-0001")
-    monkeypatch.setattr(start, "read_inventory", lambda: replace(here, system=system))
+    monkeypatch.setattr(run_context, "read_inventory", lambda: replace(here, system=system))
     for name, serial in (("own", "HERE-0001"), ("other", "THERE-0002"), ("unknown", None)):
         known = replace(here, system=replace(system, serial=serial), machine=None, nics=())
         recording = Recorded(inventory=known, readings=())

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from pytest_anubis.cli.main import main
-from pytest_anubis.session.soaking.cycle_reports import CycleFiles
-from pytest_anubis.session.soaking.soak import worst_code
+from pytest_anubis.session.running.cycle_reports import CycleFiles
+from pytest_anubis.session.running.soak import worst_code
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.forked import Forked
 from tests.quiet import OPTIONS
