@@ -1,4 +1,4 @@
-"""Durations as people write them; apart from the settings, which load pytest."""
+"""Durations as people write them, for the settings, marks and the command line; does not load pytest."""
 
 from __future__ import annotations
 

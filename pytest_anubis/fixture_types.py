@@ -137,17 +137,17 @@ class PairFixture(Protocol):
 
     @property
     def name(self) -> str:
-        """``cuda:0>cuda:3``: the one that sends, then the one that receives."""
+        """Sender and receiver, such as ``cuda:0>cuda:3``."""
         ...
 
     @property
     def source(self) -> DeviceFixture:
-        """The one that sends."""
+        """The sender."""
         ...
 
     @property
     def target(self) -> DeviceFixture:
-        """The one that receives."""
+        """The receiver."""
         ...
 
     @property
@@ -165,7 +165,7 @@ class PairsFixture(Protocol):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the hosts are called, by number."""
+        """Names of the hosts, by number."""
         ...
 
     def __len__(self) -> int:

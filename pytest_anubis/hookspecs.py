@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def pytest_anubis_attributes(
     config: pytest.Config, attributes: Mapping[str, str]
 ) -> Mapping[str, str] | None:
-    """Add attributes to this node's hardware class, before a baseline is looked for.
+    """Add attributes to this node's hardware class, before its baseline is looked up.
 
     Return a mapping of additional attributes (text to text), or None. Nodes that differ in one of them
     are different classes and are never compared. Example: racks with rear-door coolers run warmer::
@@ -53,9 +53,9 @@ def pytest_anubis_judge(config: pytest.Config, measurement: Measurement) -> Metr
 def pytest_anubis_verdict(
     config: pytest.Config, verdict: NodeVerdict, verdicts: Sequence[MetricVerdict]
 ) -> None:
-    """Take note of the finished verdict, on the controller, after the journal has it.
+    """Use the finished verdict; called on the controller, after the verdict is in the journal.
 
-    The verdicts on metrics come as they count: what xfail marks or waivers cover is NOT_TESTED.
+    Metrics that xfail marks or waivers cover have the verdict NOT_TESTED.
 
     Example: open a ticket for a rejected node::
 

@@ -23,12 +23,16 @@ QUIET_LIMITS = ("steal", "others", "cpu", "memory", "io")
 """Names of the limits of ``--anubis-quiet-limit``, as `core.waivers.widened_limits.LIMITS` has them."""
 
 DEFAULT_BASELINES = "baselines"
-"""Folder, below pytest's root, in which baselines are looked for."""
+"""Folder of baselines, below pytest's root."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """One option on the command line, with its ini key and environment variable."""
+    """One option on the command line, with its ini key and environment variable.
+
+    Attributes:
+        optional: Value of an option that is given without one; empty if it needs a value.
+    """
 
     flag: str
     help: str
@@ -42,12 +46,12 @@ class Option:
 
     @property
     def dest(self) -> str:
-        """Its name in pytest's configuration, and as an ini key."""
+        """Name in pytest's configuration and of the ini key."""
         return self.flag.lstrip("-").replace("-", "_")
 
 
 CAMPAIGN = "--anubis-campaign"
-"""Name of the soak that a run is a cycle of; given by the soak itself, so no help names it."""
+"""Option by which a soak gives its name to its cycles; hidden from the help."""
 
 
 OPTIONS: tuple[Option, ...] = (
@@ -253,8 +257,8 @@ OPTIONS: tuple[Option, ...] = (
 )
 
 
-class _Joined(argparse.Action):
-    """Joins the lists of an option that is given again."""
+class _JoinLists(argparse.Action):
+    """Action that appends to the list of an option that is given twice."""
 
     def __call__(
         self,
@@ -296,7 +300,7 @@ def add_options(parser: pytest.Parser) -> None:
                 metavar=option.metavar,
                 default=None,
                 help=text,
-                action=_Joined if several else "store",
+                action=_JoinLists if several else "store",
             )
         if option.ini:
             kind: Literal["bool", "string"] = "bool" if option.switch else "string"

@@ -1,4 +1,8 @@
-"""Where a history is, as it may be shown: no password, however the place is written."""
+"""Places of a history (URLs, folders, libpq strings) without their passwords, for every message and file.
+
+SQLAlchemy's ``render_as_string(hide_password=True)`` does not suffice: it shows secrets in the query, splits
+passwords that contain ``@`` or ``/`` wrongly, and does not know libpq strings.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ from urllib.parse import unquote, unquote_plus
 
 HIDDEN = "***"
 
-# What a URL's query may show; every other name may be one more way to write a secret.
+# Names of a URL's query whose values are shown; any other name may hold a secret.
 _HARMLESS = frozenset(
     (
         *("host", "hostaddr", "port", "user", "dbname", "service", "application_name", "charset"),
@@ -15,16 +19,15 @@ _HARMLESS = frozenset(
         *("mode", "uri", "cache", "timeout", "options"),
     )
 )
-# User and hidden password, host or [address], port.
+# User with hidden password, host or [address], port.
 _AUTHORITY = re.compile(r"(?:[^:@/]*(?::\*\*\*)?@)?(?:\[[^\]]*\]|[^:@]*)(?::\d*)?")
-# ``password=...`` among words, as libpq writes its connection strings.
+# ``password=...`` in a connection string of libpq.
 _WORD = re.compile(
     r"(\w*(?:pass|pwd|secret)\w*\s*=\s*)('(?:\\.|[^'\\])*'?|[^\s&;]*)", re.IGNORECASE
 )
 _BETWEEN = re.compile(r"[@:/?#&;=\s]+")
-_TELLING = 3
-"""Letters from which on a piece of a password is looked for in other text: shorter ones stand anywhere."""
-
+_MIN_PIECE = 3
+"""Fewest letters of a piece of a password that is searched for in other text; shorter ones occur anywhere."""
 
 _DATABASE = re.compile(
     r"(?:^|/)(?:postgres(?:ql)?|mysql|mariadb|oracle|mssql|sqlite)(?:\+\w+)?:|\bpassword\s*=",
@@ -33,36 +36,35 @@ _DATABASE = re.compile(
 
 
 def is_mistaken(place: str) -> bool:
-    """Return whether what would be a folder was meant to be a database, e.g. ``postgresql:/user@host``."""
+    """Return whether a folder's name looks like a misspelt database, e.g. ``postgresql:/user@host``."""
     return "://" not in place and _DATABASE.search(place) is not None
 
 
 def shown_place(place: str) -> str:
-    """Return the place of a history without passwords: a URL, a folder, or what was meant to be one.
+    """Return the place of a history without passwords: a URL, a folder, or a misspelt one of these.
 
-    What stands between the first ``:`` and the last ``@`` is taken for a password, so a password may hold
-    any character; of the query only values known to be harmless are kept; and of a URL that cannot be
-    understood nothing is kept but its scheme.
+    A password may contain any character, so everything between the first ``:`` and the last ``@`` is hidden.
+    The query keeps only values known to be harmless. An unreadable URL keeps only its scheme.
     """
     return _split(place)[0]
 
 
 def without_passwords(text: str, place: str) -> str:
-    """Return what a driver said about a place without the passwords of that place, or pieces of them."""
+    """Return a driver's message about a place without the passwords of that place, or pieces of them."""
     shown, secrets = _split(place)
     text = text.replace(place, shown) if place else text
     forms = {form for secret in secrets for form in (secret, unquote(secret), unquote_plus(secret))}
-    if any(len(form) < _TELLING and form in text for form in forms if form):
+    if any(len(form) < _MIN_PIECE and form in text for form in forms if form):
         return "what the driver said is left out, since it may show the password"
     pieces = forms | {piece for form in forms for piece in _BETWEEN.split(form)}
     for piece in sorted(pieces, key=len, reverse=True):
-        if len(piece) >= _TELLING:
+        if len(piece) >= _MIN_PIECE:
             text = text.replace(piece, HIDDEN)
     return text
 
 
 def _split(place: str) -> tuple[str, list[str]]:
-    """Return a place as it may be shown, and what was hidden."""
+    """Return a place without its secrets, and the secrets."""
     scheme, mark, rest = place.partition("://")
     if not mark:
         scheme, rest = "", place

@@ -1,6 +1,7 @@
-"""The pytest11 entry point: declares options and hooks, registers what this run needs. No logic.
+"""The pytest11 entry point: declares options and hooks, and registers the parts that this run needs.
 
-Imports the standard library and pytest only: every pytest run in this environment pays for it.
+Every pytest run in this environment imports this module, so it loads nothing but the standard library,
+pytest and light modules of ours.
 PYTEST_DONT_REWRITE
 """
 
@@ -35,12 +36,10 @@ __all__ = [
     "anubis_pairs",
 ]
 
-
 _NOT_TIMED = "ignore:Benchmarks are automatically disabled"
-"""Filter of the warning that pytest-benchmark up to 5.2 gives in every run with workers.
+"""Ignores the warning that pytest-benchmark up to 5.2 gives in every run with workers.
 
-Where a project makes errors of warnings it would end the run; a test that needs that plugin's
-fixture is refused by name instead.
+With ``-W error`` that warning would end the run. `neighbour_plugins` refuses tests that use its fixture.
 """
 
 
@@ -54,44 +53,44 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
     pluginmanager.add_hookspecs(hookspecs)
 
 
-# Outermost: before pytest captures output, and before anything of the user's is loaded.
+# Outermost: this runs before pytest captures output and before it loads any code of the user's.
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser, args: list[str]
 ) -> Generator[None, None, None]:
-    """Let nothing but an accepting verdict end a run with 0."""
+    """Guard the exit status, so that only an accepting verdict ends a run with 0."""
     known = early_config.known_args_namespace
     if known.anubis:
         known.pythonwarnings = [*(known.pythonwarnings or ()), _NOT_TIMED]
     if "PYTEST_ANUBIS_CPUS" in os.environ and "PYTEST_XDIST_WORKER" in os.environ:
-        from pytest_anubis.start_worker import begin_worker
+        from pytest_anubis.distributed.workers.process_cores import bind_early
 
-        begin_worker()
+        bind_early()
     if known.anubis:
         from pytest_anubis.session.running.exit_guard import guard_exit
 
         guard_exit(early_config)
         _announce_workers(early_config)
     result = yield
-    refuse_misspelt(
-        parser, args
-    )  # now that the options of the user's conftest files are known as well
+    # Only now are the options of the user's conftest files known.
+    refuse_misspelt(parser, args)
     return result
 
 
 def _announce_workers(config: pytest.Config) -> None:
-    """Say to plugins that decide it this early, as pytest-cov does, that tests will run in workers.
+    """Set ``--dist`` for plugins that read it this early, as pytest-cov does.
 
-    That they do is settled only once the hardware is known; who is told so in vain loses nothing.
+    Whether workers run is known only after the inventory is read. A plugin that expects workers in vain
+    loses nothing.
     """
-    known = config.known_args_namespace  # a copy: xdist itself goes by the options
+    known = config.known_args_namespace  # a copy, which xdist itself does not read
     if getattr(known, "dist", "") == "no" and not known.anubis_in_process:
         known.dist = "load"
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config: pytest.Config) -> int | None:
-    """Soak with ``--anubis-duration``: cycles of processes instead of one session."""
+    """Run a soak if ``--anubis-duration`` is given: cycles of processes instead of one session."""
     if not config.getoption("anubis") or not config.getoption("anubis_duration"):
         return None
     settings = resolve(config)
@@ -99,12 +98,12 @@ def pytest_cmdline_main(config: pytest.Config) -> int | None:
     from pytest_anubis.session.running.soak import soak
 
     status = soak(config, settings, settings.duration or 0.0)
-    config.stash[vouched_key] = status == 0  # every cycle has vouched for itself
+    config.stash[vouched_key] = status == 0  # every cycle has checked its own status
     return status
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Resolve the settings and register the rooms of this run."""
+    """Resolve the settings and register the parts of this run."""
     config.addinivalue_line("markers", MARKER_LINE)
     settings = resolve(config)
     if any(config.getoption(name, False) for name in ("showfixtures", "show_fixtures_per_test")):

@@ -1,12 +1,11 @@
-"""pytest's root folder, which the value of one of our own options may move.
+"""Detects that the value of one of our options has moved pytest's root folder; used by the settings.
 
-pytest looks for it before any plugin's options are known, and takes every word of the command line that names
-something that exists for a place of tests: also the value of ``--anubis-store /data/runs``. Without an ini
-file near the tests the root then is a folder above both, at worst ``/``, and with it the names of the tests,
-the baselines and the store.
+pytest determines the root before it knows any plugin's options. It takes every existing path on the command
+line for a folder of tests, also the value of ``--anubis-store /data/runs``. Without an ini file near the
+tests, the root is then a folder above both, at worst ``/``, which moves test ids, baselines and the store.
 
-pytest's own search is private, so it is told here once more, as far as it can be moved. Not seen are words in
-a file that is named with ``@``, and ``-c`` with something that is no file.
+pytest's search is private, so this module repeats the part that matters. It does not see words in a file
+that is named with ``@``, nor ``-c`` with something that is no file.
 """
 
 from __future__ import annotations
@@ -23,25 +22,25 @@ import pytest
 
 from pytest_anubis.options import OPTIONS
 
-_OF_PATHS = frozenset(
+_PATH_FLAGS = frozenset(
     option.flag
     for option in OPTIONS
     if {"PATH", "DIR", "FILE"} & set((option.metavar or "").split("|"))
 )
 
-_FOR_PYTEST = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
-"""Files that configure pytest whatever they hold."""
+_PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
+"""Files that configure pytest whatever they contain."""
 
-_FOR_MANY = ("pyproject.toml", "tox.ini", "setup.cfg")
+_SHARED_FILES = ("pyproject.toml", "tox.ini", "setup.cfg")
 """Files that configure pytest if they have a section for it."""
 
 _SECTION = re.compile(r"^\[(tool[.:])?pytest", re.MULTILINE)
 
 
 def moved_root(config: pytest.Config) -> str:
-    """Return what is wrong with the root folder, and how to mend it; empty if nothing is."""
+    """Return what is wrong with the root folder and how to mend it; empty if nothing is."""
     if config.getoption("rootdir", None) or config.getoption("inifilename", None):
-        return ""  # then it was named
+        return ""  # the user named it
     here = config.invocation_params.dir
     named = [here / word.split("::")[0] for word in config.args]
     tests = [_folder(place) for place in named if _exists(place)]  # others name packages
@@ -56,14 +55,14 @@ def moved_root(config: pytest.Config) -> str:
 
 
 def _separate_values(words: Sequence[str | os.PathLike[str]]) -> list[tuple[str, str]]:
-    """Return the options that name a place and stand apart from their value."""
+    """Return flag and value of options that name a path and are written without ``=``."""
     typed = [*map(str, words)]
-    with contextlib.suppress(ValueError):  # pytest says so itself
+    with contextlib.suppress(ValueError):  # pytest reports it
         typed = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *typed]
     return [
         (flag, value)
         for flag, value in itertools.pairwise(typed)
-        if flag in _OF_PATHS and not value.startswith("-")
+        if flag in _PATH_FLAGS and not value.startswith("-")
     ]
 
 
@@ -77,7 +76,7 @@ def _folder(place: Path) -> Path:
 
 
 def _moves(place: Path, config: pytest.Config, here: Path, tests: Sequence[Path]) -> bool:
-    """Return whether the root lies where it does because of a place beside those of the tests."""
+    """Return whether the root would be elsewhere if `place` were not taken for a folder of tests."""
     root = config.rootpath
     if not place.is_relative_to(root):
         return False
@@ -99,9 +98,9 @@ def _is_root(folder: Path, setup: bool) -> bool:
     """Return whether pytest takes a folder for its root; ``setup.py`` counts where no ini file was found."""
     if setup and (folder / "setup.py").is_file():
         return True
-    if any((folder / name).is_file() for name in _FOR_PYTEST):
+    if any((folder / name).is_file() for name in _PYTEST_FILES):
         return True
-    return any(map(_has_section, (folder / name for name in _FOR_MANY)))
+    return any(_has_section(folder / name) for name in _SHARED_FILES)
 
 
 def _has_section(file: Path) -> bool:

@@ -1,4 +1,4 @@
-"""All settings: command line over environment over ini file over default, resolved once."""
+"""All settings of a run, resolved once: command line over environment over ini file over default."""
 
 from __future__ import annotations
 
@@ -57,37 +57,37 @@ class Settings:
         mode: ``judge`` compares with a baseline and decides; ``measure`` only records.
         profile: Sizes and durations of the benchmarks.
         baselines: Folder of baseline files, or one baseline file.
-        baseline_pin: Digest that they must have; empty for any.
-        store: Folder of runs, and of the history unless that is elsewhere.
-        history: Folder or database URL of the history; empty: the store.
-        node: Name of this node; empty: what the platform calls it.
-        run_id: Name of this run; empty: one is made from the date and the node's name.
+        baseline_pin: Required digest of the baselines; empty for any.
+        store: Folder of runs, and of the history unless `history` names another place.
+        history: Folder or database URL of the history; empty for the store.
+        node: Name of this node; empty for the platform's name.
+        run_id: Name of this run; empty for one made of the date and the node's name.
         fail_on: The mildest verdict that fails a test: ``fail`` or ``marginal``.
-        require_all: What has no criterion blocks acceptance too.
-        require: Components, benchmarks or metrics that must have run; empty: all.
+        require_all: Benchmarks without a criterion block acceptance too.
+        require: Components, benchmarks or metrics that must have run; empty for all.
         other_machine: The baseline of one other machine may accept this one.
         goals_required: Folders in which a benchmark without goal, question and action is an error.
-        redact: Leave serial numbers and addresses out of what is written.
+        redact: Leave serial numbers and addresses out of journals and reports.
         inventory: Recorded inventory to use in place of this machine's; None reads the machine.
         junit: ``properties`` puts the numbers into JUnit's test cases, ``plain`` leaves them out.
-        in_process: Run the tests in pytest's own process, where no deadline holds.
+        in_process: Run the tests in pytest's own process, without deadlines.
         timeout: Deadline of every test in seconds; None derives it from the declared cost.
-        gate: What a failed inventory does: ``stop`` the run, let it ``continue``, or ``off``.
-        resume: Id of the interrupted run to go on with, ``latest``, or empty.
-        duration: Seconds to soak, cycling the set; None runs it once.
-        scratch: Folder on the disk to be tested; None is pytest's temporary folder.
-        quiet_limits: Shares above which others disturb a measurement, by name.
+        gate: Effect of a failed inventory check: ``stop`` the run, ``continue``, or ``off`` for no check.
+        resume: Id of the interrupted run to continue, ``latest``, or empty.
+        duration: Seconds to soak, repeating the set; None runs it once.
+        scratch: Folder on the disk under test; None for pytest's temporary folder.
+        quiet_limits: Name of a limit -> share from which a measurement counts as disturbed.
         split: Names of facts about the node that split its hardware class.
-        allowed_processes: Names of commands, as shell patterns, that disturb nothing.
-        waivers: File of the failures that somebody answers for; None if there is none.
-        select: What the Selector goes by; empty: it leaves nothing out.
-        accepted_risk: Accepted probability of an incident; None when none was named.
-        budget: Seconds for ``budget``.
+        allowed_processes: Commands that do not count as a disturbance, as shell patterns.
+        waivers: File of accepted failures; None if there is none.
+        select: Mode of the Selector; empty if it takes no part.
+        accepted_risk: Accepted probability of an incident; None for the mode's default.
+        budget: Seconds for the mode ``budget``.
         horizon: Seconds ahead within which incidents count.
-        incident_cost: Node seconds that one incident costs, for ``cost``.
-        explore: Share of what is left out that runs by chance.
+        incident_cost: Node seconds that one incident costs, for the mode ``cost``.
+        explore: Share of the left-out benchmarks that run by chance.
         seed: Seed of that chance; None draws one.
-        explain: Say of every benchmark that is left out why.
+        explain: Print the reason for every benchmark that is left out.
     """
 
     active: bool = False
@@ -128,14 +128,14 @@ class Settings:
 
     @property
     def history_place(self) -> Path | str:
-        """Where the history is: a folder, or a database URL."""
+        """Folder or database URL of the history."""
         if not self.history:
             return self.store
         return self.history if "://" in self.history else Path(self.history)
 
 
 def without_password(settings: Settings) -> Settings:
-    """Return the settings as a journal and workers may hold them: a database's password is left out."""
+    """Return the settings for the journal and the workers, without the password of a database."""
     return replace(settings, history=shown_place(settings.history))
 
 
@@ -147,7 +147,7 @@ def resolve(config: pytest.Config, environ: Mapping[str, str] | None = None) -> 
         environ: Environment to read; default the process's.
 
     Raises:
-        pytest.UsageError: A value is not valid; the message says where it stands and what is valid.
+        pytest.UsageError: A value is invalid; the message says where it was set and what is valid.
     """
     environ = os.environ if environ is None else environ
     raw = {option.dest: _raw(config, option, environ) for option in OPTIONS}
@@ -192,7 +192,7 @@ def _names(text: str | None) -> tuple[str, ...]:
 
 
 def _pinned(text: str) -> tuple[str, str]:
-    """Return a place and the digest behind ``@sha256:``; a name without that is the place itself."""
+    """Split a path from the digest after ``@sha256:``; the digest is empty if there is none."""
     place, mark, pin = text.partition("@sha256:")
     if mark and re.fullmatch(r"[0-9a-fA-F]{64}", pin) is None:
         raise pytest.UsageError(
@@ -202,40 +202,43 @@ def _pinned(text: str) -> tuple[str, str]:
     return place, pin.lower()
 
 
-_OURS = "--anubi"
-"""How an option of ours begins; what begins otherwise is for pytest to refuse."""
+_OWN_PREFIX = "--anubi"
+"""Beginning of our options; pytest refuses other unknown ones itself."""
 
-_ALIKE = 0.8
-"""Least likeness of a misspelt option to the one that was meant: all of ours begin alike."""
+_MIN_LIKENESS = 0.8
+"""Least `difflib` ratio of a misspelt option to its suggestion; high, since all our options begin alike."""
 
 
 def refuse_misspelt(parser: pytest.Parser, words: Sequence[str]) -> None:
-    """Refuse an ``--anubis`` option that nobody declared, with the one that was probably meant.
+    """Refuse an unknown ``--anubis`` option, and suggest the one that was probably meant.
 
     Args:
-        parser: With the options of all that is loaded.
+        parser: The parser with the options of all loaded plugins and conftest files.
         words: The command line.
 
     Raises:
-        pytest.UsageError: One of the words is no option.
+        pytest.UsageError: A word is an unknown option.
     """
-    if not any(word.startswith(_OURS) for word in words):
+    if not any(word.startswith(_OWN_PREFIX) for word in words):
         return
     unknown = parser.parse_known_and_unknown_args(words)[1]
-    wrong = next((word for word in unknown if word.startswith(_OURS)), None)
+    wrong = next((word for word in unknown if word.startswith(_OWN_PREFIX)), None)
     if wrong is None:
         return
-    from difflib import get_close_matches  # imported late: hardly any run needs it
+    from difflib import get_close_matches  # late, since hardly any run needs it
 
-    near = get_close_matches(
-        wrong.partition("=")[0], [option.flag for option in OPTIONS], 1, _ALIKE
-    )
-    hint = f"did you mean {near[0]}?" if near else "pytest --help lists those that there are"
+    flags = [option.flag for option in OPTIONS]
+    near = get_close_matches(wrong.partition("=")[0], flags, 1, _MIN_LIKENESS)
+    hint = f"did you mean {near[0]}?" if near else "pytest --help lists the valid ones"
     raise pytest.UsageError(f"unrecognized arguments: {wrong} ({hint})")
 
 
 def _in_process(config: pytest.Config, raw: Mapping[str, Any]) -> bool:
-    """Return whether the tests are to run in this process; workers cannot be asked for as well."""
+    """Return whether the tests run in this process.
+
+    Raises:
+        pytest.UsageError: The command line also asks for workers.
+    """
     wanted = bool(raw["anubis_in_process"])
     workers = config.getoption("numprocesses", None) is not None or config.getoption("tx", None)
     if wanted and raw["anubis"] and workers:
@@ -270,6 +273,7 @@ def _selection(config: pytest.Config, raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _raw(config: pytest.Config, option: Option, environ: Mapping[str, str]) -> Any:
+    """Return an option's value as text (switches: bool) from the first place that sets it."""
     given = config.getoption(option.dest)
     if option.switch:
         return bool(given) or (option.ini and bool(config.getini(option.dest)))
@@ -282,7 +286,7 @@ def _raw(config: pytest.Config, option: Option, environ: Mapping[str, str]) -> A
         if value is None:
             continue
         if value == "" and option.dest == "anubis_duration":
-            return None  # a cycle of a soak is given it, so that no duration elsewhere makes a soak of it
+            return None  # a soak passes it to its cycles, to override a duration in the ini file
         if not str(value).replace(",", " ").strip():
             raise pytest.UsageError(f"{place} is blank: write what is meant, or leave it out")
         if option.choices and value not in option.choices:
@@ -297,7 +301,7 @@ def _optional(text: str, convert: Callable[[str], Any]) -> Any:
 
 
 def _quiet_limits(text: str) -> dict[str, float]:
-    """Return the limits that are named: ``others=20%, steal=0.05``."""
+    """Parse limits such as ``others=20%, steal=0.05``."""
     found = {}
     for part in filter(None, (one.strip() for one in text.split(","))):
         name, _, value = (piece.strip() for piece in part.partition("="))
@@ -324,6 +328,8 @@ def _folder(path: Path) -> Path:
 
 
 def _time(flag: str, *, positive: bool = True) -> Callable[[str], float]:
+    """Return a converter of durations; `positive` refuses 0."""
+
     def convert(text: str) -> float:
         try:
             found = seconds(text)
@@ -337,6 +343,8 @@ def _time(flag: str, *, positive: bool = True) -> Callable[[str], float]:
 
 
 def _share(flag: str, *, below_one: bool = False) -> Callable[[str], float]:
+    """Return a converter of probabilities; `below_one` refuses 1."""
+
     def convert(text: str) -> float:
         most = "below 1" if below_one else "at most 1"
         try:
@@ -360,7 +368,7 @@ def _seed(text: str) -> int:
 
 def _resume(text: str) -> str:
     if "/" in text or text.endswith(".py"):
-        # An optional value swallows the argument behind it.
+        # argparse takes the argument after an option with an optional value for that value.
         raise pytest.UsageError(
             f"--anubis-resume {text}: that is no run; write the tests first, or --anubis-resume=RUN"
         )

@@ -1,6 +1,6 @@
-"""Start of a worker: it is told the facts of the run and loads only what tests need where they run.
+"""Start of a worker: it takes the facts of the run from the controller and registers what its tests need.
 
-Every worker pays for what is imported here, and a run with accelerators starts dozens.
+A run with accelerators starts dozens of workers, and each of them imports this module: it must stay light.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import pytest
 
 from pytest_anubis.codec import from_plain
 from pytest_anubis.distributed.workers import worker
-from pytest_anubis.distributed.workers.process_cores import bind_early
 from pytest_anubis.session.context import RunContext, add_part, context_key, sink_key
 from pytest_anubis.session.measuring.call_phase import Judge
 from pytest_anubis.session.measuring.visits import Visits
@@ -22,13 +21,8 @@ from pytest_anubis.session.running.resume import SkipDone
 from pytest_anubis.session.selecting.pruning import Pruning
 
 
-def begin_worker() -> None:
-    """Keep to the CPUs of the lane, before anything of the user's is loaded."""
-    bind_early()
-
-
 def start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
-    """Register what carries out a worker's share of the run.
+    """Register the parts that a worker needs.
 
     Args:
         config: The worker's configuration.
@@ -43,7 +37,7 @@ def start_worker(config: pytest.Config, worker_input: dict[str, Any]) -> None:
 
     config.stash[sink_key] = worker.register(config, context, worker_input)
     add_part(config, Judge(config, context), "anubis-judge")
-    # Beside other workers the end of one worker's tests is no time at which nobody else measures.
+    # With several workers, others still measure when this one has run its tests.
     if worker_input["workercount"] == 1:
         add_part(config, Visits(config, context), "anubis-visits")
     watch_tests(config, worker=True)

@@ -25,7 +25,7 @@ def quiet_machine() -> Iterator[None]:
     """Whatever else this machine does, such as the neighbouring worker, disturbs no measurement."""
     from pytest_anubis.hardware.load.ambient_load import Ambient
     from pytest_anubis.hardware.load.disturbance import HostWatch
-    from pytest_anubis.session.measuring.conditions import Surroundings
+    from pytest_anubis.session.measuring.conditions import ConditionsWatch
 
     with pytest.MonkeyPatch.context() as patch:
         # Whoever has put a busy machine in their place wants that one.
@@ -33,6 +33,6 @@ def quiet_machine() -> Iterator[None]:
             patch.setattr(Ambient, "since", lambda self, begin: ())
         if isinstance(getattr(HostWatch, "disturbance", None), property):  # around what is measured
             patch.setattr(HostWatch, "disturbance", ())
-        if getattr(Surroundings.rounds, "__name__", "") == "rounds":  # all values count
-            patch.setattr(Surroundings, "rounds", lambda self, name="": None)
+        if getattr(ConditionsWatch.rounds, "__name__", "") == "rounds":  # all values count
+            patch.setattr(ConditionsWatch, "rounds", lambda self, name="": None)
         yield

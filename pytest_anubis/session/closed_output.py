@@ -1,6 +1,6 @@
-"""Standard streams whose reader has seen enough (``| head``, ``| less``): the rest goes nowhere, the run on.
+"""Standard streams that survive their reader (``| head``, ``| less``); used by the exit guard.
 
-A measurement takes hours, and pytest breaks off where it cannot print a dot.
+A measurement takes hours, and pytest would stop it at the first dot that it cannot print.
 """
 
 from __future__ import annotations
@@ -11,20 +11,20 @@ from typing import Any
 
 
 class _Unread(io.FileIO):
-    """A descriptor that takes what nobody reads any more."""
+    """A stream that drops its output once the other end of the pipe is closed."""
 
     def write(self, data: Any, /) -> int:
-        """Write, or, where the other end of the pipe is closed, say that all was written."""
+        """Write, and count dropped output as written."""
         try:
             return super().write(data) or 0
         except BrokenPipeError:
             return memoryview(data).nbytes
 
 
-def go_on_unread() -> None:
-    """Let standard output and standard error outlive their reader; streams that somebody replaced stay so.
+def ignore_broken_pipes() -> None:
+    """Let standard output and standard error survive their reader; replaced streams are left alone.
 
-    To be called before pytest captures: it goes back to the streams that it found.
+    Call it before pytest captures output, since pytest later restores the streams that it found.
     """
     for name in ("stdout", "stderr"):
         found = getattr(sys, name)
@@ -33,7 +33,7 @@ def go_on_unread() -> None:
         try:
             found.flush()
             raw = _Unread(found.fileno(), "w", closefd=False)
-        except (OSError, ValueError):  # closed, or not there to begin with
+        except (OSError, ValueError):  # the stream is closed
             continue
         unread = io.TextIOWrapper(
             io.BufferedWriter(raw),

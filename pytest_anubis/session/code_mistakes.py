@@ -1,9 +1,9 @@
-"""Which errors of a test are mistakes in its own code, such as a misspelt name: they say nothing of hardware.
+"""Recognises errors of a test that are mistakes in its code, such as a misspelt name; used by `call_phase`.
 
-Python and pytest raise them before the line in question does anything: a fixture or a name that is not
-there, a call with the wrong arguments, a syntax error, a fixture with two yields. Only where the last line
-that ran is the test's own, or pytest's where it refuses a test or fixture by itself, is that so; what a
-library raises, or what comes while another error is dealt with, counts as before.
+Such errors say nothing about the hardware, because Python and pytest raise them before the line does
+anything: an unknown fixture or name, a call with wrong arguments, a syntax error, a fixture with two yields.
+The last line that ran must be the test's own, or pytest's where it refuses a test or fixture. Errors that
+a library raises, or that are raised while another error is handled, still count against the hardware.
 """
 
 from __future__ import annotations
@@ -21,28 +21,29 @@ import pytest
 from pytest_anubis.core.measurement import MISTAKE
 from pytest_anubis.session.fixture_frames import fixture_of, frames_of, place_of
 
-# How CPython words a call that does not fit: of its own functions (ceval.c), and of those in C (getargs.c).
+# CPython's messages for calls with wrong arguments: of Python functions (ceval.c) and of C's (getargs.c).
 _WRONG_CALL = re.compile(
     r"\bmissing \d+ required|unexpected keyword argument|takes .*arguments? .*given|"
     r"takes no (keyword )?arguments|multiple values for (keyword )?argument|missing required argument|"
     r"takes \d+ positional|expected (at (least|most) )?\d+ arguments?, got|"
-    r"^'(?!NoneType')\w+' object is not callable"  # None may be what was looked for and not found
+    r"^'(?!NoneType')\w+' object is not callable"  # None may be the result of a failed search
 )
 INSTALLED = ("site-packages", "dist-packages")
-"""Folders of what was installed: not the project's code, also where an environment is in the project."""
-_FIXTURES, _OUTCOMES = "_pytest.fixtures", "_pytest.outcomes"
+"""Folders of installed code, which is not the project's even if they lie in the project's folder."""
+_FIXTURES = "_pytest.fixtures"
+_OUTCOMES = "_pytest.outcomes"
 _REFUSING = (_FIXTURES, "_pytest.python", "_pytest.skipping")
-"""pytest's modules that refuse what is written wrongly with `pytest.fail`, which is in `_OUTCOMES`."""
+"""pytest's modules that refuse wrong code with `pytest.fail`, which is defined in `_OUTCOMES`."""
 UNSEEN = (pytest.PytestUnhandledThreadExceptionWarning, pytest.PytestUnraisableExceptionWarning)
-"""What pytest warns of where something was raised outside of a test's own calls."""
+"""pytest's warnings about errors in threads and finalisers."""
 
 
 def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
-    """Return what is wrong in the code of a test that raised, where, and what may have been meant.
+    """Describe the mistake in a test's code that raised an error, with its place and a suggestion.
 
     Args:
         item: The test.
-        raised: What its setup, call or teardown raised.
+        raised: The error of its setup, call or teardown.
 
     Returns:
         One sentence that begins with `MISTAKE`; empty for every other error.
@@ -66,7 +67,7 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
         path, line = error.filename or "", error.lineno or 0
     else:
         path, line = _last_place(raised.tb)
-    # What came while another error was dealt with may hide what the hardware said.
+    # An error raised while another one was handled may hide a message of the hardware.
     if error.__context__ is not None or not _is_own(path, item):
         return ""
     names = _names_meant(error, raised.tb)
@@ -74,17 +75,18 @@ def mistake_in_code(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
         return ""
     said = str(error.msg if isinstance(error, SyntaxError) else error).split("\n", 1)[0]
     wrong = str(getattr(error, "name", "") or "")
-    return _sentence(f"{type(error).__name__}: {said}", path, line, item, meant(wrong, names))
+    near = closest_name(wrong, names)
+    return _sentence(f"{type(error).__name__}: {said}", path, line, item, near)
 
 
 def unseen_failures(
     error: BaseException, category: tuple[type[pytest.PytestWarning], ...]
 ) -> list[BaseException]:
-    """Return what was raised in threads or finalisers, of which pytest warns; empty for any other error.
+    """Return the errors of threads or finalisers behind pytest's warnings; empty for any other error.
 
     Args:
-        error: What pytest raises in place of its warnings, one or a group of them.
-        category: Which warnings.
+        error: A warning that pytest raises as an error, or a group of them.
+        category: The warnings to look at.
     """
     group = error.exceptions if isinstance(error, BaseExceptionGroup) else (error,)
     if not all(isinstance(one, category) for one in group):
@@ -92,13 +94,13 @@ def unseen_failures(
     return [one.__cause__ or one for one in group]
 
 
-def meant(name: str, names: Iterable[str]) -> str:
-    """Return the name that a misspelt one comes nearest to; empty where none is near."""
+def closest_name(name: str, names: Iterable[str]) -> str:
+    """Return the name that is most like a misspelt one; empty if none is."""
     return next(iter(get_close_matches(name, list(names), 1)), "")
 
 
 def _returned(item: pytest.Item, error: BaseException) -> str:
-    """Say that a test returns its check, so that nothing fails; empty for other warnings that are errors."""
+    """Describe a test that returns its check instead of asserting it; empty for other warnings."""
     if isinstance(error, DeprecationWarning) and "It is deprecated to return" not in str(error):
         return ""
     line = (item.location[1] or 0) + 1
@@ -107,20 +109,20 @@ def _returned(item: pytest.Item, error: BaseException) -> str:
 
 
 def _fixture_mistake(item: pytest.Item, error: pytest.FixtureLookupError) -> str:
-    """Say which fixture is not there."""
-    told = error.formatrepr()
-    what, *more = told.errorstring.strip().split("\n")
+    """Name the fixture that does not exist."""
+    shown = error.formatrepr()
+    what, *more = shown.errorstring.strip().split("\n")
     there = next((line for line in map(str.strip, more) if line.startswith("available fix")), "")
     names = there.partition(":")[2].replace(" ", "").split(",")
-    near = meant(told.argname or "", names) if what.endswith("not found") else ""
-    return _sentence(what, os.fspath(told.filename), told.firstlineno + 1, item, near)
+    near = closest_name(shown.argname or "", names) if what.endswith("not found") else ""
+    return _sentence(what, os.fspath(shown.filename), shown.firstlineno + 1, item, near)
 
 
 def _refused_by_pytest(error: BaseException, trace: TracebackType | None) -> bool:
-    """Return whether pytest itself refuses a test or fixture as it is written, and no line of theirs raised.
+    """Return whether pytest itself refuses the way a test or fixture is written.
 
-    It does so with its own ``fail``, or where it looks for the ``yield`` of a fixture or for what its scope
-    does not have.
+    It calls its own ``fail``, or raises where it looks for a fixture's ``yield`` or for an attribute that the
+    fixture's scope lacks.
     """
     at = [frame.f_globals.get("__name__", "") for frame, _ in frames_of(trace)]
     if isinstance(error, pytest.fail.Exception):
@@ -132,7 +134,7 @@ def _refused_by_pytest(error: BaseException, trace: TracebackType | None) -> boo
 
 
 def _refusal(item: pytest.Item, error: BaseException, trace: TracebackType | None) -> str:
-    """Say what pytest refuses: at the last line of the project's, else at the fixture, else at the test."""
+    """Say what pytest refuses, with the last place in the project's code, else the fixture or the test."""
     lines = [(frame.f_code.co_filename, line) for frame, line in frames_of(trace)]
     own = [place for place in lines if _is_own(place[0], item)]
     fixture, _ = fixture_of(trace)
@@ -149,7 +151,7 @@ def _sentence(what: str, path: str, line: int, item: pytest.Item, near: str) -> 
 
 
 def _names_meant(error: BaseException, trace: TracebackType | None) -> list[str] | None:
-    """Return the names that may have been meant; None where an error is no mistake of its line."""
+    """Return the names that may have been meant; None if the error is no mistake in its line."""
     last = _last(trace)
     if isinstance(error, NameError) and last is not None:
         frame = last.tb_frame
@@ -161,7 +163,7 @@ def _names_meant(error: BaseException, trace: TracebackType | None) -> list[str]
     if isinstance(error, SyntaxError):
         return []
     if isinstance(error, ImportError) and not isinstance(error, ModuleNotFoundError):
-        # A library that is damaged or does not fit says so too; a name that is not in it has one.
+        # A damaged or unfitting library raises ImportError as well, with other words.
         return [] if "cannot import name" in str(error) else None
     return [] if isinstance(error, TypeError) and _WRONG_CALL.search(str(error)) else None
 
@@ -173,13 +175,13 @@ def _last(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _last_place(trace: TracebackType | None) -> tuple[str, int]:
-    """Return file and line of what ran last; without a file where that is unknown."""
+    """Return file and line of the last line that ran; an empty file if unknown."""
     last = _last(trace)
     return ("", 0) if last is None else (last.tb_frame.f_code.co_filename, last.tb_lineno)
 
 
 def _is_own(path: str, item: pytest.Item) -> bool:
-    """Return whether a file belongs to the test: beside it or below, or a conftest of its folders."""
+    """Return whether a file belongs to the test: in its folder or below, or a conftest above it."""
     if not path or not path.endswith(".py") or any(part in Path(path).parts for part in INSTALLED):
         return False
     file, test = Path(path).resolve(), item.path.resolve()

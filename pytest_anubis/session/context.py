@@ -1,4 +1,4 @@
-"""What every process of one run must agree on, resolved once by the controller."""
+"""Facts and helpers that all parts of one run share; workers get the facts from the controller."""
 
 from __future__ import annotations
 
@@ -33,27 +33,26 @@ class RunContext:
     Attributes:
         settings: The resolved settings.
         run_id: Name of the run.
-        campaign: Name of the soak that it is a cycle of; empty if it is none.
+        campaign: Name of the soak whose cycle this run is; empty outside of a soak.
         node: Name of this node.
         inventory: The inventory as plain data.
         hardware_class: Key of this node's hardware class.
-        attributes: What the key was made of.
-        devices: Names of the devices to run per-device tests on, e.g. ``("cuda:0", "cuda:1")``, numbered
-            over the whole node, in the order in which a process that sees all of them counts them.
-        bindings: For each accelerator among them the environment variable and the value that leave only it
-            visible to a process.
-        hidden: What the user's environment hides of the node, one sentence each: it is not tested.
-        refused: What in the user's environment nothing can be tested with, and what to do, one sentence each.
+        attributes: The attributes that make up the key.
+        devices: Devices for per-device tests, e.g. ``("cuda:0", "cuda:1")``, numbered over the whole node, in
+            the order of a process that sees all of them.
+        bindings: Per accelerator the environment variable and value that make it the only visible one.
+        hidden: Parts of the node that the user's environment hides from the tests, one sentence each.
+        refused: Settings of the environment that prevent any test, with the remedy, one sentence each.
         baseline: The class's baseline, None when there is none.
-        root_pid: Process whose tree is this run's own load; None: this process. In a worker the
-            controller, so that a neighbouring worker is not taken for a stranger.
-        done: Node ids of tests that ended in the earlier part of a run that is resumed.
-        tests: The tests as they were typed, quoted for a shell; empty where they are no paths.
-        root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
-        own_inventory: A recorded inventory was given, and it is known to be one of this machine.
-        waivers: The failures that somebody answers for; those of other nodes are left out.
-        behind: Seconds by which this machine's clock is behind its baseline; 0 where it is not.
-        baseline_source: What was checked of where the baseline is from; empty if nothing was.
+        root_pid: Root of the process tree that counts as this run's own load; None for this process. In a
+            worker it is the controller, whose other workers are no disturbance.
+        done: Node ids of tests that ended in the earlier part of a resumed run.
+        tests: The tests as typed, quoted for a shell; empty unless they are paths.
+        root: pytest's root folder, relative to the folder of the command; empty if they are the same.
+        own_inventory: The run uses a recorded inventory that is known to be of this machine.
+        waivers: The accepted failures that concern this node.
+        behind: Seconds by which this machine's clock is behind its baseline; 0 if it is not.
+        baseline_source: Result of checking the baseline's digest; empty if no digest was named.
         baseline_note: Why there is no baseline and what to do next, one sentence; empty if there is one.
     """
 
@@ -90,9 +89,9 @@ class Card:
     """One accelerator under test.
 
     Attributes:
-        part: What telemetry calls it: ``GPU 3``.
-        device: The run's name of it: ``cuda:3``.
-        address: Its PCI address; empty where it is not known.
+        part: Its name in telemetry: ``GPU 3``.
+        device: Its name in this run: ``cuda:3``.
+        address: Its PCI address; empty if unknown.
     """
 
     part: str
@@ -101,14 +100,14 @@ class Card:
 
     @property
     def place(self) -> str:
-        """How people find it."""
+        """Name and address, by which people find the card."""
         return f"{self.part} ({self.address})" if self.address else self.part
 
 
 def cards_of(context: RunContext) -> list[Card]:
-    """Return the accelerators that this run tests; those that the user hides are none of its business.
+    """Return the accelerators that this run tests, without those that the user hides.
 
-    NVIDIA's cards are numbered by NVML, AMD's by their PCI addresses, as telemetry does.
+    As in telemetry, NVML numbers NVIDIA's cards, and the order of PCI addresses numbers AMD's.
     """
     accelerators = context.inventory.get("accelerators") or ()
     amd = sorted(str(card.get("pci") or "") for card in accelerators if _vendor(card) == "amd")
@@ -130,13 +129,13 @@ def _vendor(card: Mapping[str, Any]) -> str:
 context_key = pytest.StashKey[RunContext]()
 sink_key = pytest.StashKey[Sink]()
 ends_key = pytest.StashKey[float]()
-"""When the time that was given for a run is over, by the monotonic clock of this process's machine."""
+"""End of the run's budget, in seconds of ``time.monotonic``."""
 judge_key = pytest.StashKey[Callable[["Measurement"], "MetricVerdict"]]()
-"""Judges one measurement as the tests' own call phase does."""
+"""Judges one measurement as the call phase does."""
 
 
 def time_left(config: pytest.Config) -> float:
-    """Return the seconds that are left of the run's budget; infinite where none was given."""
+    """Return the remaining seconds of the run's budget; infinite without a budget."""
     return config.stash.get(ends_key, math.inf) - time.monotonic()
 
 
@@ -173,7 +172,7 @@ def add_part(config: pytest.Config, part: object, name: str) -> None:
     """Register a part of the run.
 
     Raises:
-        pytest.UsageError: It is blocked by ``-p no:``; nothing may be accepted by half of the parts.
+        pytest.UsageError: ``-p no:`` blocks it; a run without one of its parts must accept nothing.
     """
     if config.pluginmanager.register(part, name) is None:
         raise pytest.UsageError(

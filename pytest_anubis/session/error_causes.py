@@ -1,9 +1,9 @@
-"""Which errors of a test speak of its surroundings, and not of the hardware.
+"""Recognises errors of a test that its environment causes and not the hardware; used by `call_phase`.
 
-Out of the box a test's error counts against the hardware: nothing sick may pass for want of a word here. The
-table names the errors that a healthy card gives as well, where a driver, a service, a container or a library
-stands in the way; such a test is INCONCLUSIVE, which accepts nothing either, and its user is told what to
-mend. What the hardware itself reports comes first, and a failed check of the test's own is always a failure.
+By default a test's error counts against the hardware, so that no sick node passes. This table lists the
+errors that healthy cards give as well, because of a driver, a service, a container or a library. A test with
+such an error is INCONCLUSIVE, which accepts nothing either, and its message says what to mend. Errors that
+the hardware reports take precedence, and a failed check of the test itself is always a failure.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
-# The words by which the drivers report a fault of the card: CUDA runtime errors 214 (ECC), 220 (NVLink), 714
-# and 719 (stack, launch failure), HIP's of the same names, NVML's codes 15 and 16.
+# Messages of the drivers about a fault of the card: CUDA runtime errors 214 (ECC), 220 (NVLink), 714 and 719
+# (stack, launch failure), HIP's of the same names, NVML's codes 15 and 16.
 _HARDWARE = re.compile(
     r"uncorrectable ecc|uncorrectable nvlink|hardware stack error|unspecified launch failure|"
     r"illegal (memory access|address|instruction)|misaligned address|memory access fault by gpu|"
@@ -25,11 +25,11 @@ _HARDWARE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """One kind of error that says nothing about the hardware.
+    """One kind of error that the environment causes.
 
     Attributes:
-        words: Matches its messages, in any case.
-        cause: What stands in the way, in words.
+        words: Pattern of its messages, in upper or lower case.
+        cause: What prevents the test, for people.
         fix: What to do about it.
     """
 
@@ -42,8 +42,8 @@ def _cause(words: str, cause: str, fix: str) -> Cause:
     return Cause(re.compile(words, re.IGNORECASE), cause, fix)
 
 
-# The more telling message stands first. Messages are those of torch, the CUDA runtime (its error numbers in
-# brackets), HIP, NCCL and the operating system.
+# The first match counts, so more specific patterns come first. Messages are those of torch, the CUDA runtime
+# (error numbers in comments), HIP, NCCL and the operating system.
 CAUSES = (
     # torch/cuda/__init__.py; torch's builds are made for one vendor, or for none.
     _cause(
@@ -90,13 +90,13 @@ CAUSES = (
         "the process sees another card than the one to test",
         "leave out HIP_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and CUDA_VISIBLE_DEVICES, and update amdsmi",
     ),
-    # Ours (tool_outputs/unreadable.py), whatever words of the tool the message holds.
+    # Ours (tool_outputs/unreadable.py), whatever text of the tool the message quotes.
     _cause(
         r"^UnreadableOutput",
         "the output of a tool is not what its adapter knows",
         "use the version of the tool that the adapter was written for, or mend the adapter",
     ),
-    # Ours (tool_outputs/refusals.py), whatever words of the tool the message holds.
+    # Ours (tool_outputs/refusals.py), whatever text of the tool the message quotes.
     _cause(
         r"^ToolRefused",
         "a tool did not begin: it does not know an option, or lacks slots, memory or space",
@@ -122,7 +122,7 @@ CAUSES = (
         "/dev/shm is too small",  # noqa: S108
         "make it larger: docker run --shm-size=1g or --ipc=host; in Kubernetes a Memory emptyDir there",
     ),
-    # Ours (benchmarking/sizes.py): less is free than the benchmark takes on every card of the class.
+    # Ours (benchmarking/sizes.py): less memory is free than the benchmark takes on cards of the class.
     _cause(
         r"MemoryTakenError",
         "something else has the card's memory",
@@ -139,7 +139,7 @@ CAUSES = (
         "main memory did not suffice",
         "free some, or raise the container's limit",
     ),
-    # ncclSystemError: a call of the operating system failed. What else NCCL says stays a failure.
+    # ncclSystemError: a call of the operating system failed. Other errors of NCCL stay failures.
     _cause(
         r"ncclSystemError|unhandled system error|no socket interface found",
         "NCCL was refused something by the operating system",
@@ -177,7 +177,7 @@ CAUSES = (
         "a library is missing",
         "install it",
     ),
-    # Not what the kernel shows of the hardware: a device file that is gone may be a device that is.
+    # Not files by which the kernel shows hardware: if one is missing, the device may be gone.
     _cause(
         r"^FileNotFoundError(?!.*'/(dev|sys|proc)/)",
         "a program or file is missing",
@@ -191,19 +191,19 @@ CAUSES = (
 )  # fmt: skip
 
 
-# Libraries that find no room for their own handle say that it is not there; so do those of a sick card.
+# Errors of libraries that lack memory for their handle; libraries on a sick card give them too.
 _NO_HANDLE = re.compile(
     r"(cublas|cusolver|cusparse|cudnn|hipblas|rocblas|miopen)\w*_STATUS_NOT_INITIALIZED",
     re.IGNORECASE,
 )
 
-LITTLE = 1 << 29
-"""Bytes of free memory of a card below which a library may not get its handle and workspace: cuBLAS takes
-some 100 MiB with its kernels, cuDNN and the context of a first call several times as much."""
+MIN_FREE_BYTES = 1 << 29
+"""Free memory of a card below which a library may lack room for its handle and workspace: cuBLAS takes about
+100 MiB with its kernels, cuDNN and the context of a first call several times as much."""
 
 
 def free_memory() -> int | None:
-    """Return the bytes that are free on this process's card; None where it uses none, or cannot be asked."""
+    """Return the free bytes of this process's card; None if it uses none or the driver does not answer."""
     torch = sys.modules.get("torch")
     if torch is None:
         return None
@@ -219,15 +219,15 @@ def environment_of(
     own_check: bool = False,
     free: Callable[[], int | None] = free_memory,
 ) -> str:
-    """Return what of its surroundings kept a test from its work, and what to do about it.
+    """Return what in the environment caused a test's error, and what to do about it.
 
     Args:
-        error: What the test raised.
-        own_check: The test found something wrong by itself: an assertion, ``pytest.fail``, a verdict.
-        free: Tells how many bytes are free on the card; asked where that decides.
+        error: The test's error.
+        own_check: The error is a failed check of the test: an assertion, ``pytest.fail``, a verdict.
+        free: Returns the free bytes of the card; called only if the answer matters.
 
     Returns:
-        One sentence; empty for a failed check, a fault of the hardware, and whatever is not known here.
+        One sentence; empty for a failed check, a fault of the hardware, and every unknown error.
     """
     message = f"{type(error).__name__}: {error}"
     if _HARDWARE.search(message):
@@ -237,13 +237,13 @@ def environment_of(
             "a library's warning was raised as an error; let warnings be warnings: pytest's filterwarnings, "
             "-W and PYTHONWARNINGS"
         )
-    # Torch asserts that it can use the card: the one assertion that is no check of the test's own.
+    # Torch asserts that it can use the card: the only assertion that is no check of the test itself.
     for known in CAUSES[:1] if own_check or isinstance(error, AssertionError) else CAUSES:
         if known.words.search(message):
             return f"{known.cause}; {known.fix}"
     if not own_check and _NO_HANDLE.search(message):
         left = free()
-        if left is not None and left < LITTLE:
+        if left is not None and left < MIN_FREE_BYTES:
             return (
                 f"a library found no room on the card, of which {left >> 20} MiB are free; end what else "
                 "uses it (nvidia-smi shows it), or choose a smaller profile"

@@ -1,4 +1,4 @@
-"""Which fixture an error comes from, by the frames of its traceback."""
+"""Finds the fixture that an error comes from, by the frames of its traceback."""
 
 from __future__ import annotations
 
@@ -14,18 +14,14 @@ Fixture = pytest.FixtureDef[Any]
 
 
 def frames_of(trace: TracebackType | None) -> Iterator[tuple[FrameType, int]]:
-    """Yield the frames of a traceback, each with the line that ran in it; what raised comes last."""
+    """Yield the frames of a traceback with their current lines; the one that raised comes last."""
     while trace is not None:
         yield trace.tb_frame, trace.tb_lineno
         trace = trace.tb_next
 
 
 def fixture_of(trace: TracebackType | None) -> tuple[Fixture | None, bool]:
-    """Return the innermost fixture that was at work, and whether it was being cleaned up.
-
-    Args:
-        trace: Of the error.
-    """
+    """Return the innermost fixture in a traceback, and whether it was being cleaned up."""
     found: tuple[Fixture | None, bool] = None, False
     for frame, _ in frames_of(trace):
         owner = frame.f_locals.get("self")
@@ -35,20 +31,20 @@ def fixture_of(trace: TracebackType | None) -> tuple[Fixture | None, bool]:
 
 
 def place_of(fixture: Fixture) -> tuple[str, int]:
-    """Return file and line of a fixture; without a file where its function is not Python's."""
+    """Return file and line of a fixture; an empty file if its function is not written in Python."""
     code = getattr(inspect.unwrap(fixture.func), "__code__", None)
     return ("", 0) if code is None else (code.co_filename, code.co_firstlineno)
 
 
 def failed_cleanups(item: pytest.Item, raised: pytest.ExceptionInfo[BaseException]) -> str:
-    """Say which fixtures that tests share failed in their cleanup: the test it came after is not to blame.
+    """Name the shared fixtures whose cleanup failed, since the test that ran before it is not to blame.
 
     Args:
-        item: The test that pytest reports it of.
-        raised: What its setup, call or teardown raised.
+        item: The test whose report has the error.
+        raised: The error of its setup, call or teardown.
 
     Returns:
-        One sentence; empty where something else was raised as well, or alone.
+        One sentence; empty if anything else was raised.
     """
     failed = []
     for error in _leaves(raised.value):
@@ -57,7 +53,7 @@ def failed_cleanups(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
             return ""
         path, line = place_of(fixture)
         root = item.config.rootpath
-        # Of pytest's own, as for teardown_module, the name says more.
+        # The place of pytest's own fixtures, as for teardown_module, says less than their name.
         ours = root in Path(path).parents
         place = f", {Path(path).relative_to(root)}:{line}" if ours else ""
         said = f"{type(error).__name__}: {error}".split("\n", 1)[0]
@@ -66,7 +62,7 @@ def failed_cleanups(item: pytest.Item, raised: pytest.ExceptionInfo[BaseExceptio
 
 
 def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """Yield what was raised: an error, or those of a group."""
+    """Yield an error, or the errors of a group."""
     if isinstance(error, BaseExceptionGroup):
         for one in error.exceptions:
             yield from _leaves(one)

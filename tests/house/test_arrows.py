@@ -53,7 +53,7 @@ MAY_IMPORT = {
     },
     "start": {"core", "hardware", "report", "run_context", "settings", "session", "distributed"},
     "start_worker": {"codec", "session", "distributed"},
-    "plugin": {"start", "start_worker", "session", "settings", "hookspecs"},
+    "plugin": {"start", "start_worker", "session", "distributed", "settings", "hookspecs"},
 }  # fmt: skip
 
 # Room -> its shelves in reading order: a shelf may import those before it, never those after it. Modules

@@ -74,7 +74,7 @@ def test_wrong_settings_are_one_line(
     [
         ("--anubis-basline=b.json", "did you mean --anubis-baseline?"),
         ("--anubi", "did you mean --anubis?"),
-        ("--anubis-xyzzy", "pytest --help lists those that there are"),
+        ("--anubis-xyzzy", "pytest --help lists the valid ones"),
     ],
 )
 def test_a_misspelt_option_is_refused_with_the_one_that_was_meant(

@@ -27,7 +27,7 @@ from pytest_anubis.hardware.round_plans import RoundPlan, Settle
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device
 from pytest_anubis.session.context import RunContext
-from pytest_anubis.session.measuring.conditions import Surroundings
+from pytest_anubis.session.measuring.conditions import ConditionsWatch
 from pytest_anubis.session.measuring.pair_fixtures import Pairs
 from pytest_anubis.session.measuring.recorder import Recorder
 from pytest_anubis.settings import Settings
@@ -129,11 +129,11 @@ def taken(
     """Make recorders on a machine one core of which is busy, and keep what they record."""
     monkeypatch.setattr("pytest_anubis.hardware.load.disturbance.HostWatch", Watch)
     monkeypatch.setattr(Rounds, "clear", lambda rounds: [False] * len(rounds.values))
-    monkeypatch.setattr(Surroundings, "_sources", lambda _: [])
+    monkeypatch.setattr(ConditionsWatch, "_sources", lambda _: [])
     monkeypatch.setitem(round_plans.PLANS, "smoke", BRIEF)
     monkeypatch.setitem(round_plans.SETTLE, "smoke", Settle(least=0.0, most=0.0, wake=0.0))
     context = RunContext(settings=Settings(active=True, profile="smoke"))
-    surroundings = Surroundings(context)
+    surroundings = ConditionsWatch(context)
     kept: list[Measurement] = []
 
     def keep(event: object) -> None:
@@ -144,7 +144,7 @@ def taken(
         ambient: Any = Ambient()
         recorder = Recorder(
             test="t", benchmark="t", mark=BenchmarkMark(), device=device, context=context, sink=keep,
-            ambient=ambient, surroundings=surroundings,
+            ambient=ambient, watch=surroundings,
         )  # fmt: skip
         recorder.body_begins()
         return recorder

@@ -33,10 +33,10 @@ from pytest_anubis.hardware.load.kernel_account import RESCAN
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.context import RunContext, discard
 from pytest_anubis.session.measuring.attempts import Visit
-from pytest_anubis.session.measuring.conditions import Seen, Surroundings
+from pytest_anubis.session.measuring.conditions import Conditions, ConditionsWatch
 from pytest_anubis.session.measuring.recorder import Found, Recorder
 from pytest_anubis.session.measuring.sample_verdicts import judge_measurement
-from pytest_anubis.session.measuring.visits import LEAST, MOST_FRUITLESS, MOST_VISITS
+from pytest_anubis.session.measuring.visits import MAX_FRUITLESS_TURNS, MAX_VISITS, MIN_SECONDS
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
 from pytest_anubis.validator import learn_baseline
@@ -228,7 +228,7 @@ def this_host(best: float, beside: Mapping[str, Sequence[float]]) -> Host:
     return Host(own, best, beside=beside)
 
 
-class Watch(Surroundings):
+class Watch(ConditionsWatch):
     """Watches one trial by the host's clear moments alone: what else is disturbed nobody asks.
 
     Args:
@@ -241,9 +241,9 @@ class Watch(Surroundings):
         self._host = host
 
     @contextmanager
-    def around(self, *, host: bool = True) -> Iterator[Seen]:
+    def around(self, *, host: bool = True) -> Iterator[Conditions]:
         """See nothing by itself."""
-        yield Seen()
+        yield Conditions()
 
 
 def measured(kernels_: Mapping[str, Kernel], context: RunContext, host: Host) -> Values:
@@ -271,9 +271,9 @@ def measured(kernels_: Mapping[str, Kernel], context: RunContext, host: Host) ->
                 device=None,
                 context=context,
                 sink=discard,
-                surroundings=watch,
+                watch=watch,
                 earlier=earlier.get(name),
-                visit=Visit(last=last or visits[name] >= MOST_VISITS, hurry=last),
+                visit=Visit(last=last or visits[name] >= MAX_VISITS, hurry=last),
             )
             kernels_[name].measure(recorder)
             earlier[name] = recorder.found
@@ -284,8 +284,8 @@ def measured(kernels_: Mapping[str, Kernel], context: RunContext, host: Host) ->
         now = sum(len(one.values) for name in turn for one in earlier[name].values())
         fruitless = 0 if now > clear else fruitless + 1
         clear = sum(len(one.values) for name in waiting for one in earlier[name].values())
-        until = min(until, time.monotonic() + LEAST)
-        last = fruitless >= MOST_FRUITLESS or time.monotonic() >= until
+        until = min(until, time.monotonic() + MIN_SECONDS)
+        last = fruitless >= MAX_FRUITLESS_TURNS or time.monotonic() >= until
     return found
 
 

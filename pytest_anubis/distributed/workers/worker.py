@@ -34,7 +34,7 @@ from pytest_anubis.session.collecting.benchmark_mark import (
 )
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, Sink, add_part
-from pytest_anubis.session.measuring.conditions import surroundings_of
+from pytest_anubis.session.measuring.conditions import conditions_watch
 from pytest_anubis.session.measuring.recorder import earlier_key
 from pytest_anubis.session.running.exit_guard import die_with_parent
 from pytest_anubis.store.journal.journal_events import event_to_plain
@@ -163,9 +163,9 @@ class Worker:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Tell what the tests need, so that the controller can place them."""
         if any(is_benchmark(item) for item in session.items):
-            surroundings = surroundings_of(session.config)
-            if surroundings is not None:
-                surroundings.prepare()  # now, while nobody measures, and not within the first test
+            watch = conditions_watch(session.config)
+            if watch is not None:
+                watch.prepare()  # now, while nobody measures, and not within the first test
         self._collected = True
         self._items = {item.nodeid: number for number, item in enumerate(session.items)}
         self.send("tasks", [_describe(item) for item in session.items])

@@ -1,6 +1,6 @@
-"""What happens while tests are collected: marks are checked, devices become parameters, the plan is reported.
+"""Collection: checks marks, turns devices into parameters, and reports the plan.
 
-Leaving tests out is in ``selecting``. Open ``benchmark_mark.py`` first.
+``selecting`` leaves tests out. Open ``benchmark_mark.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,4 @@
-"""The mark ``anubis(...)``: what a benchmark says about itself, checked at collection."""
+"""The mark ``anubis(...)``, by which a benchmark describes itself; checked at collection."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ MARKER_LINE = (
 SCOPES = ("device", "pair", "node")
 TIMINGS = ("device", "host")
 KINDS = (HOST, "accelerator")
-"""What costs and profiles may be given for: a test of the node is of the kind that the node has."""
+"""Kinds of devices that costs and profiles may differ by; a test of the node has the kind of its devices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchmarkMark:
-    """What the mark says, for the device and the profile of the run; `MARKER_LINE` explains the keys.
+    """The values of a test's mark for its device and the run's profile; `MARKER_LINE` explains the keys.
 
     Attributes:
         cost: Expected duration in seconds; None when not declared.
-        deadline: Seconds that it may always take; None when not declared.
+        deadline: Seconds that the test may always take; None when not declared.
     """
 
     component: str = ""
@@ -77,7 +77,7 @@ _COMPONENT = re.compile(r"[a-z0-9][a-z0-9_-]*(\.[a-z0-9][a-z0-9_-]*)*")
 
 
 def benchmark_mark(item: pytest.Item) -> BenchmarkMark:
-    """Return the test's mark, checked; marks nearer to the test win key by key.
+    """Return the test's checked mark; of several marks, the one nearest to the test wins key by key.
 
     Raises:
         pytest.UsageError: A key is unknown or a value is wrong; the message names test, key and fix.
@@ -86,31 +86,30 @@ def benchmark_mark(item: pytest.Item) -> BenchmarkMark:
     if cached is not None:
         return cached
     merged: dict[str, Any] = {}
-    of_cost: Any = ()
-    around: Any = ()
+    outer_profiles: Any = ()
+    cost_profiles: Any = ()  # profiles for which the cost is declared
     for node, mark in reversed(list(item.iter_markers_with_node("anubis"))):
         if mark.args:
             _reject(item, f"takes keywords only, found {mark.args[0]!r}")
         merged.update(mark.kwargs)
         if node is not item:
-            around = mark.kwargs.get("profiles", around)
-        if "cost" in mark.kwargs:  # a parameter of longer profiles costs what its test says for all
-            of_cost = mark.kwargs.get("profiles", around)
-    result = _checked(item, merged, of_cost) if merged else NO_MARK
+            outer_profiles = mark.kwargs.get("profiles", outer_profiles)
+        if "cost" in mark.kwargs:  # a case for longer profiles keeps the cost of its whole test
+            cost_profiles = mark.kwargs.get("profiles", outer_profiles)
+    result = _checked(item, merged, cost_profiles) if merged else NO_MARK
     item.stash[mark_key] = result
     return result
 
 
 def takes_metrics(item: pytest.Item) -> bool:
-    """True for a test whose arguments, or those of its fixtures, name the fixture that records metrics."""
+    """Return whether the test or one of its fixtures requests ``anubis_metric``."""
     return "anubis_metric" in getattr(item, "fixturenames", ())
 
 
 def is_benchmark(item: pytest.Item) -> bool:
-    """True for a test that records metrics, or whose mark says what it answers.
+    """Return whether a test records metrics, or has a mark with a goal, question or the like.
 
-    The mark counts by itself: a test may look for its tool first, skip without it, and ask for the fixture
-    only then.
+    The mark alone suffices, because a test may first look for its tool, and request the fixture only then.
 
     Raises:
         pytest.UsageError: As `benchmark_mark` does.
@@ -122,7 +121,7 @@ def is_benchmark(item: pytest.Item) -> bool:
 
 
 def not_applicable(item: pytest.Item) -> str:
-    """Return why the test does not apply to this node: too few accelerators; empty where it applies."""
+    """Return that the node has too few accelerators for the test; empty if the test applies."""
     return _not_applicable(item, benchmark_mark(item).cards)
 
 
@@ -137,7 +136,7 @@ def missing_goals(item: pytest.Item, folders: Sequence[Path]) -> str | None:
     return ", ".join(absent) or None
 
 
-def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> BenchmarkMark:
+def _checked(item: pytest.Item, given: dict[str, Any], cost_profiles: Any) -> BenchmarkMark:
     for key in given:
         if key not in _KEYS:
             _reject(item, f"has no key {key!r}; valid keys: {', '.join(_KEYS)}")
@@ -156,7 +155,7 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
     declared, of_profile = _cost_here(item, given)
     cost = _seconds(item, "cost", declared)
     if not of_profile:
-        cost = _in_profile(item, cost, _factors(item, given), _profiles(item, of_cost))
+        cost = _in_profile(item, cost, _factors(item, given), _profiles(item, cost_profiles))
     cards = _cards(item, given.get("cards", 0))
     if _not_applicable(item, cards):
         cost = 0.0
@@ -184,7 +183,7 @@ def _checked(item: pytest.Item, given: dict[str, Any], of_cost: Any) -> Benchmar
 
 
 def _not_applicable(item: pytest.Item, cards: int) -> str:
-    # The inventory is read for tests that ask for cards only: most sessions have none of these.
+    # Most sessions have no test that asks for cards, and then need no inventory.
     few = cards > 0 and sum(name != HOST for name in device_names(item.config)) < cards
     if not few and not lacks_pair(item):
         return ""
@@ -198,7 +197,7 @@ def _cards(item: pytest.Item, value: Any) -> int:
 
 
 def _cost_here(item: pytest.Item, given: dict[str, Any]) -> tuple[Any, bool]:
-    """Return the cost on this kind and number of devices, and whether it is that of the run's profile."""
+    """Return the cost on these devices, and whether it is declared for the run's profile."""
     value = _here(item, "cost", given.get("cost"))
     if isinstance(value, dict) and value and all(isinstance(number, int) for number in value):
         count = sum(name != HOST for name in device_names(item.config))
@@ -226,9 +225,9 @@ def _profiles(item: pytest.Item, value: Any) -> tuple[str, ...]:
 
 
 def _factors(item: pytest.Item, given: dict[str, Any]) -> dict[str, float]:
-    """Return how many times as long as in ``smoke`` a test takes, by profile.
+    """Return profile -> how many times as long as in ``smoke`` a test takes.
 
-    A test of the node measures as long as a host, pauses and all, unless its cost says that the kind counts.
+    A test of the node counts as a test of the host, unless its cost distinguishes kinds of devices.
     """
     by_kind = isinstance(given.get("cost"), dict) or device_of(item) != NODE
     return PROFILE_FACTOR[_kind(item) if by_kind else HOST]
@@ -237,11 +236,11 @@ def _factors(item: pytest.Item, given: dict[str, Any]) -> dict[str, float]:
 def _in_profile(
     item: pytest.Item, cost: float | None, factors: dict[str, float], profiles: Sequence[str]
 ) -> float | None:
-    """Return the cost in the profile of the run: it is declared for the shortest one of its mark."""
+    """Return the cost in the run's profile; a mark declares it for its shortest profile."""
     if cost is None:
         return None
     shortest = min((factors[one] for one in PROFILES if one in profiles), default=1.0)
-    # What belongs to longer profiles only is not run in this one: it keeps what it declares.
+    # A test of longer profiles only does not run in this one, and keeps its declared cost.
     return cost * max(1.0, factors[item.config.stash[context_key].settings.profile] / shortest)
 
 
@@ -253,7 +252,7 @@ def _kind(item: pytest.Item) -> str:
 
 
 def _here(item: pytest.Item, key: str, value: Any) -> Any:
-    """Return what a key's value says of the kind of device that the test runs on."""
+    """Return a key's value for the kind of device that the test runs on."""
     if not isinstance(value, dict):
         return value
     if set(value) != set(KINDS):
@@ -273,7 +272,7 @@ def _reject(item: pytest.Item, text: str) -> NoReturn:
 
 
 def timeout_mark(item: pytest.Item) -> float | None:
-    """Return the seconds of a pytest-timeout mark, None without one that is a number."""
+    """Return the seconds of a pytest-timeout mark; None without a numeric one."""
     mark = item.get_closest_marker("timeout")
     if mark is None:
         return None

@@ -1,4 +1,4 @@
-"""Collection: every benchmark's mark is checked, and the plan of the run is told to the journal."""
+"""Checks of the collected tests, and the plan of the run for the journal."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class CollectionChecks:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
-        """Refuse wrong marks, benchmarks that do not say what they are for, and plugins that spoil them.
+        """Refuse wrong marks, benchmarks without a stated goal, and plugins that spoil benchmarks.
 
-        What belongs to other profiles only is deselected: a baseline has criteria of its own profile. What
-        needs more accelerators than the node has is skipped.
+        Tests of other profiles are deselected, because a baseline has criteria for one profile. Tests that
+        need more accelerators than the node has are skipped.
         """
         settings = self._config.stash[context_key].settings
         incomplete: list[str] = []
@@ -56,10 +56,10 @@ class CollectionChecks:
             items[:] = [item for item in items if _belongs(item, settings.profile)]
             self._config.hook.pytest_deselected(items=dropped)
 
-    # First: under xdist the plan must reach the controller before it schedules anything.
+    # First, because under xdist the plan must reach the controller before it schedules anything.
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Tell what is planned, so that what does not report later is known to be missing."""
+        """Send the plan, by which tests without a report are later known to be missing."""
         if not self._config.stash[context_key].settings.active:
             return
         from pytest_anubis.core.events import TestsPlanned

@@ -1,4 +1,4 @@
-"""Devices and pairs of them: parametrisation over the inventory, the fixtures' values, ids without them."""
+"""Devices and pairs of devices: test parameters, values of the fixtures, and benchmark ids without them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 FIXTURE = "anubis_device"
 PAIR = "anubis_pair"
 NODE = "node"
-"""What a test runs on that has no device of its own, and a test of pairs where there is none."""
+"""Device of a test that has none of its own, and of a test of pairs on a node without any."""
 
 TO = ">"
-"""Stands between the two ends of a pair, the one that sends first: ``cuda:0>cuda:3``."""
+"""Separates sender and receiver in a pair's name: ``cuda:0>cuda:3``."""
 
 HOST = "cpu"
 """Name of the host as a device."""
@@ -40,8 +40,8 @@ class Device:
 
     Attributes:
         name: ``cpu`` or e.g. ``cuda:3``, counted over the whole node.
-        place: Number of the device among those of this run that are of its kind.
-        pci: PCI address of its card as the inventory has it; empty where it is not known.
+        place: Number of the device among this run's devices of its kind.
+        pci: PCI address of its card in the inventory; empty if unknown.
     """
 
     name: str
@@ -62,8 +62,8 @@ class Device:
     def torch(self) -> torch.device:
         """The device for torch; imports torch.
 
-        A process that is bound to one device (``CUDA_VISIBLE_DEVICES``) sees it as number 0 whatever
-        its number on the node is; one that sees all devices of the run counts these.
+        A process that sees one device only (``CUDA_VISIBLE_DEVICES``) numbers it 0. A process that sees all
+        devices of the run numbers them in order.
 
         Raises:
             WrongCardError: The card that is seen there sits in another slot.
@@ -79,7 +79,7 @@ class Device:
         return torch.device(self.kind, index)
 
     def synchronize(self) -> None:
-        """Wait until everything queued on the device is done; nothing to wait for on a CPU."""
+        """Wait until everything queued on the device is done; returns at once on a CPU."""
         if self.kind != "cpu":
             import torch
 
@@ -104,26 +104,21 @@ class Device:
 
         if not torch.cuda.is_available():
             return None
-        # By its own name, which neither a variable nor an order of numbering can confuse.
+        # The UUID depends neither on environment variables nor on the order of numbering.
         uuid = getattr(torch.cuda.get_device_properties(self.torch), "uuid", None)
         return None if uuid is None else meter_of(str(uuid))
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """Two devices and the way from the one to the other.
-
-    Attributes:
-        source: The one that sends.
-        target: The one that receives.
-    """
+    """Two devices and the link from the sender `source` to the receiver `target`."""
 
     source: Device
     target: Device
 
     @property
     def name(self) -> str:
-        """Such as ``cuda:0>cuda:3``."""
+        """Sender and receiver, such as ``cuda:0>cuda:3``."""
         return f"{self.source.name}{TO}{self.target.name}"
 
     @property
@@ -133,7 +128,7 @@ class Pair:
 
     @property
     def torch(self) -> torch.device:
-        """The sender for torch, whose clock times what both do."""
+        """The sender for torch; its clock times the transfers."""
         return self.source.torch
 
     def synchronize(self) -> None:
@@ -142,10 +137,10 @@ class Pair:
         self.target.synchronize()
 
     def energy(self) -> None:
-        """Say that nobody counts the energy of a link."""
+        """Return None, since no sensor counts the energy of a link."""
 
     def load(self) -> None:
-        """Say that a link has neither clock nor power; those of its ends do not bound it."""
+        """Return None, since a link has neither clock nor power of its own."""
 
 
 def check_slot(name: str, pci: str, properties: Any) -> None:
@@ -154,19 +149,15 @@ def check_slot(name: str, pci: str, properties: Any) -> None:
     Args:
         name: The device.
         pci: The card's PCI address in the inventory.
-        properties: What torch says of the card; versions before 2.6 do not tell its slot.
+        properties: torch's properties of the card; before torch 2.6 they lack its slot.
 
     Raises:
         WrongCardError: They mean two cards.
     """
-    told = [getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device")]
+    ids = (getattr(properties, f"pci_{part}_id", None) for part in ("domain", "bus", "device"))
+    numbers = [one for one in ids if isinstance(one, int)]
     slot = re.match(r"([0-9a-f]+):([0-9a-f]+):([0-9a-f]+)", pci.lower())
-    numbers = [one for one in told if isinstance(one, int)]
-    if (
-        slot is None
-        or len(numbers) < len(told)
-        or numbers == [int(part, 16) for part in slot.groups()]
-    ):
+    if slot is None or len(numbers) < 3 or numbers == [int(part, 16) for part in slot.groups()]:
         return
     domain, bus, device = numbers
     raise WrongCardError(
@@ -201,9 +192,9 @@ def pair_named(config: pytest.Config, name: str) -> Pair:
 
 
 def pair_names(devices: Sequence[str]) -> tuple[str, ...]:
-    """Return all ordered pairs of accelerators of one kind; the node where there is none.
+    """Return all ordered pairs of accelerators of one kind; on a node without any, the node.
 
-    A test is then collected on every node, and skipped where it does not apply (`lacks_pair`).
+    So a test of pairs is collected on every node, and skipped where it does not apply (`lacks_pair`).
     """
     found = [
         f"{source}{TO}{target}"
@@ -217,14 +208,13 @@ def pair_names(devices: Sequence[str]) -> tuple[str, ...]:
 class DeviceParametrizer:
     """Parametrises tests that use ``anubis_device`` or ``anubis_pair`` over the devices of the inventory."""
 
-    # First of all implementations: the device's id is then the first in the brackets, whatever other
-    # parameters a test has, and `benchmark_id` can take it out again.
+    # First, so that the device's id comes first in the brackets, where `benchmark_id` removes it.
     @pytest.hookimpl(tryfirst=True)
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
-        """Give the test one run per device, and one on the host where its mark wants it; or one per pair.
+        """Parametrise a test over all devices (with the host if its mark says so) or over all pairs.
 
         Raises:
-            pytest.Collector.CollectError: The test wants both.
+            pytest.Collector.CollectError: The test requests both fixtures.
         """
         if PAIR in metafunc.fixturenames:
             if FIXTURE in metafunc.fixturenames:
@@ -270,12 +260,12 @@ def _also_on_host(metafunc: pytest.Metafunc) -> bool:
 
 
 def device_of(item: pytest.Item) -> str:
-    """Return the device or pair that the test runs on, ``node`` when it has none of its own."""
+    """Return the device or pair that the test runs on, ``node`` if it has none of its own."""
     return _parameter(item) or NODE
 
 
 def lacks_pair(item: pytest.Item) -> bool:
-    """Return whether the test is of pairs of accelerators, and the node has none."""
+    """Return whether the test needs a pair of accelerators and the node has none."""
     return _parameter(item) == NODE
 
 
@@ -286,10 +276,10 @@ def _parameter(item: pytest.Item) -> str:
 
 
 def benchmark_id(item: pytest.Item) -> str:
-    """Return the node id without the device or pair, so that all of them are one population.
+    """Return the node id without the device or pair, so that all devices form one population.
 
-    Tests of the benchmark set that comes with this project have one id from wherever pytest is started.
-    The host of a node with accelerators is another population than they are: its id keeps the ``cpu``.
+    On a node with accelerators the host is a population of its own, whose id keeps the ``cpu``. Tests of the
+    shipped benchmark set have the same id wherever pytest is started.
     """
     device = _parameter(item)
     whole = portable_id(item.nodeid, getattr(getattr(item, "module", None), "__name__", ""))

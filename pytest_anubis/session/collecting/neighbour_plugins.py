@@ -1,6 +1,9 @@
-"""Plugins that would quietly make something else of a benchmark: it is refused, with what to type instead."""
+"""Refuses other pytest plugins that would spoil a benchmark, with a remedy; used at start and collection."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -10,14 +13,13 @@ REPEATERS = {
     "__pytest_repeat_step_number": "pytest-repeat (--count, or the mark repeat)",
     "__flakefinder_": "pytest-flakefinder (--flake-finder)",
 }
-"""Beginning of the parameter that a plugin gives to every copy of a test -> what to call the plugin."""
-
+"""Prefix of the parameter that a plugin gives to every copy of a test -> name of the plugin in messages."""
 
 OPTIONS = {"count": ("repeat", 1), "flake_finder_enable": ("flakefinder", 0)}
-"""Option that makes copies of every test -> the plugin's name in pytest, and the most that makes none."""
+"""Option that copies every test -> the plugin's name in pytest, and the largest value without copies."""
 
 FREEZERS = ("pytest_freezer", "pytest_freezegun")
-"""Modules of the plugins that freeze time by a fixture and by a mark, both with freezegun."""
+"""Modules of plugins that freeze time with freezegun, by a fixture and by a mark."""
 FREEZEGUN = "freezegun.api"
 """Module of freezegun's decorator."""
 
@@ -28,21 +30,19 @@ _COPIES = (
 
 
 def refused_option(config: pytest.Config) -> str:
-    """Return in one line which option of another plugin makes copies of every benchmark; empty if none does.
+    """Return one line about an option of another plugin that copies every benchmark; empty if none does.
 
-    Asked before the run begins: a run that is refused then leaves nothing that anybody could judge.
+    The run asks before it begins, because a refused run must leave no journal.
     """
     for (option, (plugin, most)), name in zip(OPTIONS.items(), REPEATERS.values(), strict=True):
-        if (
-            config.pluginmanager.hasplugin(plugin)
-            and (getattr(config.option, option, 0) or 0) > most
-        ):
+        value = getattr(config.option, option, 0) or 0
+        if config.pluginmanager.hasplugin(plugin) and value > most:
             return f"{name} {_COPIES}"
     return ""
 
 
 def refusal(item: pytest.Item, *, worker: bool) -> str:
-    """Return in one line why a test cannot be what it is meant to be beside its plugins; empty if it can."""
+    """Return in one line how a plugin spoils a test; empty if none does."""
     callspec = getattr(item, "callspec", None)
     for name in callspec.params if callspec is not None and takes_metrics(item) else ():
         for begin, plugin in REPEATERS.items():
@@ -62,24 +62,29 @@ def refusal(item: pytest.Item, *, worker: bool) -> str:
 
 
 def _held_clock(item: pytest.Item) -> str:
-    """Return what holds the clock of a test from its first line on, in words; empty if nothing is known to.
+    """Return what freezes time for a whole test, in words; empty if nothing is known to.
 
-    A test that freezes time in its own body is known by that only once it is there.
+    A test that freezes time in its own body is found later (`given_values.running_clock`).
     """
     freezers = [p for p in item.config.pluginmanager.get_plugins() if _is_freezer(_name_of(p))]
     if freezers and item.get_closest_marker("freeze_time"):
         return f"{_shown(_name_of(freezers[0]))} (the mark freeze_time)"
-    info = getattr(item, "_fixtureinfo", None)  # what has no fixtures has none
-    for one in info.name2fixturedefs.get("freezer", ()) if info is not None else ():
+    for one in _fixtures(item, "freezer"):
         if _is_freezer(one.func.__module__):
             return f"{_shown(one.func.__module__)} (the fixture freezer)"
     function = getattr(item, "function", None)
     while function is not None:
-        # Wrappers carry the names of what they wrap; where they were written stays.
+        # A wrapper copies the names of what it wraps, but its globals are those of its own module.
         if getattr(function, "__globals__", {}).get("__name__") == FREEZEGUN:
             return "freezegun (the decorator freeze_time)"
         function = getattr(function, "__wrapped__", None)
     return ""
+
+
+def _fixtures(item: pytest.Item, name: str) -> Sequence[pytest.FixtureDef[Any]]:
+    info = getattr(item, "_fixtureinfo", None)  # only functions have fixtures
+    found: Sequence[pytest.FixtureDef[Any]] = info.name2fixturedefs.get(name, ()) if info else ()
+    return found
 
 
 def _name_of(plugin: object) -> str:
@@ -95,10 +100,9 @@ def _shown(module: str) -> str:
 
 
 def _is_timed_by_pytest_benchmark(item: pytest.Item) -> bool:
-    """Return whether a test uses that plugin's fixture, and nobody has switched the timing off."""
+    """Return whether a test uses that plugin's fixture and no option switches the timing off."""
     option = item.config.option
     if getattr(option, "benchmark_disable", False) or getattr(option, "benchmark_skip", False):
         return False
-    info = getattr(item, "_fixtureinfo", None)  # what has no fixtures has none
-    found = info.name2fixturedefs.get("benchmark", ()) if info is not None else ()
+    found = _fixtures(item, "benchmark")
     return any(one.func.__module__.startswith("pytest_benchmark") for one in found)

@@ -1,4 +1,7 @@
-"""Taking a measurement, and looking again where the call is close."""
+"""Takes a measurement, and repeats parts of it ("looks") while its verdict is a close call.
+
+The recorder calls `take_all` for each metric of each visit of a test.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from pytest_anubis.core.measurement import HOST_SLOWER, LOOKS_SPENT, ONE_VISIT
-from pytest_anubis.session.measuring.conditions import Seen, Surroundings
+from pytest_anubis.session.measuring.conditions import Conditions, ConditionsWatch
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
@@ -19,69 +22,70 @@ if TYPE_CHECKING:
     from pytest_anubis.hardware.round_plans import RoundPlan
 
 LOOK_PAUSE = 1.2
-"""Seconds before a further look at a close call: what passes by itself needs time to do so."""
+"""Seconds before a further look, in which a passing disturbance may end."""
 
 GAP = 10.0
-"""Seconds between the two moments that have to show a loss, at least: else they would be the same moment."""
+"""Seconds between two moments that must both show a loss, so that one disturbance does not cause both."""
 
-RESERVE = 1.5
-"""A repetition is begun only where it could take this many times as long as the one before."""
+TIME_RESERVE = 1.5
+"""A repetition begins only if there is time for it to take this many times as long as the one before."""
 
-FEWEST_CLEAR, ENOUGH_CLEAR = 5, 10
-"""Clear values with which a measurement counts (their median is no single value's), and those with which one
-that is judged need not be visited again."""
+MIN_CLEAR = 5
+"""Clear values that make a measurement count; their median does not depend on a single value."""
 
-MOST_EMPTY = 3
-"""A closer look ends with this many looks that met no clear moment."""
+ENOUGH_CLEAR = 10
+"""Clear values with which a judged metric needs no further visit."""
+
+MAX_EMPTY_LOOKS = 3
+"""Looks without a clear moment after which no further look is taken."""
 
 NO_CLEAR_MOMENT = "no clear moment"
-"""What disturbed a measurement that had too few clear values, where the kernel saw nobody."""
+"""Disturbance of a measurement with too few clear values, if the kernel shows no other cause."""
 
-MOST_HIDDEN = 0.5
-"""Part of a rate that unseen others may take: a core's other hyperthread has half of it."""
+MAX_HIDDEN_SHARE = 0.5
+"""Largest share of a rate that invisible others take: the core's other hyperthread takes up to half."""
 
-SLOWER = 1.05
-"""From this factor on the whole host counts as slower than it has been: the quickest readings of one
-measurement repeat within 3 %."""
+MIN_SLOWDOWN = 1.05
+"""Factor from which the whole host counts as slower than before; quickest readings repeat within 3 %."""
 
-HURRY = 2
-"""A visit in a hurry measures for this part of the time, as a divisor."""
+HURRY_DIVISOR = 2
+"""Divisor of the measuring time in a visit in a hurry."""
 
 Take = Callable[["RoundPlan", "Rounds | None"], list[float]]
 
 
-class Patience:
-    """How long a test may go on measuring: what is measured at its deadline is lost.
+class TimeLimit:
+    """The end of a test's measuring time; a measurement that its deadline cuts off is lost.
 
     Args:
-        deadline: Seconds from now at which the test is ended; None if none was given.
+        deadline: Seconds from now until the test is ended; None without a deadline.
     """
 
     def __init__(self, deadline: float | None = None) -> None:
         self._until = None if deadline is None else time.monotonic() + deadline
 
     def allows(self, seconds: float) -> bool:
-        """Return whether there is time for something that takes about so many seconds."""
-        return self._until is None or time.monotonic() + RESERVE * seconds < self._until
+        """Return whether something that takes about `seconds` fits before the deadline."""
+        return self._until is None or time.monotonic() + TIME_RESERVE * seconds < self._until
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One measurement by a plan, and what happened around it.
+    """One measurement by a plan, with the conditions around it.
 
     Attributes:
-        values: Those that count, in time order: the clear ones, if there are enough.
-        clear: The clear ones, however few; None where moments are not chosen.
-        unclear: Those that do not count.
-        taken: All values in time order, each with whether it is kept for the sample of all visits.
+        values: Values that count, in time order: the clear ones if there are enough, else all.
+        clear: The clear values, however few; None if all moments count.
+        unclear: Values that do not count.
+        taken: All values in time order, each with whether the sample of all visits keeps it.
         seen: Disturbances, telemetry and evidence.
-        seconds: How long it took.
-        shared: Others may have slowed it down whom the kernel does not show.
-        slowdown: How many times as long as in earlier runs the probe took at its quickest.
+        seconds: Duration.
+        shared: Others that the kernel does not show may have slowed it down.
+        slowdown: Quickest duration of the probe, relative to earlier runs.
     """
 
     values: list[float]
-    seen: Seen
+    seen: Conditions
     seconds: float = 0.0
     clear: list[float] | None = None
     unclear: list[float] = field(default_factory=list)
@@ -92,11 +96,11 @@ class Look:
 
 @dataclass(frozen=True, slots=True)
 class Visit:
-    """Which visit of a test this is.
+    """The kind of a test's current visit.
 
     Attributes:
-        last: The test is judged in this one, whatever it meets.
-        hurry: Time is over: measure for a moment only.
+        last: The test is judged in this visit, whatever it measures.
+        hurry: There is no time left, so measure for a moment only.
     """
 
     last: bool = True
@@ -104,14 +108,14 @@ class Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class Visited:
-    """What the visits of a test have found of one metric so far.
+class VisitResults:
+    """The results of a test's visits so far, for one metric.
 
     Attributes:
-        values: The clear ones, in time order.
-        unclear: How many others there were.
-        slow: One of these visits would have failed.
-        slowdown: The largest of their `Look.slowdown`.
+        values: The clear values, in time order.
+        unclear: Number of other values.
+        slow: One of the visits would have failed.
+        slowdown: The largest `Look.slowdown`.
     """
 
     values: tuple[float, ...] = ()
@@ -122,26 +126,26 @@ class Visited:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A measurement with those of earlier visits.
+    """A measurement of this visit, joined with those of earlier visits.
 
     Attributes:
-        looks: All looks; the first one is that of earlier visits, where there were any.
-        fresh: What the test gets: the values of this visit that count, or all of them where few do. Each with
-            whether it is kept for the sample of all visits.
-        unclear: Those of this visit that do not count.
-        visited: What is handed on to the next visit.
-        put_off: There has to be another visit.
+        looks: All looks; the first one stands for all earlier visits, if there were any.
+        fresh: Values of this visit for the test: those that count, or all if few count. Each with whether
+            the sample of all visits keeps it.
+        unclear: Values of this visit that do not count.
+        visited: Results for the next visit.
+        put_off: The test needs another visit.
     """
 
     looks: list[Look]
     fresh: list[tuple[float, bool]]
     unclear: list[float]
-    visited: Visited
+    visited: VisitResults
     put_off: bool
 
     @property
     def values(self) -> list[float]:
-        """The values of all visits that count."""
+        """Values of all visits that count."""
         return [value for one in self.looks for value in one.values]
 
 
@@ -150,54 +154,56 @@ def take_all(
     criterion: Criterion | None,
     plan: RoundPlan,
     take: Take,
-    surroundings: Surroundings,
-    patience: Patience,
+    watch: ConditionsWatch,
+    time_limit: TimeLimit,
     *,
     host: bool,
     choose: bool,
-    before: Visited,
+    before: VisitResults,
     visit: Visit,
     name: str = "",
 ) -> Taken:
-    """Measure, and look closer where the call is close.
+    """Measure, and take further looks if the verdict is a close call.
 
-    A loss that was seen in one visit waits for another one, or where there is none, for a look some seconds
-    later. If it does not come again it rejects nothing: what passes by itself is no property of the hardware.
-    Where others may hide, a later visit with enough clear values then decides alone.
+    A loss must be seen twice: in two visits, or if this is the last visit, in a look some seconds later. A
+    loss that does not come again rejects nothing, because it is no property of the hardware. If invisible
+    others may have caused it, a later visit with enough clear values decides alone.
 
     Args:
-        metric: What is measured; exact values are right or wrong in all moments.
-        criterion: What the values are held against; None where nothing is.
-        plan: How long and how often.
+        metric: The metric; exact values count in all moments.
+        criterion: The criterion for its values; None if they are not judged.
+        plan: Duration and number of rounds.
         take: Measures by a plan.
-        surroundings: Watches meanwhile.
-        patience: Says whether there is time for another look.
-        host: What others do to the host disturbs what is measured.
+        watch: Observes the conditions meanwhile.
+        time_limit: Limits further looks.
+        host: Activity of others on the host disturbs the measurement.
         choose: Count the values of clear moments only.
-        before: What earlier visits found.
-        visit: Which visit this is.
+        before: Results of earlier visits.
+        visit: Kind of this visit.
         name: Benchmark and metric.
     """
     __tracebackhide__ = True
     exact = metric.better == "equal"
     how = {"host": host, "choose": choose and not exact}
     if visit.hurry:
-        plan = replace(plan, budget_seconds=plan.budget_seconds / HURRY)
-    looks = [look(plan, take, surroundings, **how, earlier=len(before.values), name=name)]
-    past = Look(list(before.values), Seen(), slowdown=before.slowdown)
+        plan = replace(plan, budget_seconds=plan.budget_seconds / HURRY_DIVISOR)
+    looks = [look(plan, take, watch, **how, earlier=len(before.values), name=name)]
+    past = Look(list(before.values), Conditions(), slowdown=before.slowdown)
     earlier = [past] if before.values else []
     chosen, looks = looks[0].clear is not None, [*earlier, *looks]
     if earlier and before.slow and criterion is not None and _excuses(looks[-1], before, criterion):
-        before = Visited(unclear=before.unclear + len(before.values))
+        before = VisitResults(unclear=before.unclear + len(before.values))
         earlier, looks = [], looks[1:]
         looks[-1].seen.evidence = (*looks[-1].seen.evidence, ONE_VISIT)
     slow = chosen and _slow(looks, criterion)
-    unseen = before.slow and len(looks[-1].clear or ()) < FEWEST_CLEAR  # says neither way
+    unseen = (
+        before.slow and len(looks[-1].clear or ()) < MIN_CLEAR
+    )  # too few values to confirm the loss
     put_off = not visit.last and (unseen or (slow and not before.slow))
     if criterion is not None and not put_off and not exact and not looks[-1].seen.disturbance:
         gap = GAP if chosen and not earlier else 0.0
         looks = look_closer(
-            criterion, plan, take, looks, surroundings, patience, **how, gap=gap, name=name
+            criterion, plan, take, looks, watch, time_limit, **how, gap=gap, name=name
         )
         once = before.slow if earlier else slow
         again = once and _slow(looks[1:], criterion)
@@ -209,16 +215,16 @@ def take_all(
             looks[-1].seen.disturbance = (HOST_SLOWER,)
     unclear = [value for one in looks for value in one.unclear]
     clear = [*before.values, *(value for one in looks for value in one.clear or ())]
-    wanted = FEWEST_CLEAR if criterion is None else ENOUGH_CLEAR
+    wanted = MIN_CLEAR if criterion is None else ENOUGH_CLEAR
     few = chosen and len(clear) < min(wanted, plan.rounds)
     fresh = [pair for one in looks[len(earlier) :] for pair in one.taken]
-    if sum(kept for _, kept in fresh) >= min(FEWEST_CLEAR, plan.rounds):
+    if sum(kept for _, kept in fresh) >= min(MIN_CLEAR, plan.rounds):
         fresh = [pair for pair in fresh if pair[1]]
     return Taken(
         looks=looks,
         fresh=fresh,
         unclear=unclear,
-        visited=Visited(
+        visited=VisitResults(
             tuple(clear),
             before.unclear + len(unclear),
             before.slow or slow,
@@ -228,10 +234,10 @@ def take_all(
     )
 
 
-def _excuses(latest: Look, before: Visited, criterion: Criterion) -> bool:
-    """Return whether a visit shows that unseen others may have caused the loss of earlier ones.
+def _excuses(latest: Look, before: VisitResults, criterion: Criterion) -> bool:
+    """Return whether a visit shows that invisible others may have caused the loss in earlier visits.
 
-    Half of the loss must be gone: of one that lasts, chance takes less.
+    At least half of the loss must be gone, because chance hides less of a lasting loss.
     """
     if not latest.shared or len(latest.clear or ()) < ENOUGH_CLEAR or _slow([latest], criterion):
         return False
@@ -240,24 +246,24 @@ def _excuses(latest: Look, before: Visited, criterion: Criterion) -> bool:
         return False
     sign = 1 if criterion.metric.better == "higher" else -1
     typical, once, again = (sign * log(one) for one in middles)
-    return typical - again <= (typical - once) / 2 and typical - once <= -log(1 - MOST_HIDDEN)
+    return typical - again <= (typical - once) / 2 and typical - once <= -log(1 - MAX_HIDDEN_SHARE)
 
 
 def _host_explains(looks: Sequence[Look], criterion: Criterion) -> bool:
-    """Return whether a loss is no larger than what the probe lost in the same moments.
+    """Return whether a loss is no larger than the probe's loss in the same moments.
 
-    Then the whole host is slower than it was, and no part of it is to blame.
+    Then the whole host is slower than before, and no single part is to blame.
     """
     from pytest_anubis.validator.judging.sequential_test import fails
 
-    if max(one.slowdown for one in looks) < SLOWER:
+    if max(one.slowdown for one in looks) < MIN_SLOWDOWN:
         return False
     power = 1 if criterion.metric.better == "higher" else -1
     return not fails([[v * one.slowdown**power for v in one.values] for one in looks], criterion)
 
 
 def _slow(looks: Sequence[Look], criterion: Criterion | None) -> bool:
-    """Return whether the values of some looks together would fail."""
+    """Return whether the values of these looks together would fail."""
     if criterion is None or not any(one.values for one in looks) or looks[-1].seen.disturbance:
         return False
     from pytest_anubis.validator.judging.sequential_test import fails
@@ -268,28 +274,28 @@ def _slow(looks: Sequence[Look], criterion: Criterion | None) -> bool:
 def look(
     plan: RoundPlan,
     take: Take,
-    surroundings: Surroundings,
+    watch: ConditionsWatch,
     *,
     host: bool,
     choose: bool,
     earlier: int = 0,
     name: str = "",
 ) -> Look:
-    """Measure once.
+    """Measure once; see `take_all` for the arguments.
 
     Args:
-        plan: How long and how often.
+        plan: Duration and number of rounds.
         take: Measures by a plan.
-        surroundings: Watches meanwhile.
-        host: What others do to the host disturbs what is measured.
+        watch: Observes the conditions meanwhile.
+        host: Activity of others on the host disturbs the measurement.
         choose: Count the values of clear moments only.
-        earlier: How many clear values there are already.
+        earlier: Number of clear values so far.
         name: Benchmark and metric.
     """
     __tracebackhide__ = True
     begin = time.monotonic()
-    moments = surroundings.rounds(name) if choose else None
-    with surroundings.around(host=host) as seen:
+    moments = watch.rounds(name) if choose else None
+    with watch.around(host=host) as seen:
         values = take(plan, moments)
     seconds = time.monotonic() - begin
     if moments is None:
@@ -298,13 +304,13 @@ def look(
     pairs = list(zip(values, moments.clear(), strict=True))
     clear = [value for value, ok in pairs if ok]
     slowdown = moments.slowdown
-    if slowdown >= SLOWER:
+    if slowdown >= MIN_SLOWDOWN:
         seen.evidence = (*seen.evidence, f"the cores took {slowdown:.2f} times their usual time")
-    if earlier + len(clear) >= min(FEWEST_CLEAR, plan.rounds):
+    if earlier + len(clear) >= min(MIN_CLEAR, plan.rounds):
         seen.disturbance = seen.beyond_moments
         unclear = [value for value, ok in pairs if not ok]
         return Look(clear, seen, seconds, clear, unclear, pairs, moments.shared, slowdown)
-    no_moment = HOST_SLOWER if slowdown >= SLOWER else NO_CLEAR_MOMENT
+    no_moment = HOST_SLOWER if slowdown >= MIN_SLOWDOWN else NO_CLEAR_MOMENT
     seen.disturbance = seen.disturbance or (no_moment,)
     return Look(values, seen, seconds, clear, taken=pairs, slowdown=slowdown)
 
@@ -314,50 +320,48 @@ def look_closer(
     plan: RoundPlan,
     take: Take,
     looks: list[Look],
-    surroundings: Surroundings,
-    patience: Patience,
+    watch: ConditionsWatch,
+    time_limit: TimeLimit,
     *,
     host: bool,
     choose: bool,
     gap: float = 0.0,
     name: str = "",
 ) -> list[Look]:
-    """Look again at a close call, as a sequential test: the values of all looks decide together.
+    """Take further looks at a close call, as a sequential test: the values of all looks decide together.
 
-    All measurements of a process share `Looks`, of which some are kept
-    for losses that are sure. A measurement that finds none left says so as a disturbance: it rejects nothing,
-    and it passes nothing that might have been rejected.
+    All measurements of a process share one `LookBudget`. If it is spent while the call is still close, the
+    last look gets a disturbance, so that the metric is neither rejected nor passed.
 
     Args:
-        criterion: What the values are held against.
-        plan: How the first look was measured.
+        criterion: The criterion for the values.
+        plan: Plan of the first look.
         take: Measures by a plan.
         looks: The measurement so far.
-        surroundings: Watches meanwhile.
-        patience: Says whether there is time for another look; without it what there is decides.
-        host: What others do to the host disturbs what is measured.
+        watch: Observes the conditions meanwhile.
+        time_limit: Limits further looks; when it is over, the looks so far decide.
+        host: Activity of others on the host disturbs the measurement.
         choose: Count the values of clear moments only.
-        gap: Seconds before the first further look at what would fail.
+        gap: Seconds before the first further look at values that would fail.
         name: Benchmark and metric.
 
     Returns:
-        All looks that met a clear moment, the first one included. The last one says as a disturbance why
-        there are no more of them, where the call was still close.
+        The first look and all further ones that met a clear moment.
     """
     from pytest_anubis.validator import closer_look
     from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, fails, sure_loss
 
     looks, empty = [*looks], 0
-    surroundings.looks.measured()
+    watch.looks.measured()
     seconds = looks[-1].seconds
     while True:
         values = [one.values for one in looks]
-        # What passes needs more values only; what fails may be something that passes by itself.
+        # Failing values may come from a passing disturbance, so wait before measuring again.
         pause = max(LOOK_PAUSE, gap) if host and fails(values, criterion) else 0.0
-        if closer_look(values, criterion) != "more" or not patience.allows(pause + seconds):
+        if closer_look(values, criterion) != "more" or not time_limit.allows(pause + seconds):
             break
-        if not surroundings.looks.take(sure=sure_loss(values, criterion)) and len(looks) > 1:
-            # With enough of them what there is decides, as after the last of all.
+        if not watch.looks.take(sure=sure_loss(values, criterion)) and len(looks) > 1:
+            # With enough looks their values decide, as after the last possible look.
             if len(looks) < CONFIRMING_LOOKS:
                 looks[-1].seen.disturbance = (LOOKS_SPENT,)
             break
@@ -366,7 +370,7 @@ def look_closer(
         further = look(
             plan.look(),
             take,
-            surroundings,
+            watch,
             host=host,
             choose=choose,
             earlier=len(values[0]),
@@ -377,7 +381,7 @@ def look_closer(
             looks.append(further)
             continue
         empty += 1
-        if empty == MOST_EMPTY:
+        if empty == MAX_EMPTY_LOOKS:
             looks[-1].seen.disturbance = further.seen.disturbance or (NO_CLEAR_MOMENT,)
             break
     return looks

@@ -26,13 +26,13 @@ from pytest_anubis.report.text.failure_text import (
     inconclusive_text,
     short_lines,
 )
-from pytest_anubis.session.code_mistakes import meant, mistake_in_code
+from pytest_anubis.session.code_mistakes import closest_name, mistake_in_code
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark, benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from pytest_anubis.session.context import RunContext, emit, judge_key
 from pytest_anubis.session.error_causes import environment_of
 from pytest_anubis.session.fixture_frames import failed_cleanups
-from pytest_anubis.session.measuring.conditions import surroundings_of
+from pytest_anubis.session.measuring.conditions import conditions_watch
 from pytest_anubis.session.measuring.given_values import MetricUsageError
 from pytest_anubis.session.measuring.own_process import (
     begin_run,
@@ -92,9 +92,9 @@ class Judge:
         """Tell what a child of a test did and keep the best readings: after this a process may be killed."""
         if mistake := mistake_of_child():
             emit(self._config, BlockerFound(text=mistake))
-        surroundings = surroundings_of(self._config)
-        if surroundings is not None:
-            surroundings.keep_readings()
+        watch = conditions_watch(self._config)
+        if watch is not None:
+            watch.keep_readings()
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
@@ -265,7 +265,7 @@ class Judge:
         mark = benchmark_mark(item)
         for name in mark.metrics if whole else ():
             if name not in recorded:
-                near = meant(name, recorded.difference(mark.metrics))
+                near = closest_name(name, recorded.difference(mark.metrics))
                 verdicts.append(self._unset(item, mark, name, near, sorted(recorded)))
         if whole and not verdicts:
             verdicts.append(self._nothing_recorded(item, mark))

@@ -1,6 +1,7 @@
-"""What tests print: gigabytes are cut to a bound before pytest reads them, and nobody closes its files.
+"""Limits the captured output of tests, and keeps the files open in which pytest captures it.
 
-pytest reads all that a phase has printed as one text, and keeps it, sends it and writes it several times.
+pytest reads the whole output of a phase as one text, keeps it, sends it and writes it several times, which
+gigabytes would break. A test that closes ``sys.stdout`` would take it from all later tests.
 """
 
 from __future__ import annotations
@@ -18,26 +19,23 @@ import pytest
 from pytest_anubis.codec.encodable_text import MAX_TEXT_LENGTH
 
 _HALF = MAX_TEXT_LENGTH // 2 - 64
-"""Bytes of each half, with room for the line between them: a report's text is not cut again."""
+"""Bytes kept of each end of the output; with the line between them, a report's text is not cut again."""
 
 closed_key = pytest.StashKey["set[str]"]()
 """Names of the streams that a test tried to close."""
 
 
 class CapturedOutput:
-    """Bounds what tests print, and keeps the files open in which pytest captures it.
-
-    A test that closes ``sys.stdout`` would take it from all that come after it.
-    """
+    """Plugin that cuts the captured output after every phase, and guards the captured streams."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._captures = config.option.capture != "no"  # else the streams are the user's own
-        self._guarded: dict[str, Any] = {}  # name -> the stream that pytest captures
+        self._guarded: dict[str, Any] = {}  # name -> stream in which pytest captures
         self._closed: set[str] = set()
 
-    @pytest.hookimpl(wrapper=True, trylast=True)  # innermost: pytest reads after it
+    @pytest.hookimpl(wrapper=True, trylast=True)  # innermost, before pytest reads the output
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Guard the streams; the body of the test may still read what its fixtures have captured."""
+        """Guard the streams, and cut only these, because the body may read what its fixtures captured."""
         for name in ("stdout", "stderr"):
             stream = getattr(sys, name)
             if self._guarded.get(name) is not stream:
@@ -51,30 +49,17 @@ class CapturedOutput:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self) -> Generator[None, Any, Any]:
-        """Cut what was printed."""
+        """Cut the output of a phase, or of importing a file."""
         try:
             return (yield)
         finally:
             self._cut(sys.stdout, sys.stderr)
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
-        """Cut what was printed."""
-        try:
-            return (yield)
-        finally:
-            self._cut(sys.stdout, sys.stderr)
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_make_collect_report(self) -> Generator[None, Any, Any]:
-        """Cut what importing a file printed."""
-        try:
-            return (yield)
-        finally:
-            self._cut(sys.stdout, sys.stderr)
+    pytest_runtest_teardown = pytest_runtest_call
+    pytest_make_collect_report = pytest_runtest_call
 
     def pytest_unconfigure(self) -> None:
-        """Let pytest close its files."""
+        """Release the streams, so that pytest can close its files."""
         for name in list(self._guarded):
             self._release(name)
 
@@ -82,7 +67,7 @@ class CapturedOutput:
         if not self._captures:
             return
         for stream in {id(one): one for one in (*self._guarded.values(), *more)}.values():
-            # Whatever a test has put in the place of a stream: it is not worth a test.
+            # A test may have replaced the stream with anything, which must not fail the test.
             with suppress(OSError, ValueError, AttributeError):
                 _cut(stream)
 
@@ -94,7 +79,7 @@ class CapturedOutput:
             refuse()
             return stream.buffer
 
-        # Also the buffer: a second text layer around it closes it when it is forgotten.
+        # The buffer too, because a second text layer around it closes it when it is garbage-collected.
         with suppress(AttributeError, TypeError):
             stream.buffer.close = refuse
             stream.close, stream.detach = refuse, detach
@@ -108,7 +93,7 @@ class CapturedOutput:
 
 
 def _cut(stream: Any) -> None:
-    """Cut what a stream of pytest's has captured; the file of another is left alone."""
+    """Cut the output in a stream of pytest's; a user's file is left alone."""
     stream.flush()
     buffer = stream.buffer
     if isinstance(buffer, io.BytesIO):
@@ -122,19 +107,19 @@ def _cut(stream: Any) -> None:
         return
     file = stream.fileno()
     found = os.fstat(file)
-    # pytest's are files without a name; everything else may be worth something to somebody.
+    # pytest captures in files without a name; any other file belongs to the user.
     if not stat.S_ISREG(found.st_mode) or found.st_nlink or found.st_size <= MAX_TEXT_LENGTH:
         return
     size = found.st_size
     kept = _kept(os.pread(file, _HALF, 0), os.pread(file, _HALF, size - _HALF), size)
     os.ftruncate(file, 0)
-    os.lseek(file, 0, os.SEEK_SET)  # shared with descriptor 1 or 2 and with all children
+    os.lseek(file, 0, os.SEEK_SET)  # descriptors 1 and 2 and all children share this position
     while kept:
         kept = kept[os.write(file, kept) :]
 
 
 def _kept(head: bytes, tail: bytes, size: int) -> bytes:
     note = f"\n... {size - len(head) - len(tail)} bytes left out ...\n"
-    # A character may be cut in two.
+    # Decoding replaces a character that the cut has split.
     parts = head.decode("utf-8", "replace"), note, tail.decode("utf-8", "replace")
     return "".join(parts).encode("utf-8")

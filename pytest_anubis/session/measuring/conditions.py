@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 
 Series = tuple[tuple[str, tuple[float, ...]], ...]
 
-SHORTEST = 0.1
+MIN_BODY_SECONDS = 0.1
 """Seconds of a test's body below which its sensors are not asked: a clock or a temperature takes as long to
 move, and trivial tests are many."""
 
-FRESH = 0.25
+REUSE_SECONDS = 0.25
 """Seconds for which an answer also serves the next metric that the test records."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
-SUPPLIES = "accelerator.power"
+POWER_SUPPLY = "accelerator.power"
 """Component of the tests that let power supplies brake, if anything does: what the cards deliver then is
 compared with what healthy ones do."""
 
-BRAKES = ("power-brake", "hw-slowdown")
+POWER_BRAKES = ("power-brake", "hw-slowdown")
 """Sorts of slowdown that such a test provokes; there they are evidence, like every slowdown."""
 
 LOOKS, EACH = 15.0, 0.5
@@ -45,17 +45,17 @@ LOOKS, EACH = 15.0, 0.5
 (`MOST_LOOKS`), so that one alone always comes to its end, and looking closer adds about half to the time of a
 whole set, since a look with its pause takes as long as a first measurement."""
 
-SURE = 40.0
-"""Looks that a process keeps beside these, for losses that are sure and lack only their confirmation: those
+SURE_LOOKS = 40.0
+"""LookBudget that a process keeps beside these, for losses that are sure and lack only their confirmation: those
 of four metrics (`CONFIRMING_LOOKS`). What noise spends never leaves them without, and one confirmed metric
 rejects a node. With their pauses they take a minute in all; more metrics than that share the others."""
 
 
-class Looks:
+class LookBudget:
     """What is left of the closer looks that a process may take, and of those kept for sure losses."""
 
     def __init__(self) -> None:
-        self._left, self._sure = LOOKS, SURE
+        self._left, self._sure = LOOKS, SURE_LOOKS
 
     def measured(self) -> None:
         """One more metric was measured: it brings its share."""
@@ -75,7 +75,7 @@ class Looks:
 
 
 @dataclass(slots=True)
-class Seen:
+class Conditions:
     """What was seen around one measurement; complete when the block has ended.
 
     Attributes:
@@ -92,7 +92,7 @@ class Seen:
     evidence: tuple[str, ...] = ()
 
 
-class Surroundings:
+class ConditionsWatch:
     """Watches the host and samples the sensors around measurements; one for each process.
 
     Args:
@@ -103,12 +103,12 @@ class Surroundings:
     """
 
     def __init__(self, context: RunContext) -> None:
-        self.looks = Looks()
+        self.looks = LookBudget()
         self._context = context
         self._load: LoadReader | None = None
         self._telemetry: Telemetry | None = None
         self._mark: Mark | None = None
-        self._latest: tuple[float, Seen] | None = None
+        self._latest: tuple[float, Conditions] | None = None
         self._test = self._component = ""
         self._sink: Sink = discard
         self._one_core = False
@@ -137,25 +137,25 @@ class Surroundings:
         if self._telemetry is not None:
             self._telemetry.unmark()
 
-    def since_body_began(self) -> Seen:
+    def since_body_began(self) -> Conditions:
         """Return what the sensors saw since the test's body began; nothing of less than a tenth of a second.
 
         Whoever records many metrics in one go gets the same answer for all.
         """
         now = time.monotonic()
         mark, telemetry, latest = self._mark, self._telemetry, self._latest
-        if mark is None or telemetry is None or now - mark.when < SHORTEST:
-            return Seen()
-        if latest is not None and now - latest[0] < FRESH:
+        if mark is None or telemetry is None or now - mark.when < MIN_BODY_SECONDS:
+            return Conditions()
+        if latest is not None and now - latest[0] < REUSE_SECONDS:
             return latest[1]
         envelope = telemetry.since(mark)
         self._report(envelope.slowdowns)
-        seen = Seen(envelope.disturbance, (), envelope.series, envelope.evidence)
+        seen = Conditions(envelope.disturbance, (), envelope.series, envelope.evidence)
         self._latest = (time.monotonic(), seen)
         return seen
 
     @contextmanager
-    def around(self, *, host: bool = True) -> Iterator[Seen]:
+    def around(self, *, host: bool = True) -> Iterator[Conditions]:
         """Watch while the block runs.
 
         Args:
@@ -166,7 +166,7 @@ class Surroundings:
         from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
         from pytest_anubis.hardware.load.disturbance import HostWatch, disturbances
 
-        seen = Seen()
+        seen = Conditions()
         settings, telemetry = self._context.settings, self.prepare()
         limits = dict(settings.quiet_limits)
         if self._one_core:
@@ -211,7 +211,7 @@ class Surroundings:
             key = (self._test, one.sort, one.part)
             if key in self._reported or (card is None and one.part.startswith("GPU")):
                 continue
-            if self._component == SUPPLIES and one.sort in BRAKES:
+            if self._component == POWER_SUPPLY and one.sort in POWER_BRAKES:
                 continue
             self._reported.add(key)
             self._sink(
@@ -302,15 +302,15 @@ def joined(parts: Iterable[Series]) -> Series:
     return tuple(found.items())
 
 
-_key = pytest.StashKey[Surroundings]()
+_key = pytest.StashKey[ConditionsWatch]()
 
 
-def surroundings_of(config: pytest.Config) -> Surroundings | None:
+def conditions_watch(config: pytest.Config) -> ConditionsWatch | None:
     """Return this process's watch, made at first use; nobody needs one without ``--anubis``."""
     context = config.stash[context_key]
     if not context.settings.active:
         return None
     if _key not in config.stash:
-        config.stash[_key] = made = Surroundings(context)
+        config.stash[_key] = made = ConditionsWatch(context)
         config.add_cleanup(made.close)
     return config.stash[_key]

@@ -22,8 +22,8 @@ from pytest_anubis.session.collecting.device_parameters import (
     unit_named,
 )
 from pytest_anubis.session.context import context_key, discard, sink_key, time_left
-from pytest_anubis.session.measuring.attempts import Patience
-from pytest_anubis.session.measuring.conditions import surroundings_of
+from pytest_anubis.session.measuring.attempts import TimeLimit
+from pytest_anubis.session.measuring.conditions import conditions_watch
 from pytest_anubis.session.measuring.recorder import Recorder, earlier_key, recorder_key, visit_key
 from pytest_anubis.store.scratch_folders import ScratchFolder
 
@@ -51,7 +51,7 @@ def _ambient(config: pytest.Config) -> Ambient | None:
     return config.stash[_ambient_key]
 
 
-def _patience(limit: float | None, item: pytest.Item) -> Patience:
+def _time_limit(limit: float | None, item: pytest.Item) -> TimeLimit:
     """Return how long a test's measurements may go on: until its deadline, or the end of the run's budget.
 
     Args:
@@ -60,7 +60,7 @@ def _patience(limit: float | None, item: pytest.Item) -> Patience:
     """
     left = time_left(item.config)
     own = limit or timeout_mark(item)
-    return Patience(own if left == math.inf else min(left, own or left))
+    return TimeLimit(own if left == math.inf else min(left, own or left))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -167,8 +167,8 @@ def anubis_metric(request: pytest.FixtureRequest) -> MetricFixture:
         context=config.stash[context_key],
         sink=config.stash.get(sink_key, discard),
         ambient=_ambient(config),
-        surroundings=surroundings_of(config),
-        patience=_patience(config.stash[context_key].settings.timeout, item),
+        watch=conditions_watch(config),
+        time_limit=_time_limit(config.stash[context_key].settings.timeout, item),
         earlier=item.stash.get(earlier_key, None),
         visit=item.stash.get(visit_key, None),
     )

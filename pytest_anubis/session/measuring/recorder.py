@@ -15,8 +15,8 @@ from pytest_anubis.core.metric import Direction, Metric
 from pytest_anubis.session.collecting.benchmark_mark import BenchmarkMark
 from pytest_anubis.session.collecting.device_parameters import Device, Pair
 from pytest_anubis.session.context import RunContext, Sink
-from pytest_anubis.session.measuring.attempts import Patience, Take, Visit, Visited, take_all
-from pytest_anubis.session.measuring.conditions import Surroundings, joined
+from pytest_anubis.session.measuring.attempts import Take, TimeLimit, Visit, VisitResults, take_all
+from pytest_anubis.session.measuring.conditions import ConditionsWatch, joined
 from pytest_anubis.session.measuring.given_values import (
     MetricUsageError,
     checked_clock,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pytest_anubis.hardware.round_plans import RoundPlan
     from pytest_anubis.hardware.timing import Clock
 
-Found = dict[tuple[str, str], Visited]
+Found = dict[tuple[str, str], VisitResults]
 """By metric and unit."""
 
 
@@ -65,8 +65,8 @@ class Recorder:
         context: RunContext,
         sink: Sink,
         ambient: Ambient | None = None,
-        surroundings: Surroundings | None = None,
-        patience: Patience | None = None,
+        watch: ConditionsWatch | None = None,
+        time_limit: TimeLimit | None = None,
         earlier: Found | None = None,
         visit: Visit | None = None,
     ) -> None:
@@ -78,10 +78,10 @@ class Recorder:
         self._context = context
         self._sink = sink
         self._ambient = ambient
-        self._surroundings = surroundings
-        self._patience = patience or Patience()
-        if surroundings is not None:
-            surroundings.serves(test, mark.component, sink, mark.resources)
+        self._watch = watch
+        self._time_limit = time_limit or TimeLimit()
+        if watch is not None:
+            watch.serves(test, mark.component, sink, mark.resources)
         self._begin = ambient.begin() if ambient else None
         self.own_process = OwnProcess()
         self.measurements: list[Measurement] = []
@@ -274,8 +274,8 @@ class Recorder:
         if self._ambient is not None and self._begin is not None:
             disturbance = self._ambient.since(self._begin)
         measurement = self._measurement(metric, group, values, disturbance=disturbance)
-        if self._surroundings is not None:
-            seen = self._surroundings.since_body_began()
+        if self._watch is not None:
+            seen = self._watch.since_body_began()
             measurement = replace(
                 measurement,
                 disturbance=tuple(dict.fromkeys((*measurement.disturbance, *seen.disturbance))),
@@ -291,7 +291,7 @@ class Recorder:
         """Keep values that were taken in the rounds of another metric."""
         __tracebackhide__ = True
         key = metric.name, self._device_name
-        earlier = self._earlier.get(key, Visited()).values
+        earlier = self._earlier.get(key, VisitResults()).values
         found = [m for m in self.measurements if m.metric.name == rounds_of]
         given = self._given.get((rounds_of, self._device_name))
         if not found or given is None or len(given) != len(values):
@@ -303,7 +303,7 @@ class Recorder:
         other = found[-1]
         kept = [*earlier, *(value for value, keep in zip(values, given, strict=True) if keep)]
         whole = [*earlier, *values] if other.disturbance else kept
-        self.found[key] = Visited(tuple(kept), other.unclear)
+        self.found[key] = VisitResults(tuple(kept), other.unclear)
         self._keep(
             replace(
                 self._measurement(metric, group, whole, disturbance=other.disturbance),
@@ -318,13 +318,13 @@ class Recorder:
         """Take note that the test's body begins: what it records by itself is measured from here on."""
         if self._ambient is not None:
             self._begin = self._ambient.begin()
-        if self._surroundings is not None:
-            self._surroundings.body_begins()
+        if self._watch is not None:
+            self._watch.body_begins()
 
     def body_ended(self) -> None:
         """Take note that the test's body has ended."""
-        if self._surroundings is not None:
-            self._surroundings.body_ended()
+        if self._watch is not None:
+            self._watch.body_ended()
 
     def _take(
         self,
@@ -347,7 +347,7 @@ class Recorder:
             choose: Count the values of clear moments only; exact values are right or wrong in all of them.
         """
         __tracebackhide__ = True
-        if self._surroundings is None:
+        if self._watch is None:
             self._keep(self._measurement(metric, group, values := take(plan, None)))
             return tuple(values)
         begin = time.perf_counter()
@@ -362,11 +362,11 @@ class Recorder:
             criterion,
             shortened(plan, window),
             take,
-            self._surroundings,
-            self._patience,
+            self._watch,
+            self._time_limit,
             host=host,
             choose=choose,
-            before=self._earlier.get(key, Visited()),
+            before=self._earlier.get(key, VisitResults()),
             visit=self._visit,
             name=f"{self._benchmark} {metric.name}",
         )

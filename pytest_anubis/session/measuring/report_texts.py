@@ -1,4 +1,4 @@
-"""The texts of reports, made such that every file, terminal and process takes them."""
+"""Makes the texts of reports encodable and bounds them, so that every file and terminal accepts them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from pytest_anubis.codec.sendable_values import sendable
 
 
 class ReportTexts:
-    """Replaces what no encoding takes in the texts of reports, and bounds them.
+    """Plugin that replaces unencodable characters in the texts of reports, and bounds these texts.
 
     Args:
         config: This process's configuration.
-        worker: This is a worker: xdist compares a report's node id with its test's, so it is replaced when
-            it is sent.
+        worker: This is a worker. It keeps a report's node id, which xdist compares with the test's.
     """
 
     def __init__(self, config: pytest.Config, *, worker: bool) -> None:
         self._worker = worker
         cache = getattr(config, "cache", None)
         if cache is not None and not worker:
-            # It writes the node ids of all items, and whoever ends the session after it would not be asked.
+            # The cache writes the node ids of all items; an error there would end the session early.
             keep = cache.set
             cache.set = lambda key, value: keep(key, all_encodable(value))
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self) -> Generator[None, Any, Any]:
-        """Look through a test's report."""
+        """Clean a test's report."""
         report = yield
         _clean(report)
         report.user_properties = [(sendable(n), sendable(v)) for n, v in report.user_properties]
@@ -38,14 +37,14 @@ class ReportTexts:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_make_collect_report(self) -> Generator[None, Any, Any]:
-        """Look through the report of a collection."""
+        """Clean the report of a collection."""
         report = yield
         _clean(report)
         return report
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Give the report a node id that can be written."""
+        """Make the report's node id encodable."""
         if not self._worker and not report.nodeid.isascii():
             report.nodeid = encodable(report.nodeid)
             path, line, name = report.location
@@ -58,7 +57,7 @@ def _clean(report: Any) -> None:
 
 
 def _text(value: Any) -> Any:
-    """Return the value with its texts replaced; pytest's parts of a traceback are changed in place."""
+    """Return the value with its texts cleaned; pytest's parts of a traceback are changed in place."""
     if isinstance(value, str):
         return bounded(encodable(value))
     if isinstance(value, tuple):

@@ -1,4 +1,7 @@
-"""How long a metric is measured: by profile and device, shorter where learning found that to say the same."""
+"""Length of a measurement: by profile and device, shorter if learning found that a part gives the same result.
+
+The recorder asks for it before it measures.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,18 @@ if TYPE_CHECKING:
     from pytest_anubis.session.context import RunContext
     from pytest_anubis.settings import Settings
 
-FEWEST = SEARCHED
-"""Changes within a run are searched for in this many values at least."""
+MIN_VALUES = SEARCHED
+"""Values that the search for changes within a run needs."""
 
 
 def plan_of(settings: Settings, device: Device | Pair, rounds: int | None) -> RoundPlan:
-    """Return how long and how often a metric is measured.
+    """Return the plan of a measurement; the shortest one without ``--anubis``, to check assertions only.
 
     Args:
-        settings: Of the run; without ``--anubis`` an ordinary test run wants the assertions, soon.
-        device: What is measured.
-        rounds: How many rounds a test asks for; None: by the profile, and as many as a search for changes
-            needs while the profile's time allows.
+        settings: Settings of the run.
+        device: The device under test.
+        rounds: Rounds that the test asks for; None for those of the profile, and at least as many as the
+            search for changes needs.
     """
     from pytest_anubis.hardware.round_plans import PLANS
 
@@ -35,44 +38,33 @@ def plan_of(settings: Settings, device: Device | Pair, rounds: int | None) -> Ro
     if not settings.active:
         return replace(plan, rounds=plan.least, warmup_seconds=plan.warmup_seconds / 5)
     if rounds is None:
-        plan = replace(plan, rounds=max(plan.rounds, FEWEST))
-    else:
-        plan = replace(plan, rounds=rounds, least=min(plan.least, rounds))
-    return plan
+        return replace(plan, rounds=max(plan.rounds, MIN_VALUES))
+    return replace(plan, rounds=rounds, least=min(plan.least, rounds))
 
 
 def window_of(context: RunContext, criterion: Criterion | None) -> tuple[int, int] | None:
-    """Return the window (warm-up, length) that is enough for this metric in this run, if there is one.
+    """Return the shorter window (warm-up, length) that suffices for this metric in this run, else None.
 
-    A soak is long on purpose. The noise of a single machine that shares its host is slow, so its runs keep
-    their length.
-
-    Args:
-        context: The run.
-        criterion: The metric's criterion in the baseline of this run.
+    Soaks are long on purpose. A baseline of a single machine gives no window, because the slow noise of a
+    shared host needs the full length.
     """
     if criterion is None or criterion.window is None or context.settings.profile == "soak":
         return None
     if context.baseline is None or context.baseline.one_machine:
         return None
     warm_up, length = criterion.window
-    return warm_up, max(length, FEWEST)
+    return warm_up, max(length, MIN_VALUES)
 
 
 def shortened(plan: RoundPlan, window: tuple[int, int] | None) -> RoundPlan:
-    """Return the plan for a window's length; the plan itself if it is not longer.
-
-    Args:
-        plan: How long and how often.
-        window: Warm-up and length, in values.
-    """
+    """Return a plan of the window's length; the plan itself if it is not longer than the window."""
     if window is None or window[1] >= plan.rounds:
         return plan
     return replace(plan, rounds=window[1], least=min(plan.least, window[1]))
 
 
 def lead_in(plan: RoundPlan, window: tuple[int, int] | None) -> RoundPlan | None:
-    """Return the plan for the warm-up of a window, whose values are kept but not judged; None without."""
+    """Return the plan of a window's warm-up, whose values are kept but not judged; None without one."""
     if window is None or window[0] == 0 or shortened(plan, window) is plan:
         return None
     return replace(plan, rounds=window[0], least=1)

@@ -1,7 +1,7 @@
-"""Threads that tests start: which test each belongs to, what they raise when it is over, which never end.
+"""Assigns threads to the tests that started them, and reports their errors and endless runs.
 
-pytest hears of what a thread raises in whatever test runs by then, and that one may have nothing to do with
-it: it would be rejected in the place of another, or nobody would be where no test runs any more.
+pytest attributes a thread's error to the test that happens to run at that time. That test would fail in
+place of the one that started the thread, and after the last test the error would be lost.
 """
 
 from __future__ import annotations
@@ -17,34 +17,36 @@ from weakref import WeakKeyDictionary
 
 import pytest
 
-_LEFT = 1.0
-"""Seconds at the end of a session in which threads of tests may still end."""
+_JOIN_SECONDS = 1.0
+"""Time that threads of tests have to end after the last test."""
 
 
 class ThreadsOfTests:
-    """Knows which test started a thread, and tells what that one does when the test is over.
+    """The threads that tests started.
 
     Attributes:
-        test: The test that runs; empty between tests. A thread belongs to it, or to the one that the thread
-            belongs to in which it was started.
+        test: The running test; empty between tests. A new thread belongs to it, or to the test of the thread
+            that starts it.
 
     Args:
-        tell: Takes what prevents acceptance, in one line; it is called in any thread.
+        block: Takes one line that prevents acceptance; called from any thread.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, block: Callable[[str], None]) -> None:
         self.test = ""
-        self._tell = tell
-        self._heard = self._over = False
+        self._block = block
+        self._pytest_collects = False
+        self._over = False
         self._started: WeakKeyDictionary[threading.Thread, str] = WeakKeyDictionary()
 
     def owner(self) -> str:
         """Return the test that the calling thread belongs to; empty outside of tests."""
         return self._started.get(threading.current_thread(), self.test)
 
-    def listen(self, config: pytest.Config) -> None:
-        """Take note of every thread that starts, and of what threads raise, until pytest ends."""
-        start, hear = threading.Thread.start, threading.excepthook
+    def install(self, config: pytest.Config) -> None:
+        """Record every thread that starts and every error of a thread, until pytest ends."""
+        start = threading.Thread.start
+        pytest_hook = threading.excepthook
 
         @functools.wraps(start)
         def started(thread: threading.Thread) -> None:
@@ -53,14 +55,14 @@ class ThreadsOfTests:
 
         def raised(args: threading.ExceptHookArgs) -> None:
             test = self._started.get(args.thread, "") if args.thread else ""
-            if self._heard and test == self.test:
-                hear(args)  # pytest fails that test
+            if self._pytest_collects and test == self.test:
+                pytest_hook(args)  # pytest fails that test
                 return
             threading.__excepthook__(args)
             if not self._over:
                 name = args.thread.name if args.thread else "unknown"
                 said = f"{args.exc_type.__name__}: {args.exc_value}".split("\n", 1)[0]
-                self._tell(
+                self._block(
                     f"{test}: its thread {name!r} raised {said}, after the test, where nothing judges it; "
                     "join it in the test"
                     if test
@@ -68,8 +70,8 @@ class ThreadsOfTests:
                 )
 
         def end() -> None:
-            threading.excepthook = hear
-            if threading.Thread.start is started:  # else somebody has wrapped it once more
+            threading.excepthook = pytest_hook
+            if threading.Thread.start is started:  # else other code has wrapped it again
                 threading.Thread.start = start  # type: ignore[method-assign]
 
         threading.Thread.start = started  # type: ignore[assignment,method-assign]
@@ -77,21 +79,21 @@ class ThreadsOfTests:
         config.add_cleanup(end)
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
-        """Let pytest hear what threads of the running test raise: at the end of the phase it asks for it."""
-        self._heard = True
+    def collected_by_pytest(self) -> Iterator[None]:
+        """Pass errors of the running test's threads to pytest, which raises them at the end of the phase."""
+        self._pytest_collects = True
         try:
             yield
         finally:
-            self._heard = False
+            self._pytest_collects = False
 
     def end(self) -> None:
-        """Wait a little for threads of tests, and tell which still run: what they do is judged by nobody.
+        """Wait briefly for threads of tests, and report those that still run, since nothing judges their work.
 
-        Daemons are left out, which libraries keep until the process ends, and so are idle threads of
+        Daemon threads are ignored, which libraries keep until the process ends, and idle threads of
         `concurrent.futures`.
         """
-        until = time.monotonic() + _LEFT
+        until = time.monotonic() + _JOIN_SECONDS
         waiting = {
             one: test
             for one, test in list(self._started.items())
@@ -100,7 +102,7 @@ class ThreadsOfTests:
         for one, test in waiting.items():
             one.join(max(0.0, until - time.monotonic()))
             if one.is_alive():
-                self._tell(
+                self._block(
                     f"{test}: its thread {one.name!r} still runs at the end of the session: what it checks "
                     "or records, it does where nothing judges it; join it in the test"
                 )
@@ -108,7 +110,7 @@ class ThreadsOfTests:
 
 
 def _of_pool(thread: threading.Thread) -> bool:
-    """Return whether a thread is one of an executor's own."""
+    """Return whether a thread belongs to an executor of `concurrent.futures`."""
     processes = sys.modules.get("concurrent.futures.process")
     own = getattr(processes, "_threads_wakeups", ())
     return thread in pools._threads_queues or thread in own

@@ -1,7 +1,7 @@
-"""Failures that a test could read and does not: exceptions of futures, exit codes of child processes.
+"""Finds failures that a test never reads: exceptions of futures, exit codes of child processes.
 
-`concurrent.futures` and pools of `multiprocessing` keep what a call raised until somebody asks for its
-result, and a child prints it: without that question the test passes whatever its checks found there.
+`concurrent.futures` and pools of `multiprocessing` keep an exception until the test asks for the result, and
+a child process only prints it. Without this module a test that does not ask would pass.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from weakref import WeakKeyDictionary, WeakSet
 import pytest
 
 _ENDED = (0, -signal.SIGTERM)
-"""Exit codes of children that did their work, or that somebody has ended."""
+"""Exit codes of children that finished, or that the test terminated."""
 
 
 class UnreadFailures:
-    """Knows which futures and children of `multiprocessing` failed unread, and whose they are.
+    """The futures and children of `multiprocessing` that failed and that no test has read.
 
     Args:
-        owner: Returns the test that the calling thread works for; empty outside of tests.
+        owner: Returns the test that the calling thread belongs to; empty outside of tests.
     """
 
     def __init__(self, owner: Callable[[], str]) -> None:
         self._owner = owner
-        self._owners: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # of futures
-        self._futures: dict[Any, BaseException] = {}  # failed, and not read
-        self._children: dict[Any, str] = {}  # to the test that each belongs to
-        self._codes: dict[Any, int | None] = {}  # of children that were closed
+        self._owners: WeakKeyDictionary[Any, str] = WeakKeyDictionary()  # future -> its test
+        self._futures: dict[Any, BaseException] = {}  # failed and unread futures
+        self._children: dict[Any, str] = {}  # child -> its test
+        self._codes: dict[Any, int | None] = {}  # closed child -> exit code
         self._killed: WeakSet[Any] = WeakSet()  # children to which this process sent SIGKILL
         self._exit_code: Callable[[Any], int | None] = lambda child: None
 
-    def listen(self, config: pytest.Config) -> None:
-        """Take note of futures and children that tests make, and of who reads them, until pytest ends."""
+    def install(self, config: pytest.Config) -> None:
+        """Record the futures and children that tests make, and which are read, until pytest ends."""
         from multiprocessing.pool import ApplyResult, MapResult
         from multiprocessing.process import BaseProcess
 
@@ -119,11 +119,7 @@ class UnreadFailures:
         config.add_cleanup(end)
 
     def take(self, test: str = "") -> list[BaseException]:
-        """Return what failed unread until now, each once.
-
-        Args:
-            test: Whose; empty: that of all tests.
-        """
+        """Return the unread failures of a test (by default of all tests), each once."""
         errors: list[BaseException] = []
         for future in list(self._futures):
             if self._owners.get(future) == test or not test:
@@ -131,7 +127,7 @@ class UnreadFailures:
         for child, owner in list(self._children.items()):
             code = self._codes[child] if child in self._codes else self._exit_code(child)
             if code is None or (test and owner != test):
-                continue  # it runs
+                continue  # it still runs, or belongs to another test
             del self._children[child]
             self._codes.pop(child, None)
             if code not in _ENDED and not (code == -signal.SIGKILL and child in self._killed):

@@ -1,10 +1,9 @@
-"""Failures of which pytest only warns: in a thread, in a finaliser, a check that is returned or always true.
+"""Makes failures visible of which pytest only warns: in threads and finalisers, and checks that check nothing.
 
-While a test runs these warnings are errors, whatever filters the user or the test has set, and so is what
-event loops and executors only log, and what futures and children report and no test reads. A check that fails
-in a thread or task of the test fails the test; of what else was raised nothing says what it means, so the
-test is INCONCLUSIVE (`code_mistakes`). What comes when no test runs, and an assertion that cannot fail, block
-the node.
+While a test runs, these warnings are errors, whatever filters the user or the test has set. So are errors
+that event loops and executors only log, and errors of futures and children that the test does not read. A
+check that fails in a thread or task fails its test. Any other such error makes the test INCONCLUSIVE
+(`code_mistakes`). An error outside of all tests, and an assertion that cannot fail, prevent acceptance.
 """
 
 from __future__ import annotations
@@ -33,25 +32,21 @@ from pytest_anubis.session.context import emit
 from pytest_anubis.session.measuring.threads_of_tests import ThreadsOfTests
 from pytest_anubis.session.measuring.unread_failures import UnreadFailures
 
-_NEEDED = {
+_COLLECTORS = {
     "threadexception": "collect_thread_exception",
     "unraisableexception": "collect_unraisable",
 }
-"""pytest's own plugins that catch these failures, and their attribute with what they caught."""
+"""pytest's plugins that catch these failures -> their function that raises what they caught."""
 
 _LOGGERS = ("asyncio", "concurrent.futures")
-"""Loggers that get the errors of tasks and callbacks that are never awaited; these are raised nowhere."""
+"""Loggers of tasks and callbacks that are never awaited; their errors are raised nowhere."""
 
 _TUPLE = re.compile(rb"\bassert\s*\(")
-"""What may be an assertion of a tuple: most files have none, and need not be parsed."""
+"""Finds possible assertions of a tuple, because parsing every file would be slow."""
 
 
 class UnseenFailures:
-    """Turns warnings about failures into failures; registered wherever tests run.
-
-    Args:
-        config: This process's configuration.
-    """
+    """Plugin that turns warnings about failures into failures, in every process that runs tests."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -61,41 +56,43 @@ class UnseenFailures:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Block for each assertion that cannot fail, and where pytest's ears are switched off."""
+        """Block for each assertion that cannot fail, and if a collector of pytest's is switched off."""
         for path, line in _always_true({item.path for item in session.items}, self._config):
             self._block(
                 f"{os.path.relpath(path, self._config.rootpath)}:{line}: the assertion is of a tuple and can "
                 "never fail: leave out the parentheses"
             )
-        self._threads.listen(self._config)
-        self._unread.listen(self._config)
+        self._threads.install(self._config)
+        self._unread.install(self._config)
         for name in _LOGGERS:
             logging.getLogger(name).addHandler(self._logged)
-        for name in _NEEDED:
+        for name in _COLLECTORS:
             if not self._config.pluginmanager.has_plugin(name):
                 self._block(f"-p no:{name}: failures in threads or finalisers are not seen")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Take note of which test runs: the threads that start meanwhile are its own."""
+        """Record which test runs, because the threads that start meanwhile belong to it."""
         self._threads.test = item.nodeid
         try:
             return (yield)
         finally:
             self._threads.test = ""
 
-    # Innermost: pytest's own plugins warn behind the body, and other wrappers must see what is raised.
+    # Innermost, because pytest's plugins warn right after the body, and other wrappers must see the error.
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
-        """Raise what pytest would warn of."""
-        with _as_errors(), self._threads.heard(), self._logged:
+        """Raise what pytest would only warn of."""
+        with _as_errors(), self._threads.collected_by_pytest(), self._logged:
             return (yield)
+
+    pytest_runtest_teardown = pytest_runtest_setup
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Raise what pytest would warn of; a check that failed in a thread as it was raised there."""
+        """Raise what pytest would only warn of; re-raise a check that failed in a thread unchanged."""
         hooks = threading.excepthook, sys.unraisablehook
-        with _as_errors(), self._threads.heard(), _own_filters(item):
+        with _as_errors(), self._threads.collected_by_pytest(), _own_filters(item):
             try:
                 with self._logged:
                     result = yield
@@ -109,27 +106,21 @@ class UnseenFailures:
                 failed = next(iter(checks), error)
         raise failed
 
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
-        """Raise what pytest would warn of."""
-        with _as_errors(), self._threads.heard(), self._logged:
-            return (yield)
-
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Block for what failed when no test ran any more, and for threads that tests have left."""
+        """Block for failures outside of all tests, and for threads that tests have left."""
         self._threads.end()
         gc.collect()
         for name in _LOGGERS:
             logging.getLogger(name).removeHandler(self._logged)
-        plugins = (
-            getattr(self._config.pluginmanager.get_plugin(name), telling, None)
-            for name, telling in _NEEDED.items()
+        collectors = (
+            getattr(self._config.pluginmanager.get_plugin(name), function, None)
+            for name, function in _COLLECTORS.items()
         )
-        for hear in filter(None, (*plugins, self._logged.tell)):
+        for raise_collected in filter(None, (*collectors, self._logged.raise_kept)):
             with _as_errors():
                 try:
-                    hear(self._config)
+                    raise_collected(self._config)
                 except Exception as error:
                     for one in unseen_failures(error, UNSEEN):
                         said = f"{type(one).__name__}: {one}".split("\n", 1)[0]
@@ -142,7 +133,7 @@ class UnseenFailures:
 
 
 class _Logged(logging.Handler):
-    """Keeps the errors that others only log, and raises the first as pytest raises that of a thread.
+    """Log handler that keeps logged errors and raises one of them as pytest raises that of a thread.
 
     Args:
         more: Returns other errors that no test has read, each once.
@@ -158,25 +149,25 @@ class _Logged(logging.Handler):
         if record.exc_info and record.exc_info[1] is not None:
             self._errors.append(record.exc_info[1])
 
-    def tell(self, _: object = None) -> None:
-        """Raise what was kept, a check first."""
+    def raise_kept(self, _: object = None) -> None:
+        """Raise one of the kept errors, preferably a failed check."""
         errors, self._errors = sorted([*self._errors, *self._more()], key=_is_check), []
         if errors:
             raise UNSEEN[0](f"{type(errors[-1]).__name__} was only logged") from errors[-1]
 
     def __enter__(self) -> None:
-        """Begin to listen for one phase of a test."""
+        """Start of one phase of a test."""
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
-            self.tell()
-        self._more()  # what failed by itself needs no other reason
+            self.raise_kept()
+        self._more()  # discard them: the phase has failed anyway
         self._errors.clear()
 
 
 @contextmanager
 def _own_filters(item: pytest.Item) -> Iterator[None]:
-    """Undo what the body of a test does to the filters of warnings before pytest warns."""
+    """Restore the filters of warnings after the body of a test, before pytest warns."""
     body = getattr(item, "obj", None)
     if not inspect.isroutine(body) or inspect.iscoroutinefunction(body):
         yield
@@ -204,20 +195,19 @@ def _as_errors() -> Iterator[None]:
     with warnings.catch_warnings():
         for category in (*UNSEEN, pytest.PytestReturnNotNoneWarning):
             warnings.simplefilter("error", category)
-        # As an error it is one in the coroutine's finaliser.
+        # This error is raised in the coroutine's finaliser.
         warnings.filterwarnings("error", r"coroutine .* was never awaited", RuntimeWarning)
-        warnings.filterwarnings(
-            "error", "It is deprecated to return", DeprecationWarning
-        )  # unittest
+        # From unittest, for a test that returns a value.
+        warnings.filterwarnings("error", "It is deprecated to return", DeprecationWarning)
         yield
 
 
 def _always_true(tests: Iterable[Path], config: pytest.Config) -> Iterator[tuple[Path, int]]:
     """Yield file and line of every assertion of a tuple in the tests' files and in modules of the project.
 
-    Python and pytest warn of it once, when a file is compiled: a second run would not hear of it.
+    Python and pytest warn only when a file is compiled, so a second run would give no warning.
     """
-    # A lazy module's __getattr__ may do anything, so it is not asked.
+    # vars() instead of getattr(), because a lazy module's __getattr__ may do anything.
     modules = [one for one in list(sys.modules.values()) if isinstance(one, ModuleType)]
     names = [vars(one).get("__file__") for one in modules]
     files = {Path(name) for name in names if isinstance(name, str) and name.endswith(".py")}
@@ -228,12 +218,8 @@ def _always_true(tests: Iterable[Path], config: pytest.Config) -> Iterator[tuple
         try:
             source = path.read_bytes()
             tree = ast.parse(source) if _TUPLE.search(source) else ast.Module([], [])
-        except (OSError, SyntaxError, ValueError):  # no Python: it has no such assertion
+        except (OSError, SyntaxError, ValueError):  # not a Python file
             continue
-        for found in ast.walk(tree):
-            if (
-                isinstance(found, ast.Assert)
-                and isinstance(found.test, ast.Tuple)
-                and found.test.elts
-            ):
-                yield path, found.lineno
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Assert) and isinstance(node.test, ast.Tuple) and node.test.elts:
+                yield path, node.lineno

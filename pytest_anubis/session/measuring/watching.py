@@ -1,4 +1,4 @@
-"""What must be wherever tests run, in workers too, so that none is lost and none harms another."""
+"""Plugins for every process that runs tests: the only process of a run, or each worker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pytest_anubis.session.measuring.unseen_failures import UnseenFailures
 
 
 def watch_tests(config: pytest.Config, *, worker: bool) -> None:
-    """Register what bounds the tests' output, tells hangs from failures and keeps their reports sendable."""
+    """Register the plugins that bound output, detect hangs and unseen failures, and clean reports."""
     add_part(config, CapturedOutput(config), "anubis-output")
     add_part(config, Timeouts(), "anubis-timeouts")
     add_part(config, UnseenFailures(config), "anubis-unseen")

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 import pytest
 
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.session.closed_output import go_on_unread
+from pytest_anubis.session.closed_output import ignore_broken_pipes
 from pytest_anubis.session.context import add_part
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -126,8 +126,8 @@ def guard_exit(config: pytest.Config) -> None:
         pytest.UsageError: No process can be made, or ``-p no:`` blocks this part.
     """
     command = _is_command()
-    if command:  # before the fork: both processes have something to say
-        go_on_unread()
+    if command:  # before the fork, since both processes print
+        ignore_broken_pipes()
     channel = _forked() if hasattr(os, "fork") and command else None
     add_part(config, ExitGuard(channel), "anubis-exit")
 

@@ -64,7 +64,7 @@ def sure_loss(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
     """Say whether a loss is surely beyond the one that fails, so that only its confirmation may be lacking.
 
     The interval is that of `closer_look`. It decides which looks are spent
-    (`session.measuring.conditions.Looks`), never a verdict.
+    (`session.measuring.conditions.LookBudget`), never a verdict.
     """
     found = None if criterion.metric.better == "equal" else _loss_of(looks, criterion)
     if found is None or found[1] is None:

@@ -18,16 +18,21 @@ from pytest_anubis.hardware.load.clear_moments import Rounds
 from pytest_anubis.hardware.round_plans import RoundPlan
 from pytest_anubis.session.measuring import attempts
 from pytest_anubis.session.measuring.attempts import (
-    FEWEST_CLEAR,
     LOOK_PAUSE,
-    MOST_EMPTY,
+    MAX_EMPTY_LOOKS,
+    MIN_CLEAR,
     NO_CLEAR_MOMENT,
     Look,
-    Patience,
+    TimeLimit,
     look,
     look_closer,
 )
-from pytest_anubis.session.measuring.conditions import SURE, Looks, Seen, Surroundings
+from pytest_anubis.session.measuring.conditions import (
+    SURE_LOOKS,
+    Conditions,
+    ConditionsWatch,
+    LookBudget,
+)
 from pytest_anubis.validator import judge_sample
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS, MOST_LOOKS
 
@@ -58,7 +63,7 @@ class Chosen:
 
 
 class Around:
-    """Surroundings that see what they are given.
+    """ConditionsWatch that see what they are given.
 
     Args:
         disturbance: What the watch sees each time.
@@ -70,11 +75,11 @@ class Around:
         self, *disturbance: str, clear: list[bool] | None = None, slowdown: float = 1.0
     ) -> None:
         self._disturbance, self._clear, self._slowdown = disturbance, clear or [], slowdown
-        self.looks = Looks()
+        self.looks = LookBudget()
 
     @contextlib.contextmanager
-    def around(self, *, host: bool = True) -> Iterator[Seen]:
-        seen = Seen()
+    def around(self, *, host: bool = True) -> Iterator[Conditions]:
+        seen = Conditions()
         yield seen
         seen.disturbance = self._disturbance if host else ()
 
@@ -84,8 +89,8 @@ class Around:
 
 def surroundings(
     *disturbance: str, clear: list[bool] | None = None, slowdown: float = 1.0
-) -> Surroundings:
-    return cast(Surroundings, Around(*disturbance, clear=clear, slowdown=slowdown))
+) -> ConditionsWatch:
+    return cast(ConditionsWatch, Around(*disturbance, clear=clear, slowdown=slowdown))
 
 
 @pytest.fixture
@@ -108,7 +113,7 @@ def counted(plan: RoundPlan, moments: Rounds | None) -> list[float]:
 
 def closer(
     take: object,
-    where: Surroundings,
+    where: ConditionsWatch,
     *,
     first: list[float] = CLOSE,
     criterion: Criterion = CRITERION,
@@ -120,9 +125,9 @@ def closer(
         criterion,
         PLAN,
         take,  # type: ignore[arg-type]
-        [Look(first, Seen(), 1.0)],
+        [Look(first, Conditions(), 1.0)],
         where,
-        Patience(deadline),
+        TimeLimit(deadline),
         host=True,
         choose=choose,
     )
@@ -133,7 +138,7 @@ def test_values_of_clear_moments_count_and_the_others_are_set_aside(seen: tuple[
     clear = [number % 2 == 0 for number in range(PLAN.rounds)]
     found = look(PLAN, counted, surroundings(*seen, clear=clear), host=True, choose=True)
     assert found.values == [0.0, 2.0, 4.0, 6.0, 8.0]
-    assert len(found.values) == FEWEST_CLEAR
+    assert len(found.values) == MIN_CLEAR
     assert found.clear == found.values
     assert found.unclear == [1.0, 3.0, 5.0, 7.0, 9.0]
     assert not found.seen.disturbance  # whoever disturbed the others did not disturb these
@@ -143,7 +148,7 @@ def test_values_of_clear_moments_count_and_the_others_are_set_aside(seen: tuple[
 def test_too_few_clear_values_are_a_disturbance_and_nothing_is_set_aside(
     seen: tuple[str, ...],
 ) -> None:
-    clear = [number < FEWEST_CLEAR - 1 for number in range(PLAN.rounds)]
+    clear = [number < MIN_CLEAR - 1 for number in range(PLAN.rounds)]
     found = look(PLAN, counted, surroundings(*seen, clear=clear), host=True, choose=True)
     assert found.values == counted(PLAN, None)
     assert found.unclear == []
@@ -161,7 +166,7 @@ def test_a_plan_of_fewer_rounds_needs_no_more_clear_values_than_these() -> None:
 def test_clear_values_of_earlier_visits_count_as_well() -> None:
     clear = [number < 2 for number in range(PLAN.rounds)]
     where = surroundings("12 % steal", clear=clear)
-    found = look(PLAN, counted, where, host=True, choose=True, earlier=FEWEST_CLEAR - 2)
+    found = look(PLAN, counted, where, host=True, choose=True, earlier=MIN_CLEAR - 2)
     assert found.values == found.clear == [0.0, 1.0]
     assert not found.seen.disturbance
 
@@ -220,13 +225,13 @@ def test_looks_without_a_clear_moment_end_looking_and_the_last_one_says_why() ->
     (first,) = closer(measure, surroundings(clear=[False, False]), choose=True)
     assert first.values == CLOSE
     assert first.seen.disturbance == (NO_CLEAR_MOMENT,)
-    assert time.monotonic() == pytest.approx(MOST_EMPTY * (LOOK_PAUSE + 0.2))
+    assert time.monotonic() == pytest.approx(MAX_EMPTY_LOOKS * (LOOK_PAUSE + 0.2))
 
 
 @pytest.mark.usefixtures("clock")
 def test_metrics_share_closer_looks_and_the_one_without_is_to_be_measured_again() -> None:
     where = surroundings()
-    for _ in range(int(SURE)):  # what is kept for sure losses is spent
+    for _ in range(int(SURE_LOOKS)):  # what is kept for sure losses is spent
         where.looks.take(sure=True)
     confirmed, cut = closer(measure, where), closer(measure, where)
     assert len(confirmed) == CONFIRMING_LOOKS

@@ -13,7 +13,7 @@ import pytest
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.hardware.load.host_load import Load, LoadReader
 from pytest_anubis.session.context import RunContext, discard
-from pytest_anubis.session.measuring.conditions import Surroundings
+from pytest_anubis.session.measuring.conditions import ConditionsWatch
 from pytest_anubis.session.measuring.fixtures import Node
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_reading import read_journal
@@ -106,7 +106,7 @@ def test_a_quiet_node_leaves_series_and_no_evidence(pytester: pytest.Pytester) -
 
 
 def test_sampling_ends_with_the_run() -> None:
-    surroundings = Surroundings(RunContext(settings=Settings(inventory=RECORDED)))
+    surroundings = ConditionsWatch(RunContext(settings=Settings(inventory=RECORDED)))
     before = {thread for thread in threading.enumerate() if thread.name == "anubis-telemetry"}
     surroundings.prepare()
     (thread,) = {t for t in threading.enumerate() if t.name == "anubis-telemetry"} - before
@@ -122,9 +122,9 @@ def test_load_on_the_host_is_no_disturbance_where_a_devices_clock_measures(
         "pytest_anubis.hardware.load.disturbance.disturbances", lambda *_: ("12 % steal",)
     )
     monkeypatch.setattr(
-        "pytest_anubis.session.measuring.conditions.Surroundings._sources", lambda _: []
+        "pytest_anubis.session.measuring.conditions.ConditionsWatch._sources", lambda _: []
     )
-    surroundings = Surroundings(RunContext(settings=Settings(active=True)))
+    surroundings = ConditionsWatch(RunContext(settings=Settings(active=True)))
     try:
         with surroundings.around() as seen:
             pass
@@ -197,7 +197,7 @@ def test_a_disk_needs_one_core_and_others_may_have_the_rest(
     loads = iter(Load(when=when, busy=taken * when, own=0.0, stalls={}) for when in (0.0, 10.0))
     monkeypatch.setattr(LoadReader, "read", lambda self: next(loads))
     context = RunContext(settings=Settings(active=True), root_pid=os.getpid())
-    surroundings = Surroundings(context)
+    surroundings = ConditionsWatch(context)
     surroundings.serves("test_it", "a.part", discard, resources)
     with surroundings.around() as seen:
         pass

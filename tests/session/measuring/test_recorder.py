@@ -14,7 +14,7 @@ from pytest_anubis.hardware.load.disturbance import HostWatch
 from pytest_anubis.hardware.load.kernel_account import Account, Counts
 from pytest_anubis.hardware.round_plans import PLANS
 from pytest_anubis.session.measuring.attempts import NO_CLEAR_MOMENT
-from pytest_anubis.session.measuring.conditions import Surroundings
+from pytest_anubis.session.measuring.conditions import ConditionsWatch
 from pytest_anubis.store.baselines.baseline_files import load_baseline, save_baseline
 from pytest_anubis.store.journal.journal_reading import read_journal
 from tests.session.conftest import Learn
@@ -69,7 +69,7 @@ def disturb(monkeypatch: pytest.MonkeyPatch) -> Disturb:
         host = Host(list, probe=lambda: 1.0, account=cast(Account, Idle()), shared=True)
         monkeypatch.setattr(HostWatch, "disturbance", seen)
         monkeypatch.setattr(Rounds, "clear", clear)
-        monkeypatch.setattr(Surroundings, "rounds", lambda _, name="": Rounds(host))
+        monkeypatch.setattr(ConditionsWatch, "rounds", lambda _, name="": Rounds(host))
         if first is None:  # else it looks for them for as long as the profile allows
             monkeypatch.setattr("pytest_anubis.hardware.round_plans.PLANS", short)
 

@@ -15,7 +15,7 @@ CONFTEST = """
 import pathlib
 from pytest_anubis.hardware.load import clear_moments
 from pytest_anubis.hardware.load.kernel_account import Counts
-from pytest_anubis.session.measuring.conditions import Surroundings
+from pytest_anubis.session.measuring.conditions import ConditionsWatch
 
 class Account:
     def __init__(self, *_):
@@ -40,11 +40,11 @@ if EARLIER:
 from pytest_anubis.session.measuring import visits
 visits.GAP = 0.0
 
-def rounds(self, name="", own=Surroundings.rounds):
+def rounds(self, name="", own=ConditionsWatch.rounds):
     return own(self, name)
 
 rounds.__name__ = "ours"
-Surroundings.rounds = rounds
+ConditionsWatch.rounds = rounds
 """
 
 SUITE = """
@@ -240,7 +240,7 @@ def test_setup_that_is_only_shown_is_not_visited(pytester: pytest.Pytester) -> N
     assert visits(pytester) == ["first", "second"]
 
 
-SURE = """
+SURE_LOOKS = """
 import pathlib, time, pytest
 
 @pytest.fixture
@@ -267,7 +267,7 @@ def sure(pytester: pytest.Pytester, learn: Learn, *, ends: bool) -> pytest.RunRe
         benchmark="test_suite.py::test_first",
     )
     pytester.makeconftest(CONFTEST.replace("EARLIER", "0"))
-    pytester.makepyfile(test_suite=SURE.replace("ENDS", str(ends)))
+    pytester.makepyfile(test_suite=SURE_LOOKS.replace("ENDS", str(ends)))
     (pytester.path / "probe").write_text("0.001")
     (pytester.path / "test_before.py").write_text(
         "import pytest\n"
