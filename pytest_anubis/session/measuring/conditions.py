@@ -1,4 +1,4 @@
-"""What happens around a measurement: the host's clear moments, its load, and the telemetry."""
+"""The conditions around a measurement: the host's clear moments, its load, and the telemetry."""
 
 from __future__ import annotations
 
@@ -25,47 +25,48 @@ if TYPE_CHECKING:
 Series = tuple[tuple[str, tuple[float, ...]], ...]
 
 MIN_BODY_SECONDS = 0.1
-"""Seconds of a test's body below which its sensors are not asked: a clock or a temperature takes as long to
-move, and trivial tests are many."""
+"""Length of a test's body from which its sensors are read: a clock or a temperature takes as long to change,
+and there are many trivial tests."""
 
 REUSE_SECONDS = 0.25
-"""Seconds for which an answer also serves the next metric that the test records."""
+"""Time for which one reading of the sensors serves all metrics that a test records."""
 
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 POWER_SUPPLY = "accelerator.power"
-"""Component of the tests that let power supplies brake, if anything does: what the cards deliver then is
-compared with what healthy ones do."""
+"""Component of the tests that push the power supplies to their limit; they compare the cards' rates then."""
 
 POWER_BRAKES = ("power-brake", "hw-slowdown")
-"""Sorts of slowdown that such a test provokes; there they are evidence, like every slowdown."""
+"""Sorts of slowdown that such a test provokes on purpose; there they are evidence only."""
 
-LOOKS, EACH = 15.0, 0.5
-"""Closer looks that a process has from the start, and more for each metric: as many as one metric can ask for
-(`MOST_LOOKS`), so that one alone always comes to its end, and looking closer adds about half to the time of a
-whole set, since a look with its pause takes as long as a first measurement."""
+FIRST_LOOKS = 15.0
+"""Further looks that a process has from the start: as many as one metric can need (`MOST_LOOKS`)."""
+
+LOOKS_PER_METRIC = 0.5
+"""Further looks that each metric adds. A look with its pause takes as long as a first measurement, so further
+looks add about half to the time of a whole set."""
 
 SURE_LOOKS = 40.0
-"""LookBudget that a process keeps beside these, for losses that are sure and lack only their confirmation: those
-of four metrics (`CONFIRMING_LOOKS`). What noise spends never leaves them without, and one confirmed metric
-rejects a node. With their pauses they take a minute in all; more metrics than that share the others."""
+"""Further looks reserved for sure losses that lack only their confirmation: enough for four metrics
+(`CONFIRMING_LOOKS`), of which one suffices to reject a node. With their pauses they take about a minute."""
 
 
 class LookBudget:
-    """What is left of the closer looks that a process may take, and of those kept for sure losses."""
+    """The further looks that a process may still take, with a reserve for sure losses."""
 
     def __init__(self) -> None:
-        self._left, self._sure = LOOKS, SURE_LOOKS
+        self._left = FIRST_LOOKS
+        self._sure = SURE_LOOKS
 
     def measured(self) -> None:
-        """One more metric was measured: it brings its share."""
-        self._left += EACH
+        """Add the share of one more metric."""
+        self._left += LOOKS_PER_METRIC
 
     def take(self, *, sure: bool = False) -> bool:
-        """Take one look; return whether there was one.
+        """Take one look; return whether one was left.
 
         Args:
-            sure: The loss is sure and lacks its confirmation: those that are kept for such are taken first.
+            sure: The loss is sure and lacks only its confirmation, so the reserve is used first.
         """
         if sure and self._sure >= 1:
             self._sure -= 1
@@ -76,14 +77,14 @@ class LookBudget:
 
 @dataclass(slots=True)
 class Conditions:
-    """What was seen around one measurement; complete when the block has ended.
+    """The conditions around one measurement; complete at the end of its ``with`` block.
 
     Attributes:
-        disturbance: What made the machine slower than its hardware is, one phrase each.
-        beyond_moments: Those of them that clear moments do not see: a quota, memory and disks under pressure,
-            what the sensors of a device say.
+        disturbance: Reasons why the machine was slower than its hardware is, one phrase each.
+        beyond_moments: Those that clear moments do not detect: a quota, memory and disks under pressure, and
+            the sensors of a device.
         telemetry: Sensor series, (name, values) pairs.
-        evidence: What speaks for or against the hardware, one phrase each.
+        evidence: Findings for or against the hardware, one phrase each.
     """
 
     disturbance: tuple[str, ...] = ()
@@ -93,13 +94,10 @@ class Conditions:
 
 
 class ConditionsWatch:
-    """Watches the host and samples the sensors around measurements; one for each process.
-
-    Args:
-        context: The facts of the run.
+    """Watches the host and samples the sensors around measurements; one per process.
 
     Attributes:
-        looks: What is left of the closer looks at close calls.
+        looks: The further looks that are left.
     """
 
     def __init__(self, context: RunContext) -> None:
@@ -116,31 +114,31 @@ class ConditionsWatch:
         self._host: Host | None = None
 
     def prepare(self) -> Telemetry:
-        """Start sampling unless that has been done, so that no test pays for loading and opening."""
+        """Start sampling once, before the first test, which else would take longer."""
         import pytest_anubis.hardware.load.disturbance  # noqa: F401
         from pytest_anubis.hardware.load.host_load import LoadReader
 
         if self._telemetry is None:
             self._telemetry = self._start()
-        if self._load is None:  # one for all measurements: it knows who was busy before
+        if self._load is None:  # one for all measurements, since it compares with earlier readings
             self._load = LoadReader(root=self._context.root_pid)
         return self._telemetry
 
     def body_begins(self) -> None:
-        """Remember that a test's body begins; costs next to nothing."""
+        """Mark the start of a test's body; costs next to nothing."""
         self._mark = self.prepare().mark()
         self._latest = None
 
     def body_ended(self) -> None:
-        """Forget it again."""
+        """Forget the start of the body."""
         self._mark = self._latest = None
         if self._telemetry is not None:
             self._telemetry.unmark()
 
     def since_body_began(self) -> Conditions:
-        """Return what the sensors saw since the test's body began; nothing of less than a tenth of a second.
+        """Return the conditions since the test's body began; empty ones within the first tenth of a second.
 
-        Whoever records many metrics in one go gets the same answer for all.
+        Metrics that are recorded in quick succession get the same reading.
         """
         now = time.monotonic()
         mark, telemetry, latest = self._mark, self._telemetry, self._latest
@@ -159,8 +157,8 @@ class ConditionsWatch:
         """Watch while the block runs.
 
         Args:
-            host: What others do to the host disturbs what is measured; a device's own clock does not see it,
-                and there it is evidence only.
+            host: Activity of others on the host disturbs the measurement. Otherwise it is evidence only,
+                as for a measurement by a device's own clock.
         """
         from pytest_anubis.core.waivers.widened_limits import LIMITS
         from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
@@ -197,15 +195,15 @@ class ConditionsWatch:
     def serves(
         self, test: str, component: str, sink: Sink, resources: Collection[str] = ()
     ) -> None:
-        """Take note of whose measurements are watched from here on, and of who wants to hear of findings.
+        """Set the test whose measurements follow, and the sink for findings.
 
-        What measures a disk needs one core: there others may have the rest without disturbing it.
+        A test of a disk needs one core only, so others on the remaining cores do not disturb it.
         """
         self._test, self._component, self._sink = test, component, sink
         self._one_core = "disk" in resources
 
     def _report(self, slowdowns: Iterable[Slowdown]) -> None:
-        """Tell once a test what is a finding by itself: clocks of cards under test that were pulled down."""
+        """Report, once per test, that the clock of a card under test was pulled down."""
         for one in slowdowns:
             card = next((c for c in cards_of(self._context) if c.part == one.part), None)
             key = (self._test, one.sort, one.part)
@@ -227,12 +225,12 @@ class ConditionsWatch:
             )
 
     def rounds(self, name: str = "") -> Rounds | None:
-        """Return what takes the rounds of one measurement on the host, each with its moment.
+        """Return what takes the rounds of a measurement on the host and marks the clear ones.
+
+        None if ``--anubis-quiet-limit`` lets others have all cores, so that all values count.
 
         Args:
             name: Benchmark and metric.
-
-        None where the operator says that others may have all cores: then all values count.
         """
         limit = self._context.settings.quiet_limits.get("others", 0.0)
         if limit >= 1:
@@ -281,12 +279,12 @@ class ConditionsWatch:
         from pytest_anubis.hardware.telemetry.telemetry_sampler import default_sources
 
         recorded = self._context.settings.inventory
-        if recorded is not None:  # sensors of the recorded node belong to its inventory
+        if recorded is not None:  # the recording has the sensors too
             from pytest_anubis.hardware.telemetry.recorded_node import replay
 
             return [replay(recorded).source()]
-        # A worker that is bound to one device watches that one; its neighbours watch theirs. What the
-        # user hid is somebody else's business.
+        # A worker that is bound to one device watches only that device, and cards that the user hides are
+        # not watched.
         bound = [name for name in os.environ.get(VISIBLE, "").split(",") if name.startswith("GPU-")]
         if not bound and self._context.hidden:
             bound = [value for variable, value in self._context.bindings if variable == VISIBLE]
@@ -306,7 +304,7 @@ _key = pytest.StashKey[ConditionsWatch]()
 
 
 def conditions_watch(config: pytest.Config) -> ConditionsWatch | None:
-    """Return this process's watch, made at first use; nobody needs one without ``--anubis``."""
+    """Return this process's watch, made at first use; None without ``--anubis``."""
     context = config.stash[context_key]
     if not context.settings.active:
         return None

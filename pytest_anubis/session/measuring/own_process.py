@@ -1,7 +1,8 @@
-"""Who may record a metric and report a test: the test's own process, until its call has ended.
+"""Restricts recording and reporting to the test's own process, until its call has ended.
 
-What a child process records, or a thread after the test's end, would not be judged: a wrong result would lie
-in the journal of an accepted node, or be lost. A forked child that raises would go on as a second worker.
+A metric that a child process records, or a thread after the test's end, would not be judged: a wrong result
+would be in the journal of an accepted node, or be lost. A forked child that raises would continue as a second
+worker.
 """
 
 from __future__ import annotations
@@ -28,32 +29,30 @@ CHILD_WENT_ON = (
     "it end with os._exit() and check its exit status in the test"
 )
 
-_FROM_CHILD = ("", IN_CHILD, CHILD_WENT_ON)
-_in_child = mmap.mmap(
-    -1, 1
-)  # which of these; shared with every process that is forked from this one
+_CHILD_MISTAKES = ("", IN_CHILD, CHILD_WENT_ON)
+_child_mistake = mmap.mmap(-1, 1)  # index of one of these; shared with forked processes
 
 
 class OwnProcess:
-    """Knows whether the test that a recorder belongs to is still running, in this process."""
+    """The process and lifetime of a recorder's test."""
 
     def __init__(self) -> None:
         self._process = os.getpid()
         self._ended = threading.Event()
 
     def end(self) -> None:
-        """Take note that the test's call has ended."""
+        """Record that the test's call has ended."""
         self._ended.set()
 
     def check(self, test: str, metric: str, sink: Sink) -> None:
-        """Refuse a metric that nothing would judge, and let the run know of it (also `mistake_of_child`).
+        """Refuse a metric that nothing would judge, and report it to the run (also `mistake_of_child`).
 
         Raises:
             MetricUsageError: This is a child process, or the test's call has ended.
         """
         __tracebackhide__ = True
         if os.getpid() != self._process:
-            _in_child[0] = _FROM_CHILD.index(IN_CHILD)
+            _child_mistake[0] = _CHILD_MISTAKES.index(IN_CHILD)
             raise MetricUsageError(IN_CHILD)
         if self._ended.is_set():
             late = f"metric {metric!r} {AFTER_END}"
@@ -62,30 +61,30 @@ class OwnProcess:
 
 
 def begin_run() -> None:
-    """Forget what was shared before: runs that one process has forked hear of their own children only."""
-    global _in_child
-    _in_child = mmap.mmap(-1, 1)
+    """Replace the shared memory, so that several runs forked from one process see only their own children."""
+    global _child_mistake
+    _child_mistake = mmap.mmap(-1, 1)
 
 
 def mistake_of_child() -> str:
-    """Return what a child process of a test did wrongly since this was asked last; empty: nothing."""
-    found = _FROM_CHILD[_in_child[0]]
-    _in_child[0] = 0
+    """Return the mistake of a test's child process since the last call; empty if there was none."""
+    found = _CHILD_MISTAKES[_child_mistake[0]]
+    _child_mistake[0] = 0
     return found
 
 
 def end_forked(process: int, error: BaseException | None) -> None:
-    """End this process at once if a test has forked it: only the process that began a test reports it.
+    """End this process at once if a test has forked it, because only the test's own process reports the test.
 
     Args:
         process: The process that began the test.
-        error: What was raised here; it is written to standard error, as by any Python process that ends.
+        error: The error in this process, if any; it is printed to standard error.
     """
     if os.getpid() == process:
         return
     if isinstance(error, SystemExit):  # the child ends on purpose, as after sys.exit(0)
         os._exit(error.code if isinstance(error.code, int) else int(error.code is not None))
-    _in_child[0] = _in_child[0] or _FROM_CHILD.index(CHILD_WENT_ON)
+    _child_mistake[0] = _child_mistake[0] or _CHILD_MISTAKES.index(CHILD_WENT_ON)
     try:
         if error is not None:
             last = traceback.format_exception(error, limit=-1, chain=False)  # where it was raised

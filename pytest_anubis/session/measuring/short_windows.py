@@ -1,4 +1,4 @@
-"""Length of a measurement: by profile and device, shorter if learning found that a part gives the same result.
+"""Length of a measurement: by profile and device, shorter if learning found that a part of it suffices.
 
 The recorder asks for it before it measures.
 """

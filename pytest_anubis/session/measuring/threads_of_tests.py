@@ -88,7 +88,7 @@ class ThreadsOfTests:
             self._pytest_collects = False
 
     def end(self) -> None:
-        """Wait briefly for threads of tests, and report those that still run, since nothing judges their work.
+        """Wait briefly for threads of tests, and report those that still run: nothing judges their work.
 
         Daemon threads are ignored, which libraries keep until the process ends, and idle threads of
         `concurrent.futures`.

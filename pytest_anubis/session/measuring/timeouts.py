@@ -1,7 +1,7 @@
-"""A test that pytest-timeout broke off: a hang says nothing about the hardware, however it was ended.
+"""Recognises tests that pytest-timeout broke off, because a hang says nothing about the hardware.
 
 pytest-timeout's signal method raises an ordinary failure in the test, which would reject the node; its thread
-method ends the process. What it raised is known by its timer, never by a text.
+method ends the process. This module wraps the timer's signal handler, so it needs no text of the failure.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _broken_off = pytest.StashKey[float]()
 
 
 class Timeouts:
-    """Takes note of tests that pytest-timeout broke off, and says so in their reports."""
+    """Plugin that marks the reports of tests that pytest-timeout broke off."""
 
     @pytest.hookimpl(wrapper=True, optionalhook=True)
     def pytest_timeout_set_timer(
         self, item: pytest.Item, settings: Any
     ) -> Generator[None, Any, Any]:
-        """Stand between the timer and pytest-timeout's answer to it."""
+        """Wrap pytest-timeout's handler of the timer's signal."""
         result = yield
         answer = signal.getsignal(signal.SIGALRM)
         by_signal = threading.current_thread() is threading.main_thread()
@@ -33,7 +33,7 @@ class Timeouts:
                 __tracebackhide__ = True
                 try:
                     answer(number, frame)
-                except BaseException:  # else it saw a debugger and lets the test go on
+                except BaseException:  # without an error it saw a debugger, and the test continues
                     item.stash[_broken_off] = float(settings.timeout)
                     raise
 
@@ -42,15 +42,14 @@ class Timeouts:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Begin an attempt afresh: the stash of an item survives reruns."""
+        """Reset the mark, because an item's stash survives reruns."""
         if _broken_off in item.stash:
             del item.stash[_broken_off]
 
-    # Last of all to change it: neither a test that swallows the failure passes, nor is a hang what an xfail
-    # mark expects.
+    # Outermost: a test that swallows the failure must not pass, and a hang must not count as an xfail.
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Say for how long the test was allowed to run."""
+        """Mark the report as failed by a hang, with the time limit."""
         report = yield
         limit = item.stash.get(_broken_off, None)
         if limit is not None and report.when in ("setup", "call", "teardown"):

@@ -1,4 +1,4 @@
-"""Makes failures visible of which pytest only warns: in threads and finalisers, and checks that check nothing.
+"""Makes failures visible of which pytest only warns: in threads, in finalisers, and of void checks.
 
 While a test runs, these warnings are errors, whatever filters the user or the test has set. So are errors
 that event loops and executors only log, and errors of futures and children that the test does not read. A
