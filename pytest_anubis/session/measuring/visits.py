@@ -26,8 +26,10 @@ from pytest_anubis.session.measuring.recorder import (
 )
 
 MAX_SHARE = 1.0
-"""Time for further visits, relative to that of all first ones; then waiting tests have their last visit. It is
-halved if nothing is judged, because learning has other rounds. The run's budget limits it as well."""
+"""Time for further visits, relative to that of all first ones; then waiting tests have their last visit.
+
+It is halved if nothing is judged, because learning has other rounds. The run's budget limits it as well.
+"""
 
 MIN_SECONDS = 20.0
 """Least time for further visits, in seconds."""
