@@ -125,7 +125,7 @@ class HtmlReport:
 
     def pytest_html_results_table_html(self, report: Any, data: list[str]) -> None:
         """Remove what the row shows already: our own words of a failure, and the place of a skip."""
-        shown = getattr(report, "anubis", {}).get("told")
+        shown = getattr(report, "anubis", {}).get("in_verdicts")
         if data and (report.outcome == "skipped" or shown):
             del data[0]
 

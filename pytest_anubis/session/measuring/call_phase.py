@@ -1,4 +1,4 @@
-"""Judging: every benchmark's metrics are compared with their criteria in the test's own call phase."""
+"""Judges every benchmark's metrics in the test's own call phase, and adds the result to pytest's reports."""
 
 from __future__ import annotations
 
@@ -47,20 +47,18 @@ if TYPE_CHECKING:
 
 # pytest.fail.Exception is the public name of the exception behind pytest.fail(), untyped.
 _Failed: Any = pytest.fail.Exception
-
-
 _Skipped: Any = pytest.skip.Exception
 _NO_FAILURE: Any = (_Skipped, unittest.SkipTest, pytest.xfail.Exception)
-"""What a test may raise that is no failure."""
+"""Exceptions of a test that are no failure."""
 
 
 class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
-    """A metric is outside what is normal; the text is the whole explanation, so no traceback.
+    """The failure of a test with a metric outside its criterion; it has a full text and no traceback.
 
     Args:
         text: The explanation.
-        shown: What a terminal of some width shows of it: its table as ``rows``, its first line as ``lines``
-            of ever fewer words.
+        shown: Parts for terminals of different widths: the table as ``rows``, the first line as ``lines`` of
+            decreasing length.
     """
 
     __module__ = "builtins"  # so that the short test summary shows the bare name
@@ -70,26 +68,25 @@ class AcceptanceFailure(_Failed):  # type: ignore[misc]  # see above
         self.shown = dict(shown)
 
 
-_OUR_WORDS: Any = AcceptanceFailure
-_IN_OUR_WORDS: Any = (AcceptanceFailure, MetricUsageError)
-"""Those of ours that give another module than their own."""
+_OWN_ERRORS: Any = (AcceptanceFailure, MetricUsageError)
+"""Errors of ours whose ``__module__`` is not in this package."""
 _undecided_key = pytest.StashKey[str]()
 _properties_key = pytest.StashKey["list[tuple[str, str]]"]()
 
 
 class Judge:
-    """Judges tests and attaches what was measured and concluded to their reports."""
+    """Plugin that judges tests and attaches measurements and conclusions to their reports."""
 
     def __init__(self, config: pytest.Config, context: RunContext) -> None:
         self._config = config
         self._context = context
-        self._process = os.getpid()  # the one that began the test
+        self._process = os.getpid()  # the process that began the test
         begin_run()
         config.stash[judge_key] = lambda one: replace(self._judge_one(one), test=one.test)
 
     @pytest.hookimpl(tryfirst=True)  # before the run's own end is recorded
     def pytest_sessionfinish(self) -> None:
-        """Tell what a child of a test did and keep the best readings: after this a process may be killed."""
+        """Report mistakes of child processes and keep the host's best readings, before the process ends."""
         if mistake := mistake_of_child():
             emit(self._config, BlockerFound(text=mistake))
         watch = conditions_watch(self._config)
@@ -98,7 +95,7 @@ class Judge:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Begin an attempt afresh, as an item's stash survives reruns; judge before a fixture's skip."""
+        """Reset the item's stash, which survives reruns; judge before a skip that a fixture raises."""
         self._process = os.getpid()
         _forget(item, recorder_key)
         stale = item.stash.get(_properties_key, ())
@@ -115,12 +112,13 @@ class Judge:
             recorder.own_process.end()
             self._end_with_skip(item, recorder, skip)
 
-    # Around the call, neither in a fixture's teardown (PASSED and ERROR for one test) nor in
-    # makereport (xfail ignored): here a rejection is a plain FAILED, and xfail keeps its meaning.
+    # Here a rejection is a plain FAILED, and xfail keeps its meaning. In a fixture's teardown one test would
+    # be PASSED and ERROR, and makereport would ignore xfail.
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Judge when the body has passed, and before its skip; a body that raises is reported as itself."""
-        result, skip = None, None
+        """Judge after a body that passes or skips; the error of a body that fails is left as it is."""
+        result = None
+        skip = None
         recorder = item.stash.get(recorder_key, None)
         if recorder is not None:
             recorder.body_begins()
@@ -135,20 +133,17 @@ class Judge:
         finally:
             if recorder is not None:
                 recorder.body_ended()
-            # A body may ask for the fixture by itself.
+            # The body may have requested the fixture itself.
             recorder = item.stash.get(recorder_key, None)
             if recorder is not None:
                 recorder.own_process.end()
         if mistake := mistake_of_child():
             raise MetricUsageError(mistake)
         again = recorder is not None and bool(recorder.waiting)
-        if again and skip is not None:  # which only a judged loss can take back
+        if again and skip is not None:  # only a judged loss can turn a skip into a failure
             again = self._context.judging
-        if (
-            recorder is not None
-            and again
-            and not self._fails_anyway(item, recorder, whole=not skip)
-        ):
+        whole = skip is None
+        if again and recorder and not self._fails_anyway(item, recorder, whole=whole):
             recorder.handed_on = True
             return result
         if skip is not None:
@@ -156,94 +151,57 @@ class Judge:
                 raise skip
             self._end_with_skip(item, recorder, skip)
         if self._context.judging:
-            self._tell(
-                item,
-                self._judge(item, recorder) if recorder is not None else self._unasked(item),
-            )
+            verdicts = self._judge(item, recorder) if recorder else self._without_fixture(item)
+            self._conclude(item, verdicts)
         return result
 
     def _end_with_skip(
         self, item: pytest.Item, recorder: Recorder, skip: BaseException
     ) -> NoReturn:
-        """Let what failed before a skip fail its test; what was not recorded is not missed.
+        """Raise the failure of a metric recorded before the skip, else the skip.
 
-        A call of ``pytest.xfail`` is a skip where something was recorded: it waives none of that.
+        Declared metrics without a value are ignored. After a recorded metric ``pytest.xfail()`` counts as a
+        skip, because it must not waive that metric.
         """
         if self._fails_anyway(item, recorder, whole=False):
-            self._tell(item, self._judge(item, recorder, whole=False))
+            self._conclude(item, self._judge(item, recorder, whole=False))
         if recorder.measurements and isinstance(skip, pytest.xfail.Exception):
             skip = _Skipped(str(skip)).with_traceback(skip.__traceback__)
         raise skip
 
-    def _tell(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:
-        """Hand verdicts on, and raise what they make of the test."""
+    def _conclude(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:
+        """Emit the verdicts, and raise the failure or skip of the test that follows from them."""
         for verdict in verdicts:
             emit(self._config, Judged(verdict=verdict))
-        # The journal has them as they were reached, and the waivers beside them.
-        fail_on = self._context.settings.fail_on
-        told = [with_waiver(verdict, self._context.waivers, fail_on) for verdict in verdicts]
-        if widened([{"quiet_limits": self._context.settings.quiet_limits}]):
-            told = [in_noise(verdict) for verdict in told]
-        for verdict in told:
-            self._describe(item, verdict)
-        self._raise_if_not_passed(item, told)
+        # The journal has the original verdicts, and the waivers apart from them.
+        settings = self._context.settings
+        effective = [with_waiver(v, self._context.waivers, settings.fail_on) for v in verdicts]
+        if widened([{"quiet_limits": settings.quiet_limits}]):
+            effective = [in_noise(verdict) for verdict in effective]
+        if settings.junit != "plain":
+            for added in (properties([verdict]) for verdict in effective):
+                item.stash.setdefault(_properties_key, []).extend(added)
+                item.user_properties.extend(added)
+        self._raise_if_not_passed(item, effective)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
         self, item: pytest.Item, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Attach what the report itself cannot say; measurements and verdicts are events and travel once."""
+        """Attach ``report.anubis``, data that pytest's report lacks; measurements and verdicts are events."""
         end_forked(self._process, call.excinfo and call.excinfo.value)  # forked by a fixture
         report = yield
-        mark = benchmark_mark(item)
         data: dict[str, Any] = {
             "benchmark": benchmark_id(item),
-            "component": mark.component,
+            "component": benchmark_mark(item).component,
             "device": device_of(item),
         }
         if call.excinfo is not None and not call.excinfo.errisinstance(_NO_FAILURE):
-            data["raised"] = call.excinfo.exconly(tryshort=True).split("\n", 1)[0][:200]
-            own_check = call.excinfo.errisinstance(_Failed)
-            unclean = failed_cleanups(item, call.excinfo)
-            if (
-                call.when == "teardown"
-            ):  # a setup that ends what another test used is that test's own
-                data["unclean"] = unclean
-            data["environment"] = (
-                unclean
-                or mistake_in_code(item, call.excinfo)
-                or environment_of(call.excinfo.value, own_check=own_check)
-            )
-            if not data["environment"]:
-                if _is_ours(call.excinfo):
-                    data["action"] = getattr(call.excinfo.value, "next_step", "")
-                elif isinstance(call.excinfo.value, AssertionError):
-                    data["action"], data["text"] = mark.action, _check_text(call.excinfo.value)
-                elif own_check:
-                    data["action"] = mark.action
-        crash = getattr(report.longrepr, "reprcrash", None)
-        if crash is not None and call.excinfo is not None and _is_ours(call.excinfo):
-            # pytest's summary is narrow: the cause first, without the module of an error of ours.
-            crash.message = str(call.excinfo.value) or crash.message
-        if call.excinfo is not None and call.excinfo.errisinstance(_OUR_WORDS):
-            data["told"] = crash is not None  # all of it is in the verdicts
-            data["shown"] = getattr(call.excinfo.value, "shown", {})
-        elif data.get("environment", "").startswith(MISTAKE):
-            data["text"] = _with_mistake_first(report, data["environment"].removeprefix(MISTAKE))
-        elif call.excinfo is not None and data.get("environment"):
-            _without_traceback(report, call.excinfo, data["environment"])
-        error = None if call.excinfo is None else call.excinfo.value
-        if (
-            isinstance(error, MetricUsageError) and call.when != "teardown"
-        ):  # a body may have failed
-            data["usage_error"] = str(error)
+            data |= _failure_data(item, report, str(call.when), call.excinfo)
         if call.when == "call":
             recorder = item.stash.get(recorder_key, None)
             if recorder is not None and recorder.busy:
                 data["busy"] = round(recorder.busy, 6)
-            if call.excinfo is not None and call.excinfo.errisinstance(BdbQuit):
-                # In a worker, whose input is nobody, or left by hand: this says nothing about the node.
-                data["usage_error"] = "left in the debugger; run it with -s or --pdb"
             undecided = item.stash.get(_undecided_key, None)
             if undecided is not None and report.skipped:
                 data["undecided"] = True
@@ -255,7 +213,7 @@ class Judge:
     def _judge(
         self, item: pytest.Item, recorder: Recorder, *, whole: bool = True
     ) -> tuple[MetricVerdict, ...]:
-        """Return the verdicts on what was recorded, and of a `whole` test on what was not."""
+        """Return the verdicts on recorded metrics, and for a `whole` test on declared ones without values."""
         verdicts = [
             _excused(self._judge_one(measurement), recorder.excuses.get(measurement.device))
             for measurement in recorder.measurements
@@ -272,7 +230,7 @@ class Judge:
         return tuple(replace(verdict, test=item.nodeid) for verdict in verdicts)
 
     def _fails_anyway(self, item: pytest.Item, recorder: Recorder, *, whole: bool = True) -> bool:
-        """Return whether something failed that no other visit can change, such as a wrong result."""
+        """Return whether a metric failed that no other visit can change, such as a wrong result."""
         if not self._context.judging:
             return False
         return any(
@@ -290,7 +248,7 @@ class Judge:
         return judge_measurement(self._context, measurement)
 
     def _completed(self, verdict: MetricVerdict, measurement: Measurement) -> MetricVerdict:
-        """Fill in what a user's hook left out; its judgement counts like a criterion's."""
+        """Fill in what a user's hook left out, so that its verdict counts like one by a criterion."""
         return replace(
             verdict,
             unit=verdict.unit or measurement.metric.unit,
@@ -312,10 +270,10 @@ class Judge:
         near: str,
         recorded: Sequence[str],
     ) -> MetricVerdict:
-        """Return the verdict on a metric that is not there; `near` was recorded in its place, undeclared.
+        """Return the verdict on a declared metric without a value.
 
-        What was `recorded` is named as well: a mark that lists what all cases of a parametrised test record
-        together is a mistake that nothing but its author can see.
+        The text lists what was `recorded`, because a mark may list metrics of all cases of a parametrised
+        test, a mistake that only its author can see. `near` is an undeclared metric with a similar name.
         """
         text = f"{name} is declared by the test's mark but was never recorded"
         if near:
@@ -338,19 +296,18 @@ class Judge:
             action=mark.action,
         )
 
-    def _unasked(self, item: pytest.Item) -> tuple[MetricVerdict, ...]:
-        """Return the verdicts on what a test declares that never asks for the fixture to record it with."""
+    def _without_fixture(self, item: pytest.Item) -> tuple[MetricVerdict, ...]:
+        """Return the verdicts on the declared metrics of a test that never requests ``anubis_metric``."""
         mark = benchmark_mark(item)
-        found = (self._unset(item, mark, name, "", ()) for name in mark.metrics)
         return tuple(
             replace(
-                one,
+                self._unset(item, mark, name, "", ()),
                 outcome=Outcome.INCONCLUSIVE,
-                text=f"{MISTAKE}{one.metric} is declared by the test's mark, and the test never asks for "
+                text=f"{MISTAKE}{name} is declared by the test's mark, and the test never asks for "
                 f"anubis_metric: record it, or take it out of the mark's metrics",
                 test=item.nodeid,
             )
-            for one in found
+            for name in mark.metrics
         )
 
     def _nothing_recorded(self, item: pytest.Item, mark: BenchmarkMark) -> MetricVerdict:
@@ -364,13 +321,6 @@ class Judge:
             node=self._context.node,
             device=device_of(item),
         )
-
-    def _describe(self, item: pytest.Item, verdict: MetricVerdict) -> None:
-        if self._context.settings.junit == "plain":
-            return
-        added = properties([verdict])
-        item.stash.setdefault(_properties_key, []).extend(added)
-        item.user_properties.extend(added)
 
     def _raise_if_not_passed(self, item: pytest.Item, verdicts: Sequence[MetricVerdict]) -> None:
         failing = {Outcome.FAIL}
@@ -389,47 +339,90 @@ class Judge:
             pytest.skip(text)
 
 
+def _failure_data(
+    item: pytest.Item,
+    report: pytest.TestReport,
+    when: str,
+    raised: pytest.ExceptionInfo[BaseException],
+) -> dict[str, Any]:
+    """Return the entries of ``report.anubis`` about a failure, and shorten the text of the report itself."""
+    error, action = raised.value, benchmark_mark(item).action
+    own_check = isinstance(error, _Failed)
+    ours = _is_ours(raised)
+    unclean = failed_cleanups(item, raised)
+    environment = (
+        unclean or mistake_in_code(item, raised) or environment_of(error, own_check=own_check)
+    )
+    data: dict[str, Any] = {
+        "raised": raised.exconly(tryshort=True).split("\n", 1)[0][:200],
+        "environment": environment,
+    }
+    if when == "teardown":  # in a setup, a failed cleanup counts against the test itself
+        data["unclean"] = unclean
+    if not environment:
+        if ours:
+            data["action"] = getattr(error, "next_step", "")
+        elif isinstance(error, AssertionError):
+            data |= {"action": action, "text": _check_text(error)}
+        elif own_check:
+            data["action"] = action
+    crash = getattr(report.longrepr, "reprcrash", None)
+    if crash is not None and ours:
+        # pytest's summary is narrow, so the cause comes first, without the name of the error.
+        crash.message = str(error) or crash.message
+    if isinstance(error, AcceptanceFailure):
+        data |= {"in_verdicts": crash is not None, "shown": error.shown}
+    elif environment.startswith(MISTAKE):
+        data["text"] = _with_mistake_first(report, environment.removeprefix(MISTAKE))
+    elif environment and ours:
+        _without_traceback(report, raised, environment)
+    if isinstance(error, MetricUsageError) and when != "teardown":
+        data["usage_error"] = str(error)
+    elif isinstance(error, BdbQuit) and when == "call":
+        # In a worker, which has no input, or ended by hand: this says nothing about the node.
+        data["usage_error"] = "left in the debugger; run it with -s or --pdb"
+    return data
+
+
 def _check_text(error: BaseException) -> str:
-    """Return what a failed check of a test says, in one line: its message, then the values compared."""
+    """Return a failed check of a test in one line: its message, then the compared values."""
     first, *more = str(error).strip().split("\n")
     compared = next((line.strip() for line in more if line.startswith("assert ")), "")
     return f"{first} ({compared})" if compared else first
 
 
 def _with_mistake_first(report: pytest.TestReport, mistake: str) -> str:
-    """Let pytest's short summary say what is wrong in the code; of a fixture it would say nothing."""
+    """Put the mistake into pytest's short summary, which for a fixture would be empty; return it."""
     crash = getattr(report.longrepr, "reprcrash", None)
     if crash is not None:
         crash.message = mistake
     elif report.longrepr is not None and not isinstance(report.longrepr, str | tuple):
-        # Where pytest's summary looks for it; a report that travels between processes loses it.
+        # pytest's summary reads it from here; a report that is sent between processes loses it.
         report.longrepr.reprcrash = SimpleNamespace(message=mistake)  # type: ignore[union-attr]
     return mistake
 
 
 def _is_ours(raised: pytest.ExceptionInfo[BaseException]) -> bool:
-    """Return whether an error's words are this plugin's own, and stand without its name."""
+    """Return whether an error is of this package, so that its text needs no name of the error."""
     ours = raised.type.__module__.startswith("pytest_anubis.")
-    return ours or raised.errisinstance(_IN_OUR_WORDS)
+    return ours or raised.errisinstance(_OWN_ERRORS)
 
 
 def _without_traceback(
     report: pytest.TestReport, raised: pytest.ExceptionInfo[BaseException], environment: str
 ) -> None:
-    """Say an error of ours that speaks of the surroundings in two lines; of others the place counts."""
-    if not _is_ours(raised):
-        return
-    told = raised.getrepr(style="value", chain=False)
+    """Show an error of ours that the environment causes as two lines: the error and the next step."""
+    shown = raised.getrepr(style="value", chain=False)
     text = str(raised.value)
-    if told.reprcrash is not None:
-        told.reprcrash.message = text
-    for entry in told.reprtraceback.reprentries:
+    if shown.reprcrash is not None:
+        shown.reprcrash.message = text
+    for entry in shown.reprtraceback.reprentries:
         entry.lines = [f"INCONCLUSIVE: {text}", f"next step: {environment.partition('; ')[2]}"]
-    report.longrepr = told
+    report.longrepr = shown
 
 
 def _excused(verdict: MetricVerdict, blame: str | None) -> MetricVerdict:
-    """Return a verdict that rejects nothing where another unit than this node's is to blame."""
+    """Return a verdict that rejects nothing if a unit of another node is to blame."""
     if blame is None or verdict.outcome is not Outcome.FAIL:
         return verdict
     text = f"{verdict.text}; not this node's: {blame}"
@@ -442,7 +435,7 @@ def _forget(item: pytest.Item, key: pytest.StashKey[Any]) -> None:
 
 
 def checked_verdict(value: Any) -> MetricVerdict:
-    """Return a user hook's answer if it is a verdict.
+    """Return a user hook's answer if it is a valid verdict.
 
     Raises:
         MetricUsageError: It is something else.
@@ -452,7 +445,7 @@ def checked_verdict(value: Any) -> MetricVerdict:
             f"hook pytest_anubis_judge returned {type(value).__name__}; return a MetricVerdict or None"
         )
     try:
-        # What the journal would say of it: text where an enum belongs is none, or becomes one.
+        # As the journal would read it: text in place of an enum is converted, or refused.
         return from_plain(MetricVerdict, to_plain(value))
     except CodecError as error:
         raise MetricUsageError(f"hook pytest_anubis_judge returned a verdict: {error}") from None

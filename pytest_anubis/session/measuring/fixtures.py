@@ -36,7 +36,7 @@ _ambient_key = pytest.StashKey["Ambient"]()
 
 
 def _ambient(config: pytest.Config) -> Ambient | None:
-    """Return the readings that this process's tests share; nobody needs them without ``--anubis``."""
+    """Return this process's readings of the host's load, made at first use; None without ``--anubis``."""
     context = config.stash[context_key]
     if not context.settings.active:
         return None
@@ -51,15 +51,15 @@ def _ambient(config: pytest.Config) -> Ambient | None:
     return config.stash[_ambient_key]
 
 
-def _time_limit(limit: float | None, item: pytest.Item) -> TimeLimit:
-    """Return how long a test's measurements may go on: until its deadline, or the end of the run's budget.
+def _time_limit(timeout: float | None, item: pytest.Item) -> TimeLimit:
+    """Return the end of a test's measuring time: its deadline, or the end of the run's budget.
 
     Args:
-        limit: Seconds of ``--anubis-timeout``.
-        item: The test, maybe with a mark of its own.
+        timeout: Seconds of ``--anubis-timeout``.
+        item: The test, perhaps with a timeout mark.
     """
     left = time_left(item.config)
-    own = limit or timeout_mark(item)
+    own = timeout or timeout_mark(item)
     return TimeLimit(own if left == math.inf else min(left, own or left))
 
 
@@ -101,7 +101,7 @@ def anubis_device(request: pytest.FixtureRequest) -> DeviceFixture:
             buffer = torch.empty(1 << 26, device=anubis_device.torch)
             anubis_metric.measure("fill_time", buffer.zero_, unit="us", better="lower")
 
-    A tool of the vendor is told which card by ``anubis_device.index`` or ``anubis_device.pci``.
+    Pass ``anubis_device.index`` or ``anubis_device.pci`` to a vendor's tool to select the card.
     """
     return device_named(request.config, request.param)
 

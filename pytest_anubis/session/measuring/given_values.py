@@ -1,4 +1,4 @@
-"""What a benchmark hands to the recorder: numbers, or an error that says what to write."""
+"""Checks what a benchmark gives to the recorder; an error says what to write instead."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any
 from pytest_anubis.core.metric import EXACT, Direction, Metric, MetricError
 
 READINGS = 10_000
-"""Readings of a clock within which it moves: a millisecond's worth, and clocks count nanoseconds."""
+"""Readings within which a running clock must advance; they take a millisecond, clocks count nanoseconds."""
 
 
 class MetricUsageError(Exception):
-    """The benchmark itself is written wrongly: says nothing about the hardware.
+    """A mistake in the benchmark itself, which says nothing about the hardware.
 
-    The text does not name the test: pytest and we do before it, and where pytest cuts a line a name that
-    stands twice leaves no room for the cause.
+    Its text does not name the test. pytest and our messages name it before the text, and a second name would
+    leave no room for the cause in pytest's one-line summary.
     """
 
     __module__ = "builtins"  # so that the short test summary shows the bare name
@@ -36,7 +36,7 @@ def checked_metric(
     """Return a metric as the test describes it.
 
     Args:
-        name: Name of the metric, as the others for `Metric`.
+        name: Name of the metric; this and the other arguments are those of `Metric`.
         unit: Unit of its values.
         better: Its direction.
         goal: Why it is measured.
@@ -44,7 +44,7 @@ def checked_metric(
         action: What to do when it is bad.
 
     Raises:
-        MetricUsageError: It has no direction, or name or unit make no sense.
+        MetricUsageError: It has no direction, or its name or unit is invalid.
     """
     __tracebackhide__ = True
     if better is None:
@@ -61,10 +61,10 @@ def checked_metric(
 
 
 def expecting(metric: Metric, right: float | None) -> Metric:
-    """Return a metric with its one right value, where that is known.
+    """Return a metric with its one right value, if that is known.
 
     Raises:
-        MetricUsageError: It may vary, or the value is none.
+        MetricUsageError: The metric is not exact, or the value is invalid.
     """
     __tracebackhide__ = True
     if right is not None and _is_too_long(right):
@@ -76,10 +76,10 @@ def expecting(metric: Metric, right: float | None) -> Metric:
 
 
 def _is_too_long(item: Any) -> bool:
-    """Return whether a whole number has more digits than a float keeps: another one may look the same."""
+    """Return whether a whole number has more digits than a float keeps, so that two may look equal."""
     try:
         return abs(operator.index(item)) > EXACT
-    except TypeError:  # no whole number
+    except TypeError:  # not a whole number
         return False
 
 
@@ -91,14 +91,14 @@ def _too_long(metric: Metric) -> MetricUsageError:
 
 
 def numbers_of(value: Any, metric: Metric) -> list[float]:
-    """Return what a test gave as floats; what is none is said in the test's own frame.
+    """Return a test's value or values as floats; errors are shown at the line of the test.
 
     Args:
         value: One number or an iterable of numbers.
         metric: The metric whose values they are.
 
     Raises:
-        MetricUsageError: It is text, a mapping, no number, negative, or too long to be kept exactly.
+        MetricUsageError: A value is text, a mapping, no number, negative, or too long to be exact.
     """
     __tracebackhide__ = True
     name = metric.name
@@ -131,10 +131,10 @@ def numbers_of(value: Any, metric: Metric) -> list[float]:
 
 
 def running_clock() -> None:
-    """Make sure that time passes here; where it stands still a measurement would never end.
+    """Check that the clock advances, because with a stopped clock a measurement would never end.
 
     Raises:
-        MetricUsageError: Somebody has replaced the clock or holds it, as freezegun and time-machine do.
+        MetricUsageError: The clock is replaced or stopped, as by freezegun and time-machine.
     """
     __tracebackhide__ = True
     begin = time.perf_counter()
@@ -147,10 +147,10 @@ def running_clock() -> None:
 
 
 def checked_clock(clock: str) -> str:
-    """Return the name of a clock if it is one.
+    """Return the name of a clock if it is valid.
 
     Raises:
-        MetricUsageError: It is none.
+        MetricUsageError: It is not.
     """
     if clock not in ("device", "host"):
         raise MetricUsageError(f"clock={clock!r}; say 'device' or 'host'")

@@ -1,4 +1,8 @@
-"""The fixtures ``anubis_hosts`` and ``anubis_pairs``, for benchmarks of what goes from node to node."""
+"""The fixtures ``anubis_hosts`` and ``anubis_pairs``, for benchmarks of links between nodes.
+
+Plans and attribution are in `pytest_anubis.fleet.links`, the hosts' processes in
+`pytest_anubis.benchmarking.hosts`.
+"""
 
 from __future__ import annotations
 
@@ -24,13 +28,13 @@ if TYPE_CHECKING:
     from pytest_anubis.fleet.links.pair_plans import Round
 
 TO = " -> "
-"""Stands between the names of two nodes, the one that sends first."""
+"""Separates the names of two nodes, sender first."""
 
 SECONDS = 0.1
-"""Aimed length of one transfer: some thousand times what its two confirmations take on a healthy network."""
+"""Intended length of a transfer, about a thousand times its two confirmations on a healthy network."""
 
 REPEATS = 3
-"""Runs of the whole plan: the least of which one disturbed leaves the others."""
+"""Runs of the whole plan, so that one may be disturbed."""
 
 GB = 1e9
 
@@ -39,10 +43,10 @@ class Pairs:
     """The value of the fixture ``anubis_pairs``.
 
     Args:
-        group: The hosts, connected.
-        recorder: Of the test.
-        mark: Of the test.
-        benchmark: Its id.
+        group: The connected hosts.
+        recorder: The test's recorder.
+        mark: The test's mark.
+        benchmark: The test's benchmark id.
         node: Name of this node.
     """
 
@@ -69,22 +73,22 @@ class Pairs:
         seconds: float = SECONDS,
         repeats: int = REPEATS,
     ) -> tuple[str, ...]:
-        """Measure the pairs of a plan, record the rate of each way, and say who is to blame for slow ones.
+        """Measure the pairs of a plan, record the rate of each way, and name parts to blame for slow ones.
 
         Every way, such as ``node-a -> node-b``, is a unit with values of its own, recorded in the run of the
-        host that sends. A guilty part of this session's hosts fails the test; where another host is to blame
-        for a slow way, that is said beside its rate, which then fails nothing here.
+        sending host. The test fails if a part of this session's hosts is to blame. If another host is to
+        blame for a slow way, the verdict on that way says so and fails nothing here.
 
         Args:
             name: Name of the metric; its unit is GB/s.
-            rounds: Of pairs by number; default: every pair once, or with `good` the quick scan.
-            hops: The hosts' distances in links; those as far apart are compared with each other.
-            good: Numbers of hosts that are known to be good: partners that are never accused.
-            seconds: Aimed length of one transfer.
+            rounds: Sets of pairs by number; default: every pair once, or with `good` the quick scan.
+            hops: The hosts' distances in links; pairs of equal distance are compared with each other.
+            good: Numbers of hosts known to be good: partners that are never accused.
+            seconds: Intended length of a transfer.
             repeats: Runs of the plan, and values of each way.
 
         Returns:
-            One line for each part that is to blame, on every host the same.
+            One line for each part that is to blame, the same on every host.
         """
         from pytest_anubis.benchmarking.children import ChildError
         from pytest_anubis.fleet.links.pair_plans import quick_scan, round_robin
@@ -98,7 +102,7 @@ class Pairs:
             rates, found = self._group.find_guilty(
                 rounds, size=size, repeats=repeats, hops=hops, good=good
             )
-        except ChildError as error:  # which says nothing of this host
+        except ChildError as error:  # it says nothing about this host
             pytest.skip(f"the hosts did not finish together: {_line(error)}")
         finally:
             self._recorder.busy += time.perf_counter() - begin
@@ -124,10 +128,10 @@ class Pairs:
                     way.record(name, values, unit="GB/s", better="higher")
 
     def _conclude(self, name: str, accusation: Accusation) -> None:
-        """Let the test fail for a part of the session's own hosts, and excuse its ways from another's.
+        """Add a verdict against a part of this session's hosts; excuse the ways of another host's part.
 
-        On a host that was disturbed meanwhile the accusation is told, and decides nothing: a core that others
-        take makes a sender slow whose port is well.
+        On a host that was disturbed meanwhile the verdict is INCONCLUSIVE, because a sender whose core others
+        use is slow even if its port is healthy.
         """
         part = accusation.part
         text = accusation.text(self.names)
@@ -161,7 +165,7 @@ class Pairs:
 
 @pytest.fixture
 def anubis_hosts(request: pytest.FixtureRequest) -> Hosts | None:
-    """The hosts whose pairs are measured: those on which torchrun or Slurm started this session, if it did.
+    """The hosts whose pairs are measured: those on which torchrun or Slurm started this session, or None.
 
     Override it to measure others, such as simulated ones
     (`pytest_anubis.benchmarking.hosts.simulated_hosts`).
@@ -186,7 +190,7 @@ def anubis_hosts(request: pytest.FixtureRequest) -> Hosts | None:
 def anubis_pairs(
     request: pytest.FixtureRequest, anubis_hosts: Hosts | None, anubis_metric: Recorder
 ) -> Iterator[PairsFixture]:
-    """Pairs of hosts: plans rounds, runs them with all pairs at once, names who is to blame for slow ones.
+    """Pairs of hosts: runs all pairs of a round at once, and names the parts to blame for slow ones.
 
     Example, started on every host by torchrun or srun::
 
@@ -217,6 +221,6 @@ def anubis_pairs(
 
 
 def _line(error: Exception) -> str:
-    """Return the first line of an error, and the last, which names the cause in what a process printed."""
+    """Return the first and last line of an error; of a process's output the last one names the cause."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return " ... ".join(dict.fromkeys((lines[0], lines[-1]))) if lines else type(error).__name__

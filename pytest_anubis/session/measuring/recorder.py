@@ -1,4 +1,4 @@
-"""The value of the fixture ``anubis_metric``: takes measurements and hands them on at once."""
+"""The value of the fixture ``anubis_metric``: takes measurements and emits each as an event at once."""
 
 from __future__ import annotations
 
@@ -38,21 +38,20 @@ if TYPE_CHECKING:
     from pytest_anubis.hardware.timing import Clock
 
 Found = dict[tuple[str, str], VisitResults]
-"""By metric and unit."""
+"""Results by metric and unit under test."""
 
 
 class Recorder:
     """Records the metrics of one attempt of one test.
 
     Attributes:
-        measurements: What was recorded, in order.
-        busy: Seconds for which what is measured was running, warm-ups included.
-        conclusions: What the test itself found, judged already.
-        excuses: By unit, who else is to blame if it is slow.
-        waiting: Metrics with too few values of clear moments, or that would fail, where there is another
-            visit.
-        handed_on: This visit was not judged; another one follows.
-        found: By metric and unit, what all visits found so far.
+        measurements: Recorded measurements, in order.
+        busy: Seconds for which the measured code was running, with warm-ups.
+        conclusions: Verdicts that the test itself reached.
+        excuses: Unit under test -> what else is to blame if it is slow.
+        waiting: Metrics and units that need another visit: too few clear values, or a loss to confirm.
+        handed_on: This visit was not judged, and another one follows.
+        found: Results of all visits so far.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Recorder:
         self.found: Found = {}
 
     def of(self, unit: str) -> Recorder:
-        """Return it for another unit than the test's own, such as a link between nodes; lists are shared."""
+        """Return a recorder for another unit, such as a link between nodes; both share their lists."""
         other = copy(self)
         other._device_name = unit
         return other
@@ -141,9 +140,9 @@ class Recorder:
             The values, in time order, in `unit`.
 
         Raises:
-            MetricUsageError: Unit, direction or name make no sense; the message says what to write.
+            MetricUsageError: Unit, direction or name is invalid; the message says what to write.
         """
-        __tracebackhide__ = True  # a wrong call is shown where it stands: in the test
+        __tracebackhide__ = True  # so that pytest shows a wrong call in the test
         running_clock()
         metric = self._metric(name, unit, better, goal, question, action)
         from pytest_anubis.hardware import timing
@@ -198,13 +197,13 @@ class Recorder:
             action: What to do when it is bad.
             group: Label of comparable units.
             rounds: How many values; default: by the profile.
-            clock: ``device`` where `fn` reads the device's own clock, which the host's load does not touch.
+            clock: ``device`` if `fn` reads the device's own clock, which the host's load does not affect.
 
         Returns:
             The values, in time order.
 
         Raises:
-            MetricUsageError: Unit, direction or values make no sense.
+            MetricUsageError: Unit, direction or a value is invalid.
         """
         __tracebackhide__ = True
         running_clock()
@@ -245,7 +244,7 @@ class Recorder:
     ) -> tuple[float, ...]:
         """Record one value or several that the test measured itself.
 
-        With them goes what the sensors saw since the test's body began.
+        The measurement includes the conditions since the test's body began.
 
         Args:
             name: Name of the metric.
@@ -256,20 +255,20 @@ class Recorder:
             question: What this metric answers.
             action: What to do when it is bad.
             group: Label of comparable units.
-            rounds_of: A metric that was measured in the same rounds: what disturbed these, disturbed both.
-            expect: The one right value of ``equal``, where it is known; of counts of faults it is 0.
+            rounds_of: A metric measured in the same rounds, which has the same disturbances.
+            expect: The one right value of ``equal``, if known; 0 for counts of faults.
 
         Returns:
             The values as floats.
 
         Raises:
-            MetricUsageError: Unit, direction or values make no sense.
+            MetricUsageError: Unit, direction or a value is invalid.
         """
         __tracebackhide__ = True
         metric = expecting(self._metric(name, unit, better, goal, question, action), expect)
         values = numbers_of(value, metric)
         if rounds_of:
-            return self._keep_beside(metric, group, values, rounds_of)
+            return self._record_in_rounds_of(rounds_of, metric, group, values)
         disturbance: tuple[str, ...] = ()
         if self._ambient is not None and self._begin is not None:
             disturbance = self._ambient.since(self._begin)
@@ -285,10 +284,10 @@ class Recorder:
         self._keep(measurement)
         return tuple(values)
 
-    def _keep_beside(
-        self, metric: Metric, group: str, values: list[float], rounds_of: str
+    def _record_in_rounds_of(
+        self, rounds_of: str, metric: Metric, group: str, values: list[float]
     ) -> tuple[float, ...]:
-        """Keep values that were taken in the rounds of another metric."""
+        """Record values that were taken in the rounds of another metric."""
         __tracebackhide__ = True
         key = metric.name, self._device_name
         earlier = self._earlier.get(key, VisitResults()).values
@@ -315,14 +314,14 @@ class Recorder:
         return tuple(values)
 
     def body_begins(self) -> None:
-        """Take note that the test's body begins: what it records by itself is measured from here on."""
+        """Mark the start of the test's body, from which the conditions of `record` count."""
         if self._ambient is not None:
             self._begin = self._ambient.begin()
         if self._watch is not None:
             self._watch.body_begins()
 
     def body_ended(self) -> None:
-        """Take note that the test's body has ended."""
+        """Mark the end of the test's body."""
         if self._watch is not None:
             self._watch.body_ended()
 
@@ -336,15 +335,15 @@ class Recorder:
         host: bool = True,
         choose: bool = True,
     ) -> tuple[float, ...]:
-        """Measure, look closer where the call is close, keep what counts and set aside what does not.
+        """Measure (`take_all`), record the values that count, and set the others aside.
 
         Args:
-            metric: What is measured.
+            metric: The metric.
             group: Label of comparable units.
-            plan: How long and how often.
+            plan: Duration and number of rounds.
             take: Measures by a plan.
-            host: What others do to the host disturbs what is measured.
-            choose: Count the values of clear moments only; exact values are right or wrong in all of them.
+            host: Activity of others on the host disturbs the measurement.
+            choose: Count the values of clear moments only.
         """
         __tracebackhide__ = True
         if self._watch is None:
@@ -414,7 +413,7 @@ class Recorder:
         return HostClock(self._device.synchronize)
 
     def _criterion(self, metric: Metric, group: str) -> Criterion | None:
-        """Return what the values will be held against; None where they cannot be compared at all."""
+        """Return the criterion for the values; None if there is none of this variant."""
         if not self._context.judging or self._context.baseline is None:
             return None
         found = self._context.baseline.find(self._benchmark, metric.name, group=group)
@@ -430,7 +429,7 @@ class Recorder:
     ) -> Measurement:
         from pytest_anubis.core.measurement import Measurement
 
-        if not isinstance(group, str):  # a stage's number, say: the journal takes text only
+        if not isinstance(group, str):  # such as the number of a stage; the journal takes text only
             raise MetricUsageError(f"metric {metric.name!r}: group must be text: {group!r}")
         return Measurement(
             test=self._test,
@@ -451,7 +450,7 @@ class Recorder:
             self._sink(Measured(measurement=measurement))
 
     def _set_aside(self, measurement: Measurement) -> None:
-        """Keep what does not count."""
+        """Emit values that do not count."""
         self._sink(Attempted(measurement=measurement))
 
 

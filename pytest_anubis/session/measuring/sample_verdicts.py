@@ -1,4 +1,4 @@
-"""Glue between one run and the Validator: which criterion a measurement is held against."""
+"""Judges one measurement of a run with the Validator; imported late, because it loads numpy."""
 
 from __future__ import annotations
 

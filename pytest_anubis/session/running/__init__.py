@@ -1,6 +1,6 @@
-"""One run from its first event to its exit status: gate, journal, resume, decision, terminal.
+"""One run from its first event to its exit status: gate, journal, resume, decision, terminal, soak.
 
-Worker processes are the room ``distributed``. Open ``live_run.py`` first.
+Worker processes are in the room ``distributed``. Open ``live_run.py`` first.
 
 PYTEST_DONT_REWRITE
 """

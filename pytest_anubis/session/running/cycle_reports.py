@@ -1,4 +1,4 @@
-"""The report files of a soak: one for the campaign, and those of single cycles beside it."""
+"""The report files of a soak: one for the campaign, and one for each cycle next to it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pytest_anubis.store.atomic import write_atomically
 
 @dataclass(frozen=True, slots=True)
 class CycleFiles:
-    """Where a campaign writes.
+    """The report files of a campaign.
 
     Attributes:
-        html: The campaign's page; None without ``--html``. Beside it ``NAME-00007.html`` of cycle 7.
+        html: The campaign's page; None without ``--html``. Cycle 7 has ``NAME-00007.html`` next to it.
         junit: The campaign's JUnit file; None without ``--junitxml``.
     """
 
@@ -22,7 +22,7 @@ class CycleFiles:
     junit: Path | None = None
 
     def of_cycle(self, number: int) -> list[str]:
-        """Return the options that give a cycle files of its own."""
+        """Return the options that give a cycle its own files."""
         options = []
         if self.html is not None:
             options.append(f"--html={_numbered(self.html, number)}")
@@ -33,8 +33,8 @@ class CycleFiles:
     def keep(self, number: int, wanted: bool) -> str:
         """Keep the page of a cycle or remove it; return its name, empty if there is none.
 
-        The page of a cycle that ended like the one before is removed: a weekend has thousands, and
-        ``anubis report`` rebuilds any of them from its journal.
+        The caller removes pages of cycles that end like the one before, because a weekend has thousands of
+        cycles. ``anubis report`` rebuilds any page from its journal.
         """
         if self.html is None:
             return ""
@@ -44,19 +44,19 @@ class CycleFiles:
         return page.name if page.exists() else ""
 
     def write_html(self, page: str) -> None:
-        """Write the campaign's page; readers see the old or the new one, never half of it.
+        """Write the campaign's page atomically.
 
         Raises:
-            OSError: The disk refuses; the old page is untouched.
+            OSError: The disk refuses; the old page is unchanged.
         """
         if self.html is not None:
             write_atomically(self.html, page)
 
     def write_junit(self, number: int) -> None:
-        """Add a cycle's file to the campaign's: one test suite more; a cycle that wrote none is an error.
+        """Add a cycle's file to the campaign's as one more test suite; a missing file is an error in it.
 
         Raises:
-            OSError: The disk refuses; the old file is untouched, and that of the cycle stays beside it.
+            OSError: The disk refuses; the old file is unchanged, and the file of the cycle remains.
         """
         if self.junit is None:
             return

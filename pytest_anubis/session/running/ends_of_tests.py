@@ -1,4 +1,4 @@
-"""How tests end: many reports of one test become one result, of which the worst counts."""
+"""Makes one result of the many reports of a test; the worst outcome counts."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ from pytest_anubis.session.running.report_outcomes import (
 
 
 class EndsOfTests:
-    """Makes results of reports."""
+    """The results of tests, made from pytest's reports."""
 
     def __init__(self, state: RunState, sink: Sink) -> None:
         self._state = state
         self._sink = sink
-        self._ending: dict[str, TestResult] = {}  # how tests stand that are not torn down yet
+        self._ending: dict[str, TestResult] = {}  # results of tests that are not torn down yet
         self._around: dict[str, float] = {}  # seconds of setup and teardown of the last attempt
-        self._left_out: dict[str, str] = {}  # test -> why a subtest of it was not run, or waived
+        self._left_out: dict[str, str] = {}  # test -> why one of its subtests was skipped or waived
         self._uncollected: set[str] = set()
         self._skipped: dict[str, str] = {}  # file that was skipped as a whole -> why
-        self._unclean: set[str] = set()  # what tests share and could not be cleaned up
-        self._repeating: set[str] = set()  # tests of which an attempt was repeated, before a setup
+        self._unclean: set[str] = set()  # failed cleanups of what tests share
+        self._repeating: set[str] = set()  # tests that were repeated and have no new setup yet
 
     @property
     def failed(self) -> bool:
-        """Whether something is known to have failed."""
+        """True if something is known to have failed."""
         results = (*self._state.results.values(), *self._ending.values())
         return bool(self._uncollected or self._unclean) or any(r.outcome in FAILED for r in results)
 
     def broken_off(self) -> None:
-        """Take note that nothing more comes: of a test in its teardown a failure counts.
+        """Finish without further reports: failures of tests in their teardown count.
 
-        A file that was skipped as a whole counts as one test that was: which tests it has is unknown.
+        A file that was skipped as a whole counts as one skipped test, since its tests are unknown.
         """
         for test, why in self._skipped.items():
             self._sink(TestsPlanned(tests=(PlannedTest(test=test),)))
@@ -62,7 +62,7 @@ class EndsOfTests:
                 self._finish(result)
 
     def report(self, report: pytest.TestReport) -> None:
-        """Take note of one report; those of crashes have no ``when`` that we know."""
+        """Use one report; a report of a crash has an unknown ``when``."""
         data: dict[str, Any] = getattr(report, "anubis", {})
         if str(report.outcome) in REPEATED:
             self._ending.pop(report.nodeid, None)
@@ -83,28 +83,30 @@ class EndsOfTests:
         if data.get("raised") and not report.failed and not hasattr(report, "wasxfail"):
             what = f"{report.nodeid} failed ({data['raised']}), but a plugin reports it as {report.outcome}"
             self._sink(BlockerFound(text=what))
-        # A hang says nothing about the node, like a death: neither does what it raised in the end.
+        # Like a crash, a hang says nothing about the node, whatever error ended it.
         outcome = "crashed" if data.get("hang") else outcome_of(report)
         if unclean := data.get("unclean", ""):
-            outcome = None  # it says nothing of the test that happened to be the last
-            if unclean not in self._unclean:  # each worker has its own
+            outcome = None  # the test that happened to be the last is not to blame
+            if unclean not in self._unclean:  # every worker may report it
                 self._unclean.add(unclean)
                 self._sink(BlockerFound(text=unclean))
         if is_subtest(report) and report.skipped:
             self._left_out.setdefault(report.nodeid, first_line(report) or "a subtest was skipped")
-        # A crash sticks: that the test passed when it was tried again does not unmake it.
+        # An earlier crash still counts if the test passes when it is repeated.
         known = self._ending.get(report.nodeid, self._state.results.get(report.nodeid))
-        if data and "raised" not in data and known is not None:  # as "contains 1 failed subtest"
+        if (
+            data and "raised" not in data and known is not None
+        ):  # such as "contains 1 failed subtest"
             data = {**data, "environment": known.environment}
         if outcome is not None and counts(outcome, data.get("environment", ""), known):
             known = self._ending[report.nodeid] = self._result(report, data, outcome, known)
-            if outcome in FAILED and report.when != "teardown":  # which may never end
+            if outcome in FAILED and report.when != "teardown":  # now, since the teardown may hang
                 self._sink(PhaseFailed(test=report.nodeid, text=known.text))
         if report.when == "teardown" and known is not None:
             self._finish(known)
 
     def collected(self, report: pytest.CollectReport) -> None:
-        """Take note of a file or class that cannot be collected, or is skipped as a whole."""
+        """Use the report of a file or class that cannot be collected, or is skipped as a whole."""
         if report.skipped:
             self._skipped[report.nodeid] = first_line(report) or "skipped"
         if report.failed and report.nodeid not in self._uncollected:  # workers collect the same
@@ -119,7 +121,7 @@ class EndsOfTests:
         outcome: str,
         known: TestResult | None = None,
     ) -> TestResult:
-        # The plan knows what the report of a subtest does not say.
+        # The plan has the facts that the report of a subtest lacks.
         plan = self._state.planned.get(report.nodeid, PlannedTest(test=report.nodeid))
         return TestResult(
             test=report.nodeid,
@@ -147,11 +149,10 @@ class EndsOfTests:
 
 
 def _without_first_attempt(report: pytest.TestReport, data: dict[str, Any]) -> dict[str, Any]:
-    """Return what a report says of the last attempt, where it was made for the first one.
+    """Return a report's data without those of the first attempt.
 
-    pytest-retry repeats setup and call inside the first attempt's report, which then ends as the last one
-    did; what the first one raised stands beside it still. Plugins that begin a whole attempt anew report
-    its setup before.
+    pytest-retry repeats setup and call within the first attempt's report. That report then has the outcome of
+    the last attempt, but still the error of the first one. Other plugins report a new setup before.
     """
-    stale = ("text",) if report.failed else ("text", "raised", "environment", "told")
+    stale = ("text",) if report.failed else ("text", "raised", "environment", "in_verdicts")
     return {name: value for name, value in data.items() if name not in stale}

@@ -1,11 +1,11 @@
-"""The exit status: 0 leaves a run with ``--anubis`` only behind a closed journal that accepts the node.
+"""Guards the exit status: a run with ``--anubis`` ends with 0 only if its closed journal accepts the node.
 
-A test, a library or a plugin can end the process at any moment with a status of its own choice
-(``os._exit(0)``, C's ``exit``, ``execv``). Nothing inside that process can prevent it. So the process that
-was started forks before anything of the user's is loaded: the child runs pytest, and the parent does nothing
-but wait for its end and hold it against what the run itself has vouched for.
+A test, a library or a plugin can end the process at any moment with any status (``os._exit(0)``, C's
+``exit``, ``execv``), and nothing inside the process can prevent it. So this module forks before pytest loads
+any code of the user's. The child runs pytest and sends its true status through a pipe; the parent only waits,
+and compares the child's status with the one in the pipe.
 
-Imports little: the process that waits has all of it too.
+It imports little, because the waiting parent keeps all of it in memory.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from pytest_anubis.session.context import add_part
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 vouched_key = pytest.StashKey[bool]()
-"""Set where a run has closed its journal and its own status is 0."""
+"""True once the run has closed its journal with the status 0."""
 
 decided_key = pytest.StashKey[int]()
-"""The status that the run itself ended with, once its journal is closed."""
+"""The run's own status, once its journal is closed."""
 
 late_key = pytest.StashKey[Callable[[BaseException], None]]()
-"""To be told of what ends the run after its verdict."""
+"""Takes an error that ends the run after its verdict."""
 
 _STATUSES = (*map(int, pytest.ExitCode), Decision.UNDECIDED.exit_code)
-"""The statuses that have a meaning: pytest's own, two of which say accepted and rejected, and ours."""
+"""The statuses with a meaning: pytest's, and ours for an undecided node."""
 
 _SAME_INTERRUPT = 0.5
-"""Seconds within which a second SIGINT is the first one again: signals to a group meet parent and child."""
+"""Seconds within which a second SIGINT is a copy of the first: a group's signal reaches parent and child."""
 
 _LOOK = 5.0
-"""Seconds between two looks at whether the child could end: a wake-up that costs nothing."""
+"""Seconds between two checks of the child's state."""
 
 _STUCK = 60.0
-"""Seconds after which a thread that keeps an ended process is taken to hang: a driver without persistence may
-need some for letting go of all cards."""
+"""Seconds after which a thread that keeps an ended process alive counts as hung; a driver without persistence
+needs some of them to release all cards."""
 
 _FORWARDED = (
     signal.SIGINT,
@@ -64,11 +64,11 @@ _FORWARDED = (
 )
 
 _SENT = range(-60, 1)
-"""Codes of the kernel for signals that a process has sent; in others, they come from the kernel itself."""
+"""``si_code`` of signals that another process has sent; the kernel's own have other codes."""
 
 
 class ExitGuard:
-    """Takes back a status of 0 that no accepting verdict stands behind, and tells the parent the true one."""
+    """Plugin that replaces a status of 0 without an accepting verdict, and sends the status to the parent."""
 
     def __init__(self, channel: int | None) -> None:
         self._channel = channel
@@ -77,15 +77,15 @@ class ExitGuard:
     def pytest_cmdline_main(
         self, config: pytest.Config
     ) -> Generator[None, int | pytest.ExitCode | None, int | pytest.ExitCode | None]:
-        """Around everything: what any plugin made of the status is seen here."""
+        """Check the status outermost, after every plugin has changed it."""
         try:
             status = yield
         except BaseException as error:
             status = _late(config, error)
         if hasattr(config, "workerinput"):
-            return status  # the controller answers for its workers
+            return status  # only the controller's status counts
         decided = config.stash.get(decided_key, 0)
-        if decided and status not in _STATUSES:  # as syrupy's, which adds pytest's 1 to our 20
+        if decided and status not in _STATUSES:  # such as syrupy's, which adds pytest's 1 to our 20
             status = decided
         if status == 0 and not config.stash.get(vouched_key, False):
             status = decided or Decision.UNDECIDED.exit_code
@@ -98,15 +98,15 @@ class ExitGuard:
 
 
 def _late(config: pytest.Config, error: BaseException) -> int:
-    """Return the status of a run that something ended after its verdict; Python's own 1 would say rejected.
+    """Return the status of a run that an error ended after its verdict; Python's own 1 would mean rejected.
 
     Raises:
-        BaseException: `error` itself, where there is no verdict yet, or somebody interrupts.
+        BaseException: `error` itself, if there is no verdict yet, or the user interrupts.
     """
-    tell = config.stash.get(late_key, None)
+    take_error = config.stash.get(late_key, None)
     decided = config.stash.get(decided_key, None)
-    if tell is not None and not isinstance(error, pytest.UsageError):
-        tell(error)
+    if take_error is not None and not isinstance(error, pytest.UsageError):
+        take_error(error)
     if decided is None or isinstance(error, (pytest.UsageError, KeyboardInterrupt, SystemExit)):
         raise error
     if isinstance(error, pytest.exit.Exception):
@@ -117,10 +117,10 @@ def _late(config: pytest.Config, error: BaseException) -> int:
 
 
 def guard_exit(config: pytest.Config) -> None:
-    """Watch over the exit status of this run; to be called before anything of the user's is loaded.
+    """Guard the exit status of this run; call it before pytest loads any code of the user's.
 
-    Where pytest was started as a command, a child goes on and this process waits for its end. A program that
-    calls ``pytest.main`` keeps its one process: there only ``os._exit`` and its like go unnoticed.
+    If pytest was started as a command, a child continues and this process waits for it. A program that calls
+    ``pytest.main`` is not forked; there, ``os._exit`` and the like are not noticed.
 
     Raises:
         pytest.UsageError: No process can be made, or ``-p no:`` blocks this part.
@@ -133,7 +133,7 @@ def guard_exit(config: pytest.Config) -> None:
 
 
 def _is_command() -> bool:
-    """Return whether pytest's own command runs here, neither a program that calls it nor a nested run."""
+    """Return whether pytest's own command runs here: no other program that calls it, no nested run."""
     names = []
     frame: FrameType | None = sys._getframe()
     while frame is not None:
@@ -145,18 +145,18 @@ def _is_command() -> bool:
 
 
 def _forked() -> int:
-    """Let a child go on, and return what it vouches through; the parent does not return."""
+    """Fork; return the child's end of the pipe for its status. The parent does not return."""
     sys.stdout.flush()
     sys.stderr.flush()
     reading, writing = os.pipe()
-    # Until the parent listens, whatever comes is kept for it.
+    # Blocked signals stay pending until the parent waits for them.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, (*_FORWARDED, signal.SIGCHLD))
-    # Where whoever started us ignores the end of children, the kernel would tell us nothing of it.
+    # If our caller ignores SIGCHLD, the kernel would not report the child's end to us.
     children = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     parent = os.getpid()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads of others stay behind
+            warnings.simplefilter("ignore", DeprecationWarning)  # about other threads
             child = os.fork()
     except OSError as error:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -175,19 +175,19 @@ def _forked() -> int:
     interrupt = _once()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, interrupt)
-    # A scheduler whose time limit is reached gets a verdict as well.
+    # With SIGTERM, as from a scheduler at its time limit, the run still gets a verdict.
     if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
         signal.signal(signal.SIGTERM, interrupt)
     return writing
 
 
 def die_with_parent(parent: int | None = None) -> None:
-    """Let the kernel end this process when the one that started it is gone; Linux only.
+    """Let the kernel kill this process when its parent ends; Linux only.
 
-    Otherwise a test that hangs outlives a run that was killed, and keeps its device.
+    Otherwise a hanging test would survive a killed run, and keep its device.
 
     Args:
-        parent: Process id of the parent, where it is known: it may have gone before this could be said.
+        parent: Process id of the parent if known, to notice that it has already ended.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -196,35 +196,33 @@ def die_with_parent(parent: int | None = None) -> None:
 
 
 def _once() -> Any:
-    """Return a handler that takes signals in quick succession for one."""
+    """Return a signal handler that treats signals in quick succession as one."""
     last = float("-inf")
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        __tracebackhide__ = (
-            True  # pytest names the place that was interrupted, and that is not here
-        )
+        __tracebackhide__ = True  # so that pytest names the interrupted place
         nonlocal last
-        now, before = time.monotonic(), last
-        last = now
-        if now - before > _SAME_INTERRUPT:
+        before = last
+        last = time.monotonic()
+        if last - before > _SAME_INTERRUPT:
             raise KeyboardInterrupt(*(["SIGTERM"] if number == signal.SIGTERM else []))
 
     return interrupt
 
 
 def _watch(child: int, reading: int) -> NoReturn:
-    """Wait for the child, pass signals on, and end as it ended; a 0 must have been vouched for."""
-    since: float | None = None  # when the child was first seen to have ended, but for a thread
+    """Wait for the child, forward signals, and end as it ended; its 0 or 1 must be confirmed in the pipe."""
+    since: float | None = None  # when the child was first seen with nothing but a stuck thread left
     while True:
         info = signal.sigtimedwait((*_FORWARDED, signal.SIGCHLD), _LOOK)
-        # What is sent to this process alone; a terminal's signals go to the child by themselves. Where this
-        # process was stopped (Ctrl-Z, a frozen machine) until the time was over, Python tells any numbers.
+        # A terminal's signals reach the child directly. After this process was stopped (Ctrl-Z, a frozen
+        # machine) beyond the time limit, Python returns arbitrary numbers.
         if info is not None and info.si_signo in _FORWARDED and info.si_code in _SENT:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, info.si_signo)
         try:
             ended, status = os.waitpid(child, os.WNOHANG)
-        except ChildProcessError:  # somebody else has taken its status
+        except ChildProcessError:  # other code has reaped it
             ended, status = child, 0
         if ended == child:
             _end(os.waitstatus_to_exitcode(status), reading)
@@ -238,24 +236,24 @@ def _watch(child: int, reading: int) -> NoReturn:
 
 
 def _cannot_end(child: int) -> bool:
-    """Return whether a process has ended but for a thread that the kernel cannot end; Linux only."""
+    """Return whether only a thread that the kernel cannot end keeps a process alive; Linux only."""
     try:
         status = Path(f"/proc/{child}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return False
-    return status.rpartition(")")[2].split()[:1] == ["Z"]  # and yet nobody was told of its end
+    return status.rpartition(")")[2].split()[:1] == ["Z"]  # a zombie that waitpid does not report
 
 
 def _end(code: int, reading: int) -> NoReturn:
-    """End with the child's status; accepted or rejected only if the run has said so.
+    """End with the child's status; with 0 (accepted) or 1 (rejected) only if the pipe has a status.
 
-    pytest-timeout's threads and Python itself end a process with 1, whatever the reason.
+    pytest-timeout's threads and Python itself end a process with 1 for any reason.
     """
     if code < 0:
         _end_by_signal(-code)
     os.set_blocking(reading, False)
     said = b""
-    with contextlib.suppress(BlockingIOError):  # somebody else still holds the other end
+    with contextlib.suppress(BlockingIOError):  # empty, and another process still has the other end
         said = os.read(reading, 64)  # one number and a line end
     if code in (Decision.ACCEPTED.exit_code, Decision.REJECTED.exit_code):
         if said.strip().isdigit():
@@ -272,10 +270,10 @@ def _end(code: int, reading: int) -> NoReturn:
 
 
 def _end_by_signal(number: int) -> NoReturn:
-    """End as the child ended; its core dump is enough."""
+    """End by the child's signal, without a second core dump."""
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     if number not in (signal.SIGKILL, signal.SIGSTOP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, (number,))
     os.kill(os.getpid(), number)
-    os._exit(128 + number)  # the shell's word for it, should the signal not have ended us
+    os._exit(128 + number)  # the shell's convention, in case the signal has not ended this process

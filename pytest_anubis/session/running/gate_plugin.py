@@ -1,4 +1,4 @@
-"""The inventory gate: missing or wrong hardware is said in seconds, before any benchmark runs."""
+"""The inventory gate: reports missing or wrong hardware within seconds, before any benchmark runs."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
 
 VISIBLE = "_VISIBLE_DEVICES"
-"""How the names of the variables end by which users choose accelerators."""
+"""Suffix of the environment variables by which users choose accelerators."""
 
 BENCHMARK = "inventory"
 """Benchmark id of the gate's verdicts."""
 
-AGAIN = 15.0
-"""Seconds within which a vendor's library must answer at the end: the cards are awake."""
+END_DEADLINE = 15.0
+"""Seconds in which a vendor's library must answer at the end of the run, when the cards are awake."""
 
 _JUDGED_BY_RATE = ("number of NVLink recoveries",)
-"""What the watch over the whole run judges by its rate; how much it is in all says less."""
+"""Findings that `HardwareWatch` judges by their rate over the run, which says more than their number."""
 
 
 class Gate:
-    """Compares the inventory with the class's golden one and keeps a failed node from being measured.
+    """Plugin that compares the inventory with the class's golden one and stops a run on a failed node.
 
     Args:
-        golden: What the class's nodes have; None: only what needs no comparison is checked.
-        surroundings: What lies around the hardware; None for a recorded node, which is not here.
+        golden: Inventory of the class's nodes; None: only checks without a comparison are made.
+        surroundings: Settings around the hardware; None for a recorded node.
 
     Attributes:
-        findings: What stands against the node, failures first.
-        at_the_end: What stood against it in the end and not at the start.
+        findings: Findings against the node at the start, failures first.
+        at_the_end: Further findings at the end of the run.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Gate:
         self._context = context
         self._sink = sink
         self._golden = golden
-        self._told = False
+        self._printed = False
         self.findings: list[GateFinding] = []
         self.at_the_end: list[GateFinding] = []
         refused: list[GateFinding] = []
@@ -77,7 +77,7 @@ class Gate:
                 self.findings += _since_the_last_run(context, inventory)
             if context.refused:
                 refused = [one for one in self.findings if one.what.endswith(VISIBLE)]
-                if not refused:  # else it is said already
+                if not refused:  # else a finding says it
                     refused = list(map(_refused, context.refused))
                     self.findings += refused
         self._stopping = [
@@ -87,16 +87,16 @@ class Gate:
         ]
         if context.settings.gate != "stop":
             self._stopping.clear()
-        self._stopping += refused  # nothing could be tested at all
+        self._stopping += refused  # no test could run at all
 
     @property
     def stops(self) -> bool:
-        """No benchmark is to run on this node."""
+        """True if no benchmark may run on this node."""
         return bool(self._stopping)
 
     @property
     def looks_at(self) -> tuple[str, ...]:
-        """What it compares with that of the class, and the parts whose own counters it can read."""
+        """The inventory if it is compared with a golden one, and parts whose error counters are readable."""
         settings = self._context.settings
         if settings.gate == "off" or settings.inventory is not None:
             return ()
@@ -106,18 +106,18 @@ class Gate:
         return (*([INVENTORY] if self._golden is not None else []), *read)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Write what was found into the journal, which is open now."""
+        """Write the findings to the journal, which is open now."""
         if session.config.option.collectonly:
             return
         for finding in self.findings:
             if finding.severity != "NOTE":
                 self._sink(Judged(verdict=self._verdict(finding)))
-        if self.stops:  # one that is resumed looks again
+        if self.stops:  # a resumed run checks again
             self._sink(BlockerFound(text=GATE_STOPPED, found_anew=True))
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Say what was found."""
-        self._told = True
+        """Print the findings."""
+        self._printed = True
         return [
             printable(
                 f"anubis gate: {f.severity}: {f.text}"
@@ -126,15 +126,15 @@ class Gate:
             for f in self.findings
         ]
 
-    # First: before any other loop.
+    # First, before any other loop.
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
-        """Run no benchmark on a node that is not what it should be, and report why like a failed test.
+        """Run no benchmark on a failed node, and report each finding as a failed test.
 
-        Whoever reads only the JUnit file or the exit code must not take a node without tests for a good one.
+        Otherwise readers of the JUnit file would take a node without tests for a good one.
         """
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-        if not self._told and reporter is not None:  # with workers, nobody collects here
+        if not self._printed and reporter is not None:  # with workers there is no collection here
             reporter.ensure_newline()
             for line in self.pytest_report_collectionfinish():
                 reporter.write_line(line)
@@ -154,26 +154,26 @@ class Gate:
             session.config.hook.pytest_runtest_logreport(report=report)
         return True
 
-    # Before the run's own end, which decides; workers and their memory are gone by then.
+    # Before the run decides, and after all workers have ended and released their memory.
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Look again: what happened to the hardware while it was measured decides as well."""
+        """Check again for changes of the hardware during the run."""
         settings = self._context.settings
-        recorded = settings.inventory is not None  # such a node does not change
+        recorded = settings.inventory is not None  # a recorded node does not change
         if session.config.option.collectonly or settings.gate == "off" or recorded or self.stops:
             return
         if any("did not answer" in finding.text for finding in self.findings):
-            return  # a driver that hung at the start: it is said, and there is nothing to compare with
-        after = read_inventory(deadline=AGAIN)
+            return  # a driver hung at the start, so there is nothing to compare with
+        after = read_inventory(deadline=END_DEADLINE)
         before = inventory_from_plain(self._context.inventory)
         if settings.redact:
             after = redact(after)
         found = check_again(before, after, self._golden)
-        told = {(one.slot, one.what, one.severity) for one in self.findings}
+        known = {(one.slot, one.what, one.severity) for one in self.findings}
         self.at_the_end = [
             one
             for one in found
-            if one.what not in _JUDGED_BY_RATE and (one.slot, one.what, one.severity) not in told
+            if one.what not in _JUDGED_BY_RATE and (one.slot, one.what, one.severity) not in known
         ]
         for finding in self.at_the_end:
             if finding.severity != "NOTE":
@@ -188,7 +188,7 @@ class Gate:
         return MetricVerdict(
             outcome=Outcome.FAIL if failed else Outcome.INCONCLUSIVE,
             reason=Reason.BEYOND if failed else Reason.INVALID,
-            # What is not rejected has no headline of its own that tells the next step.
+            # Only a rejection has a headline with the next step.
             text=finding.text
             if failed or not finding.action
             else f"{finding.text}; {finding.action}",
@@ -204,7 +204,7 @@ class Gate:
 
 
 def _refused(text: str) -> GateFinding:
-    """Return what is wrong with the user's choice of accelerators, ``problem: fix``."""
+    """Return the finding about a wrong choice of accelerators, given as ``problem: fix``."""
     problem, _, fix = text.partition(": ")
     return GateFinding(
         what="the choice of accelerators",
@@ -216,7 +216,7 @@ def _refused(text: str) -> GateFinding:
 
 
 def _since_the_last_run(context: RunContext, inventory: Inventory) -> list[GateFinding]:
-    """Return what befell the node's cards since its last run; what cannot be read there is not told."""
+    """Return the changes of the node's cards since its last run; none if that cannot be read."""
     if not inventory.accelerators:
         return []
     from pytest_anubis.store.earlier_runs import earlier_inventory
@@ -235,10 +235,10 @@ def _tested(context: RunContext) -> set[int]:
 
 
 def golden_of(context: RunContext) -> Inventory | None:
-    """Return the golden inventory of the node's class.
+    """Return the golden inventory of the node's class, or else of the most similar class.
 
-    A node that lost an accelerator has another class than its healthy siblings, and that class has no
-    baseline: then the inventory of the one class that it most probably belongs to is taken.
+    A node that lost an accelerator has a different class than its healthy siblings, and that class has no
+    baseline.
     """
     baseline = context.baseline
     if baseline is None:

@@ -1,4 +1,4 @@
-"""What the hardware reports by itself while tests run: from the watch over all cards into the journal."""
+"""Writes the hardware's own reports during the run (XIDs, error counters, kernel messages) to the journal."""
 
 from __future__ import annotations
 
@@ -23,19 +23,23 @@ if TYPE_CHECKING:
 
 
 LATE = 5.0
-"""Seconds after a test within which a message of the driver may still speak of it: a driver tells an XID when
-it has tried to recover, and is listened to every half a second."""
+"""Seconds after a test in which a message of the driver may still belong to it: a driver reports an XID only
+after it has tried to recover, and its messages are read every half a second."""
 
 EARLY = 1.0
-"""Seconds for which a message of the driver waits for the test that it belongs to: that a test has begun is
-told by its worker, by another way and perhaps behind other news."""
+"""Seconds for which a message of the driver waits for the start of its test, which a worker reports by another
+way."""
 
 
 class HardwareWatch:
-    """Looks at the cards' error counters between tests and at the end; registered where the journal is.
+    """Plugin of the controller that reads the cards' error counters between tests and at the end.
 
     Args:
+        context: The facts of the run.
+        state: What is known of the run.
         sink: Takes every event at once, from any thread.
+        log: The kernel's log; default this machine's.
+        watch: The watch over the cards; default a new one.
     """
 
     def __init__(
@@ -56,21 +60,23 @@ class HardwareWatch:
         self._state = state
         self._sink = sink
         self._log = log or KernelLog()
-        self._watch = watch or CardWatch(self.tell, log=self._log)
-        self._recent: dict[str, None] = {}  # tests that ran since the last complete look
-        self._ended: dict[str, float] = {}  # when tests ended, the newest last
-        self._in_vain = False  # a message has waited, and nothing was heard of any test since
-        self._lock = threading.Lock()  # the watch tells from threads of its own
+        self._watch = watch or CardWatch(self.record, log=self._log)
+        self._recent: dict[str, None] = {}  # tests that ran since all counters were last read
+        self._ended: dict[str, float] = {}  # test -> its end, the newest last
+        self._in_vain = (
+            False  # a message has waited without success, and no test has reported since
+        )
+        self._lock = threading.Lock()  # the watch calls from threads of its own
         self._begun = False
 
     @property
     def places(self) -> tuple[str, ...]:
-        """What is watched for reports of the hardware, as `RunStarted.looked_at` names it."""
+        """The watched sources of reports, as `RunStarted.looked_at` names them."""
         counters = (COUNTERS,) if self._cards else ()
         return counters if self._log.unreadable else (KERNEL_LOG, *counters)
 
     def pytest_report_header(self) -> list[str]:
-        """Say where the driver's error messages come from if the kernel log cannot be read."""
+        """Say which messages are missed if the kernel log cannot be read."""
         if not self._cards or not self._log.unreadable:
             return []
         return [
@@ -79,12 +85,12 @@ class HardwareWatch:
         ]
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Take the reading that all others are compared with."""
+        """Take the first reading, with which all others are compared."""
         if not session.config.option.collectonly:
             self._begun = True
             self._watch.start()
 
-    # First: no test may begin before the counters are known.
+    # First, because no test may begin before the counters are known.
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self) -> None:
         """Wait for the first reading."""
@@ -93,27 +99,26 @@ class HardwareWatch:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Look again whenever a test has ended."""
+        """Read the counters whenever a test has ended."""
         with self._lock:
             self._recent[report.nodeid] = None
             self._in_vain = False
             self._ended.pop(report.nodeid, None)
             self._ended[report.nodeid] = time.monotonic()
-        if report.when not in ("setup", "call"):  # torn down, or crashed
+        if report.when not in ("setup", "call"):  # its teardown, or a crash
             self._watch.look()
 
-    # Before the run's own end, which decides.
+    # Before the run decides.
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Look a last time."""
+        """Read the counters a last time."""
         if self._begun:
             self._watch.finish()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say whose XIDs nobody heard, and what was reported where nothing is decided."""
-        unavailable_vendors = self._unheard()
-        if unavailable_vendors:
-            terminalreporter.write_line(printable(f"anubis: {unavailable_vendors}"), yellow=True)
+        """Print which cards' XIDs were missed, and in a measuring run the hardware's reports."""
+        if missed := self._missed_xids():
+            terminalreporter.write_line(printable(f"anubis: {missed}"), yellow=True)
         if not self._measuring or not self._state.begun:
             return
         for event in self._state.record().hardware:
@@ -123,8 +128,8 @@ class HardwareWatch:
             line = f"anubis: the hardware reported: {part}{event.text}; nothing is learned from this run"
             terminalreporter.write_line(printable(line), red=True)
 
-    def _unheard(self) -> str:
-        """Return whose XIDs neither the kernel log nor an event can have told, in one line."""
+    def _missed_xids(self) -> str:
+        """Return one line on the cards whose XIDs neither the kernel log nor NVML's events report."""
         deaf = self._watch.deaf if self._log.unreadable else {}
         parts = [card.place for card in self._cards if card.part in deaf]
         if not parts:
@@ -135,12 +140,12 @@ class HardwareWatch:
             f"events ({why}), and {self._log.unreadable} (in a container, pass /dev/kmsg and CAP_SYSLOG)"
         )
 
-    def tell(self, facts: Sequence[Fact], complete: bool) -> None:
-        """Write facts into the journal, each with the tests that ran on its card meanwhile.
+    def record(self, facts: Sequence[Fact], complete: bool) -> None:
+        """Write facts to the journal, each with the tests that ran on its card meanwhile.
 
         Args:
-            facts: What the hardware reported.
-            complete: A look at all counters: what ran before it is no evidence for what comes later.
+            facts: Reports of the hardware.
+            complete: All counters were read, so tests that ended before cannot cause later facts.
         """
         if not complete:
             self._await_tests(facts)
@@ -155,7 +160,7 @@ class HardwareWatch:
             if card is None and (fact.part or any(_same(fact.place, one) for one in self._known)):
                 continue  # a card that is not under test
             if fact.sort == "card-silent" and not self._cards:
-                continue  # nobody is tested whose counters could be missed
+                continue  # no card is under test
             elsewhere = fact.place if card is None else ""
             self._sink(
                 HardwareFound(
@@ -184,7 +189,7 @@ class HardwareWatch:
         return tuple(dict.fromkeys((*self._ended, *self._recent, *self._state.interrupted)))
 
     def _await_tests(self, facts: Sequence[Fact]) -> None:
-        """Let the news of those tests arrive that messages of the driver belong to; the listener waits."""
+        """Wait until workers have reported the tests that messages of the driver belong to."""
         cards = [self._card(fact) for fact in facts if fact.source != "counters"]
         until = time.monotonic() + EARLY
         for device in {card.device for card in cards if card is not None}:
@@ -197,7 +202,7 @@ class HardwareWatch:
                 time.sleep(EARLY / 20)
 
     def _on(self, tests: Sequence[str], device: str) -> tuple[str, ...]:
-        """Return the tests that used a device; those bound to no card may have used any."""
+        """Return the tests that used a device; a test without a device may have used any."""
         planned = self._state.planned
         names = {test: planned[test].device if test in planned else "" for test in tests}
         mine = [t for t, name in names.items() if device and device in re.split(r"[^\w:]+", name)]
@@ -205,7 +210,7 @@ class HardwareWatch:
 
 
 def _same(place: str, address: str) -> bool:
-    """Compare PCI addresses; drivers write them with or without the function, domains with 4 or 8 digits."""
+    """Compare PCI addresses, which drivers write with or without function, with short or long domain."""
     if not place or not address:
         return False
     one, other = (_short(text) for text in (place, address))

@@ -1,4 +1,4 @@
-"""What breaks a run off after its verdict: an interruption or a failure while reports are written.
+"""Handles a run that breaks off after its verdict, by an interrupt or an error while reports are written.
 
 pytest ends such a run with a status that accepts nothing, so its record must accept nothing either.
 """
@@ -19,7 +19,7 @@ from pytest_anubis.session.running.live_run import Run
 
 
 class LateEnd:
-    """Takes an acceptance back that a run did not survive: in journal, history and for health checks."""
+    """Plugin that takes an acceptance back: in the journal, in the history and for health checks."""
 
     def __init__(self, config: pytest.Config, run: Run) -> None:
         self._config = config
@@ -27,10 +27,10 @@ class LateEnd:
         self._known = False
         config.stash[late_key] = self.broken
 
-    # Outermost: the reports and pytest's own summary are written within.
+    # Outermost, around the reports and pytest's summary.
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
-        """Take note of what ends the end of a session; of `pytest.exit`, pytest itself would make a 0."""
+        """Handle an error while the session ends; for `pytest.exit`, pytest itself would return 0."""
         try:
             return (yield)
         except BaseException as error:
@@ -40,7 +40,7 @@ class LateEnd:
             raise
 
     def broken(self, error: BaseException) -> None:
-        """Take back what was accepted; what is known already is not said twice."""
+        """Take an acceptance back, once."""
         self._config.stash[vouched_key] = False
         if self._known or isinstance(error, pytest.UsageError):
             return

@@ -1,4 +1,4 @@
-"""A line below whatever pytest writes on a terminal, out of its way before the next thing is written."""
+"""A status line below pytest's own output on a terminal, cleared before pytest writes again."""
 
 from __future__ import annotations
 
@@ -10,18 +10,16 @@ from typing import Any
 from pytest_anubis.report.text.text_table import clip, printable, width_of
 
 GONE = "\x1b[J"
-"""Clears from the cursor to the end of the screen: pytest's own text ends at the cursor."""
-
+"""Clears from the cursor, where pytest's text ends, to the end of the screen."""
 
 _UNSEEN = re.compile(r"\x1b(\[[0-9;?]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\))")
-"""What colours a text, or tells the terminal something (OSC), and takes no column."""
+"""Escape sequences (colours, OSC), which take no column."""
 
 
 class LineBelow:
-    """Draws one line below pytest's; the cursor stays where pytest left it.
+    """One line below pytest's output; the cursor stays where pytest left it.
 
-    Whatever goes through pytest's writer clears the line first, so nothing of pytest's is drawn over, and a
-    text that somebody else writes stands where it would without the line.
+    Everything that goes through pytest's writer clears the line first, so the line never mixes with it.
 
     Args:
         writer: pytest's (`pytest.Config.get_terminal_writer`), on a terminal that can move its cursor.
@@ -30,44 +28,41 @@ class LineBelow:
     def __init__(self, writer: Any) -> None:
         self._writer = writer
         self._raw = writer.write_raw
-        self._current = (
-            ""  # of pytest's line, as it was written; its own account runs ahead of that
-        )
+        self._current = ""  # pytest's current line so far; its own count runs ahead of the output
         self._shown = False
         self._closed = False
-        self._lock = threading.RLock()  # workers' messages are told in threads of their own
+        self._lock = threading.RLock()  # workers' messages come in threads of their own
         writer.write_raw = self._write
 
     def show(self, text: str) -> None:
-        """Replace the line, cut to the terminal; nothing is drawn where pytest's own line is full.
+        """Replace the line, cut to the terminal; draw nothing if pytest's own line is full.
 
         Args:
-            text: One line; it may name files and processes of others.
+            text: One line, which may contain untrusted names.
         """
         columns = shutil.get_terminal_size().columns
         text = clip(printable(text), columns - 1)
         with self._lock:
             column = width_of(self._current)
-            # Wrapped: where the cursor stands depends on the terminal.
+            # On a wrapped line the position of the cursor depends on the terminal.
             if self._closed or column >= columns:
                 return
-            # Down, draw, back up: a new line at the end of the screen moves everything, so nothing else can
-            # say where pytest's line is.
+            # Move down, draw, move up again: absolute positions change when a new line scrolls the screen.
             below = f"\n\r{text}\x1b[A\x1b[{column + 1}G" if column else f"{text}\r"
             self._out(GONE + below)
             self._shown = True
 
     def clear(self) -> None:
-        """Take the line away until the next one is shown."""
+        """Remove the line until the next one is shown."""
         with self._lock:
             self._clear()
 
     def close(self) -> None:
-        """Clear the line for good, and let pytest's writer be."""
+        """Remove the line for good, and restore pytest's writer."""
         with self._lock:
             self._clear()
             self._closed = True
-            if self._writer.write_raw == self._write:  # else somebody wraps it as we do
+            if self._writer.write_raw == self._write:  # else other code has wrapped it again
                 del self._writer.write_raw
 
     def _write(self, text: str, *, flush: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""What pytest's reports say: how a test ended, in one word and one line."""
+"""Reads pytest's reports: a test's outcome in one word, and its reason in one line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from pytest_anubis.core.measurement import TestResult
 
 REPEATED = ("rerun", "retried")
-"""What plugins make of the report of an attempt that they repeat: pytest-rerunfailures, pytest-retry."""
+"""Outcomes that pytest-rerunfailures and pytest-retry give to an attempt that they repeat."""
 
 FAILED = ("failed", "error", "crashed")
 
@@ -17,16 +17,16 @@ _ORDER = ("passed", "xpassed", "xfailed", "skipped", "failed", "error", "crashed
 
 
 def outcome_of(report: pytest.TestReport) -> str | None:
-    """Return pytest's word for a report that decides, None for a setup or teardown that went well.
+    """Return pytest's word for a report that counts; None for a setup or teardown without an error.
 
-    Of subtests only failures decide: one that was skipped, or expected to fail, waives nothing of its test.
+    Of subtests only failures count: a skipped subtest, or an expected failure, waives nothing of its test.
     """
     if is_subtest(report):
         return "failed" if report.failed else None
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.skipped else "xpassed"
     if report.when == "call":
-        # A word that nobody knows is no pass: plugins have their own for attempts that they repeat.
+        # An unknown word, such as a plugin's own for a repeated attempt, is no pass.
         return str(report.outcome) if report.outcome in _ORDER else "failed"
     if report.skipped:
         return "skipped"
@@ -34,24 +34,24 @@ def outcome_of(report: pytest.TestReport) -> str | None:
 
 
 def is_subtest(report: pytest.TestReport) -> bool:
-    """Return whether a report is of a part of a test: pytest's own, or pytest-subtests'."""
+    """Return whether a report is of a subtest, pytest's own or of pytest-subtests."""
     return type(report).__name__.casefold() == "subtestreport"
 
 
 def worse(outcome: str, than: str) -> bool:
-    """Return whether one outcome weighs more than another: a crash more than a failure than a skip."""
+    """Return whether one outcome is worse than another, in the order of `_ORDER`."""
     return _ORDER.index(outcome) > _ORDER.index(than)
 
 
 def counts(outcome: str, environment: str, known: TestResult | None) -> bool:
-    """Return whether a report's outcome replaces what is known of its test: the worst one counts.
+    """Return whether a report's outcome replaces the known result of its test; the worst one counts.
 
-    A test that failed for its surroundings may fail again for itself, in a subtest or in its teardown.
+    After a failure by the environment, a failure of the test itself counts, in a subtest or in the teardown.
 
     Args:
-        outcome: The report's.
-        environment: Why it says nothing about the hardware; empty if it does.
-        known: How the test ended so far.
+        outcome: Outcome of the report.
+        environment: Cause in the environment, for which the report says nothing about the hardware; or empty.
+        known: Result of the test so far.
     """
     if known is None or worse(outcome, known.outcome):
         return True
@@ -60,17 +60,17 @@ def counts(outcome: str, environment: str, known: TestResult | None) -> bool:
 
 
 _ERROR = re.compile(r"[A-Za-z_][\w.]*: ")
-"""How the first line of an error begins; its message may have more lines."""
+"""Beginning of the first line of an error's text."""
 
 
 def excuse(environment: str, known: TestResult | None) -> str:
-    """Return why a test says nothing about the hardware; one that failed for itself has no excuse."""
+    """Return the cause in the environment, or nothing if the test has already failed by itself."""
     failed_itself = known is not None and known.outcome in FAILED and not known.environment
     return "" if failed_itself else environment
 
 
 def first_line(report: pytest.TestReport | pytest.CollectReport) -> str:
-    """Return the first line of what a report says went wrong, or why a test was skipped."""
+    """Return the first line of a report's error, or of its reason for a skip."""
     longrepr = report.longrepr
     if longrepr is None:
         return ""
@@ -82,9 +82,9 @@ def first_line(report: pytest.TestReport | pytest.CollectReport) -> str:
 
 
 def collecting_error(report: pytest.CollectReport) -> str:
-    """Return in one line why a file cannot be collected: of a traceback the error, not its first line.
+    """Return in one line why a file cannot be collected: the error of the traceback.
 
-    Nor pytest's own sentence on an import, which names the file only: one missing module is one cause.
+    pytest's own sentence about a failed import names only the file, not the missing module.
     """
     first = first_line(report)
     marked = [

@@ -1,4 +1,4 @@
-"""Going on with an interrupted run: what is done is not repeated, what was cut short is marked."""
+"""Continues an interrupted run: finds it, compares it with today's conditions, and skips finished tests."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ LATEST = "latest"
 
 @dataclass(frozen=True, slots=True)
 class Earlier:
-    """The part of the run that lies behind.
+    """The earlier part of the run.
 
     Attributes:
-        state: Everything that the journal tells; the run goes on from it.
-        done: Tests that ended, by node id.
-        interrupted: Tests that had begun and never ended.
-        choice: What the Selector chose then, as plain data; None where it took no part.
-        changed: What differs today from what the earlier verdicts rest on, one phrase each.
+        state: State of the run, read from its journal.
+        path: The journal.
+        done: Node ids of tests that ended.
+        interrupted: Tests that began and did not end.
+        choice: The Selector's choice as plain data; None if it took no part.
+        changed: Differences between then and now that verdicts depend on, one phrase each.
     """
 
     state: RunState
@@ -48,7 +49,7 @@ class Earlier:
 
 
 def find_earlier(settings: Settings) -> Earlier:
-    """Find the run to go on with.
+    """Find the run to continue.
 
     Raises:
         pytest.UsageError: There is none, it has finished, or its journal cannot be used.
@@ -72,7 +73,7 @@ def find_earlier(settings: Settings) -> Earlier:
 
 
 def _latest(settings: Settings) -> tuple[Path, RunState]:
-    """Return the latest run of this kind; `anubis learn` and `anubis certify` leave measuring runs there."""
+    """Return the latest run of this mode, since `anubis learn` and `anubis certify` leave measuring runs."""
     paths = sorted(
         (settings.store / "runs").glob("*/journal.jsonl"),
         key=lambda path: path.stat().st_mtime,
@@ -100,24 +101,19 @@ _HARMLESS = frozenset(
     (
         *("active", "store", "history", "run_id", "resume", "explain", "redact", "goals_required"),
         *("duration", "timeout", "scratch", "junit"),
-        *("quiet_limits", "allowed_processes"),  # what was disturbed then says so itself
-        *(
-            "baselines",
-            "baseline_pin",
-            "inventory",
-        ),  # compared by what they hold, wherever that lies
-        "node",  # compared by itself
-        *("waivers", "other_machine", "require"),  # they change no verdict, only how it counts
+        *("quiet_limits", "allowed_processes"),  # the journal has the disturbances
+        *("baselines", "baseline_pin", "inventory", "node"),  # compared by their contents
+        *("waivers", "other_machine", "require"),  # they change the decision, but no verdict
     )
 )
-"""Settings that no verdict depends on; deadlines end a test, and what has ended is not judged by them."""
+"""Settings that no verdict on a finished test depends on."""
 
 
 def compared(earlier: Earlier, context: RunContext) -> Earlier:
-    """Return the earlier part with what differs today.
+    """Return the earlier part with its differences from today.
 
     Raises:
-        pytest.UsageError: It was measured on another node or hardware class: these are never joined.
+        pytest.UsageError: It was measured on another node or hardware class.
     """
     record = earlier.state.record()
     for what, then, now in (
@@ -138,27 +134,27 @@ def compared(earlier: Earlier, context: RunContext) -> Earlier:
     if record.baseline != digest:
         changed.append(f"baseline {record.baseline or 'none'} then, {digest or 'none'} now")
     parts = [e.settings for e in record.events if isinstance(e, Resumed) and e.settings]
-    then_set = parts[-1] if parts else record.settings
-    now_set: dict[str, Any] = to_plain(without_password(context.settings))
+    old = parts[-1] if parts else record.settings
+    new: dict[str, Any] = to_plain(without_password(context.settings))
     changed += [
-        f"{name} {then_set[name]} then, {now_set[name]} now"
-        for name in sorted(then_set.keys() & now_set.keys() - _HARMLESS)
-        if then_set[name] != now_set[name]
+        f"{name} {old[name]} then, {new[name]} now"
+        for name in sorted(old.keys() & new.keys() - _HARMLESS)
+        if old[name] != new[name]
     ]
-    if bool(then_set.get("inventory")) != bool(now_set["inventory"]):
+    if bool(old.get("inventory")) != bool(new["inventory"]):
         changed.append("one of the inventories is this machine's, the other a recorded one")
     return replace(earlier, changed=tuple(changed))
 
 
 def _exchanged(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
-    """Return the first part of a node that is another one than before; empty if none is known to be.
+    """Return the first part of a node that was exchanged; empty if none is known to be.
 
-    A card's number is that of its tests, so it must be the same card there; disks and interfaces may change
-    their names from one start of the machine to the next.
+    Cards are compared by number, because their tests are named after it. Disks and interfaces may change
+    their names at each boot, so only their serial numbers and addresses are compared.
 
     Args:
-        then: The earlier inventory as plain data; what it has no name for is not compared.
-        now: Today's.
+        then: The earlier inventory as plain data; parts without a serial number are not compared.
+        now: Today's inventory.
     """
     chassis = [one.get("system", {}).get("serial") for one in (then, now)]
     if all(chassis) and chassis[0] != chassis[1]:
@@ -182,10 +178,10 @@ def _exchanged(then: Mapping[str, Any], now: Mapping[str, Any]) -> str:
 
 
 def unjudged(earlier: Earlier, record: RunRecord) -> list[Measurement]:
-    """Return what was measured in the earlier part and must be judged now.
+    """Return the measurements of the earlier part that must be judged now.
 
-    That is all of it where the baseline or a setting differs, else what tests had measured when they were cut
-    short: that they are repeated does not make it good.
+    If the baseline or a setting differs, these are all of them. Otherwise they are those of interrupted
+    tests, which count although the tests are repeated.
     """
     wanted = {*earlier.interrupted, *(earlier.done if earlier.changed else ())}
     known = {(verdict.test, verdict.metric, verdict.group) for verdict in record.verdicts}
@@ -197,14 +193,14 @@ def unjudged(earlier: Earlier, record: RunRecord) -> list[Measurement]:
 
 
 class SkipDone:
-    """Leaves out the tests that ended in the earlier part; in workers too."""
+    """Plugin that deselects the tests that ended in the earlier part, in workers too."""
 
-    # Last: every other selection comes first, and the original order is kept.
+    # Last, after every other selection.
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Deselect what is done."""
+        """Deselect finished tests."""
         done = set(config.stash[context_key].done)
         dropped = [item for item in items if item.nodeid in done]
         if dropped:

@@ -1,4 +1,4 @@
-"""Soaking: the benchmark set again and again until the time is over, each cycle a run of its own."""
+"""Soak: repeats the benchmark set until the time is over; each cycle is a process and a run of its own."""
 
 from __future__ import annotations
 
@@ -35,24 +35,30 @@ if TYPE_CHECKING:
 
 FLAG = "--anubis-duration"
 
-_OURS = (FLAG, CAMPAIGN, "--anubis-run-id", "--html", "--junitxml", "--junit-xml")
-_WORST = (3, 4, 2, 1, 20, 0)
+_REPLACED_FLAGS = (FLAG, CAMPAIGN, "--anubis-run-id", "--html", "--junitxml", "--junit-xml")
+"""Options that a cycle gets with values of its own."""
+
+_WORST_FIRST = (3, 4, 2, 1, 20, 0)
+"""Exit codes, the worst first; any other code is worse than these."""
+
 _LAST = (2, 4, 5)
-"""Exit codes after which going on is no use: interrupted by hand, wrong usage, nothing to run."""
+"""Exit codes that end the campaign: interrupted by hand, wrong usage, nothing to run."""
 
 _INTERRUPTED = 2
-TAIL, TAIL_BYTES = 15, 1 << 14
-"""Lines shown of a cycle that did not come to its end, and bytes that they are looked for in: pytest's own
-message is at most that long."""
+TAIL_LINES = 15
+"""Last lines shown of a cycle that did not come to its end."""
+
+TAIL_BYTES = 1 << 14
+"""Bytes read for these lines."""
 
 
 class Soak:
     """A campaign of cycles.
 
     Args:
-        config: The configuration, of which the command line is passed on.
+        config: The configuration, whose command line is passed to the cycles.
         settings: The resolved settings.
-        duration: Seconds; the cycle in progress at the end is finished.
+        duration: Seconds; the cycle that runs at their end is completed.
     """
 
     def __init__(self, config: pytest.Config, settings: Settings, duration: float) -> None:
@@ -67,11 +73,10 @@ class Soak:
         self._stopping = False
 
     def run(self) -> int:
-        """Run cycles until the time is over, say in a line how each ended and what moved, write the files.
+        """Run cycles until the time is over, print a line for each cycle and each trend, write the files.
 
-        A cycle is a process and a run of its own, so a crash costs one cycle, and its journal is closed.
-
-        An interrupt (Ctrl-C, SIGINT, SIGTERM) ends the cycle in progress and then the campaign.
+        A crash costs one cycle, since each cycle is a process of its own. An interrupt (Ctrl-C, SIGINT,
+        SIGTERM) ends the current cycle, which closes its journal, and then the campaign.
 
         Returns:
             The worst exit code of all cycles: 1 if one was rejected, 20 if one was undecided, else 0. A trend
@@ -102,27 +107,27 @@ class Soak:
 
     def _one(self, number: int) -> Cycle:
         run_id = f"{self._base}-{number:05d}"
-        # Ours first: after "--" they would be files. The duration may stand in addopts: no soak in a soak.
+        # Ours come first, since after "--" they would be files. An empty duration overrides one in addopts.
         ours = [f"{FLAG}=", f"{CAMPAIGN}={self._base}", f"--anubis-run-id={run_id}"]
         ours += self._files.of_cycle(number)
         command = [sys.executable, "-m", "pytest", *ours, *self._arguments]
-        # In a group of its own a terminal's Ctrl-C does not reach it: it gets exactly one, from us.
-        group = 0 if sys.platform != "win32" else None
-        with tempfile.TemporaryFile() as told:
-            sink = None if self._shows_all() else told
-            with subprocess.Popen(
-                command,
-                cwd=self._config.invocation_params.dir,
-                process_group=group,
-                stdout=sink,
-                stderr=subprocess.STDOUT if sink else None,
-            ) as self._process:
+        with tempfile.TemporaryFile() as output:
+            sink = None if self._shows_all() else output
+            with (
+                subprocess.Popen(
+                    command,
+                    cwd=self._config.invocation_params.dir,
+                    process_group=0,  # a terminal's Ctrl-C does not reach it; it gets one signal, from us
+                    stdout=sink,
+                    stderr=subprocess.STDOUT if sink else None,
+                ) as self._process
+            ):
                 if self._stopping:  # between two cycles
                     self._process.send_signal(signal.SIGINT)
                 code = self._process.wait()
             record = _record(self._settings.store, run_id)
             if record is None or code not in CAME_TO_ITS_END:
-                _say(*_last_lines(told))  # nothing else says why
+                _say(*_last_lines(output))  # the only explanation
         if record is None:
             return Cycle(number=number, run=run_id, exit_code=code, headline="no verdict")
         self._node, self._class = record.node, record.hardware_class
@@ -133,7 +138,7 @@ class Soak:
             started=record.started,
             exit_code=code,
             headline=record.node_verdict.headline if record.node_verdict else "no verdict",
-            # Thousands of cycles must fit into memory; the journals have everything.
+            # Thousands of cycles must fit into memory; the journals have the rest.
             measurements=tuple(
                 replace(one, telemetry=(), evidence=()) for one in record.measurements
             ),
@@ -141,7 +146,7 @@ class Soak:
         )
 
     def _shows_all(self) -> bool:
-        """Return whether somebody asked to see what the cycles print: otherwise a cycle is one line."""
+        """Return whether the user wants the output of the cycles; otherwise a cycle prints one line."""
         option = self._config.option
         return bool(option.verbose > 0 or option.capture == "no" or option.usepdb)
 
@@ -166,13 +171,13 @@ class Soak:
         return worst_code(codes, decayed=bool(trends) and self._settings.fail_on == "marginal")
 
     def _write(self, trends: list[str], ended: str) -> None:
-        """Write the campaign's page, after every cycle: what is there survives whatever comes."""
+        """Write the campaign's page, after every cycle, so that a crash loses nothing."""
         if self._files.html is not None:
             page = soak_page(self._node, self._class, self._cycles, trends, ended)
             self._careful(self._files.html, functools.partial(self._files.write_html, page))
 
     def _careful(self, path: Path | None, write: Callable[[], None]) -> None:
-        """Write a file of the campaign; a full disk must not end a soak, whose journals are elsewhere."""
+        """Write a file of the campaign; a full disk there must not end the soak."""
         try:
             write()
         except OSError as error:
@@ -180,7 +185,7 @@ class Soak:
 
     @contextlib.contextmanager
     def _interrupts(self) -> Iterator[None]:
-        """Pass an interrupt on to the cycle, which closes its journal, and stop after it."""
+        """Pass an interrupt to the current cycle, which closes its journal, and stop after it."""
 
         def interrupt(number: int, frame: object) -> None:
             self._stopping = True
@@ -189,7 +194,7 @@ class Soak:
 
         before = {}
         for number in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(ValueError):  # not in the main thread: nothing arrives here
+            with contextlib.suppress(ValueError):  # not in the main thread, which gets all signals
                 if signal.getsignal(number) is not signal.SIG_IGN:
                     before[number] = signal.signal(number, interrupt)
         try:
@@ -203,10 +208,10 @@ def worst_code(codes: Sequence[int], *, decayed: bool) -> int:
     """Return a campaign's exit code.
 
     Args:
-        codes: Those of its cycles.
-        decayed: A trend that counts as a rejection was found.
+        codes: Exit codes of its cycles.
+        decayed: A trend counts as a rejection.
     """
-    worst = min(codes, key=lambda code: _WORST.index(code) if code in _WORST else -1)
+    worst = min(codes, key=lambda code: _WORST_FIRST.index(code) if code in _WORST_FIRST else -1)
     return 1 if decayed and worst in (0, 20) else worst
 
 
@@ -216,19 +221,18 @@ def soak(config: pytest.Config, settings: Settings, duration: float) -> int:
 
 
 def split(config: pytest.Config) -> tuple[list[str], CycleFiles]:
-    """Return the command line of a cycle, and the files that every cycle would overwrite.
+    """Return the command line of a cycle, and the report files that every cycle would overwrite.
 
-    The command line is ours without the duration, the run's name and these files, which may stand in the ini
-    file as well.
+    The command line is this process's without the duration, the run's name and these files.
     """
     kept: list[str] = []
     skip = False
     for argument in map(str, config.invocation_params.args):
         if skip:
             skip = False
-        elif argument in _OURS:
+        elif argument in _REPLACED_FLAGS:
             skip = True
-        elif not argument.startswith(tuple(f"{flag}=" for flag in _OURS)):
+        elif not argument.startswith(tuple(f"{flag}=" for flag in _REPLACED_FLAGS)):
             kept.append(argument)
     folder = Path(config.invocation_params.dir)
     page, junit = (config.getoption(name, None) for name in ("htmlpath", "xmlpath"))
@@ -244,10 +248,10 @@ def _record(store: Path, run_id: str) -> RunRecord | None:
         return None
 
 
-def _last_lines(told: IO[bytes]) -> list[str]:
-    """Return the end of what a cycle printed; empty where it went to the terminal."""
-    told.seek(max(0, told.seek(0, os.SEEK_END) - TAIL_BYTES))
-    return told.read().decode("utf-8", "replace").splitlines()[-TAIL:]
+def _last_lines(output: IO[bytes]) -> list[str]:
+    """Return the last lines of a cycle's output; none if it went to the terminal."""
+    output.seek(max(0, output.seek(0, os.SEEK_END) - TAIL_BYTES))
+    return output.read().decode("utf-8", "replace").splitlines()[-TAIL_LINES:]
 
 
 def _say(*lines: str) -> None:

@@ -1,6 +1,6 @@
-"""The Selector inside a run: its choice, made once, and leaving out what it does not want.
+"""The Selector inside a run: makes its choice once, and leaves tests out accordingly.
 
-How a choice is made is in the room ``selector``. Open ``run_choice.py`` first.
+The room ``selector`` computes a choice. Open ``run_choice.py`` first.
 
 PYTEST_DONT_REWRITE
 """

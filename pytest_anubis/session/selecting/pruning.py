@@ -1,4 +1,4 @@
-"""Leaving out the tests that the Selector does not want, in every process that collects."""
+"""Deselects the tests that the Selector leaves out, in every process that collects."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from pytest_anubis.session.context import context_key, emit, ends_key, time_left
 from pytest_anubis.session.measuring.recorder import earlier_key
 
 Ask = Callable[[list[dict[str, Any]]], dict[str, Any]]
-"""Takes what was collected, and returns `Selection.answer`; in a worker it asks the controller."""
+"""Takes descriptions of the collected benchmarks and returns `Selection.answer`, in workers by a message."""
 
 reason_key = pytest.StashKey[str]()
 """In an item's stash: why it was left out."""
 
-# pytest's own choices of what to repeat: they look at what ran last, not at what is likely to break.
-_OTHERS = (
+# pytest's own options that choose or order tests by their last run.
+_CONFLICTING = (
     ("lf", "--lf"),
     ("failedfirst", "--ff"),
     ("newfirst", "--nf"),
@@ -41,29 +41,28 @@ _OTHERS = (
 
 
 def conflicting_option(config: pytest.Config) -> str:
-    """Return the option that the Selector gives way to, empty when there is none."""
-    return next((flag for dest, flag in _OTHERS if config.getoption(dest, False)), "")
+    """Return the option of pytest that switches the Selector off; empty if there is none."""
+    return next((flag for dest, flag in _CONFLICTING if config.getoption(dest, False)), "")
 
 
 class Pruning:
-    """Deselects what the Selector leaves out.
+    """Plugin that deselects what the Selector leaves out.
 
     Args:
-        ask: Asks for the choice.
+        ask: Returns the choice.
     """
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._left_none = False
-        self._always: set[str] = set()  # benchmarks that run whatever it takes
+        self._always: set[str] = set()  # benchmarks that run even when the budget is over
 
-    # Last: every other selection comes first, and the original order is kept. Order is the
-    # scheduler's business.
+    # Last, after every other selection. The order is kept, which the scheduler determines.
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> None:
-        """Drop the tests of benchmarks that were left out, and what does not apply here, in one go.
+        """Drop the tests of left-out benchmarks and those that do not apply to this node.
 
         Raises:
             pytest.UsageError: The choice cannot be made; one line says why.
@@ -71,7 +70,7 @@ class Pruning:
         if conflicting_option(config):
             return
         benchmarks = [benchmark_id(item) if takes_metrics(item) else "" for item in items]
-        with _without_sweeps():
+        with _gc_paused():
             described = describe(config, items, benchmarks)
             answer = self._ask(described)
         if "error" in answer:
@@ -82,7 +81,7 @@ class Pruning:
             config.stash[ends_key] = time.monotonic() + answer["left"]
         kept, dropped = [], []
         for item, name in zip(items, benchmarks, strict=True):
-            # Where nothing applies here, that is what the run has to say.
+            # If no benchmark applies, the tests stay, and their skips say why.
             reason = reasons.get(name) or (not_applicable(item) if described else "")
             if not reason:
                 kept.append(item)
@@ -96,10 +95,11 @@ class Pruning:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Leave a benchmark out that has not begun when the budget is over."""
+        """Skip a benchmark that has not begun when the budget is over."""
         if time_left(item.config) > 0 or earlier_key in item.stash or not takes_metrics(item):
             return
-        name, context = benchmark_id(item), item.config.stash[context_key]
+        name = benchmark_id(item)
+        context = item.config.stash[context_key]
         if name in self._always:
             return
         verdict = MetricVerdict(
@@ -118,18 +118,18 @@ class Pruning:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """End a dry run whose choice leaves nothing as every dry run: there were tests to choose from."""
+        """Replace pytest's "no tests" by our undecided status if a dry run's choice left nothing."""
         nothing = exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED
         if nothing and self._left_none and session.config.option.collectonly:
             session.exitstatus = Decision.UNDECIDED.exit_code
 
 
 @contextlib.contextmanager
-def _without_sweeps() -> Iterator[None]:
-    """Let no garbage collection run meanwhile.
+def _gc_paused() -> Iterator[None]:
+    """Pause garbage collection.
 
-    What a choice allocates sets off sweeps over all that pytest has collected, a million objects that
-    stay: with ten thousand tests they would take as long as the choice.
+    The allocations of a choice trigger scans of everything that pytest has collected. With ten thousand
+    tests, a million objects, these scans would take as long as the choice.
     """
     running = gc.isenabled()
     gc.disable()
@@ -143,13 +143,14 @@ def _without_sweeps() -> Iterator[None]:
 def describe(
     config: pytest.Config, items: Sequence[pytest.Item], benchmarks: Sequence[str]
 ) -> list[dict[str, Any]]:
-    """Return every collected benchmark with what a choice needs to know of it, as plain types.
+    """Return the facts about every collected benchmark that a choice needs, as plain types.
+
+    Benchmarks that do not apply to this node are left out.
 
     Args:
-        config: The process's configuration, for the tests that the command line names.
-        items: What was collected.
-        benchmarks: The benchmark of each, empty for plain tests: they always run. What does not apply to
-            this node is not offered.
+        config: The process's configuration, which has the tests that the command line names.
+        items: The collected tests.
+        benchmarks: The benchmark of each; empty for plain tests, which always run.
     """
     named = _named(config)
     found: dict[str, dict[str, Any]] = {}
@@ -176,13 +177,10 @@ def describe(
 
 
 def _named(config: pytest.Config) -> list[tuple[Path, str]]:
-    """Return file and test of every test that the command line names, e.g. ``a.py::test_x``.
-
-    Symbolic links are kept, as pytest keeps them in `pytest.Item.path`.
-    """
+    """Return file and test of every test that the command line names, e.g. ``a.py::test_x``."""
     base = Path(config.invocation_params.dir)
     return [
-        (Path(os.path.abspath(base / path)), rest)  # noqa: PTH100  # resolve() follows links
+        (Path(os.path.abspath(base / path)), rest)  # noqa: PTH100  # keep links, as Item.path does
         for path, separator, rest in (str(arg).partition("::") for arg in config.args)
         if separator
     ]

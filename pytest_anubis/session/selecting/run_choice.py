@@ -1,4 +1,4 @@
-"""The Selector's choice for one run: made once, in the main process, for all processes."""
+"""The Selector's choice for one run, made once in the main process for all processes."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ HISTORY_NAME = "history.sqlite"
 
 
 class Selection:
-    """Chooses when the first process has collected, and tells every process the same.
+    """The choice of benchmarks for a run, made when the first process has collected.
 
     Args:
         context: The facts of the run.
-        inputs: What the choice rests on, read before anything is collected.
+        inputs: History and model behind the choice, read before collection.
         sink: Takes the event that records the choice.
-        earlier: The choice of the interrupted run that is resumed, which stands.
+        earlier: The choice of the interrupted run that is resumed; it is kept.
 
     Attributes:
-        lanes: How many processes serve devices at the same time.
-        choice: The choice; None before it is made, or where there was nothing to choose from.
-        record: The choice as the journal holds it; None before.
+        lanes: Number of processes that serve devices at the same time.
+        choice: The choice; None before it is made, or if there was nothing to choose from.
+        record: The choice as plain data for the journal; None before.
     """
 
     def __init__(
@@ -65,18 +65,19 @@ class Selection:
         self._sink = sink
         self._earlier = earlier
         self._damaged = False
-        self._ends: float | None = None  # when a budget is over
+        self._ends: float | None = None  # end of the budget, by the monotonic clock
         self._offers: dict[str, Offer] = {}
         self._lock = threading.Lock()  # workers ask in the threads of their connections
 
     def answer(self, described: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Answer one process: ``pruned`` maps benchmarks to reasons; or ``error`` says what is wrong.
+        """Return the choice for one process, made at the first call.
 
-        The first question decides; benchmarks that it did not name run. ``left`` is how many seconds are left
-        of a budget, None without one, and ``pinned`` names the benchmarks that run all the same.
+        ``pruned`` maps left-out benchmarks to reasons, ``pinned`` names the benchmarks that always run, and
+        ``left`` has the remaining seconds of the budget, None without one. If no choice is possible, the
+        answer is ``error`` only.
 
         Args:
-            described: What the process has collected, see `pruning.describe`.
+            described: The collected benchmarks, see `pruning.describe`.
         """
         with self._lock:
             if self.record is None and described:
@@ -126,7 +127,7 @@ class Selection:
             self._ends = time.monotonic() + request.budget
 
     def lines(self, *, explain: bool, width: int | None = None) -> list[str]:
-        """Return the choice for the terminal; nothing before it is made."""
+        """Return the choice for the terminal; no lines before it is made."""
         if self.record is None:
             return []
         lines = [f"anubis: {line}" for line in choice_lines(self.record)]
@@ -135,7 +136,7 @@ class Selection:
         return lines + (explain_lines(self.record, width=width) if explain else [])
 
     def header(self) -> str:
-        """Say what the choice will go by."""
+        """Return the line that says what the choice is based on."""
         settings, inputs = self._context.settings, self._inputs
         risk = inputs.risk
         known = "unknown" if risk is None else f"{percent(risk)} ({inputs.basis})"
@@ -147,7 +148,7 @@ class Selection:
         )
 
     def left_out(self) -> LeftOut:
-        """Return what the decision about the node must know of the choice."""
+        """Return what the choice left out, for the decision about the node."""
         from pytest_anubis.validator.deciding.run_decision import LeftOut
 
         pruned = self.record["pruned"] if self.record is not None else ()
@@ -165,31 +166,26 @@ class Selection:
             )
             for item in pruned
         )
-        # None where nothing was left out.
-        known = None if self.choice is None or not self.choice.plan.pruned else self.choice
-        if known is None:
-            return LeftOut(verdicts=verdicts, unneeded=self.unneeded())
-        return LeftOut(
-            verdicts=verdicts,
-            risk_after=known.risk_after,
-            interval_after=known.interval_after,
-            unneeded=self.unneeded(),
-        )
+        left = LeftOut(verdicts=verdicts, unneeded=self.unneeded())
+        choice = self.choice
+        if choice is None or not choice.plan.pruned:
+            return left
+        return replace(left, risk_after=choice.risk_after, interval_after=choice.interval_after)
 
     @property
     def left_all(self) -> bool:
-        """A choice was made, and it left out every benchmark."""
+        """True if a choice was made and it left out every benchmark."""
         return self.record is not None and not self.record["chosen"]
 
     def unneeded(self) -> str:
-        """Say why nothing had to be measured; empty where something had to be."""
+        """Return why nothing had to be measured; empty if something had to be."""
         if self.record is None or self.record["method"] != "nothing" or not self.left_all:
             return ""
         return choice_lines(self.record)[0]
 
 
 def answered(selection: Selection, described: Any) -> dict[str, Any]:
-    """Answer a worker whatever happens: one that waits for ever would look like a hang."""
+    """Answer a worker whatever error occurs, because a worker without an answer would wait for ever."""
     try:
         return selection.answer(described)
     except Exception as error:
@@ -197,7 +193,7 @@ def answered(selection: Selection, described: Any) -> dict[str, Any]:
 
 
 def choice_request_of(context: RunContext) -> ChoiceRequest:
-    """Return what the settings ask of the Selector; the seed is drawn from the run's name."""
+    """Return the settings of the Selector; the default seed is a hash of the run's name."""
     from pytest_anubis.selector.choice.choice_inputs import ChoiceRequest
 
     settings = context.settings
@@ -213,7 +209,7 @@ def choice_request_of(context: RunContext) -> ChoiceRequest:
 
 
 def _earlier_plan(event: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what the interrupted run had chosen, to stand in a plan's place; None if it is damaged."""
+    """Return the interrupted run's choice as fields of a plan; None if it is damaged."""
     names = ("chosen", "explored", "pruned", "method", "optimal", "reached", "cost", "full_cost")
     try:
         kept = from_plain(Plan, {name: event[name] for name in names}, where="selection")
@@ -223,18 +219,18 @@ def _earlier_plan(event: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def history_exists(place: Path | str) -> bool:
-    """Say whether there is a history: a database is taken to have one, a folder has its file or not."""
+    """Return whether there may be a history: a folder needs its file, a database is assumed to have one."""
     try:
         return isinstance(place, str) or (place / HISTORY_NAME).exists()
     except (OSError, ValueError):
-        return True  # opening it will tell
+        return True  # opening it will give the error
 
 
 def read_choice_inputs(context: RunContext) -> ChoiceInputs:
-    """Read what the choice rests on; from a history that cannot be read follows that nothing is left out.
+    """Read history and risk model for the choice; if the history is unreadable, nothing will be left out.
 
     Raises:
-        pytest.UsageError: The risk model cannot be used, or the history makes no sense; one line says why.
+        pytest.UsageError: The risk model cannot be used, or the history is inconsistent; one line says why.
     """
     from pytest_anubis.selector.choice.choice_inputs import gather_inputs
     from pytest_anubis.selector.risk.forecast import RiskModel
@@ -264,7 +260,7 @@ def read_choice_inputs(context: RunContext) -> ChoiceInputs:
             unreadable = str(error)
     try:
         model = None
-        # Without the history a model would take every node for a new one, and might find it safe.
+        # Without the history a model would take every node for new, and might consider it safe.
         if not unreadable and path.exists():
             model = RiskModel.from_plain(read_model(path))
     except HistoryError as error:

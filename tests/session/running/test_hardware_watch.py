@@ -63,7 +63,7 @@ class Told:
 
     def tell(self, *facts: Fact, complete: bool = False) -> Sequence[HardwareFound]:
         self.events.clear()
-        self.watch.tell(facts, complete)
+        self.watch.record(facts, complete)
         return [event for event in self.events if isinstance(event, HardwareFound)]
 
     def ended(self, test: str) -> None:
@@ -78,11 +78,11 @@ def test_a_finding_belongs_to_its_card_and_to_the_tests_that_ran_there(tmp_path:
     told = Told(tmp_path)
     told.state.apply(TestStarted(test="t[cuda:0]"))
     told.ended("t[cuda:1]")
-    (event,) = told.tell(ECC, complete=True)
+    (event,) = told.record(ECC, complete=True)
     assert (event.part, event.device) == ("GPU 1 (0000:5d:00.0)", "cuda:1")
     assert event.tests == ("t[cuda:1]",)
     # A complete look is behind it: what comes now came later.
-    (event,) = told.tell(ECC)
+    (event,) = told.record(ECC)
     assert event.tests == ()
 
 
@@ -92,12 +92,12 @@ def test_a_late_message_of_the_driver_still_names_the_test(
     told = Told(tmp_path)
     late = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
     told.ended("t[cuda:1]")
-    told.tell(complete=True)  # the counters are behind it, the driver's message is not yet out
-    assert told.tell(ECC)[0].tests == ()
-    assert told.tell(late)[0].tests == ("t[cuda:1]",)
+    told.record(complete=True)  # the counters are behind it, the driver's message is not yet out
+    assert told.record(ECC)[0].tests == ()
+    assert told.record(late)[0].tests == ("t[cuda:1]",)
     monkeypatch.setattr(hardware_watch, "LATE", -1.0)
     monkeypatch.setattr(hardware_watch, "EARLY", 0.0)
-    assert told.tell(late)[0].tests == ()
+    assert told.record(late)[0].tests == ()
 
 
 def test_a_message_that_overtakes_the_news_of_its_test_waits_for_it(
@@ -112,8 +112,8 @@ def test_a_message_that_overtakes_the_news_of_its_test_waits_for_it(
 
     monkeypatch.setattr(hardware_watch, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
     early = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
-    assert told.tell(early)[0].tests == ("t[cuda:1]",)
-    assert told.tell(early)[0].tests == ("t[cuda:1]",)
+    assert told.record(early)[0].tests == ("t[cuda:1]",)
+    assert told.record(early)[0].tests == ("t[cuda:1]",)
     assert len(waits) == 1
 
 
@@ -127,7 +127,7 @@ def test_a_message_without_a_test_waits_once(
     monkeypatch.setattr(hardware_watch, "time", clock)
     alone = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
     for _ in range(5):
-        assert told.tell(alone)[0].tests == ()
+        assert told.record(alone)[0].tests == ()
     assert len(waits) == 1
 
 
@@ -147,19 +147,19 @@ def test_a_card_whose_xids_nobody_hears_is_named(tmp_path: Path) -> None:
 def test_a_test_of_the_whole_node_used_every_card(tmp_path: Path) -> None:
     told = Told(tmp_path)
     told.state.apply(TestStarted(test="t_node"))
-    assert told.tell(ECC)[0].tests == ("t_node",)
+    assert told.record(ECC)[0].tests == ("t_node",)
 
 
 @pytest.mark.parametrize("place", ["0000:5d:00", "00000000:5D:00.0", "0000:5d:00.0"])
 def test_a_line_of_the_kernel_is_mapped_by_its_address(tmp_path: Path, place: str) -> None:
-    (event,) = Told(tmp_path).tell(
+    (event,) = Told(tmp_path).record(
         Fact(sort="xid-fault", name="XID 79", text="off the bus", place=place)
     )
     assert event.device == "cuda:1"
 
 
 def test_a_switch_is_no_card_and_is_told_with_its_address(tmp_path: Path) -> None:
-    (event,) = Told(tmp_path).tell(
+    (event,) = Told(tmp_path).record(
         Fact(sort="switch-fault", name="SXid", text="x", place="0000:05:00.0")
     )
     assert (event.device, event.part) == ("", "0000:05:00.0")
@@ -168,13 +168,13 @@ def test_a_switch_is_no_card_and_is_told_with_its_address(tmp_path: Path) -> Non
 def test_a_card_that_the_user_hides_is_none_of_this_runs_business(tmp_path: Path) -> None:
     told = Told(tmp_path, devices=("cuda:0",))
     hidden = Fact(sort="xid-fault", name="XID 79", text="off the bus", place="0000:5d:00")
-    assert told.tell(ECC, hidden) == []
+    assert told.record(ECC, hidden) == []
 
 
 def test_a_silent_library_matters_only_where_cards_are_tested(tmp_path: Path) -> None:
     silent = Fact(sort="card-silent", name="error counters", text="no answer")
-    assert len(Told(tmp_path).tell(silent)) == 1
-    assert Told(tmp_path, devices=("cpu",)).tell(silent) == []
+    assert len(Told(tmp_path).record(silent)) == 1
+    assert Told(tmp_path, devices=("cpu",)).record(silent) == []
 
 
 def test_amds_cards_are_known_by_their_addresses_and_not_by_their_index() -> None:
@@ -296,7 +296,7 @@ def test_a_driver_that_hangs_in_mid_run_leaves_the_node_undecided(
         defaults = kind.__init__.__kwdefaults__
         assert defaults is not None
         monkeypatch.setitem(defaults, "deadline", 0.3)
-    monkeypatch.setattr("pytest_anubis.session.running.gate_plugin.AGAIN", 0.3)
+    monkeypatch.setattr("pytest_anubis.session.running.gate_plugin.END_DEADLINE", 0.3)
     monkeypatch.setenv("FAULT_AT_cuda_3", "gpu3.hang.nvmlDeviceGetFieldValues 60")
     result = run(node)
     result.assert_outcomes(passed=8)
