@@ -27,8 +27,7 @@ LATE = 5.0
 after it has tried to recover, and its messages are read every half a second."""
 
 EARLY = 1.0
-"""Seconds for which a message of the driver waits for the start of its test, which a worker reports by another
-way."""
+"""Seconds for which a message of the driver waits for its test, whose start a worker reports apart."""
 
 
 class HardwareWatch:

@@ -38,7 +38,7 @@ INVENTORY: dict[str, Any] = {
 }
 
 
-class Told:
+class RecordedWatch:
     """A watch whose events are collected; nothing of this machine is looked at."""
 
     def __init__(self, tmp_path: Path, devices: tuple[str, ...] = ("cuda:0", "cuda:1")) -> None:
@@ -61,7 +61,7 @@ class Told:
             watch=idle,
         )
 
-    def tell(self, *facts: Fact, complete: bool = False) -> Sequence[HardwareFound]:
+    def record(self, *facts: Fact, complete: bool = False) -> Sequence[HardwareFound]:
         self.events.clear()
         self.watch.record(facts, complete)
         return [event for event in self.events if isinstance(event, HardwareFound)]
@@ -75,106 +75,106 @@ ECC = Fact(sort="uncorrected-memory-error", name="ECC", text="1 error", part="GP
 
 
 def test_a_finding_belongs_to_its_card_and_to_the_tests_that_ran_there(tmp_path: Path) -> None:
-    told = Told(tmp_path)
-    told.state.apply(TestStarted(test="t[cuda:0]"))
-    told.ended("t[cuda:1]")
-    (event,) = told.record(ECC, complete=True)
+    watched = RecordedWatch(tmp_path)
+    watched.state.apply(TestStarted(test="t[cuda:0]"))
+    watched.ended("t[cuda:1]")
+    (event,) = watched.record(ECC, complete=True)
     assert (event.part, event.device) == ("GPU 1 (0000:5d:00.0)", "cuda:1")
     assert event.tests == ("t[cuda:1]",)
     # A complete look is behind it: what comes now came later.
-    (event,) = told.record(ECC)
+    (event,) = watched.record(ECC)
     assert event.tests == ()
 
 
 def test_a_late_message_of_the_driver_still_names_the_test(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Told(tmp_path)
+    watched = RecordedWatch(tmp_path)
     late = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
-    told.ended("t[cuda:1]")
-    told.record(complete=True)  # the counters are behind it, the driver's message is not yet out
-    assert told.record(ECC)[0].tests == ()
-    assert told.record(late)[0].tests == ("t[cuda:1]",)
+    watched.ended("t[cuda:1]")
+    watched.record(complete=True)  # the counters are behind it, the driver's message is not yet out
+    assert watched.record(ECC)[0].tests == ()
+    assert watched.record(late)[0].tests == ("t[cuda:1]",)
     monkeypatch.setattr(hardware_watch, "LATE", -1.0)
     monkeypatch.setattr(hardware_watch, "EARLY", 0.0)
-    assert told.record(late)[0].tests == ()
+    assert watched.record(late)[0].tests == ()
 
 
 def test_a_message_that_overtakes_the_news_of_its_test_waits_for_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Told(tmp_path)
+    watched = RecordedWatch(tmp_path)
     waits: list[float] = []
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        told.state.apply(TestStarted(test="t[cuda:1]"))
+        watched.state.apply(TestStarted(test="t[cuda:1]"))
 
     monkeypatch.setattr(hardware_watch, "time", SimpleNamespace(sleep=sleep, monotonic=lambda: 0.0))
     early = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
-    assert told.record(early)[0].tests == ("t[cuda:1]",)
-    assert told.record(early)[0].tests == ("t[cuda:1]",)
+    assert watched.record(early)[0].tests == ("t[cuda:1]",)
+    assert watched.record(early)[0].tests == ("t[cuda:1]",)
     assert len(waits) == 1
 
 
 def test_a_message_without_a_test_waits_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = Told(tmp_path)
+    watched = RecordedWatch(tmp_path)
     waits: list[float] = []
     times = iter(range(1000))
     clock = SimpleNamespace(sleep=waits.append, monotonic=lambda: float(next(times)))
     monkeypatch.setattr(hardware_watch, "time", clock)
     alone = Fact(sort="xid-fault", name="XID 74", text="x", part="GPU 1", source="NVML event")
     for _ in range(5):
-        assert told.record(alone)[0].tests == ()
+        assert watched.record(alone)[0].tests == ()
     assert len(waits) == 1
 
 
 def test_a_card_whose_xids_nobody_hears_is_named(tmp_path: Path) -> None:
-    told = Told(tmp_path)
+    watched = RecordedWatch(tmp_path)
     lines: list[str] = []
     terminal: Any = SimpleNamespace(write_line=lambda line, **_: lines.append(line))
-    told.watch.pytest_terminal_summary(terminal)
+    watched.watch.pytest_terminal_summary(terminal)
     assert lines == []
-    told.idle.deaf["GPU 1"] = "Not Supported (NVML error 3)"
-    told.watch.pytest_terminal_summary(terminal)
+    watched.idle.deaf["GPU 1"] = "Not Supported (NVML error 3)"
+    watched.watch.pytest_terminal_summary(terminal)
     (line,) = lines
     assert line.startswith("anubis: XIDs of GPU 1 (0000:5d:00.0) were not heard")
     assert "Not Supported (NVML error 3)" in line
 
 
 def test_a_test_of_the_whole_node_used_every_card(tmp_path: Path) -> None:
-    told = Told(tmp_path)
-    told.state.apply(TestStarted(test="t_node"))
-    assert told.record(ECC)[0].tests == ("t_node",)
+    watched = RecordedWatch(tmp_path)
+    watched.state.apply(TestStarted(test="t_node"))
+    assert watched.record(ECC)[0].tests == ("t_node",)
 
 
 @pytest.mark.parametrize("place", ["0000:5d:00", "00000000:5D:00.0", "0000:5d:00.0"])
 def test_a_line_of_the_kernel_is_mapped_by_its_address(tmp_path: Path, place: str) -> None:
-    (event,) = Told(tmp_path).record(
+    (event,) = RecordedWatch(tmp_path).record(
         Fact(sort="xid-fault", name="XID 79", text="off the bus", place=place)
     )
     assert event.device == "cuda:1"
 
 
 def test_a_switch_is_no_card_and_is_told_with_its_address(tmp_path: Path) -> None:
-    (event,) = Told(tmp_path).record(
+    (event,) = RecordedWatch(tmp_path).record(
         Fact(sort="switch-fault", name="SXid", text="x", place="0000:05:00.0")
     )
     assert (event.device, event.part) == ("", "0000:05:00.0")
 
 
 def test_a_card_that_the_user_hides_is_none_of_this_runs_business(tmp_path: Path) -> None:
-    told = Told(tmp_path, devices=("cuda:0",))
+    watched = RecordedWatch(tmp_path, devices=("cuda:0",))
     hidden = Fact(sort="xid-fault", name="XID 79", text="off the bus", place="0000:5d:00")
-    assert told.record(ECC, hidden) == []
+    assert watched.record(ECC, hidden) == []
 
 
 def test_a_silent_library_matters_only_where_cards_are_tested(tmp_path: Path) -> None:
     silent = Fact(sort="card-silent", name="error counters", text="no answer")
-    assert len(Told(tmp_path).record(silent)) == 1
-    assert Told(tmp_path, devices=("cpu",)).record(silent) == []
+    assert len(RecordedWatch(tmp_path).record(silent)) == 1
+    assert RecordedWatch(tmp_path, devices=("cpu",)).record(silent) == []
 
 
 def test_amds_cards_are_known_by_their_addresses_and_not_by_their_index() -> None:
@@ -192,9 +192,9 @@ def test_amds_cards_are_known_by_their_addresses_and_not_by_their_index() -> Non
 
 
 def test_a_container_that_cannot_read_the_kernel_log_says_so(tmp_path: Path) -> None:
-    (line,) = Told(tmp_path).watch.pytest_report_header()
+    (line,) = RecordedWatch(tmp_path).watch.pytest_report_header()
     assert "No such file or directory: XIDs are taken from NVML's events" in line
-    assert Told(tmp_path, devices=("cpu",)).watch.pytest_report_header() == []
+    assert RecordedWatch(tmp_path, devices=("cpu",)).watch.pytest_report_header() == []
 
 
 SUITE = """
