@@ -1,4 +1,4 @@
-"""What the run is doing just now: one live line on a terminal, now and then a plain line in a log."""
+"""Progress of the run: a live line on a terminal, or a plain line every minute in a log."""
 
 from __future__ import annotations
 
@@ -16,28 +16,30 @@ from pytest_anubis.session.running.line_below import LineBelow
 from pytest_anubis.session.running.live_run import Run
 from pytest_anubis.session.running.terminal_plugin import write_apart
 
-LOOK = 1.0
-"""Seconds between two looks on a terminal: people read no faster, and looking takes from what is measured."""
+TERMINAL_SECONDS = 1.0
+"""Seconds between two updates on a terminal, to disturb the measurements little."""
 
-SHARE = 200
-"""A look may take one part in so many of the time between two: a run of many tests looks less often."""
+MIN_PAUSE_FACTOR = 200
+"""Least pause between updates relative to an update's own duration; runs of many tests update less often."""
 
-EVERY = 60.0
-"""Seconds between two lines in a log, where pytest's own dots show life: some lines for a run of minutes."""
+LOG_SECONDS = 60.0
+"""Seconds between two lines in a log."""
 
-LAST = 2.0
-"""Seconds that the end of a run waits for the last look, which takes milliseconds: it is worth no more."""
+JOIN_SECONDS = 2.0
+"""Seconds that the end of a run waits for the last update, which takes milliseconds."""
 
 
 class LiveProgress:
-    """Tells how far the run is; silent with ``-q`` and where somebody watches the tests themselves.
+    """Plugin that shows the progress; silent with ``-q`` and if the user watches the tests' own output.
 
-    On a terminal a thread of the controller draws it in a run with workers. Where tests run in this process
-    nothing is drawn while one runs: it would be measured too. In a log pytest's own thread writes it when it
-    hears of a test, as pytest's reporter bears no other.
+    With workers, a thread of the controller draws the line on a terminal. With tests in this process nothing
+    is drawn during a test, because it would be measured too. In a log, pytest's own thread writes the line
+    after a test's report, because pytest's reporter is not thread-safe.
 
     Args:
-        workers: The tests run in processes of their own.
+        config: pytest's configuration.
+        run: The run.
+        workers: The tests run in worker processes.
     """
 
     def __init__(self, config: pytest.Config, run: Run, *, workers: bool) -> None:
@@ -48,60 +50,62 @@ class LiveProgress:
         self._line: LineBelow | None = None
         self._over = threading.Event()
         self._thread: threading.Thread | None = None
-        self._told = time.monotonic()
+        self._updated = time.monotonic()
         self._text = ""
-        self._tells = False
+        self._active = False
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionstart(self) -> None:
-        """Begin to tell, if anybody wants to know."""
-        option = self._config.option  # some are not there: `-p no:debugging`
+        """Start showing progress, unless the output is quiet or watched."""
+        option = (
+            self._config.option
+        )  # options of a switched-off plugin are missing (`-p no:debugging`)
         debugged = getattr(option, "usepdb", False) or getattr(option, "trace", False)
         open_output = getattr(option, "capture", "no") == "no" and not self._workers
         watched = debugged or open_output
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or option.collectonly or watched or self._config.get_verbosity() < 0:
             return
-        self._tells = True
+        self._active = True
         # Another reporter (pytest-sugar) moves the cursor itself.
-        if type(reporter) is pytest.TerminalReporter and reporter.isatty and _draws():
+        if type(reporter) is pytest.TerminalReporter and reporter.isatty and _can_draw():
             self._line = LineBelow(self._config.get_terminal_writer())
-            self._told = -LOOK  # the first test in this process may be a long one
+            self._updated = -TERMINAL_SECONDS  # show the first test at once, since it may be long
         if self._workers and self._line is not None:
             self._thread = threading.Thread(target=self._watch, name="anubis-progress", daemon=True)
             self._thread.start()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_logstart(self, nodeid: str) -> Generator[None, None, None]:
-        """In one process: say what begins, in a log before pytest names its file, else below that."""
+        """Without workers: show the test that begins, in a log before pytest's line, else below it."""
         due = self._due and not self._workers
         if due and self._line is None:
-            self._look(nodeid)
+            self._update(nodeid)
         yield
         if due and self._line is not None:
-            self._look(nodeid)
+            self._update(nodeid)
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self) -> None:
-        """With workers: draw the line again that had to make room for pytest's own; in a log, write one."""
+        """With workers: redraw the line, which pytest's output has cleared; in a log, write one if due."""
         if self._workers and self._line is not None and self._text:
             self._line.show(self._text)
         elif self._workers and self._line is None and self._due:
             try:
-                self._look()
-            except Exception:  # no run is worth less for it
-                self._tells = False
+                self._update()
+            except Exception:  # must not end the run
+                self._active = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Make room for the verdict."""
+        """Remove the line before the verdict is printed."""
         self.pytest_unconfigure()
 
     def pytest_unconfigure(self) -> None:
-        """Leave the terminal as pytest would, however the run ended."""
+        """Restore the terminal, however the run ended."""
         self._over.set()
         if self._thread is not None:
-            self._thread.join(LAST)
+            self._thread.join(JOIN_SECONDS)
             self._thread = None
         if self._line is not None:
             self._line.close()
@@ -109,41 +113,41 @@ class LiveProgress:
 
     @property
     def _pause(self) -> float:
-        return LOOK if self._line is not None else EVERY
+        return TERMINAL_SECONDS if self._line is not None else LOG_SECONDS
 
     @property
     def _due(self) -> bool:
-        return self._tells and time.monotonic() - self._told >= self._pause
+        return self._active and time.monotonic() - self._updated >= self._pause
 
     def _watch(self) -> None:
         pause = self._pause
         while not self._over.wait(pause):
             begin = time.monotonic()
             try:
-                self._look()
-            except Exception:  # nobody reads it any more; no run is worth less for it (-W error)
-                self._text = ""  # it would be drawn again for the rest of the run
+                self._update()
+            except Exception:  # a closed terminal, or -W error; it must not end the run
+                self._text = ""  # so that it is not redrawn
                 with suppress(Exception):
                     if (line := self._line) is not None:
                         line.clear()
                 return
-            pause = max(self._pause, SHARE * (time.monotonic() - begin))
+            pause = max(self._pause, MIN_PAUSE_FACTOR * (time.monotonic() - begin))
 
-    def _look(self, beginning: str = "") -> None:
-        """Tell how far the run is, once tests are known.
+    def _update(self, beginning: str = "") -> None:
+        """Show the progress, once tests are known.
 
         Args:
-            beginning: Test that begins now, where no event says so yet.
+            beginning: Test that begins now, if no event has reported it yet.
         """
         if not self._state.planned:
             return
-        self._told = time.monotonic()
-        left = self._left.at(self._told, beginning)
+        self._updated = time.monotonic()
+        left = self._left.at(self._updated, beginning)
         self._text = f"anubis: {run_progress(self._state, beginning).text(left)}"
         if (line := self._line) is not None:
             line.show(self._text)
             return
-        if self._over.is_set():  # the run did not wait for this look
+        if self._over.is_set():  # the run has ended without waiting for this update
             return
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is not None:
@@ -151,26 +155,26 @@ class LiveProgress:
 
 
 class TimeLeft:
-    """How long the rest of a run takes, from what tests were expected to take and from how it went so far.
+    """Estimate of a run's remaining time, from the tests' expected durations and the speed so far.
 
     Args:
-        state: What is known of the run; what has ended by now was done in an earlier part.
+        state: State of the run; tests that have ended by now belong to an earlier part.
     """
 
     def __init__(self, state: RunState) -> None:
         self._state = state
         self._before = frozenset(state.results)
         self._begin: float | None = None
-        self._began: dict[str, float] = {}  # running test -> when it was seen first
+        self._began: dict[str, float] = {}  # running test -> when it was first seen
 
     def at(self, now: float, beginning: str = "") -> float | None:
-        """Return the seconds that are left; None before anything runs.
+        """Return the remaining seconds; None before anything runs.
 
-        The plan counts in the beginning, and in the end how long it has really taken so far.
+        The weight shifts from the plan at the beginning to the actual speed at the end.
 
         Args:
-            now: Seconds of any clock that never goes back.
-            beginning: Test that begins now, where no event says so yet.
+            now: Seconds of a monotonic clock.
+            beginning: Test that begins now, if no event has reported it yet.
         """
         state = self._state
         running = (*state.running, *([beginning] if beginning else ()))
@@ -198,7 +202,7 @@ class TimeLeft:
         return rest * (rest * wall + now - self._begin)
 
 
-def _draws() -> bool:
-    """Say whether a line can be drawn over: not by a dumb terminal, and not in the log of a CI system."""
+def _can_draw() -> bool:
+    """Return whether a line can be redrawn: not on a dumb terminal, nor in the log of a CI system."""
     dumb = os.environ.get("TERM", "dumb") in ("", "dumb")
     return not dumb and not (os.environ.get("CI") or os.environ.get("BUILD_NUMBER"))

@@ -1,4 +1,4 @@
-"""One run on the controller (or the only process): journal, state, decision, exit status."""
+"""The run on the controller (or in the only process): writes the journal, decides, sets the exit status."""
 
 from __future__ import annotations
 
@@ -49,20 +49,17 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """Follows the run, writes its journal, and decides at the end.
-
-    What is known of the run is in its state, which the events make; here stands only what pytest's reports
-    say of a test that is still running.
+    """Plugin that follows the run, writes its journal, and decides at the end.
 
     Attributes:
-        state: Everything that has happened so far.
+        state: State of the run, made by its events.
         internal_error: One line if the decision could not be made.
         record_path: The journal; empty while there is none.
-        incomplete: What of the record is not on the disk; empty if all is.
-        broken: What broke the run off, in pytest's own words; empty if nothing did.
-        selection: The Selector's choice of benchmarks; None where it takes no part.
-        looked_at: What besides tests is looked at, as in `RunStarted`; to be set before the session starts.
-        say: Says at once which worker died; the terminal's, nobody's by default.
+        incomplete: The part of the record that is not on the disk; empty if all is.
+        broken: What broke the run off, in pytest's words; empty if nothing did.
+        selection: The Selector's choice of benchmarks; None if it takes no part.
+        looked_at: Checks besides the tests, as in `RunStarted`; set before the session starts.
+        say: Takes each death of a worker at once, for the terminal; does nothing by default.
     """
 
     def __init__(
@@ -85,10 +82,10 @@ class Run:
         self._closed = False
 
     def sink(self, event: Event) -> None:
-        """Write one event to the journal, then take note of it; its texts are such as every file takes."""
+        """Write one event to the journal, then apply it to the state; its texts are made encodable."""
         event = all_encodable(event)
         with self._lock:
-            # Workers of a run that was broken off tell of what they began until they end: it is lost.
+            # After a run was broken off its workers still send events, which the closed journal lacks.
             if self._journal is not None and not (self._closed and self.broken):
                 self._journal.write(event)
             self.state.apply(event)
@@ -97,7 +94,7 @@ class Run:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        """Open the journal, unless tests are only collected."""
+        """Open the journal and write the start of the run, unless tests are only collected."""
         if self._config.option.collectonly:
             return
         context, earlier = self.context, self._earlier
@@ -110,11 +107,11 @@ class Run:
             raise pytest.UsageError(f"--anubis-store: {error}") from error
         self.record_path = str(self._journal.path)
         if earlier is not None:
-            self._go_on(earlier)
+            self._continue(earlier)
         else:
             self.sink(self._started())
         if context.judging:
-            self._let_killed_runs_wait()
+            self._queue_killed_runs()
             resumed = earlier is not None
             began = moment(self.state.record().started) if resumed else time.time()
             self._note(
@@ -137,22 +134,22 @@ class Run:
                 "that was ahead: learn it anew"
             )
         waivers = context.waivers if context.judging else ()
-        # A resumed run may have others, or none any more.
+        # A resumed run may have different waivers, or none.
         if waivers or self.state.record().waivers:
             self.sink(WaiversRead(waivers=waivers))
         for note in context.hidden:
             self.sink(BlockerFound(text=f"{note} and not tested", found_anew=True))
 
-    def _let_killed_runs_wait(self) -> None:
-        """Let the history have what an earlier run found before it was killed: this run files it, too."""
+    def _queue_killed_runs(self) -> None:
+        """Queue killed runs of this node, so that this run files them in the history as well."""
         settings = self.context.settings
         for one in killed_here(settings.store, self.context.node):
             if one.running != self.context.run_id:
                 place = settings.history_place
                 self._note(keep(settings.store, one.running, place, why="the run was killed"))
 
-    def _go_on(self, earlier: Earlier) -> None:
-        """Go on with the earlier part: what its verdicts rested on may be another baseline today."""
+    def _continue(self, earlier: Earlier) -> None:
+        """Continue the earlier part, and judge again what a changed baseline or setting affects."""
         context = self.context
         self.sink(
             Resumed(
@@ -179,7 +176,7 @@ class Run:
             hardware_class=context.hardware_class,
             attributes=context.attributes,
             profile=context.settings.profile,
-            # Without a baseline nobody is under acceptance: a fleet's first runs may be learned from.
+            # Without a baseline there is no acceptance; learning may use such a run.
             purpose="acceptance" if context.judging and context.baseline else "measure",
             inventory=context.inventory,
             settings=to_plain(without_password(context.settings)),
@@ -193,11 +190,11 @@ class Run:
         )
 
     def _block(self, text: str) -> None:
-        """Take note of what prevents acceptance besides verdicts and deaths."""
+        """Record a reason that prevents acceptance."""
         self.sink(BlockerFound(text=text))
 
     def pytest_report_header(self) -> list[str]:
-        """Say what is not repeated."""
+        """Print what a resumed run does not repeat."""
         if self._earlier is None:
             return []
         cut = ", ".join(self._earlier.interrupted) or "none"
@@ -212,25 +209,25 @@ class Run:
         ]
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Take note that somebody ends the run before its time: Ctrl-C, or ``pytest.exit``."""
+        """Record that Ctrl-C or ``pytest.exit`` ends the run early."""
         text = str(excinfo.value).strip().split("\n", 1)[0]
         self.broken = f"interrupted ({excinfo.typename}{f': {text}' if text else ''})"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_internalerror(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Take note that pytest, a plugin or a conftest failed outside of any test."""
+        """Record that pytest, a plugin or a conftest failed outside of any test."""
         text = str(excinfo.value).strip().split("\n", 1)[0]
         self.broken = f"internal error ({excinfo.typename}{f': {text}' if text else ''})"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Take note of how tests end."""
+        """Record how tests end."""
         self._ends.report(report)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Take note of what cannot be collected: with ``--continue-on-collection-errors`` the rest runs."""
+        """Record what cannot be collected; with ``--continue-on-collection-errors`` the rest runs."""
         self._ends.collected(report)
 
-    # First: the exit status must be right before reports and terminal show it.
+    # First, because reports and terminal show the exit status.
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """Decide, close the journal, file the run."""
@@ -241,15 +238,15 @@ class Run:
         self._ends.broken_off()
         state = self.state
         pruned = self.selection is not None and self.selection.left_all
-        # Where not one file could be collected, pytest's 1 would say that a node was rejected.
+        # Also if no file could be collected, since pytest's 1 would mean that a node was rejected.
         judged = state.planned or pruned or state.judged or self._ends.failed
         if self.context.settings.mode == "judge" and judged:
             if exitstatus == pytest.ExitCode.TESTS_FAILED and not self._ends.failed:
                 self._block("pytest ended with a failure, but no test of this run failed")
-            self._decide_or_say_why_not(session)
+            self._decide_guarded(session)
         elif not self.broken and state.missing:
             session.exitstatus = Decision.UNDECIDED.exit_code
-        if self.broken and session.exitstatus in CAME_TO_ITS_END:  # as pytest.exit may ask for
+        if self.broken and session.exitstatus in CAME_TO_ITS_END:  # pytest.exit may have set it
             session.exitstatus = pytest.ExitCode.INTERRUPTED
         elif self.usage_errors() and not self.broken and not self.internal_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
@@ -261,7 +258,7 @@ class Run:
         self._file()
 
     def _withdrawn(self, journal: Journal, status: int) -> bool:
-        """Take a run back that was refused before a test of it began: nobody could judge it."""
+        """Remove the journal of a run that was refused before its first test; return whether it was."""
         state, refused = self.state, status == pytest.ExitCode.USAGE_ERROR and not self._earlier
         if not refused or state.results or state.interrupted or state.judged or self._ends.failed:
             return False
@@ -271,8 +268,8 @@ class Run:
         return True
 
     def _close(self, session: pytest.Session, journal: Journal) -> None:
-        """Close the journal; what the disk did not keep takes an acceptance back."""
-        if lost := self._unrecorded():  # only now: so the journal says 0
+        """Close the journal; if the disk lost a part of it, take an acceptance back."""
+        if lost := self._unrecorded():  # after the end of the run, which the journal records as 0
             self.sink(DamageFound(text=lost))
         journal.close()
         self._closed = True
@@ -287,7 +284,7 @@ class Run:
             self.state.node_verdict = undecided_by(verdict, lost)
 
     def take_back(self, end: RunFinished) -> NodeVerdict | None:
-        """Record that the run was broken off after its verdict; return what an acceptance is now."""
+        """Record that the run broke off after an acceptance; return the new verdict, None without one."""
         verdict = self.state.node_verdict
         if self._journal is None or verdict is None or verdict.decision is not Decision.ACCEPTED:
             return None
@@ -303,7 +300,7 @@ class Run:
         return self.state.node_verdict
 
     def _vouch(self, status: int) -> None:
-        """Stand behind a status of 0: the journal is closed, and accepts the node where one is judged."""
+        """Confirm a status of 0 for the exit guard, if the journal is closed and accepts a judged node."""
         verdict = self.state.node_verdict
         accepted = verdict is not None and verdict.decision is Decision.ACCEPTED
         wanted = accepted or self.context.settings.mode == "measure"
@@ -311,25 +308,20 @@ class Run:
         self._config.stash[vouched_key] = status == 0 and wanted and not self.incomplete
 
     def _unrecorded(self) -> str:
-        """Say what of the record is not on the disk; empty if all is."""
+        """Return the part of the record that is not on the disk; empty if all is."""
         return "" if self._journal is None else self._journal.unrecorded
 
-    def _decide_or_say_why_not(self, session: pytest.Session) -> None:
-        """Decide; a fault of ours or of a hook must not cost the record of what was measured."""
+    def _decide_guarded(self, session: pytest.Session) -> None:
+        """Decide; record an error in our code or a hook, so that the measurements are not lost."""
         try:
             self._decide(session)
         except Exception as error:
-            what = (
-                "the decision"
-                if self.state.node_verdict is None
-                else "a pytest_anubis_verdict hook"
-            )
+            decided = self.state.node_verdict is not None
+            what = "a pytest_anubis_verdict hook" if decided else "the decision"
             first = str(error).split("\n", 1)[0]
-            self.internal_error = line = (
-                f"internal error: {what} failed: {type(error).__name__}: {first}"
-            )
-            trace = traceback.format_exc()
-            self.sink(InternalErrorFound(text=line, traceback=trace))
+            line = f"internal error: {what} failed: {type(error).__name__}: {first}"
+            self.internal_error = line
+            self.sink(InternalErrorFound(text=line, traceback=traceback.format_exc()))
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
     def _decide(self, session: pytest.Session) -> None:
@@ -354,7 +346,7 @@ class Run:
         if node_verdict.decision is Decision.ACCEPTED and (lost := self._unrecorded()):
             node_verdict = undecided_by(node_verdict, lost)
             self.sink(NodeDecided(verdict=node_verdict))
-        # Every failure and crash has its verdict by now, so this is pytest's 1 as well.
+        # By now every failure and crash has a verdict, so this status covers pytest's 1.
         if not self.broken:
             session.exitstatus = node_verdict.decision.exit_code
         self._config.hook.pytest_anubis_verdict(
@@ -376,11 +368,11 @@ class Run:
         )
 
     def usage_errors(self) -> list[str]:
-        """Return one line for every benchmark that is written wrongly."""
+        """Return one line for every benchmark with a mistake in its code."""
         return [f"{r.test}: {r.misuse}" for r in self.state.results.values() if r.misuse]
 
     def _keep_standing(self) -> None:
-        """Leave the verdict where health checks read it at once; a run without one leaves what was known."""
+        """Store the verdict for health checks; a run without one keeps the known verdict."""
         context, verdict, record = self.context, self.state.node_verdict, self.state.record()
         if context.judging:
             reason = (
@@ -389,7 +381,7 @@ class Run:
             self._note(keep_ended(context.settings.store, record, ended=time.time(), reason=reason))
 
     def _now(self) -> str:
-        """Return the present; by a clock that is behind the baseline, no time before that."""
+        """Return the present time, corrected if the clock is behind the baseline."""
         present = datetime.datetime.fromtimestamp(time.time() + self.context.behind, datetime.UTC)
         return present.isoformat(timespec="milliseconds")
 
@@ -398,7 +390,7 @@ class Run:
             warn(self._config, problem)
 
     def _file(self) -> None:
-        """File the run in the history; the journal is the truth, so any failure is only reported."""
+        """File the run in the history; a failure is only reported, because the journal has everything."""
         settings = self.context.settings
         try:
             from pytest_anubis.store.history.run_filing import file_finished
@@ -409,9 +401,8 @@ class Run:
                 self.state.record(),
                 journal=self.record_path,
             )
-        except KeyboardInterrupt:  # the run is over, its verdict written: only the waiting ends
+        except KeyboardInterrupt:  # the verdict is written, so this ends only the waiting
             problem = "this run is not in the history: interrupted; 'anubis push' files it"
         except Exception as error:  # SQLAlchemy itself may be broken
             problem = f"this run is not in the history: {type(error).__name__}"
-        if problem:
-            warn(self._config, problem)
+        self._note(problem)

@@ -1,4 +1,4 @@
-"""The terminal: one header line, and at the end the verdict with what explains it."""
+"""The output on pytest's terminal: header lines, and at the end the verdict with its explanation."""
 
 from __future__ import annotations
 
@@ -38,32 +38,32 @@ from pytest_anubis.session.selecting.pruning import conflicting_option
 from pytest_anubis.validator.deciding.machine_identity import machine_mismatch
 
 _SKIPPED = "Skipped: "
-"""How the reason of a skip begins in pytest's reports."""
+"""Beginning of a skip's reason in pytest's reports."""
 
 _NO_ENTRIES = SimpleNamespace(reprentries=())
 
 
 class Terminal:
-    """Shows what the run is held against and what came of it."""
+    """Plugin that shows the run's baseline and result."""
 
     def __init__(self, config: pytest.Config, run: Run) -> None:
         self._config = config
         self._run = run
-        run.say = self._at_once
+        run.say = self._print_death
 
-    def _at_once(self, died: WorkerDied) -> None:
-        """Say which worker died of what."""
+    def _print_death(self, died: WorkerDied) -> None:
+        """Print which worker died, and of what."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or self._config.get_verbosity() < -1:
             return
         capture = self._config.pluginmanager.get_plugin("capturemanager")
-        # What a test in this process prints is captured; those in workers say it in a thread of ours.
+        # Output in the main thread is captured like a test's; workers report in another thread.
         here = threading.current_thread() is threading.main_thread()
         with capture.global_and_fixture_disabled() if here and capture else nullcontext():
             write_apart(self._config, reporter, death_line(died))
 
     def pytest_report_header(self) -> list[str]:
-        """Say what this node is compared with."""
+        """Print what this node is compared with."""
         context = self._run.context
         lines = [
             f"anubis: {context.node}, hardware class {context.hardware_class}, "
@@ -100,15 +100,15 @@ class Terminal:
                 lines.append(f"anubis: the Selector gives way to {other}: nothing is left out")
             elif self._run.selection is not None:
                 lines.append(self._run.selection.header())
-        return self._as_wide_as_the_terminal(lines)
+        return self._wrapped(lines)
 
-    def _as_wide_as_the_terminal(self, lines: list[str]) -> list[str]:
+    def _wrapped(self, lines: list[str]) -> list[str]:
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         width = _edge(reporter) if reporter is not None else None
         return [part for line in lines for part in wrap(printable(line), width, indent="  ")]
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Say what was chosen, and what cannot be kept, where the tests run in this process."""
+        """With tests in this process: print the Selector's choice, and which deadlines are not enforced."""
         lines = []
         planned = self._run.state.planned
         costly = sum(plan.cost is not None for plan in planned.values())
@@ -125,12 +125,12 @@ class Terminal:
         selection = self._run.selection
         if selection is not None:
             lines += selection.lines(explain=self._run.context.settings.explain)
-        return self._as_wide_as_the_terminal(lines)
+        return self._wrapped(lines)
 
     def _fold_skips(self, reporter: pytest.TerminalReporter) -> None:
-        """Let pytest list (``-ra``) what is not for this machine in one line, and what is open in another.
+        """Fold pytest's list of skips (``-ra``): one line for inapplicable tests, one for undecided tests.
 
-        Every other reader of the reports has had the reason of each.
+        All other readers of these reports have already used the single reasons.
         """
         apart: list[pytest.TestReport] = []
         undecided: list[pytest.TestReport] = []
@@ -153,7 +153,7 @@ class Terminal:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Fit the tables that pytest is about to show to the terminal; all other readers have had them."""
+        """Fit the tables in failures to the terminal, last, after all other readers of the reports."""
         reporter = self._config.pluginmanager.get_plugin("terminalreporter")
         if reporter is None or self._config.get_verbosity() > 0:
             return
@@ -168,7 +168,7 @@ class Terminal:
                     entry.lines = fitted_failure(entry.lines, rows, width, wrapped=wrapped)
 
     def _shorten(self, reporter: pytest.TerminalReporter) -> None:
-        """Fit pytest's one line a failure, which it writes next, to the terminal; the failures are shown."""
+        """Fit the one-line summary of each failure, which pytest prints next, to the terminal."""
         log = bool(os.environ.get("CI") or os.environ.get("BUILD_NUMBER"))
         whole = log or self._config.get_verbosity() > 1
         if whole and not self._config.option.force_short_summary:
@@ -181,7 +181,7 @@ class Terminal:
                 if lines and crash is not None:
                     crash.message = self._line_of(report, lines, room)
                     continue
-                # pytest cuts it as well, but counts colours too, and the terminal breaks a word.
+                # pytest cuts it too, but counts escape sequences as columns.
                 if not self._config.get_terminal_writer().hasmarkup:
                     continue
                 room -= width_of(self._typed(report.nodeid))
@@ -191,17 +191,17 @@ class Terminal:
                     report.longrepr = clip(report.longrepr.partition("\n")[0], room)
 
     def _line_of(self, report: pytest.TestReport, lines: list[str], room: int) -> str:
-        """Return the longest line that fits behind a test's name, which may lose its folders for it.
+        """Return the longest line that fits after a test's name; the name may lose its folders for it.
 
         Args:
-            report: The test's.
-            lines: What it says, the longest first.
+            report: The test's report.
+            lines: Versions of the line, the longest first.
             room: Columns for the name and the line.
         """
         name = self._typed(report.nodeid)
         fits = _longest(lines, room - width_of(name))
         if not fits and self._config.get_verbosity() <= 0 and report.nodeid.endswith(name):
-            # Folders tell less than what was lost; -v has them.
+            # The line is worth more than the folders, which -v shows.
             report.nodeid = report.nodeid.removesuffix(name)
             name = without_folders(name)
             report.nodeid += name
@@ -209,7 +209,7 @@ class Terminal:
         return fits or clip(lines[-1], room - width_of(name))
 
     def _typed(self, test: str) -> str:
-        """Return a node id as pytest shows it: relative to the folder in which it was started."""
+        """Return a node id as pytest shows it, relative to the folder in which it was started."""
         path, colons, name = test.partition("::")
         here = self._config.invocation_params.dir
         if here == self._config.rootpath:
@@ -230,9 +230,9 @@ class Terminal:
         if verdict is None:
             if run.record_path and run.context.settings.mode == "measure":
                 terminalreporter.write_line("anubis: measured, not judged: nothing is accepted")
-            # Where nothing is left of the profile, this says why.
+            # If the profile has no test at all, this says why.
             others = elsewhere_lines(run.state.elsewhere, run.context.settings.profile)[:1]
-            for line in self._beside() or (others if verbosity >= 0 else ()):
+            for line in self._verbose_lines() or (others if verbosity >= 0 else ()):
                 terminalreporter.write_line(f"anubis: {line}")
             if run.record_path and (verbosity >= 0 or run.incomplete or run.broken):
                 terminalreporter.write_line(f"anubis: {_recorded(run)}")
@@ -252,17 +252,17 @@ class Terminal:
         )
         for text, style in lines:
             terminalreporter.write_line(text, **{style: True} if style else {})
-        beside = [(line, "") for line in self._beside()]
-        beside += [(f"benchmark written wrongly: {line}", "yellow") for line in run.usage_errors()]
-        for text, style in wrapped_lines(beside, _edge(terminalreporter)):
+        more = [(line, "") for line in self._verbose_lines()]
+        more += [(f"benchmark written wrongly: {line}", "yellow") for line in run.usage_errors()]
+        for text, style in wrapped_lines(more, _edge(terminalreporter)):
             terminalreporter.write_line(printable(text), **{style: True} if style else {})
         if verbosity >= 0 and not record.cut_short and (step := next_of(record)):
             terminalreporter.write_line(printable(step), bold=True)
         self._write_way_on(terminalreporter)
         terminalreporter.write_line(_recorded(run))
 
-    def _beside(self) -> list[str]:
-        """Return what ``-v`` has besides: the benchmarks of other profiles, how much was measuring."""
+    def _verbose_lines(self) -> list[str]:
+        """Return the lines for ``-v``: benchmarks of other profiles, and the share of measuring time."""
         state, profile = self._run.state, self._run.context.settings.profile
         if self._config.get_verbosity() <= 0:
             return []
@@ -270,31 +270,31 @@ class Terminal:
         return [*elsewhere_lines(state.elsewhere, profile), *duties]
 
     def _write_way_on(self, reporter: pytest.TerminalReporter) -> None:
-        """Say how to go on with a run that was broken off."""
+        """Print how to resume a run that was broken off."""
         run = self._run
         if run.state.record().cut_short:
             reporter.write_line(printable(f"anubis: {way_on(run.context.run_id)}"))
 
 
 def _longest(lines: list[str], room: int) -> str:
-    """Return the first of ever shorter lines that fits; empty if none does."""
+    """Return the first line that fits; empty if none does."""
     return next((line for line in lines if width_of(line) <= room), "")
 
 
 def _edge(reporter: pytest.TerminalReporter) -> int | None:
-    """Return the columns after which a terminal breaks words; None into a file: there a line is one line."""
+    """Return the columns after which a terminal breaks lines; None for a file, which keeps long lines."""
     return shutil.get_terminal_size().columns if reporter.isatty else None
 
 
 def _columns(reporter: pytest.TerminalReporter) -> int | None:
-    """Return the columns that a table may have; None where nobody says."""
+    """Return the columns that a table may have; None if unlimited."""
     given = os.environ.get("COLUMNS", "").isdecimal()
     return shutil.get_terminal_size().columns if given else _edge(reporter)
 
 
 def write_apart(config: pytest.Config, reporter: pytest.TerminalReporter, text: str) -> None:
-    """Write a line of its own in the middle of a run, where pytest's dots may stand in a line already."""
-    reporter.ensure_newline()  # knows of no dots with -q, nor of those of workers
+    """Write a whole line during a run, after a line break if pytest's dots are in the current line."""
+    reporter.ensure_newline()  # it does not know of dots with -q, nor of workers' dots
     if config.get_terminal_writer().width_of_current_line > 0:
         reporter.write("\n")
     reporter.write_line(printable(text))

@@ -124,7 +124,7 @@ def test_pytests_own_text_is_not_spoiled_on_a_terminal(
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.delenv("CI", raising=False)
-    monkeypatch.setattr(live_progress, "LOOK", 0.0)
+    monkeypatch.setattr(live_progress, "TERMINAL_SECONDS", 0.0)
     pytester.makepyfile(TESTS)
     pytester.makeconftest(ON_A_TERMINAL)
     pytester.inline_run("--anubis", *options)  # a run result holds lines, without carriage returns
@@ -142,7 +142,7 @@ def test_a_log_has_a_line_now_and_then_and_none_with_q(
 ) -> None:
     pytester.makepyfile(TESTS)
     assert "done" not in pytester.runpytest("--anubis").stdout.str()  # too short for a line
-    monkeypatch.setattr(live_progress, "EVERY", 0.0)
+    monkeypatch.setattr(live_progress, "LOG_SECONDS", 0.0)
     result = pytester.runpytest("--anubis")
     result.stdout.fnmatch_lines(["anubis: test_fast?2? on node, 2 of 4 done, about 1 s left"])
     assert "\x1b[J" not in result.stdout.str()
@@ -190,8 +190,8 @@ def progress(
     state.apply(TestsPlanned(tests=(PlannedTest(test="a"), PlannedTest(test="b"))))
     state.apply(TestFinished(result=TestResult(test="a", benchmark="", outcome="passed")))
     state.apply(TestStarted(test="b"))
-    monkeypatch.setattr(live_progress, "EVERY", 0.0)
-    monkeypatch.setattr(live_progress, "LOOK", 0.0)
+    monkeypatch.setattr(live_progress, "LOG_SECONDS", 0.0)
+    monkeypatch.setattr(live_progress, "TERMINAL_SECONDS", 0.0)
     monkeypatch.setattr(live_progress, "_draws", lambda: terminal)
 
     def write(config: object, reporter: object, text: str) -> None:
@@ -264,7 +264,7 @@ def test_a_look_that_hangs_does_not_hold_the_end_of_the_run(
         return moment(*args)
 
     monkeypatch.setattr(live_progress, "run_progress", slow)
-    monkeypatch.setattr(live_progress, "LAST", 0.0)
+    monkeypatch.setattr(live_progress, "JOIN_SECONDS", 0.0)
     told.pytest_sessionstart()
     assert looking.wait(60)
     thread, writer = told._thread, told._config.get_terminal_writer()
