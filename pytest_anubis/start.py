@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_anubis.core.events import MACHINE
-from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
+from pytest_anubis.distributed.containment.crash_evidence import HardwareEvidence, card_addresses
 from pytest_anubis.distributed.containment.hang_reports import HangReports
 from pytest_anubis.distributed.containment.leftovers import Leftovers
 from pytest_anubis.distributed.dispatch.tasks import NODE, Lane
@@ -148,7 +148,7 @@ def _register_tests_in_process(config: pytest.Config, run: Run) -> None:
     add_part(config, places, "anubis-lanes")
     add_part(config, NearCard(places.near(NODE)), "anubis-near-card")
     if config.pluginmanager.has_plugin("timeout"):
-        evidence = Evidence(addresses)
+        evidence = HardwareEvidence(addresses)
         config.add_cleanup(evidence.close)
         hangs = HangReports(context.node, run.state, run.sink, evidence)
         add_part(config, hangs, "anubis-hangs")

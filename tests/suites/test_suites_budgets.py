@@ -11,7 +11,7 @@ import pytest
 from pytest_anubis.cli.learning.rounds import ENDING, LEAST_ON_CARDS
 from pytest_anubis.distributed.dispatch.prediction import plan
 from pytest_anubis.distributed.dispatch.tasks import Task, layout, make_task
-from pytest_anubis.distributed.dispatch.xdist_scheduler import END, OVERHEAD
+from pytest_anubis.distributed.dispatch.xdist_scheduler import TEST_OVERHEAD, WORKER_END_SECONDS
 from pytest_anubis.session.collecting.benchmark_mark import benchmark_mark
 from pytest_anubis.session.collecting.device_parameters import benchmark_id, device_of
 from tests.places import RECORDED, ROOT
@@ -70,7 +70,9 @@ def tasks_of(profile: str, cards: int, folder: Path) -> list[Task]:
 
 def planned(tasks: list[Task], cards: int) -> float:
     devices = tuple(f"cuda:{index}" for index in range(cards))
-    found = plan(tasks, layout(devices, cards + 1), overhead=OVERHEAD, barrier=END)
+    found = plan(
+        tasks, layout(devices, cards + 1), overhead=TEST_OVERHEAD, barrier=WORKER_END_SECONDS
+    )
     assert found.unknown == 0
     assert len(found.lanes) == cards + 1
     return found.wall
@@ -94,5 +96,5 @@ def test_a_profile_takes_no_longer_on_its_cards(
 
 
 def test_learning_on_one_card_takes_no_longer_than_it_should(tmp_path: Path) -> None:
-    alone = plan(tasks_of("smoke", 1, tmp_path), layout(("cuda:0",), 1), overhead=OVERHEAD)
+    alone = plan(tasks_of("smoke", 1, tmp_path), layout(("cuda:0",), 1), overhead=TEST_OVERHEAD)
     assert LEAST_ON_CARDS * alone.wall + ENDING <= LEARNING

@@ -1,6 +1,6 @@
-"""Hangs, crashes and deaths, enforced and explained from outside the process that suffers them.
+"""Hangs and crashes of workers, handled and explained from outside the worker's process.
 
-Which process that is, ``workers`` knows. Open ``watchdog.py`` first.
+The processes are started in ``workers``. Open ``watchdog.py`` first.
 
 PYTEST_DONT_REWRITE
 """

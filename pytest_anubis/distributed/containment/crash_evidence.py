@@ -1,7 +1,6 @@
-"""Evidence against the hardware, looked for when a worker has died; it never touches the device itself.
+"""Looks for evidence against the hardware after a worker has died, in the kernel's log and on the PCI bus.
 
-A question to the driver of a card that has failed may never be answered, so only the kernel's log and the
-PCI bus are asked.
+It never asks the driver, because the driver of a failed card may not answer.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from pytest_anubis.session.context import RunContext
 _BUS = Path("/sys/bus/pci/devices")
 
 
-class Evidence:
-    """Watches the kernel's log from the start of the run.
+class HardwareEvidence:
+    """The evidence in the kernel's log and on the PCI bus since the start of the run.
 
     Args:
-        devices: Device name -> PCI address of its card, None where it is unknown.
+        devices: Device name -> PCI address of its card, None if unknown.
         log: The kernel's log; default this machine's.
         bus: Folder of the PCI devices.
     """
@@ -35,7 +34,7 @@ class Evidence:
         self._devices = devices
         self._log = log or KernelLog()
         self._bus = bus
-        # A container may not show its cards there at all; only what was there can be gone.
+        # In a container the bus may lack the cards from the start.
         self._there = {one for one in devices.values() if one and (bus / one.lower()).exists()}
 
     @property
@@ -44,11 +43,10 @@ class Evidence:
         return self._log.unreadable
 
     def against(self, device: str) -> tuple[str, ...]:
-        """Return what has been logged since the last call, and what is missing, one phrase each.
+        """Return the log's events since the last call, and a missing card, one phrase each.
 
         Args:
-            device: The device that the dead worker was using; other cards' events do not count, the
-                node's do.
+            device: The dead worker's device; events of other cards do not count, those of the node do.
         """
         address = self._devices.get(device)
         found = [
@@ -61,12 +59,12 @@ class Evidence:
         return tuple(found)
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._log.close()
 
 
 def card_addresses(context: RunContext) -> dict[str, str | None]:
-    """Return device name -> PCI address of the run's cards; empty where they are not this machine's."""
+    """Return device name -> PCI address of the run's cards; empty for a recorded inventory."""
     if context.settings.inventory is not None:
         return {}
     return addresses(context.devices, context.inventory)

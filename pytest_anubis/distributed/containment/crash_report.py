@@ -1,4 +1,4 @@
-"""What a worker's death means for the test that it was running: words, evidence, verdict."""
+"""Text and verdict for a test whose worker has died, used by the controller and for hangs."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Crash:
 
     Attributes:
         worker: Its name.
-        test: Node id of the test that it was running, empty if there was none.
-        overdue: What the watchdog killed it for, None if it did not.
+        test: Node id of its running test, empty if there was none.
+        overdue: Deadline for which the watchdog killed it, None if it did not.
         death: How its process ended, None if unknown.
-        memory: The kernel killed processes for want of memory meanwhile.
-        said: What xdist says about it.
+        memory: The kernel killed processes for lack of memory meanwhile.
+        said: Message of xdist.
     """
 
     worker: str
@@ -54,7 +54,7 @@ class Crash:
 
     @property
     def next_step(self) -> str:
-        """What to do about it, in words."""
+        """What to do about it."""
         late = self.overdue
         if late is not None and late.stubborn:
             return "look for the driver's last words in the kernel log, then power-cycle the node"
@@ -77,14 +77,14 @@ def crash_text(
     *,
     attempts: Sequence[Measurement] = (),
 ) -> str:
-    """Return the report's text: the first line says it all.
+    """Return the report's text, whose first line is a summary.
 
     Args:
-        crash: What happened.
-        kept: What the test had measured before.
-        evidence: What points to the hardware.
+        crash: The crash.
+        kept: Measurements of the test before it.
+        evidence: Evidence against the hardware.
         blind: Why evidence may have been missed; empty if it was not.
-        attempts: What it had measured besides and set aside.
+        attempts: Values that the test had set aside.
     """
     lines = [crash.cause]
     lines += [f"evidence: {phrase}" for phrase in evidence]
@@ -107,10 +107,10 @@ def crash_text(
 
 
 def benchmark_frames(stack: str) -> str:
-    """Return the part of a dump of all threads that is the benchmark's own: no plumbing below it.
+    """Return the frames of the benchmark in a dump of all threads, without those of pytest and execnet.
 
     Args:
-        stack: What `faulthandler` wrote: threads apart by empty lines, innermost frame first.
+        stack: Output of `faulthandler`: threads separated by empty lines, innermost frame first.
     """
     kept = []
     for thread in stack.split("\n\n"):
@@ -124,13 +124,13 @@ def benchmark_frames(stack: str) -> str:
 def crash_verdict(
     crash: Crash, task: Task, component: str, evidence: Sequence[str], *, node: str
 ) -> MetricVerdict | None:
-    """Return FAIL if there is evidence against the hardware, None if the crash says nothing about it.
+    """Return FAIL if there is evidence against the hardware, else None.
 
     Args:
-        crash: What happened.
+        crash: The crash.
         task: The test that was running.
-        component: What the test exercises.
-        evidence: What points to the hardware.
+        component: Component that the test exercises.
+        evidence: Evidence against the hardware.
         node: Name of the node.
     """
     if not evidence:

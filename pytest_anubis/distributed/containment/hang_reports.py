@@ -1,4 +1,4 @@
-"""Tests that hung and whose process lives: they are judged like one that the watchdog had to kill."""
+"""Reports of tests that hung but whose process survived; judged like those that the watchdog killed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 from pytest_anubis.core.events import Judged
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.distributed.containment.crash_evidence import Evidence
+from pytest_anubis.distributed.containment.crash_evidence import HardwareEvidence
 from pytest_anubis.distributed.containment.crash_report import Crash, crash_text, crash_verdict
 from pytest_anubis.distributed.containment.watchdog import Deadline, Overdue
 from pytest_anubis.distributed.dispatch.tasks import Task
@@ -21,20 +21,20 @@ HANG = "hang"
 
 
 class HangReports:
-    """Turns the reports of tests that did not keep their deadlines into reports of hangs.
+    """Plugin that turns the reports of tests beyond their deadlines into reports of hangs.
 
-    Two kinds come here: what pytest-timeout broke off, and what ended by itself after its deadline, maybe
-    because the watchdog's question where it hangs had interrupted a system call.
+    Such a test was broken off by pytest-timeout, or ended by itself after its deadline, perhaps because the
+    watchdog's signal for a stack dump had interrupted a system call.
 
     Args:
         node: Name of the node.
-        state: What is known of the run.
+        state: State of the run.
         sink: Takes every event at once.
-        evidence: Looks for what speaks against the hardware.
-        overran: Returns what deadline a test that has ended did not keep, None if it did.
+        evidence: Evidence against the hardware.
+        overran: Returns the missed deadline of a test that has ended, None if it has kept it.
 
     Attributes:
-        count: How many tests hung so.
+        count: Number of such tests.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class HangReports:
         node: str,
         state: RunState,
         sink: Sink,
-        evidence: Evidence,
+        evidence: HardwareEvidence,
         overran: Callable[[str], Overdue | None] = lambda _: None,
     ) -> None:
         self.count = 0
@@ -52,10 +52,10 @@ class HangReports:
         self._evidence = evidence
         self._overran = overran
 
-    # First: whoever counts, writes or shows reports must see the hang.
+    # First, because all readers of the report must see the hang.
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Look at one report."""
+        """Change the report if its test hung."""
         data: dict[str, Any] = getattr(report, "anubis", {})
         overdue = None
         if isinstance(data.get(HANG), float):
@@ -68,9 +68,11 @@ class HangReports:
         elif report.when == "teardown":
             overdue = self._overran(report.nodeid)
         if overdue is not None:
-            self._tell(report, data, overdue)
+            self._report_hang(report, data, overdue)
 
-    def _tell(self, report: pytest.TestReport, data: dict[str, Any], overdue: Overdue) -> None:
+    def _report_hang(
+        self, report: pytest.TestReport, data: dict[str, Any], overdue: Overdue
+    ) -> None:
         self.count += 1
         test = report.nodeid
         crash = Crash(worker=getattr(report, "worker_id", ""), test=test, overdue=overdue)

@@ -1,4 +1,4 @@
-"""What a test leaves behind is found, named and put right before it spoils what the next one measures."""
+"""Finds, reports and repairs what a test leaves behind, before it disturbs the next measurement."""
 
 from __future__ import annotations
 
@@ -21,23 +21,23 @@ from pytest_anubis.distributed.containment.processes import is_gone, kill_tree, 
 from pytest_anubis.session.context import Sink
 from pytest_anubis.session.measuring.captured_output import closed_key
 
-PATIENCE = 2.0
-"""Seconds for killed processes to be gone; the next test waits for them."""
+KILL_SECONDS = 2.0
+"""Seconds in which killed processes must be gone; the next test waits for them."""
 
-_SHOWN = 120
-"""Characters of a value that are reported."""
+_MAX_VALUE_LENGTH = 120
+"""Reported characters of a value."""
 
 
 class Leftovers:
-    """Compares the process before and after every test.
+    """Plugin that compares the process before and after every test.
 
-    What a fixture of a class, module, package or session starts or changes outlives the test on purpose, and
-    its end may undo it.
+    Changes by fixtures of a class, module, package or session are no leftovers, because they outlive a test
+    on purpose; the end of such a fixture may undo them.
 
     Args:
         config: This process's configuration.
         sink: Takes every event at once.
-        rearm: Makes the process answer to our stack signal again; None where it never does.
+        rearm: Restores the handler of our stack signal; None if the process has none.
     """
 
     def __init__(
@@ -49,15 +49,13 @@ class Leftovers:
         self._state: ProcessState | None = None
         self._base: dict[str, Any] = {}
         self._known: set[int] = set()
-        self._earlier: defaultdict[str, list[Any]] = defaultdict(
-            list
-        )  # before a fixture changed it
+        self._before_fixtures: defaultdict[str, list[Any]] = defaultdict(list)
         self._fixture_ended = False
 
-    # Outermost: after the teardown, and when other plugins have put back what is theirs.
+    # Outermost: after the teardown, and after other plugins have undone their own changes.
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Look around before and after a test."""
+        """Compare the process before and after a test."""
         if self._state is None:
             self._state = ProcessState(self._rearm)
         self._base = self._state.read()
@@ -66,11 +64,11 @@ class Leftovers:
         try:
             return (yield)
         finally:
-            self._look(item, self._state)
+            self._compare(item, self._state)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
-        """Take what a fixture changes that outlives the test for what belongs there."""
+        """Accept the changes of a fixture that outlives the test."""
         state = self._state
         if fixturedef.scope == "function" or state is None:
             return (yield)
@@ -81,53 +79,52 @@ class Leftovers:
             self._known |= children() - running
             for name, value in state.read().items():
                 if value != before[name]:
-                    self._earlier[name].append(self._base[name])
+                    self._before_fixtures[name].append(self._base[name])
                     self._base[name] = value
                     state.adopt(name)
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[Any]) -> None:
-        """Take note that such a fixture has ended."""
+        """Record that such a fixture has ended."""
         self._fixture_ended = self._fixture_ended or fixturedef.scope != "function"
 
     def pytest_unconfigure(self) -> None:
-        """Close what is kept open."""
+        """Close the copies of the standard streams."""
         if self._state is not None:
             self._state.close()
             self._state = None
 
-    def _look(self, item: pytest.Item, state: ProcessState) -> None:
-        told: list[str] = []
-        spoiled: list[str] = []
-        now = state.read()
-        for name, value in now.items():
+    def _compare(self, item: pytest.Item, state: ProcessState) -> None:
+        found: list[str] = []
+        unrepaired: list[str] = []
+        for name, value in state.read().items():
             before = self._base[name]
             if value == before or (name == "threads of torch" and before is None):
                 continue
-            if self._fixture_ended and value in self._earlier[name]:
+            if self._fixture_ended and value in self._before_fixtures[name]:
                 state.adopt(name)
                 continue
             phrase = _phrase(name, value, before)
-            told.append(phrase)
+            found.append(phrase)
             if not state.restore(name, before):
-                spoiled.append(phrase)
-        told += [f"{name} closed" for name in sorted(item.stash.get(closed_key, ()))]
+                unrepaired.append(phrase)
+        found += [f"{name} closed" for name in sorted(item.stash.get(closed_key, ()))]
         item.stash.get(closed_key, set()).clear()
         strays = [pid for pid in children() - self._known if not is_helper(pid)]
         for pid in strays:
-            told.append(f"a process that runs on: {pid} {command_of(pid)}".rstrip())
+            found.append(f"a process that runs on: {pid} {command_of(pid)}".rstrip())
             kill_tree(pid)
-        wait_gone(strays, PATIENCE)
-        spoiled += [f"process {pid} cannot be killed" for pid in strays if not is_gone(pid)]
-        if told:
-            self._tell(item, told, spoiled)
+        wait_gone(strays, KILL_SECONDS)
+        unrepaired += [f"process {pid} cannot be killed" for pid in strays if not is_gone(pid)]
+        if found:
+            self._report(item, found, unrepaired)
 
-    def _tell(self, item: pytest.Item, told: list[str], spoiled: list[str]) -> None:
+    def _report(self, item: pytest.Item, found: list[str], unrepaired: list[str]) -> None:
         test = item.nodeid
-        self._sink(LeftBehind(test=test, what=tuple(told), repaired=not spoiled))
-        text = f"{test} left behind: {'; '.join(told)}"
-        if spoiled:
-            text += f"; not put right: {'; '.join(spoiled)}"
-            # What is measured after it may be slower than its hardware is.
+        self._sink(LeftBehind(test=test, what=tuple(found), repaired=not unrepaired))
+        text = f"{test} left behind: {'; '.join(found)}"
+        if unrepaired:
+            text += f"; not put right: {'; '.join(unrepaired)}"
+            # Later measurements may be slower than the hardware is.
             self._sink(BlockerFound(text=text))
         message = warnings.WarningMessage(
             pytest.PytestWarning(f"anubis: {text}"),
@@ -135,7 +132,7 @@ class Leftovers:
             str(item.path),
             (item.location[1] or 0) + 1,
         )
-        # Not warnings.warn: with -W error it would raise outside of every test.
+        # warnings.warn would raise outside of every test with -W error.
         self._config.hook.pytest_warning_recorded.call_historic(
             kwargs={
                 "warning_message": message,
@@ -149,10 +146,10 @@ class Leftovers:
 def _phrase(name: str, value: Any, before: Any) -> str:
     if name.startswith("descriptor"):
         return f"{name} {'closed' if value is None else 'is another file'}"
-    return f"{name} {_told(value)} (was {_told(before)})"
+    return f"{name} {_shown(value)} (was {_shown(before)})"
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, signal.Handlers):
@@ -160,4 +157,4 @@ def _told(value: Any) -> str:
     if isinstance(value, frozenset):
         value = sorted(value)
     text = str(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_VALUE_LENGTH else f"{text[:_MAX_VALUE_LENGTH]}..."

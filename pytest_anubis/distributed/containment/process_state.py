@@ -1,6 +1,6 @@
-"""What belongs to a process and outlives a test in it: how it is read, put back, and told.
+"""The state of a process that a test can change for later tests: how it is read and restored.
 
-Reading all of it takes some 0.05 ms, so it is done around every test.
+`Leftovers` reads it around every test, which takes about 0.05 ms.
 """
 
 from __future__ import annotations
@@ -20,27 +20,30 @@ from typing import Any
 from pytest_anubis.distributed.containment.processes import STACK_SIGNAL, descendants, is_gone
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, STACK_SIGNAL)
-"""What ends, interrupts or times a test; libraries set others on purpose, and only once."""
+"""Signals that end, interrupt or time a test; libraries set others once and on purpose."""
 
 THREAD_SETTINGS = (
     "OMP_NUM_THREADS", "OMP_PROC_BIND", "OMP_PLACES", "OMP_SCHEDULE", "OMP_DYNAMIC", "GOMP_CPU_AFFINITY",
     "KMP_AFFINITY", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER",
     "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
 )  # fmt: skip
-"""Variables that decide how fast what comes later is: threads, their places, the devices that are seen."""
+"""Variables that affect the speed of later tests: threads, their CPUs, visible devices."""
 
 HELPERS = (
     "multiprocessing.resource_tracker", "multiprocessing.forkserver", "multiprocessing.semaphore_tracker",
     "joblib.externals.loky", "compile_worker",
 )  # fmt: skip
-"""In the command lines of processes that a library starts once and keeps: Python's own trackers, joblib's and
-torch's workers. Their libraries do not expect them to be gone."""
+"""Parts of the command lines of processes that a library starts once and needs later: Python's own trackers,
+joblib's and torch's workers."""
 
-_TRIES, _PAUSE = 10, 0.02
-"""Readings of a command line that is empty, and seconds between them; zombies and the kernel have none."""
+_TRIES = 10
+"""Readings of an empty command line; zombies and kernel threads have none at all."""
 
-_SHOWN = 80
-"""Characters of a command line that tell which process it is."""
+_PAUSE = 0.02
+"""Seconds between these readings."""
+
+_MAX_COMMAND_LENGTH = 80
+"""Reported characters of a command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +69,7 @@ def _folder() -> str | None:
 
 
 def _umask() -> int:
-    mask = os.umask(
-        0o077
-    )  # it cannot be read otherwise; what another thread makes meanwhile is private
+    mask = os.umask(0o077)  # the only way to read it; files of other threads are private meanwhile
     os.umask(mask)
     return mask
 
@@ -93,22 +94,22 @@ def _set_soft_limit(which: int, soft: int) -> None:
 
 
 def torch_threads() -> int | None:
-    """Return how many threads torch computes with; None where it is not loaded, or only half."""
+    """Return the number of torch's threads; None if torch is not, or not completely, loaded."""
     count: Callable[[], int] | None = getattr(sys.modules.get("torch"), "get_num_threads", None)
     return None if count is None else count()
 
 
 def set_torch_threads(count: int | None) -> None:
-    """Let torch compute with so many threads; None, or torch not loaded, changes nothing."""
+    """Set the number of torch's threads; does nothing for None, or if torch is not loaded."""
     if count is not None and torch_threads() not in (None, count):
         sys.modules["torch"].set_num_threads(count)
 
 
 class ProcessState:
-    """Reads and restores what tests have in common.
+    """The state of this process that all tests share.
 
     Args:
-        rearm: Makes the process answer to our stack signal again; None where it never does.
+        rearm: Restores the handler of our stack signal; None if the process has none.
     """
 
     def __init__(self, rearm: Callable[[], None] | None = None) -> None:
@@ -127,14 +128,14 @@ class ProcessState:
         return {name: aspect.read() for name, aspect in self.aspects.items()}
 
     def restore(self, name: str, value: Any) -> bool:
-        """Put a value back, and return whether it is there again."""
+        """Restore a value, and return whether that worked."""
         aspect = self.aspects[name]
         with suppress(OSError, ValueError, TypeError):
             aspect.restore(value)
         return bool(aspect.read() == value)
 
     def adopt(self, name: str) -> None:
-        """Take what is there now for what belongs there."""
+        """Accept the current value as the one to restore later."""
         number = name.removeprefix("descriptor ")
         if number != name and _file(int(number)) is not None:
             copy = self._saved.pop(int(number), None)
@@ -217,15 +218,15 @@ class ProcessState:
         if number in self._saved:
             os.dup2(self._saved[number], number, inheritable=True)
         else:
-            os.close(number)  # it was closed before
+            os.close(number)  # it was closed from the start
 
 
 def _ignored(_: Any) -> None:
-    """Drop what a call returns."""
+    """Discard the result of a call."""
 
 
 def children() -> set[int]:
-    """Return the process ids of this process's children that run."""
+    """Return the process ids of this process's running children."""
     try:
         os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
@@ -234,15 +235,15 @@ def children() -> set[int]:
     try:
         for task in Path("/proc/self/task").iterdir():
             found.update(map(int, (task / "children").read_text(encoding="ascii").split()))
-    except FileNotFoundError:  # a kernel without it, or a thread that has just ended
+    except FileNotFoundError:  # a kernel without that file, or a thread that has just ended
         found = set(descendants(os.getpid()))
     return {pid for pid in found if not is_gone(pid)}
 
 
 def command_of(pid: int) -> str:
-    """Return the beginning of a process's command line; empty if it is gone, or has none.
+    """Return the beginning of a process's command line; empty if the process is gone or has none.
 
-    While a process becomes another program the kernel has none of either for a moment: it is asked again.
+    While a process executes another program, the command line is empty for a moment, so it is read again.
     """
     raw = b""
     for _ in range(_TRIES):
@@ -254,11 +255,11 @@ def command_of(pid: int) -> str:
             break
         time.sleep(_PAUSE)
     text = raw.replace(b"\0", b" ").decode("utf-8", "backslashreplace").strip()
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return text if len(text) <= _MAX_COMMAND_LENGTH else f"{text[:_MAX_COMMAND_LENGTH]}..."
 
 
 def is_helper(pid: int) -> bool:
-    """Return whether a process belongs to a library that keeps it."""
+    """Return whether a process belongs to a library that needs it later (`HELPERS`)."""
     try:
         raw = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
     except OSError:

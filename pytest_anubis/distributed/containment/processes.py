@@ -1,4 +1,4 @@
-"""Processes seen from outside: how one died, how to end one with all that it has started."""
+"""Functions on processes: how one died, where it hangs, how to kill it with its descendants."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 STACK_SIGNAL = signal.SIGRTMIN + 7
-"""Asks a worker to write down where each of its threads is; torch, MPI and glibc use others."""
+"""Signal that makes a worker dump the stacks of its threads; torch, MPI and glibc use others."""
 
 _WORDS = {
     signal.SIGSEGV: "segmentation fault",
@@ -32,7 +32,7 @@ class Death:
     """How a process ended.
 
     Attributes:
-        signal: Number of the signal that ended it, None if it exited by itself.
+        signal: Number of the signal that ended it, None if it exited.
         status: Its exit status, None if a signal ended it.
     """
 
@@ -54,10 +54,10 @@ def how_it_died(pid: int, patience: float = 2.0) -> Death | None:
 
     Args:
         pid: Process id of a child.
-        patience: Seconds to wait for its end: its pipes close a moment before.
+        patience: Seconds to wait for its end; its pipes close a moment before.
 
     Returns:
-        None when it is no child, was reaped already, or still lives.
+        None if it is no child, was reaped already, or still lives.
     """
     until = time.monotonic() + patience
     while True:
@@ -75,13 +75,13 @@ def how_it_died(pid: int, patience: float = 2.0) -> Death | None:
 
 
 def is_gone(pid: int) -> bool:
-    """True when the process runs no more; a zombie that nobody has reaped is gone too."""
+    """Return whether the process has ended; a zombie counts as ended."""
     state = _stat(pid)
     return state is None or state[0] in "ZX"
 
 
 def wait_gone(pids: Iterable[int], patience: float = 10.0) -> None:
-    """Wait until processes that are about to end have ended, or patience (seconds) has."""
+    """Wait until processes have ended, at most `patience` seconds."""
     until = time.monotonic() + patience
     for pid in pids:
         while not is_gone(pid) and time.monotonic() < until:
@@ -89,7 +89,7 @@ def wait_gone(pids: Iterable[int], patience: float = 10.0) -> None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the process ids of all children and children's children, as /proc knows them."""
+    """Return the process ids of all descendants, by /proc."""
     children: defaultdict[int, list[int]] = defaultdict(list)
     for entry in Path("/proc").glob("[0-9]*"):
         stat = _stat(int(entry.name))
@@ -102,27 +102,23 @@ def descendants(pid: int) -> list[int]:
 
 
 def kill_tree(pid: int) -> None:
-    """End a process and everything that it has started, at once.
-
-    It is stopped first, so that it starts nothing new while its children are looked for.
-    """
+    """Kill a process and its descendants, after stopping it so that it starts no new ones."""
     _signal(pid, signal.SIGSTOP)
     for child in [*descendants(pid), pid]:
         _signal(child, signal.SIGKILL)
 
 
 def stack_of(pid: int, file: Path, patience: float = 0.5) -> str:
-    """Ask a worker of ours where it is, and return what it wrote; empty if it does not answer.
+    """Return the stacks of a worker's threads; empty if it does not answer.
 
-    The answer comes from a signal handler in C, so it comes even if the interpreter's lock is never
-    released.
+    A signal handler in C writes them, so it works even while a thread never releases the interpreter's lock.
 
     Args:
         pid: Process id of the worker.
-        file: The file that it opened for the answer.
+        file: The file that the worker opened for its answer.
         patience: Seconds to wait for it.
     """
-    if not file.exists():  # not prepared yet: the signal would end it without a word
+    if not file.exists():  # the worker has no handler yet, so the signal would kill it
         return ""
     _signal(pid, STACK_SIGNAL)
     until = time.monotonic() + patience
@@ -140,16 +136,16 @@ def stack_of(pid: int, file: Path, patience: float = 0.5) -> str:
 
 
 def adopt_orphans() -> None:
-    """Let what a child has started and left alone become a child of this process; Linux only.
+    """Make orphaned descendants children of this process; Linux only.
 
-    Otherwise a process that was started through a shell or detached itself is nobody's, and runs on unseen.
+    Otherwise a process that was started through a shell or detached itself would run on unnoticed.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def memory_kills() -> int | None:
-    """Return how many processes the kernel has killed so far for want of memory, None if unknown."""
+    """Return how many processes the kernel has killed for lack of memory so far, None if unknown."""
     try:
         text = Path("/proc/vmstat").read_text(encoding="ascii")
     except OSError:
@@ -167,7 +163,7 @@ def _stat(pid: int) -> tuple[str, int] | None:
         text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
-    rest = text.rpartition(")")[2].split()  # the name in brackets may hold anything
+    rest = text.rpartition(")")[2].split()  # the name in brackets may contain anything
     return rest[0], int(rest[1])
 
 

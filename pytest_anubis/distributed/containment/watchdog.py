@@ -1,8 +1,8 @@
-"""Containment: deadlines that are enforced from outside the process that does not keep them.
+"""The watchdog: enforces deadlines on workers from the controller's process.
 
-A benchmark that hangs inside a C call cannot be ended from within: no Python runs there. So a thread of
-the controller watches what every worker is doing and since when, and kills a worker with all that it has
-started when its time is over. What the worker had measured and sent until then is in the journal.
+A benchmark that hangs inside a C call cannot be ended from within, because no Python code runs there. So a
+thread of the controller knows what every worker is doing and since when. When a deadline is over, it kills
+the worker with its descendants. The values that the worker has sent until then are in the journal.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from pathlib import Path
 from pytest_anubis.distributed.containment.processes import is_gone, kill_tree, stack_of
 from pytest_anubis.hardware.round_plans import PROFILE_FACTOR
 
-FACTOR = 10.0
-"""A test may take this many times its expected duration."""
+COST_FACTOR = 10.0
+"""Deadline of a test as a multiple of its expected duration."""
 
-LEAST = 60.0
-"""Seconds that a test with an expected duration may always take: the first one pays for imports."""
+MIN_SECONDS = 60.0
+"""Shortest deadline from an expected duration, in seconds; a first test also pays for imports."""
 
-UNKNOWN = 600.0
-"""Seconds that a test may take of which nothing is known."""
+DEFAULT_SECONDS = 600.0
+"""Deadline of a test of unknown duration in the profile smoke, in seconds."""
 
 GRACE = 2.0
-"""Seconds beyond a pytest-timeout mark, so that pytest-timeout may end the test more gently first."""
+"""Seconds added to a pytest-timeout mark, so that pytest-timeout can end the test more gently first."""
 
-STARTING = 300.0
-"""Seconds that a worker may take to start and to collect."""
+START_SECONDS = 300.0
+"""Deadline for a worker's start and collection."""
 
-LEAVING = 60.0
-"""Seconds that a worker may take to end."""
+END_SECONDS = 60.0
+"""Deadline for a worker's end."""
 
-STUBBORN = 10.0
-"""Seconds after which a killed process that is still there is given up: it hangs in the kernel."""
+KILL_SECONDS = 10.0
+"""Seconds after which a killed process that still exists is given up, because it hangs in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class Deadline:
     """How long a test may take.
 
     Attributes:
-        seconds: From its start to the end of its teardown.
-        source: Where the figure comes from, for people.
+        seconds: Time from its start to the end of its teardown.
+        source: Origin of the figure, for people.
     """
 
     seconds: float
@@ -65,10 +65,10 @@ def deadline_of(
     Args:
         cost: Expected duration in the profile of the run, in seconds.
         mark: Seconds of a pytest-timeout mark.
-        limit: Seconds of ``--anubis-timeout``; it counts before the others.
-        profile: Profile of the run, for tests of which nothing else is known.
+        limit: Seconds of ``--anubis-timeout``, which overrides all others.
+        profile: Profile of the run, for tests of unknown duration.
         measured: Median duration in earlier runs of this profile on this hardware class, in seconds.
-        least: Seconds that the test may always take, as its ``anubis`` mark says.
+        least: Seconds that the test may always take by its ``anubis`` mark.
     """
     if limit is not None:
         return Deadline(limit, "--anubis-timeout")
@@ -76,25 +76,27 @@ def deadline_of(
         return Deadline(mark + GRACE, "its timeout mark")
     if cost is not None or measured is not None:
         expected = max(cost or 0.0, measured or 0.0)
-        if least is not None and least > max(LEAST, FACTOR * expected):
+        if least is not None and least > max(MIN_SECONDS, COST_FACTOR * expected):
             return Deadline(least, "its mark's deadline")
-        if FACTOR * expected < LEAST:
-            return Deadline(LEAST, f"the shortest deadline; its cost is {expected:.3g} s")
-        return Deadline(FACTOR * expected, f"{FACTOR:g} times its cost")
-    return Deadline(UNKNOWN * PROFILE_FACTOR["cpu"].get(profile, 1.0), "no cost is declared")
+        if COST_FACTOR * expected < MIN_SECONDS:
+            return Deadline(MIN_SECONDS, f"the shortest deadline; its cost is {expected:.3g} s")
+        return Deadline(COST_FACTOR * expected, f"{COST_FACTOR:g} times its cost")
+    return Deadline(
+        DEFAULT_SECONDS * PROFILE_FACTOR["cpu"].get(profile, 1.0), "no cost is declared"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overdue:
-    """A worker that did not keep its deadline.
+    """A missed deadline.
 
     Attributes:
         doing: ``test``, ``start`` or ``end``.
-        test: Node id of the test, empty if it was none.
-        deadline: What it did not keep.
-        stack: Where its threads were; empty if it did not answer.
-        stubborn: It could not be killed: it hangs in the kernel.
-        survived: How the test ended otherwise, one phrase; empty if the process was to be killed.
+        test: Node id of the test, empty if there was none.
+        deadline: The missed deadline.
+        stack: Stacks of the worker's threads; empty if it did not answer.
+        stubborn: The worker could not be killed, because it hangs in the kernel.
+        survived: How the test ended without being killed, one phrase; empty if the worker was killed.
     """
 
     doing: str
@@ -118,14 +120,14 @@ class _Watched:
 
 
 class Watchdog:
-    """Watches workers from a thread of its own, and kills those that do not keep their deadlines.
+    """The workers with their deadlines, and a thread that kills those that miss theirs.
 
     All methods may be called from any thread and return at once.
 
     Args:
-        gave_up: Called from the thread with the name of a worker that could not be killed.
-        clock: Seconds, monotonic.
-        kill: Ends a process with all that it started.
+        gave_up: Called from the watchdog's thread with the name of a worker that could not be killed.
+        clock: Monotonic seconds.
+        kill: Kills a process with its descendants.
     """
 
     def __init__(
@@ -145,7 +147,7 @@ class Watchdog:
         self._thread: threading.Thread | None = None
 
     def process(self, worker: str, pid: int, stack_file: Path | None) -> None:
-        """Learn the process of a worker; without it nothing can be killed."""
+        """Set the process of a worker, without which it cannot be killed."""
         with self._changed:
             watched = self._workers.setdefault(worker, _Watched())
             watched.pid, watched.stack_file = pid, stack_file
@@ -153,11 +155,11 @@ class Watchdog:
     def doing(
         self, worker: str, what: str, deadline: Deadline | None = None, test: str = ""
     ) -> None:
-        """Learn what a worker does from now on, and how long it may.
+        """Set what a worker does from now on, and its deadline.
 
         Args:
             worker: Name of the worker.
-            what: ``start``, ``test``, ``end``, or anything else without a deadline.
+            what: ``start``, ``test``, ``end``, or any word without a deadline.
             deadline: None for no limit.
             test: Node id if it is a test.
         """
@@ -173,13 +175,13 @@ class Watchdog:
             self._changed.notify()
 
     def gone(self, worker: str) -> Overdue | None:
-        """Forget a worker that has ended, and return what it was killed for, None if it was not."""
+        """Forget a worker that has ended; return the deadline it was killed for, None if it was not."""
         with self._changed:
             self._workers.pop(worker, None)
             return self._overdue.pop(worker, None)
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         with self._changed:
             self._stopped = True
             self._changed.notify()
@@ -214,8 +216,8 @@ class Watchdog:
                 overdue = replace(overdue, stack=stack_of(pid, watched.stack_file))
             with self._changed:
                 if watched.deadline is not overdue.deadline:
-                    return  # it ended by itself meanwhile; whoever hears of its end knows the deadline too
-                # Known before the worker is gone: the controller asks as soon as its pipe closes.
+                    return  # the test ended meanwhile; `WorkerMessages` notices that it was late
+                # Before the kill, because the controller asks as soon as the worker's pipe closes.
                 self._overdue[worker] = overdue
             self._kill(pid)
             if self._dies(pid):
@@ -225,7 +227,7 @@ class Watchdog:
         self._gave_up(worker)
 
     def _dies(self, pid: int) -> bool:
-        until = time.monotonic() + STUBBORN
+        until = time.monotonic() + KILL_SECONDS
         while not is_gone(pid):
             if time.monotonic() > until:
                 return False

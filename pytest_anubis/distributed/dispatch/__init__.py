@@ -1,4 +1,4 @@
-"""Who runs what when: tasks, the pure dispatcher, the predicted plan, certificates, the adapter to xdist.
+"""Decides which worker runs which test when: tasks, dispatcher, predicted plan, certificates, xdist adapter.
 
 Processes are in ``workers``, their deaths in ``containment``. Open ``dispatcher.py`` first.
 

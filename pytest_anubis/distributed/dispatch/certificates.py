@@ -1,9 +1,9 @@
 """Certificates: measured proof that two benchmarks may run at the same time without harm to either.
 
-A pair of benchmarks is measured alternately alone and together. It is certified when no metric of either
-is worse together than alone: one-sided similarity of its values at least alpha, in several runs, whichever
-of them is left out; of many pairs some look harmless once by luck. A certificate belongs to one hardware
-class; on another the disk and the card may share what they do not share here.
+`anubis certify` measures pairs of benchmarks alternately alone and together. A pair is certified if no metric
+of either is worse together than alone: the one-sided similarity of its values is at least alpha over several
+runs, also if any one of them is left out, because of many pairs some look harmless once by chance. A
+certificate is valid for one hardware class, because on another one disk and card may share a resource.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from pytest_anubis.store.atomic import write_atomically
 FORMAT = "anubis-certificates"
 SCHEMA = 2
 ALPHA = 0.95
-LEAST = 3
-"""Values of a metric, alone and together each, below which nothing is certified."""
+MIN_VALUES = 3
+"""Least number of values of a metric, both alone and together."""
 
-MEETINGS = 3
-"""Runs in which two benchmarks must have met before they are certified."""
+MIN_MEETINGS = 3
+"""Least number of runs in which two benchmarks must have overlapped."""
 
-MOSTLY = 0.5
-"""Least part of the shorter one that must lie next to the other one, or they did not meet."""
+MIN_OVERLAP = 0.5
+"""Least part of the shorter test's time that must overlap with the other test."""
 
-_LARGEST = 16 << 20
+_MAX_BYTES = 16 << 20
 
 
 class CertificateError(ValueError):
@@ -43,17 +43,17 @@ class CertificateError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Certificate:
-    """The result for one pair.
+    """The result for one pair of benchmarks.
 
     Attributes:
         first: Benchmark id, the smaller of the two.
         second: Benchmark id.
         similarity: Worst one-sided similarity of any metric of either, together against alone.
-        metric: Which metric that was.
+        metric: The metric with that similarity.
         granted: They may overlap.
-        reason: Why not, one phrase; empty when granted.
-        met: In how many runs they met.
-        open: Nothing speaks against it but that they met too rarely, or recorded too little so far.
+        reason: Why they may not, one phrase; empty when granted.
+        met: Number of runs in which they overlapped.
+        open: Only more runs or values are needed for a result.
     """
 
     first: str
@@ -71,10 +71,9 @@ def certify(
 ) -> tuple[Certificate, ...]:
     """Compare runs in which benchmarks overlapped with runs in which none did.
 
-    Only pairs that really met in a run are judged (half of the shorter one next to the other), and only by
-    the values of those runs; pairs that overlap without any certificate (tests of different accelerators)
-    need none. A metric that was measured while the host was disturbed by others takes part: overlapping is
-    such a disturbance.
+    Each pair is judged by the runs in which it overlapped for half of the shorter test. Pairs that overlap
+    without a certificate anyway (tests of different accelerators) need none. Disturbed measurements count,
+    because overlapping is such a disturbance.
 
     Args:
         alone: Runs without certificates, taken alternately with the others.
@@ -82,20 +81,20 @@ def certify(
         alpha: The similarity that every metric must reach.
     """
     serial = _values(alone)
-    beside: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
+    meetings: dict[tuple[str, str], list[RunRecord]] = defaultdict(list)
     anyway = {pair for record in alone for pair in overlaps(record)}
     for record in together:
-        for pair in overlaps(record, MOSTLY) - anyway:
-            beside[pair].append(record)
-    return tuple(_certificate(pair, serial, beside[pair], alpha) for pair in sorted(beside))
+        for pair in overlaps(record, MIN_OVERLAP) - anyway:
+            meetings[pair].append(record)
+    return tuple(_certificate(pair, serial, meetings[pair], alpha) for pair in sorted(meetings))
 
 
 def overlaps(record: RunRecord, share: float = 0.0) -> set[tuple[str, str]]:
-    """Return the pairs of benchmarks of which tests ran at the same time, each pair in order.
+    """Return the pairs of benchmarks whose tests ran at the same time, each pair in order.
 
     Args:
         record: A run in workers.
-        share: Least part of the shorter test's time that must lie next to the other one.
+        share: Least part of the shorter test's time that must overlap.
     """
     spans: list[tuple[float, float, str]] = []
     benchmark = {plan.test: plan.benchmark for plan in record.planned if plan.benchmark}
@@ -106,11 +105,11 @@ def overlaps(record: RunRecord, share: float = 0.0) -> set[tuple[str, str]]:
         (min(a, b), max(a, b))
         for number, (start, end, a) in enumerate(spans)
         for other_start, other_end, b in spans[:number]
-        if a != b and _beside((start, end), (other_start, other_end), share)
+        if a != b and _overlap((start, end), (other_start, other_end), share)
     }
 
 
-def _beside(one: tuple[float, float], other: tuple[float, float], share: float) -> bool:
+def _overlap(one: tuple[float, float], other: tuple[float, float], share: float) -> bool:
     common = min(one[1], other[1]) - max(one[0], other[0])
     return common > 0 and common >= share * min(one[1] - one[0], other[1] - other[0])
 
@@ -123,10 +122,7 @@ def granted(certificates: Iterable[Certificate]) -> Certificates:
 def merged(
     known: Iterable[Certificate], measured: Iterable[Certificate]
 ) -> tuple[Certificate, ...]:
-    """Return all certificates, of pairs that were measured again the new ones, in order.
-
-    What stayed open says nothing new, so it replaces nothing.
-    """
+    """Return all certificates, sorted; a new one replaces the old one of its pair unless it is open."""
     by_pair = {(c.first, c.second): c for c in known}
     for one in measured:
         if not one.open or (one.first, one.second) not in by_pair:
@@ -135,7 +131,7 @@ def merged(
 
 
 def certificate_path(baselines: Path, hardware_class: str) -> Path:
-    """Return where the certificates of a hardware class lie: beside its baseline.
+    """Return the file of a hardware class's certificates, in a folder next to the baselines.
 
     Args:
         baselines: Folder of baselines, or one baseline file.
@@ -158,10 +154,10 @@ def save_certificates(
         baselines: Folder of baselines, or one baseline file.
         hardware_class: Key of the class.
         certificates: All of them; the file is replaced.
-        origin: Where they come from (node, date, rounds, alpha, ...), for people who review the file.
+        origin: Origin (node, date, rounds, alpha, ...), for reviewers of the file.
 
     Raises:
-        OSError: The disk refuses; an older file stays whole.
+        OSError: The disk refuses; an older file is unchanged.
     """
     path = certificate_path(baselines, hardware_class)
     data = {
@@ -179,11 +175,11 @@ def load_certificates(baselines: Path, hardware_class: str) -> tuple[Certificate
     """Read the certificates of a hardware class; none when there is no file.
 
     Raises:
-        CertificateError: The file is none, is damaged, or belongs to another class.
+        CertificateError: The file is invalid or damaged, or belongs to another class.
     """
     path = certificate_path(baselines, hardware_class)
     try:
-        data = read_json(path, largest=_LARGEST)
+        data = read_json(path, largest=_MAX_BYTES)
     except FileNotFoundError:
         return ()
     except (OSError, CodecError) as error:
@@ -215,19 +211,19 @@ def _values(records: Iterable[RunRecord]) -> _Values:
 def _certificate(
     pair: tuple[str, str], alone: _Values, meetings: Sequence[RunRecord], alpha: float
 ) -> Certificate:
-    """Judge a pair by all runs in which it met, and by all but each one of them."""
+    """Judge a pair by all its meetings, and by all but each one of them; the worst result counts."""
     kept = [meetings]
-    if len(meetings) >= MEETINGS:
+    if len(meetings) >= MIN_MEETINGS:
         kept += [[*meetings[:out], *meetings[out + 1 :]] for out in range(len(meetings))]
     found = [
-        _judge(pair, alone, _values(some), alpha, least=LEAST if some is meetings else 1)
+        _judge(pair, alone, _values(some), alpha, least=MIN_VALUES if some is meetings else 1)
         for some in kept
     ]
     worst = replace(min(found, key=lambda one: (one.granted, one.similarity)), met=len(meetings))
-    if not worst.granted or len(meetings) >= MEETINGS:
+    if not worst.granted or len(meetings) >= MIN_MEETINGS:
         return worst
     times = "once" if len(meetings) == 1 else f"{len(meetings)} times"
-    reason = f"fine so far, but met only {times}, {MEETINGS} times are needed: more rounds"
+    reason = f"fine so far, but met only {times}, {MIN_MEETINGS} times are needed: more rounds"
     return replace(worst, granted=False, open=True, reason=reason)
 
 

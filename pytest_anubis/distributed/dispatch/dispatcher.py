@@ -1,15 +1,13 @@
-"""Who runs what when: a pure state machine, events in, instructions out.
+"""The dispatcher: a pure state machine that takes events of workers and returns instructions for them.
 
-A worker starts a test only when it knows the next one or was told to shut down, because the next one
-decides which fixtures are torn down. So a worker that was given one test *holds* it, and giving it the
-next, or the order to shut down, is what starts the one it holds. The dispatcher makes use of this: it
-decides over the start of every single test, although the worker always knows one test ahead.
+A worker of xdist starts a test only when it knows the next one or the order to shut down, because the next
+test determines which fixtures are torn down. So a worker *holds* the last test that it was given, and the
+next instruction starts it. The dispatcher uses this to control the start of every single test.
 
-The rules: a test starts when it may run beside everything that is running. An exclusive test starts when
-all other lanes have finished *in order* and their processes are gone; a crash opens nothing, because a
-replacement will come up. While a replacement comes up, nothing of the host starts that its imports would
-disturb. The idea of a machine that returns instructions and tells its story when an event makes no sense
-is that of the worker state machine of dask.distributed.
+A test starts when it may overlap with all running tests. An exclusive test starts when all other lanes have
+finished in order and their processes are gone; a crashed lane gets a replacement first. While a worker
+starts, no test of the host starts, because the worker's imports would disturb it. As in the worker state
+machine of dask.distributed, an impossible event raises an error with the log of all recent events.
 """
 
 from __future__ import annotations
@@ -31,26 +29,26 @@ from pytest_anubis.distributed.dispatch.tasks import (
     of_host,
 )
 
-STRIKES = 6
-"""After how many strikes without a finished test between them a lane is given up.
+MAX_STRIKES = 6
+"""Strikes without a finished test between them, after which a lane is given up.
 
-A worker that dies in a test is one strike, one that dies without a test (while it starts, or waits) two.
+A worker that dies in a test counts as one strike, a worker that dies without a test as two.
 """
 
-_STORY = 40  # events kept for the story
+_LOG_LENGTH = 40  # events
 
 
 class DispatchError(ValueError):
-    """An event that cannot follow on those before it; the message tells them."""
+    """An event that is impossible after the previous ones; the message lists these."""
 
 
 @dataclass(frozen=True, slots=True)
 class Send:
-    """Give a worker tests, by index; of all that it has, it runs all but the last.
+    """Instruction to give tests to a worker, which then runs all its tests but the last.
 
     Attributes:
         worker: Name of the worker.
-        tests: Indices into the tasks.
+        tests: Indices of the tasks.
     """
 
     worker: str
@@ -59,11 +57,11 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class Shutdown:
-    """Tell a worker that nothing more comes.
+    """Instruction to a worker to run the test that it holds, and to end.
 
     Attributes:
         worker: Name of the worker.
-        last: Index of the test that it holds and is to run before it ends; None if it holds none.
+        last: Index of the test that it holds; None if it holds none.
     """
 
     worker: str
@@ -74,11 +72,11 @@ Instruction = Send | Shutdown
 
 
 class State(StrEnum):
-    """What a lane is doing."""
+    """State of a lane."""
 
     BOOTING = "booting"  # no worker yet, or one that has not collected
     OPEN = "open"  # its worker takes tests
-    CLOSING = "closing"  # its worker was told to shut down
+    CLOSING = "closing"  # its worker has the order to shut down
     CLOSED = "closed"  # its worker has finished in order
 
 
@@ -97,23 +95,23 @@ class _Track:
 
 
 class Dispatcher:
-    """Follows the workers of a run and says what each is to do next.
+    """The state of all lanes and tests of a run.
 
-    Lanes exist from the start, tests from `assign` on. Every event returns the instructions that follow
-    from it, to be carried out in order.
+    Lanes exist from the start, tests from `assign` on. Every method for an event returns the instructions
+    that follow from it, in order.
     """
 
-    def __init__(self, lanes: Sequence[Lane], *, strikes: int = STRIKES) -> None:
+    def __init__(self, lanes: Sequence[Lane], *, strikes: int = MAX_STRIKES) -> None:
         self._tracks = {lane.name: _Track(lane) for lane in lanes}
-        self._of: dict[str, _Track] = {}  # worker -> its lane, as long as it lives
+        self._workers: dict[str, _Track] = {}  # living worker -> its lane
         self._tasks: tuple[Task, ...] | None = None
         self._certificates: Certificates = frozenset()
         self._strikes = strikes
         self._stopped = False
         self._dropped: list[int] = []
-        self._story: deque[str] = deque(maxlen=_STORY)
+        self._events: deque[str] = deque(maxlen=_LOG_LENGTH)
 
-    # What people and the adapter want to know.
+    # State.
 
     @property
     def assigned(self) -> bool:
@@ -122,7 +120,7 @@ class Dispatcher:
 
     @property
     def finished(self) -> bool:
-        """True when no lane needs anything more: all have finished or are about to."""
+        """True when all lanes have finished or are about to."""
         return self.assigned and all(
             track.state in (State.CLOSING, State.CLOSED) for track in self._tracks.values()
         )
@@ -143,7 +141,7 @@ class Dispatcher:
 
     @property
     def dropped(self) -> tuple[int, ...]:
-        """Indices of tests that will never run, because their lane was given up or left early."""
+        """Indices of tests that will never run, because their lane was given up or ended early."""
         return tuple(self._dropped)
 
     @property
@@ -158,34 +156,34 @@ class Dispatcher:
 
     def story(self) -> str:
         """Return the last events and instructions, one a line."""
-        return "\n".join(self._story)
+        return "\n".join(self._events)
 
     # Events.
 
     def worker_ready(self, worker: str, lane: str) -> None:
-        """A worker has come up for a lane that has none.
+        """Handle a worker that has started for a lane without one.
 
         Raises:
             DispatchError: The lane is unknown or has a worker, or the worker is known already.
         """
-        self._tell(f"{worker} is ready for lane {lane}")
+        self._log(f"{worker} is ready for lane {lane}")
         track = self._tracks.get(lane)
         if track is None:
             raise self._nonsense(f"there is no lane {lane}")
-        if worker in self._of:
-            raise self._nonsense(f"{worker} serves lane {self._of[worker].lane.name} already")
+        if worker in self._workers:
+            raise self._nonsense(f"{worker} serves lane {self._workers[worker].lane.name} already")
         if track.worker is not None or track.state is not State.BOOTING:
             raise self._nonsense(f"lane {lane} is {track.state} with worker {track.worker}")
         track.worker = worker
-        self._of[worker] = track
+        self._workers[worker] = track
 
     def worker_collected(self, worker: str) -> list[Instruction]:
-        """A worker has collected and agrees on the tests.
+        """Handle a worker that has collected the agreed tests.
 
         Raises:
             DispatchError: The worker is unknown or has collected before.
         """
-        self._tell(f"{worker} has collected")
+        self._log(f"{worker} has collected")
         track = self._track(worker)
         if track.state is not State.BOOTING:
             raise self._nonsense(f"{worker} has collected already")
@@ -193,16 +191,15 @@ class Dispatcher:
         return self._advance()
 
     def assign(self, tasks: Sequence[Task], certificates: Certificates) -> list[Instruction]:
-        """The tests are known: put each into its lane.
+        """Put the tests into their lanes, once they are known.
 
-        In the node's lane those come first that may run beside most of the other lanes' tests, so that
-        they do not wait behind one that may not; exclusive ones come last. In the lanes of accelerators tests
-        that the host times are spread. Else their order is kept.
+        In the node's lane, tests come first that may overlap with many tests of other lanes, and exclusive
+        ones last. In the lanes of accelerators, tests timed by the host are spread. Else the order is kept.
 
         Raises:
             DispatchError: They were known before.
         """
-        self._tell(f"{len(tasks)} tests are known")
+        self._log(f"{len(tasks)} tests are known")
         if self._tasks is not None:
             raise self._nonsense("the tests are known already")
         self._tasks = tuple(tasks)
@@ -214,15 +211,15 @@ class Dispatcher:
         return self._advance()
 
     def test_complete(self, worker: str, index: int) -> list[Instruction]:
-        """A worker has finished a test.
+        """Handle a finished test.
 
         Raises:
             DispatchError: It was not running that test.
         """
-        self._tell(f"{worker} has finished test {index}")
+        self._log(f"{worker} has finished test {index}")
         track = self._track(worker)
         if self._stopped and index in self._dropped:
-            return []  # it refused to run what it held
+            return []  # it has refused to run the test that it held
         if track.running != index:
             raise self._nonsense(f"{worker} runs test {track.running}, not {index}")
         track.running = None
@@ -230,46 +227,46 @@ class Dispatcher:
         return self._advance()
 
     def worker_finished(self, worker: str) -> list[Instruction]:
-        """A worker has ended in order; what it has left unrun will not be run.
+        """Handle a worker that has ended in order; its remaining tests are dropped.
 
         Raises:
             DispatchError: The worker is unknown.
         """
-        self._tell(f"{worker} has finished in order")
+        self._log(f"{worker} has finished in order")
         track = self._track(worker)
         self._drop(track)
-        del self._of[worker]
+        del self._workers[worker]
         track.worker, track.state = None, State.CLOSED
         return self._advance()
 
     def worker_crashed(self, worker: str) -> tuple[int | None, list[Instruction]]:
-        """A worker has died; a replacement for its lane will follow.
+        """Handle a worker that has died; a replacement for its lane will follow.
 
         Returns:
-            The index of the test that was running, reported here once and not repeated, None if there was
-            none; and the instructions. All other tests of the worker go back to the front of its lane.
+            The index of the running test, which is not repeated, or None; and the instructions. The other
+            tests of the worker go back to the front of its lane.
 
         Raises:
             DispatchError: The worker is unknown.
         """
-        self._tell(f"{worker} has crashed")
+        self._log(f"{worker} has crashed")
         track = self._track(worker)
         crashed = track.running
         if track.held is not None:
             track.queue.appendleft(track.held)
         track.running = track.held = track.worker = None
         track.state = State.BOOTING
-        del self._of[worker]
+        del self._workers[worker]
         track.strikes += 2 if crashed is None else 1
         if track.strikes >= self._strikes and not track.given_up:
             track.given_up = True
-            self._tell(f"  lane {track.lane.name} is given up")
+            self._log(f"  lane {track.lane.name} is given up")
             self._drop(track)
         return crashed, self._advance()
 
     def stop(self) -> list[Instruction]:
-        """The run is to end early: nothing that is not running yet will be started."""
-        self._tell("the run is to stop")
+        """End the run early: start no further test."""
+        self._log("the run is to stop")
         self._stopped = True
         for track in self._tracks.values():
             running, track.running = track.running, None
@@ -278,12 +275,12 @@ class Dispatcher:
         return self._advance()
 
     def repeat(self, index: int) -> list[Instruction]:
-        """Put a test that crashed back to the front of its lane, whose replacement is still to come.
+        """Put a crashed test back to the front of its lane, before the replacement starts.
 
         Raises:
             DispatchError: There is no such test, or its lane takes no more tests.
         """
-        self._tell(f"test {index} is to be repeated")
+        self._log(f"test {index} is to be repeated")
         if self._tasks is None or not 0 <= index < len(self._tasks):
             raise self._nonsense(f"there is no test {index}")
         track = self._tracks[self._lane_of(index)]
@@ -292,31 +289,30 @@ class Dispatcher:
         track.queue.appendleft(index)
         return self._advance()
 
-    # How one thing leads to the next.
+    # Consequences of events.
 
     def _order(self, tasks: tuple[Task, ...]) -> list[int]:
         lanes = [self._lane_of(index) for index in range(len(tasks))]
         if len(set(lanes)) < 2:
             return list(range(len(tasks)))
 
-        def company(index: int) -> tuple[bool, int]:
+        def key(index: int) -> tuple[bool, int]:
             if lanes[index] != NODE:
                 return False, 0
-            beside = sum(
+            partners = sum(
                 may_overlap(tasks[index], task, self._certificates)
                 for task, lane in zip(tasks, lanes, strict=True)
                 if lane != NODE
             )
-            return tasks[index].exclusive, -beside
+            return tasks[index].exclusive, -partners
 
-        return sorted(range(len(tasks)), key=company)
+        return sorted(range(len(tasks)), key=key)
 
     def _spread(self, tasks: tuple[Task, ...]) -> None:
-        """Let each lane come to the tests that the host times when the others are elsewhere.
+        """Place the tests timed by the host at different times in different lanes.
 
-        Only one of them runs at a time, and a lane that waits for its turn does nothing. So they stand
-        together at the beginning of the first lane, and in each further one later by an equal share of its
-        other tests.
+        Only one of them runs at a time, and a waiting lane is idle. In the first lane they come first, and in
+        each further lane later by an equal share of its other tests.
         """
         shared = [
             track
@@ -336,14 +332,14 @@ class Dispatcher:
         return lane_of(tasks[index], [track.lane for track in self._tracks.values()])
 
     def _advance(self) -> list[Instruction]:
-        """Let every lane do what it may do now; lanes of devices go first."""
+        """Return what every lane may do now; lanes of devices go first."""
         instructions: list[Instruction] = []
         if self._tasks is None:
             return instructions
         for track in self._tracks.values():
             instructions += self._step(track, self._tasks)
         for instruction in instructions:
-            self._tell(f"  -> {instruction}")
+            self._log(f"  -> {instruction}")
         return instructions
 
     def _step(self, track: _Track, tasks: tuple[Task, ...]) -> list[Instruction]:
@@ -385,13 +381,13 @@ class Dispatcher:
         track.queue.clear()
 
     def _track(self, worker: str) -> _Track:
-        track = self._of.get(worker)
+        track = self._workers.get(worker)
         if track is None:
             raise self._nonsense(f"{worker} serves no lane")
         return track
 
-    def _tell(self, event: str) -> None:
-        self._story.append(event)
+    def _log(self, event: str) -> None:
+        self._events.append(event)
 
     def _nonsense(self, text: str) -> DispatchError:
         return DispatchError(f"{text}; what happened so far:\n{self.story()}")

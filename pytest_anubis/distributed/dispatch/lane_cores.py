@@ -1,7 +1,7 @@
-"""Which lane gets which CPUs: disjoint shares of the cores that are near its cards. Pure.
+"""Deals CPUs out to lanes: disjoint, equal shares of the cores near their cards. Pure.
 
-Work on the host beside one card must not slow down what is timed on the host beside another. So every lane
-of accelerators gets whole physical cores of the NUMA nodes of its cards, as many as every other lane there.
+Work of one card's tests on the host must not slow down the tests of another card. So every lane of
+accelerators gets whole physical cores of its cards' NUMA nodes, as many as every other lane there.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from pytest_anubis.hardware.numa import Core, cpu_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class LanePlacement:
     """The CPUs of one lane.
 
     Attributes:
         lane: The lane's name.
-        cpus: All of them, ascending: what does not run on one of its cards may use them.
-        near: Card -> the CPUs for its tests: those of its NUMA node.
-        nodes: Card -> its NUMA node; None where it is unknown.
-        local: The cards' CPUs are those of their nodes.
-        own: No other lane of accelerators has any of them, nor waits for its share of a quota.
+        cpus: All its CPUs, ascending, for tests without a card.
+        near: Card -> CPUs for its tests, on its NUMA node.
+        nodes: Card -> its NUMA node; None if unknown.
+        local: The cards' CPUs are on their NUMA nodes.
+        own: No other lane of accelerators shares the CPUs, nor the lane's part of a quota.
         quota: Its share of the control group's CPU time, in CPUs; None without a quota.
     """
 
@@ -42,22 +42,22 @@ def place_lanes(
     cores: Sequence[Core],
     homes: Mapping[str, int | None],
     quota: float | None = None,
-) -> tuple[Place, ...]:
+) -> tuple[LanePlacement, ...]:
     """Deal the cores out to the lanes, in the order of the lanes.
 
-    A lane without cards has all of them: what runs there runs alone, or is certified to disturb nobody. So
-    has a single lane with cards, whose tests run near their card. Several lanes with cards share the cores
-    of every NUMA node equally; what does not divide is left to the rest of the run. Where one card's node is
-    unknown, or has no core that may be used, nearness means nothing and all cores are shared equally. With
-    fewer cores than lanes nothing can be kept apart: all get all of them, and `Place.own` says so. A quota of
-    CPU time chooses no CPUs, which another container on the same ones might have chosen as well: lanes with
-    cards have equal shares of it, and with less than one CPU for each they are not apart either.
+    - A lane without cards has all cores, because its tests run alone or are certified.
+    - A single lane with cards has all cores, and its tests run near their card.
+    - Several lanes with cards share the cores of every NUMA node equally; a remainder is not dealt.
+    - If a card's NUMA node is unknown or has no usable core, the lanes share all cores equally.
+    - With fewer cores than lanes every lane gets all cores, and `LanePlacement.own` is false.
+    - Lanes with cards share a quota of CPU time equally. With less than one CPU each, `own` is false. The
+      quota limits no CPUs, because another container with a quota might choose the same ones.
 
     Args:
         lanes: The lanes of the run.
         cores: The physical cores that the run may use.
-        homes: Card -> its NUMA node; None where it is unknown.
-        quota: What the control group has of CPU time, in CPUs; None without a limit.
+        homes: Card -> its NUMA node; None if unknown.
+        quota: CPU time of the control group, in CPUs; None without a limit.
     """
     everything = tuple(sorted(cpu for core in cores for cpu in core.cpus))
     cards = {lane.name: [one for one in lane.devices if one != CPU] for lane in lanes}
@@ -92,12 +92,12 @@ def place_lanes(
         if several and own:
             near = {one: shares[lane.name, home.get(one)] for one in own}
             cpus = tuple(sorted({cpu for some in near.values() for cpu in some}))
-        else:  # it may be handed any card's test that runs alone
+        else:  # it may get exclusive tests of any card
             near = {one: _all_of(pools.get(node, cores)) for one, node in home.items()}
             cpus = everything
         nodes = {one: homes.get(one) for one in near}
         found.append(
-            Place(
+            LanePlacement(
                 lane=lane.name,
                 cpus=cpus,
                 near=near,
@@ -110,13 +110,13 @@ def place_lanes(
     return tuple(found)
 
 
-def kept_apart(places: Sequence[Place]) -> bool:
+def kept_apart(places: Sequence[LanePlacement]) -> bool:
     """Return whether every lane of accelerators has cores that no other one has."""
     return all(place.own for place in places)
 
 
-def as_events(places: Sequence[Place], lanes: Sequence[Lane]) -> tuple[LaneCores, ...]:
-    """Return the places of the lanes with cards, and of the node's, for journal, page and terminal."""
+def as_events(places: Sequence[LanePlacement], lanes: Sequence[Lane]) -> tuple[LaneCores, ...]:
+    """Return the CPUs of all lanes, for journal, page and terminal."""
     devices = {lane.name: lane.devices for lane in lanes}
     found = []
     for place in places:

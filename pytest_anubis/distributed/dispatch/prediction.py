@@ -1,7 +1,6 @@
-"""Predict a run: which test runs where and when, and how long everything takes. Pure.
+"""Predicts a run: which test runs where and when, and how long the run takes. Pure.
 
-The prediction plays the dispatcher itself against a clock of its own, so that the plan cannot differ from
-what is done later.
+The prediction runs the dispatcher itself with simulated workers, so the plan follows the rules of the run.
 """
 
 from __future__ import annotations
@@ -15,19 +14,19 @@ from pytest_anubis.distributed.dispatch.dispatcher import Dispatcher, Instructio
 from pytest_anubis.distributed.dispatch.tasks import Certificates, Lane, Task
 
 UNKNOWN_COST = 1.0
-"""Seconds that a test is taken to need of which nothing is known."""
+"""Seconds assumed for a test of unknown cost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
-    """One test's place and time.
+class ScheduledTest:
+    """The predicted lane and time of one test.
 
     Attributes:
         test: Node id.
         lane: Name of the lane.
         start: Seconds after the first test's start.
         end: Seconds after the first test's start.
-        alone: Nothing else runs on the node meanwhile because the test demands it.
+        alone: The test is exclusive, so nothing else runs meanwhile.
     """
 
     test: str
@@ -42,14 +41,14 @@ class Plan:
     """The predicted run.
 
     Attributes:
-        slots: In order of start.
+        slots: The tests in order of start.
         lanes: Names of the lanes that have work.
         wall: Seconds from the first test's start to the last one's end.
-        serial: Seconds that the same tests take one after the other.
-        unknown: How many tests have no known cost and are counted as `UNKNOWN_COST`.
+        serial: Seconds of the same tests one after the other.
+        unknown: Number of tests without a known cost, counted as `UNKNOWN_COST`.
     """
 
-    slots: tuple[Slot, ...]
+    slots: tuple[ScheduledTest, ...]
     lanes: tuple[str, ...]
     wall: float
     serial: float
@@ -65,16 +64,15 @@ def plan(
     overhead: float = 0.0,
     barrier: float = 0.0,
 ) -> Plan:
-    """Predict when every test runs if none fails to finish; what does not apply here takes no time.
+    """Predict when every test runs if all finish; tests that do not apply here take no time.
 
     Args:
-        tasks: What is to be run.
-        lanes: Where it may be run; as many workers.
-        certificates: Which benchmarks do not disturb each other.
-        costs: Measured duration in seconds by node id or benchmark id; counts before a declared cost.
+        tasks: The tests.
+        lanes: The lanes, each with one worker.
+        certificates: Pairs of benchmarks that may overlap.
+        costs: Measured seconds by node id or benchmark id; they count before a declared cost.
         overhead: Seconds that each test needs besides its cost: set-up, reports, messages.
-        barrier: Seconds from the end of the last test that ran beside others until the first that runs alone
-            can start: the other workers end meanwhile.
+        barrier: Seconds before the first exclusive test, in which the other workers end.
     """
     measured = costs or {}
     known = [_cost(task, measured) if task.applies else -overhead for task in tasks]
@@ -82,17 +80,17 @@ def plan(
     apply = {task.test for task in tasks if task.applies}
     dispatcher = Dispatcher(lanes)
     for lane in lanes:
-        dispatcher.worker_ready(lane.name, lane.name)  # a worker is as good as its lane here
+        dispatcher.worker_ready(lane.name, lane.name)  # the worker has the lane's name
         dispatcher.worker_collected(lane.name)
-    stage = _Stage(tasks, needs, barrier if len(lanes) > 1 else 0.0)
-    stage.follow(dispatcher.assign(tasks, certificates))
-    while (event := stage.next_event()) is not None:
+    workers = _SimulatedWorkers(tasks, needs, barrier if len(lanes) > 1 else 0.0)
+    workers.follow(dispatcher.assign(tasks, certificates))
+    while (event := workers.next_event()) is not None:
         name, index = event
         if index is None:
-            stage.follow(dispatcher.worker_finished(name))
+            workers.follow(dispatcher.worker_finished(name))
         else:
-            stage.follow(dispatcher.test_complete(name, index))
-    slots = [slot for slot in stage.slots if slot.test in apply]
+            workers.follow(dispatcher.test_complete(name, index))
+    slots = [slot for slot in workers.slots if slot.test in apply]
     used = {slot.lane for slot in slots}
     return Plan(
         slots=tuple(slots),
@@ -129,22 +127,22 @@ def _duration(seconds: float) -> str:
     return f"{seconds / 3600:.1f} h"
 
 
-class _Stage:
-    """Workers that do exactly what a real one does with its instructions, in no time but the tests'."""
+class _SimulatedWorkers:
+    """Workers that follow instructions like real ones, on a simulated clock."""
 
     def __init__(self, tasks: Sequence[Task], needs: Sequence[float], barrier: float) -> None:
-        self.slots: list[Slot] = []
+        self.slots: list[ScheduledTest] = []
         self._tasks = tasks
         self._needs = needs
         self._barrier = barrier
         self._now = 0.0
         self._held: dict[str, int] = {}
-        self._told: set[str] = set()
+        self._closing: set[str] = set()  # lanes that end after their running test
         self._ends: list[tuple[float, int, str, int]] = []  # end, sequence, lane, index
         self._leaving: deque[str] = deque()
 
     def follow(self, instructions: Sequence[Instruction]) -> None:
-        """Start what the instructions let start."""
+        """Start the tests that the instructions start."""
         for instruction in instructions:
             lane = instruction.worker
             if isinstance(instruction, Send):
@@ -153,18 +151,18 @@ class _Stage:
                     self._held[lane] = index
             elif lane in self._held:
                 self._start_held(lane)
-                self._told.add(lane)
+                self._closing.add(lane)
             else:
                 self._leaving.append(lane)
 
     def next_event(self) -> tuple[str, int | None] | None:
-        """Return the lane and the test that is complete, or no test if its worker has finished."""
+        """Return the lane of the next event and its completed test, or no test if its worker ends."""
         if self._leaving:
             return self._leaving.popleft(), None
         if not self._ends:
             return None
         self._now, _, lane, index = heapq.heappop(self._ends)
-        if lane in self._told:
+        if lane in self._closing:
             self._leaving.append(lane)
         return lane, index
 
@@ -176,7 +174,9 @@ class _Stage:
         if task.exclusive and self.slots and not any(slot.alone for slot in self.slots):
             self._now += self._barrier
         end = self._now + self._needs[index]
-        slot = Slot(test=task.test, lane=lane, start=self._now, end=end, alone=task.exclusive)
+        slot = ScheduledTest(
+            test=task.test, lane=lane, start=self._now, end=end, alone=task.exclusive
+        )
         heapq.heappush(self._ends, (end, len(self.slots), lane, index))
         self.slots.append(slot)
 

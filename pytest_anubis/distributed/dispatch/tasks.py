@@ -1,4 +1,4 @@
-"""What is to be run and where it may run: tasks, lanes, and which tasks may run at the same time."""
+"""Tasks (tests to be run), lanes (places to run them), and the rule which tasks may overlap."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 NODE = "node"
-"""Name of the lane, and of the "device", of everything that concerns the node as a whole."""
+"""Name of the lane, and of the "device", of tests of the node as a whole."""
 
 CPU = "cpu"
-"""Device and resource of everything that computes on the host."""
+"""Device and resource of tests that compute on the host."""
 
 HOST_TIME = "host time"
-"""Resource of every test of an accelerator that the host times, or whose data it moves: one at a time."""
+"""Resource shared by all tests of accelerators that the host times or whose data it moves."""
 
 Certificates = frozenset[frozenset[str]]
-"""Pairs of benchmark ids of which a measurement says that they do not disturb each other."""
+"""Pairs of benchmark ids that do not disturb each other, as measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """One test as far as its place and time matter.
+    """One test as the dispatcher sees it.
 
     Attributes:
         test: Node id.
-        benchmark: Node id without the device parameter; certificates speak of these.
-        device: Device that it runs on, ``node`` when it has none of its own.
+        benchmark: Node id without the device parameter, as in certificates.
+        device: Device that it runs on, ``node`` if it has none of its own.
         exclusive: Nothing else may run on the node meanwhile.
-        resources: What it occupies besides its device, e.g. ``disk``, ``network``, ``cpu``.
-        cost: Expected duration in seconds, None when nothing is known.
-        deadline: Seconds after which it is taken to hang, None without a limit.
-        why: Where the deadline comes from, for people.
-        applies: This node has what it needs; else it is skipped, and no part of a plan.
+        resources: Resources that it occupies besides its device, e.g. ``disk``, ``network``, ``cpu``.
+        cost: Expected duration in seconds, None if unknown.
+        deadline: Seconds after which it counts as hung, None without a limit.
+        why: Origin of the deadline, for people.
+        applies: This node has what it needs; else it is skipped, and not part of a plan.
     """
 
     test: str
@@ -72,12 +72,12 @@ def make_task(
     apart: bool = True,
     applies: bool = True,
 ) -> Task:
-    """Make a task of what a test's mark says.
+    """Make a task from a test's mark.
 
-    A test of one device may run beside tests of other devices. A test of the host (disk, network, CPU)
-    may run beside others if it says what it occupies; whole-node tests, tests of links between devices
-    and tests that say nothing about themselves run alone. Tests of accelerators that are timed on the host
-    share a resource; where lanes have no cores of their own nothing else may run beside them at all.
+    A test of one device may overlap with tests of other devices. A test of the host (disk, network, CPU) may
+    overlap with others if its mark names its resources. All other tests run alone: of the whole node, of
+    links between devices, and without a mark. Tests of accelerators that the host times share a resource; if
+    the lanes have no cores of their own, they run alone.
 
     Args:
         test: Node id.
@@ -86,8 +86,8 @@ def make_task(
         scope: The mark's scope: ``device``, ``pair`` or ``node``.
         resources: The mark's resources.
         cost: Expected duration in seconds.
-        deadline: Seconds until it is taken to hang.
-        why: Where the deadline comes from.
+        deadline: Seconds after which it counts as hung.
+        why: Origin of the deadline.
         timing: The mark's timing: ``device`` or ``host``.
         apart: Every lane of accelerators has cores of its own.
         applies: This node has what it needs.
@@ -112,11 +112,10 @@ def make_task(
 
 
 def may_overlap(a: Task, b: Task, certificates: Certificates) -> bool:
-    """True when two tasks may run at the same time.
+    """Return whether two tasks may run at the same time.
 
-    Never when one is exclusive, when they share a device or a declared resource. Tests of two different
-    accelerators may; as soon as the host takes part, a certificate must say that they do not disturb
-    each other.
+    They may not if one is exclusive, or if they share a device or a declared resource. Otherwise tests of two
+    accelerators may, and tests with a part on the host need a certificate.
     """
     if a.exclusive or b.exclusive or a.resources & b.resources:
         return False
@@ -128,16 +127,16 @@ def may_overlap(a: Task, b: Task, certificates: Certificates) -> bool:
 
 
 def layout(devices: Sequence[str], workers: int, *, overlapping: bool = False) -> tuple[Lane, ...]:
-    """Return the lanes of a run, one per worker; the last that has work is the node's own.
+    """Return the lanes of a run, one per worker; the last one with work is the node's own.
 
-    With a worker for every accelerator and one more, every accelerator has a lane of its own; with fewer
-    the accelerators are dealt out in turn. A single lane takes everything. Workers beyond what is of use
-    get lanes without work.
+    With one worker more than accelerators, every accelerator has a lane of its own. With fewer workers the
+    accelerators are dealt out in turn, and a single lane takes everything. Surplus workers get lanes without
+    work.
 
     Args:
         devices: Devices of the node in order: accelerators, or only ``cpu``.
-        workers: How many workers there are, at least 1.
-        overlapping: On a node without accelerators, give the host's tests a lane next to the CPU's.
+        workers: Number of workers, at least 1.
+        overlapping: On a node without accelerators, add a lane for tests of the host next to the CPU's.
 
     Raises:
         ValueError: `workers` is less than 1.
@@ -154,10 +153,10 @@ def layout(devices: Sequence[str], workers: int, *, overlapping: bool = False) -
 
 
 def useful_workers(devices: Sequence[str], *, overlapping: bool = False) -> int:
-    """Return the largest number of workers that a node with these devices has work for.
+    """Return the largest number of workers that have work: one per accelerator and one for the node.
 
-    One per accelerator and one for the node. Without accelerators one: CPU benchmarks must not run beside
-    each other; with certificates (`overlapping`) one more, for what they allow next to the CPU's.
+    Without accelerators there is one, because CPU benchmarks must not overlap. Certificates (`overlapping`)
+    allow a second one, for tests of the host.
     """
     if any(device != CPU for device in devices):
         return len(devices) + 1
@@ -165,11 +164,7 @@ def useful_workers(devices: Sequence[str], *, overlapping: bool = False) -> int:
 
 
 def lane_of(task: Task, lanes: Sequence[Lane]) -> str:
-    """Return the name of the lane that a task runs in.
-
-    Exclusive tasks and those of the host run in the node's lane, and so do tasks of a device that no lane
-    knows.
-    """
+    """Return the name of a task's lane: that of its device, or the node's for exclusive and host tasks."""
     if not task.exclusive:
         for lane in lanes:
             if task.device in lane.devices:
@@ -178,5 +173,5 @@ def lane_of(task: Task, lanes: Sequence[Lane]) -> str:
 
 
 def of_host(task: Task) -> bool:
-    """True when the task is measured on the host, so that other work there would disturb it."""
+    """Return whether the task is measured on the host, where other work would disturb it."""
     return task.device in (NODE, CPU)

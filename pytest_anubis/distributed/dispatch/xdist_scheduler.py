@@ -1,8 +1,7 @@
 """The adapter between xdist's scheduler protocol and the dispatcher; thin, and it never raises.
 
-An exception inside a scheduler ends the whole session with an internal error, and with it what other
-workers are measuring. So what goes wrong here is reported as a failed collection, and the run ends in
-order.
+An exception inside a scheduler would end the whole session with an internal error, and with it all
+measurements in progress. So errors here are reported as a failed collection, and the run ends in order.
 """
 
 from __future__ import annotations
@@ -24,48 +23,48 @@ from pytest_anubis.distributed.dispatch.prediction import Plan, plan
 from pytest_anubis.distributed.dispatch.tasks import Certificates, Lane, Task, lane_of
 from pytest_anubis.hardware.inventory.host_inventory import usable_cpus
 
-OVERHEAD = 0.03
-"""Seconds that every test needs besides its own: fixtures, reports, and the way to its worker and back."""
+TEST_OVERHEAD = 0.03
+"""Seconds that every test needs besides its cost: fixtures, reports, messages to its worker and back."""
 
-END = 0.12
-"""Seconds of a CPU that a worker needs to end; all of them end at about the same time."""
+WORKER_END_SECONDS = 0.12
+"""CPU seconds that a worker needs to end; all workers end at about the same time."""
 
-_DIFFERENCES = 20  # lines shown of how two collections differ
+_MAX_DIFFERENCES = 20  # lines of the difference between two collections
 
 
-class Office(Protocol):
-    """What the scheduler needs to know from the controller, and tells it."""
+class ControllerCallbacks(Protocol):
+    """The methods of the controller that the scheduler calls."""
 
     def lane_of(self, node: Any) -> str:
         """Return the name of the lane that a worker serves."""
 
     def tasks_of(self, node: Any) -> Sequence[Task] | None:
-        """Return what a worker said about its tests, None if it has not."""
+        """Return the tasks that a worker has described, None if it has not yet."""
 
     def release(self, node: Any, last: int | None) -> None:
-        """Allow a worker to run the test that it holds, and tell it that nothing more comes."""
+        """Let a worker run the test that it holds, and then end."""
 
     def stopping(self) -> bool:
-        """True when xdist has told all workers to end."""
+        """Return whether xdist has ordered all workers to end."""
 
     def starts_alone(self) -> None:
-        """An exclusive test is about to start."""
+        """Prepare for the start of an exclusive test."""
 
     def lane_given_up(self, node: Any, lane: str) -> None:
-        """The lane's workers died too often: its next one is to do nothing."""
+        """Handle a lane whose workers died too often: its next worker must do nothing."""
 
     def planned(self, plan: Plan) -> None:
-        """The tests are placed."""
+        """Take the plan when the tests are placed."""
 
 
 class AnubisScheduling:
-    """Implements ``xdist.scheduler.Scheduling``; what to do is decided by the dispatcher.
+    """Implementation of ``xdist.scheduler.Scheduling`` by the dispatcher.
 
     Args:
         config: The controller's configuration.
         lanes: The lanes of the run.
-        office: The controller's side of things.
-        certificates: Which benchmarks do not disturb each other.
+        callbacks: The controller.
+        certificates: Pairs of benchmarks that may overlap.
         costs: Measured seconds by benchmark id, for the plan.
     """
 
@@ -73,15 +72,13 @@ class AnubisScheduling:
         self,
         config: pytest.Config,
         lanes: Sequence[Lane],
-        office: Office,
+        callbacks: ControllerCallbacks,
         certificates: Certificates = frozenset(),
         costs: Mapping[str, float] | None = None,
     ) -> None:
-        self.config = (
-            config  # xdist's own schedulers have it too, and pytest-rerunfailures asks them
-        )
+        self.config = config  # as in xdist's schedulers; pytest-rerunfailures reads it
         self._lanes = tuple(lanes)
-        self._office = office
+        self._callbacks = callbacks
         self._certificates = certificates
         self._costs = costs
         self._dispatcher = Dispatcher(lanes)
@@ -95,7 +92,7 @@ class AnubisScheduling:
 
     @property
     def nodes(self) -> list[Any]:
-        """The workers that are alive."""
+        """The living workers."""
         return list(self._nodes.values())
 
     @property
@@ -105,7 +102,7 @@ class AnubisScheduling:
 
     @property
     def tests_finished(self) -> bool:
-        """True when nothing more needs to be sent to anybody."""
+        """True when no worker needs another instruction."""
         return self._broken or self._dispatcher.finished
 
     @property
@@ -114,18 +111,18 @@ class AnubisScheduling:
         return bool(self._dispatcher.pending)
 
     def add_node(self, node: Any) -> None:
-        """A worker has come up."""
-        name, lane = node.gateway.id, self._office.lane_of(node)
+        """Handle a worker that has started."""
+        name, lane = node.gateway.id, self._callbacks.lane_of(node)
         self._nodes[name] = node
         with self._orderly():
             self._dispatcher.worker_ready(name, lane)
-            if lane in self._dispatcher.given_up:  # it collects nothing, so it will not say so
+            if lane in self._dispatcher.given_up:  # it collects nothing and reports no collection
                 self._follow(self._dispatcher.worker_collected(name))
 
     def add_node_collection(self, node: Any, collection: Sequence[str]) -> None:
-        """A worker has collected: all must have found the same, in the same order."""
+        """Handle a worker's collection: all must have collected the same tests in the same order."""
         name = node.gateway.id
-        tasks = self._office.tasks_of(node)
+        tasks = self._callbacks.tasks_of(node)
         if self._collection is None and tasks is not None and not self._broken:
             self._collection, self._tasks, self._first = list(collection), tuple(tasks), name
         if list(collection) != self._collection:
@@ -138,52 +135,52 @@ class AnubisScheduling:
             self._follow(self._dispatcher.worker_collected(name))
 
     def schedule(self) -> None:
-        """Every worker has collected: place the tests; called again for every replacement."""
+        """Place the tests when every worker has collected; called again for every replacement."""
         with self._orderly():
             self._place()
 
     def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
-        """A worker has finished a test."""
+        """Handle a finished test."""
         with self._orderly():
             self._notice_end()
             self._follow(self._dispatcher.test_complete(node.gateway.id, item_index))
 
     def mark_test_pending(self, item: str) -> None:
-        """A test that crashed is to be run again."""
+        """Run a crashed test again."""
         collection = self._collection or []
         with self._orderly():
             self._follow(self._dispatcher.repeat(collection.index(item)))
 
     def remove_pending_tests_from_node(self, node: Any, indices: Sequence[int]) -> None:
-        """Nothing is ever taken back from a worker, so there is nothing to do."""
+        """Do nothing, because no test is ever taken back from a worker."""
 
     def remove_node(self, node: Any) -> str | None:
-        """A worker has ended; return the test that it died in.
+        """Handle the end of a worker; return the test that it died in.
 
         Raises:
-            KeyError: It never came up; xdist expects this.
+            KeyError: It never started; xdist expects this.
         """
-        name, lane = node.gateway.id, self._office.lane_of(node)
+        name, lane = node.gateway.id, self._callbacks.lane_of(node)
         known = self._nodes.pop(name, None) is not None
         crashed: int | None = None
         with self._orderly():
             self._notice_end()
             if ended_in_order(node):
-                node.ensure_teardown()  # or its process would live on, and keep its device's memory
+                node.ensure_teardown()  # else its process would survive, and keep its device's memory
                 self._follow(self._dispatcher.worker_finished(name))
             else:
                 if not known:
                     self._dispatcher.worker_ready(name, lane)
                 crashed, instructions = self._dispatcher.worker_crashed(name)
                 if lane in self._dispatcher.given_up:
-                    self._office.lane_given_up(node, lane)
+                    self._callbacks.lane_given_up(node, lane)
                 self._follow(instructions)
                 self._place()
         if not known:
             raise KeyError(name)
         return None if crashed is None else self._tasks[crashed].test
 
-    # What the controller wants.
+    # For the controller.
 
     def stop(self) -> None:
         """Start nothing more."""
@@ -191,7 +188,7 @@ class AnubisScheduling:
             self._follow(self._dispatcher.stop())
 
     def can_repeat(self, task: Task) -> bool:
-        """True when the lane of a test that has just crashed goes on."""
+        """Return whether the lane of a crashed test continues."""
         return not self._broken and lane_of(task, self._lanes) not in self._dispatcher.given_up
 
     @property
@@ -203,38 +200,39 @@ class AnubisScheduling:
         for instruction in instructions:
             node = self._nodes[instruction.worker]
             if any(self._tasks[index].exclusive for index in self._dispatcher.running):
-                self._office.starts_alone()
-            # A worker that has just died cannot be told anything; its end is reported by itself.
+                self._callbacks.starts_alone()
+            # A worker may have just died; its end is reported separately.
             with contextlib.suppress(OSError):
                 if isinstance(instruction, Send):
                     node.send_runtest_some(list(instruction.tests))
                 else:
-                    self._office.release(node, instruction.last)
+                    self._callbacks.release(node, instruction.last)
 
     def _place(self) -> None:
-        """Place the tests as soon as no lane is waited for; xdist asks only after a collection."""
+        """Place the tests as soon as all lanes are ready, also if the last one was given up."""
         if self._broken or self._dispatcher.assigned or not self._dispatcher.ready:
             return
         if self._collection is not None:  # else every lane was given up
-            self._office.planned(
+            self._callbacks.planned(
                 plan(
                     self._tasks,
                     self._lanes,
                     self._certificates,
                     costs=self._costs,
-                    overhead=OVERHEAD,
-                    barrier=END * max(1.0, (len(self._lanes) - 1) / (usable_cpus() or 1)),
+                    overhead=TEST_OVERHEAD,
+                    barrier=WORKER_END_SECONDS
+                    * max(1.0, (len(self._lanes) - 1) / (usable_cpus() or 1)),
                 )
             )
         self._follow(self._dispatcher.assign(self._tasks, self._certificates))
 
     def _notice_end(self) -> None:
-        if self._office.stopping() and self._dispatcher.assigned and not self.tests_finished:
+        if self._callbacks.stopping() and self._dispatcher.assigned and not self.tests_finished:
             self._follow(self._dispatcher.stop())
 
     @contextlib.contextmanager
     def _orderly(self) -> Iterator[None]:
-        """Turn what went wrong into a report; xdist would make an internal error of it."""
+        """Turn an error into a failed collection, because in xdist it would be an internal error."""
         try:
             yield
         except (DispatchError, LookupError, ValueError) as error:
@@ -244,14 +242,18 @@ class AnubisScheduling:
         """Report a failed collection and end the run."""
         report = pytest.CollectReport(nodeid=who, outcome="failed", longrepr=text, result=[])
         self.config.hook.pytest_collectreport(report=report)
-        self._broken = True  # xdist then tells every worker to end
+        self._broken = True  # xdist then ends every worker
 
     def _difference(self, name: str, collection: list[str]) -> str:
         lines = list(
             difflib.unified_diff(self._collection or [], collection, self._first, name, "", "", n=0)
         )
-        more = [f"... {len(lines) - _DIFFERENCES} more lines"] if len(lines) > _DIFFERENCES else []
-        shown = "\n".join([*lines[:_DIFFERENCES], *more])
+        more = (
+            [f"... {len(lines) - _MAX_DIFFERENCES} more lines"]
+            if len(lines) > _MAX_DIFFERENCES
+            else []
+        )
+        shown = "\n".join([*lines[:_MAX_DIFFERENCES], *more])
         return (
             f"workers {self._first} and {name} collected different tests, so nothing can be placed; "
             f"collection must not depend on the process:\n{shown}"
@@ -259,6 +261,6 @@ class AnubisScheduling:
 
 
 def ended_in_order(node: Any) -> bool:
-    """True when a worker said goodbye, and not because it was interrupted."""
+    """Return whether a worker has ended regularly and without an interrupt."""
     output = getattr(node, "workeroutput", None)
     return output is not None and output.get("exitstatus") != pytest.ExitCode.INTERRUPTED

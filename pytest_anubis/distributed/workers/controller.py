@@ -1,7 +1,7 @@
-"""The controller's side of a distributed run: workers, their channels, their deadlines and their deaths.
+"""The controller's side of a run in workers: their channels, their deadlines and their deaths.
 
-Registered only when xdist distributes. With ``--anubis`` it always does: without ``-n`` the tests run one
-after the other in a single worker, since nothing inside a process survives that process's death.
+With ``--anubis`` xdist always distributes. Without ``-n`` the tests run one after the other in a single
+worker, because only another process survives a crash.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.measurement import Slot
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision
-from pytest_anubis.distributed.containment.crash_evidence import Evidence, card_addresses
+from pytest_anubis.distributed.containment.crash_evidence import HardwareEvidence, card_addresses
 from pytest_anubis.distributed.containment.crash_report import (
     Crash,
     benchmark_frames,
@@ -39,7 +39,7 @@ from pytest_anubis.distributed.containment.processes import (
     memory_kills,
     wait_gone,
 )
-from pytest_anubis.distributed.containment.watchdog import STARTING, Deadline, Watchdog
+from pytest_anubis.distributed.containment.watchdog import START_SECONDS, Deadline, Watchdog
 from pytest_anubis.distributed.dispatch.certificates import (
     CertificateError,
     granted,
@@ -52,7 +52,7 @@ from pytest_anubis.distributed.workers import worker as far_side
 from pytest_anubis.distributed.workers.device_binding import LANE, binding
 from pytest_anubis.distributed.workers.lane_allotment import set_workers
 from pytest_anubis.distributed.workers.lane_places import LanePlaces
-from pytest_anubis.distributed.workers.worker_messages import Listener
+from pytest_anubis.distributed.workers.worker_messages import WorkerMessages
 from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink, add_part
 from pytest_anubis.session.selecting.run_choice import Selection, answered, history_exists
@@ -61,18 +61,18 @@ from pytest_anubis.store.scratch_folders import ScratchFolder
 
 
 class Controller:
-    """Binds workers to lanes, hears what they send, and contains their deaths.
+    """Plugin that sets workers up, receives their messages, and handles their deaths.
 
     Args:
         config: The controller's configuration.
         context: The facts of the run.
-        state: What is known of the run.
+        state: State of the run.
         sink: Takes every event at once, from any thread.
         lanes: One per worker, in the order of xdist's specs.
-        places: Their CPUs.
-        certificates: Which benchmarks do not disturb each other.
+        places: The lanes' CPUs.
+        certificates: Pairs of benchmarks that may overlap.
         costs: Measured seconds by benchmark id.
-        selection: Chooses benchmarks for all workers; None runs what they collect.
+        selection: Chooses benchmarks for all workers; None runs all that they collect.
     """
 
     def __init__(
@@ -102,9 +102,11 @@ class Controller:
         self._costs = costs or {}
         self._scheduler: AnubisScheduling | None = None
         self._watchdog = Watchdog(self._gave_up)
-        self._listener = Listener(context.settings, sink, self._watchdog, costs, apart=places.apart)
-        self._evidence = Evidence(card_addresses(context))
-        overran = self._listener.overran
+        self._messages = WorkerMessages(
+            context.settings, sink, self._watchdog, costs, apart=places.apart
+        )
+        self._evidence = HardwareEvidence(card_addresses(context))
+        overran = self._messages.overran
         self._hangs = HangReports(context.node, state, sink, self._evidence, overran)
         add_part(config, self._hangs, "anubis-hangs")
         self._memory = memory_kills()
@@ -112,27 +114,27 @@ class Controller:
         self._session: pytest.Session | None = None
         self._nodes: dict[str, Any] = {}
         self._pids: dict[str, int] = {}
-        self._leaving: list[int] = []  # processes whose worker has ended in order
-        self._crashes: dict[str, Crash] = {}  # worker -> how it died
-        self._crash_reports: dict[str, int] = {}  # test -> how many
+        self._leaving: list[int] = []  # processes of workers that have ended in order
+        self._crashes: dict[str, Crash] = {}  # worker -> its crash
+        self._crash_reports: dict[str, int] = {}  # test -> number of crashes
         self._plan: Plan | None = None
-        self._lines: list[str] = []  # what went wrong, for the end of the run
+        self._lines: list[str] = []  # errors, printed at the end of the run
         self._notes: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Take over the counting of failures: xdist's way ends a run as interrupted."""
+        """Take over the counting of failures, because xdist would end the run as interrupted."""
         self._session = session
         self._dsession().maxfail = 0
 
     @pytest.hookimpl
     def pytest_configure_node(self, node: Any) -> None:
-        """Give the worker what it must know, a channel, and a deadline for its start."""
+        """Give the worker the facts of the run, a channel, and a deadline for its start."""
         name = node.gateway.id
         self._nodes[name] = node
         channel = node.gateway.newchannel()
         lane = self.lane_of(node)
-        channel.setcallback(lambda message: self._hear(name, lane, channel, message))
+        channel.setcallback(lambda message: self._receive(name, lane, channel, message))
         idle = self._scheduler is not None and lane in self._scheduler.given_up
         node.anubis_channel = channel
         node.workerinput |= {
@@ -143,17 +145,17 @@ class Controller:
             far_side.STACK_FILE: "",
         }
         spec = node.gateway.spec
-        if spec.popen and not spec.via:  # a process of this machine, which we can end
+        if spec.popen and not spec.via:  # a process on this machine, which we can kill
             stack_file = self._folder.path / f"{name}.txt"
             node.workerinput[far_side.STACK_FILE] = str(stack_file)
             self._pids[name] = pid = node.gateway._rinfo().pid
             self._watchdog.process(name, pid, stack_file)
-        self._watchdog.doing(name, "start", Deadline(STARTING, "for starting and collecting"))
+        self._watchdog.doing(name, "start", Deadline(START_SECONDS, "for starting and collecting"))
 
-    def _hear(self, name: str, lane: str, channel: Any, message: Any) -> None:
-        """Take a worker's message; its question for the choice of benchmarks is answered."""
+    def _receive(self, name: str, lane: str, channel: Any, message: Any) -> None:
+        """Handle a worker's message; answer its question for the choice of benchmarks."""
         if message[0] != "candidates" or self._selection is None:
-            self._listener.hear(name, lane, message)
+            self._messages.receive(name, lane, message)
             return
         channel.send(("selection", answered(self._selection, message[1])))
 
@@ -165,27 +167,27 @@ class Controller:
         )
         return self._scheduler
 
-    # What the scheduler asks and tells.
+    # `ControllerCallbacks`, for the scheduler.
 
     def lane_of(self, node: Any) -> str:
         """Return the name of the lane that a worker serves."""
         return str(node.gateway.spec.env[LANE])
 
     def tasks_of(self, node: Any) -> Sequence[Task] | None:
-        """Return what a worker said about its tests, None if it has not."""
-        return self._listener.tasks.get(node.gateway.id)
+        """Return the tasks that a worker has described, None if it has not yet."""
+        return self._messages.tasks.get(node.gateway.id)
 
     def release(self, node: Any, last: int | None) -> None:
-        """Allow a worker to run the test that it holds, and tell it that nothing more comes."""
+        """Let a worker run the test that it holds, and then end."""
         node.anubis_channel.send(("last", last))
         node.shutdown()
 
     def stopping(self) -> bool:
-        """True when xdist has told all workers to end."""
+        """Return whether xdist has ordered all workers to end."""
         return bool(self._dsession().shuttingdown)
 
     def starts_alone(self) -> None:
-        """Wait until processes that have ended their tests have ended themselves; help who does not."""
+        """Wait until the processes of finished workers have ended; kill those that do not end."""
         wait_gone(self._leaving)
         for pid in self._leaving:
             if not is_gone(pid):
@@ -193,7 +195,7 @@ class Controller:
         self._leaving.clear()
 
     def lane_given_up(self, node: Any, lane: str) -> None:
-        """Let the lane's next worker do nothing: its workers died too often."""
+        """Let the lane's next worker do nothing, because its workers died too often."""
         devices, bindings = self._context.devices, self._context.bindings
         node.gateway.spec.env.update(binding(self._lanes[lane], devices, bindings, hidden=True))
         text = f"lane {lane} is given up: its workers died again and again"
@@ -202,7 +204,7 @@ class Controller:
             self._sink(LaneGivenUp(lane=lane))
 
     def planned(self, plan: Plan) -> None:
-        """Tell people and the journal which test runs where and when."""
+        """Write the plan to the journal and the terminal."""
         self._plan = plan
         slots = tuple(
             Slot(test=s.test, lane=s.lane, start=round(s.start, 3), end=round(s.end, 3))
@@ -222,7 +224,7 @@ class Controller:
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logreport(self) -> None:
-        """Stop in order once ``-x`` or ``--maxfail`` wants it; crashes count."""
+        """Stop in order after the failures that ``-x`` or ``--maxfail`` allow; crashes count too."""
         session = self._session
         if session is not None and session.shouldfail and self._scheduler is not None:
             self._scheduler.stop()
@@ -232,15 +234,15 @@ class Controller:
         """Find out how a worker ended.
 
         Raises:
-            pytest.exit.Exception: A test called it: the run ends as it would have in this process.
-            pytest.UsageError: It ended because a benchmark is written wrongly.
+            pytest.exit.Exception: A test called `pytest.exit`, which ends the run.
+            pytest.UsageError: The worker ended because of a mistake in a mark.
         """
-        leaving = self._listener.leaving
+        leaving = self._messages.leaving
         if leaving is not None:
-            self._listener.leaving = None
+            self._messages.leaving = None
             raise pytest.exit.Exception(*leaving)
-        if self._listener.usage:
-            raise pytest.UsageError(self._listener.usage)
+        if self._messages.usage:
+            raise pytest.UsageError(self._messages.usage)
         name = node.gateway.id
         pid = self._pids.get(name)
         overdue = self._watchdog.gone(name)
@@ -259,26 +261,26 @@ class Controller:
         self._memory = kills
         self._crashes[name] = crash
         lane = self.lane_of(node)
-        test = self._listener.running(name)
+        test = self._messages.running(name)
         self._sink(WorkerDied(worker=name, lane=lane, test=test, text=crash.cause))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_handlecrashitem(
         self, crashitem: str, report: pytest.TestReport, sched: AnubisScheduling
     ) -> None:
-        """Say what happened to the test, with all that it had measured and what speaks against hardware."""
+        """Fill in the report of a crashed test: cause, earlier measurements, and evidence."""
         name = report.node.gateway.id
         crash = replace(self._crashes.get(name, Crash(worker=name)), test=crashitem)
-        task = self._listener.known.get(crashitem, Task(test=crashitem))
-        component = self._listener.components.get(crashitem, "")
+        task = self._messages.known.get(crashitem, Task(test=crashitem))
+        component = self._messages.components.get(crashitem, "")
         times = self._crash_reports[crashitem] = self._crash_reports.get(crashitem, 0) + 1
         evidence = list(self._evidence.against(task.device))
-        if times > 1 and not of_host(task):  # on a host its own code is the likelier cause
+        if times > 1 and not of_host(task):  # on a host the test's own code is the likelier cause
             evidence.append(f"it ended like this on {task.device} {times} times in a row")
         kept, attempts = self._state.measured(crashitem), self._state.attempts(crashitem)
         report.longrepr = crash_text(crash, kept, evidence, self._evidence.blind, attempts=attempts)
         report.location = (report.location[0], None, crashitem.partition("::")[2] or crashitem)
-        report.duration = self._listener.seconds(name)
+        report.duration = self._messages.seconds(name)
         report.anubis = {  # type: ignore[attr-defined]  # read by the session's plugins
             "benchmark": task.benchmark,
             "component": component,
@@ -293,29 +295,29 @@ class Controller:
             sched.mark_test_pending(crashitem)
 
     def _worth_repeating(self, task: Task, sched: AnubisScheduling) -> bool:
-        """Once more on the same accelerator: whether it ends the same way tells a fault from a mishap."""
+        """Return whether to repeat a crashed test on its accelerator, to tell a fault from a mishap."""
         stop = self._session is not None and self._config.getvalue("maxfail")
         return not of_host(task) and not stop and sched.can_repeat(task)
 
     def _gave_up(self, name: str) -> None:
-        """Go on without a worker that cannot be killed; its pipe will never close."""
+        """Continue without a worker that cannot be killed, since its pipe will never close."""
         node = self._nodes[name]
-        node._down = True  # or xdist would count it a second time should it end after all
+        node._down = True  # else xdist would count it again if it ended after all
         node.notify_inproc("errordown", node=node, error="it hangs in the kernel")
 
     # The end.
 
-    # Before the run's own end, which writes the exit status into the journal.
+    # Before the run writes the exit status to the journal.
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """Make the exit status honest; xdist's is 0 when every worker died before its first test."""
+        """Correct the exit status; xdist's is 0 if every worker died before its first test."""
         self._watchdog.stop()
         self._evidence.close()
         self._folder.close()
-        self._tell_how_long_it_took()
+        self._record_time()
         crashes = sum(self._crash_reports.values()) + self._hangs.count
         only = exitstatus == pytest.ExitCode.TESTS_FAILED and crashes == session.testsfailed
-        if only and self._context.settings.mode == "measure":  # else the verdicts speak
+        if only and self._context.settings.mode == "measure":  # else the verdicts decide
             session.exitstatus = Decision.UNDECIDED.exit_code
         never = exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
         left_all = self._selection is not None and self._selection.left_all
@@ -323,11 +325,11 @@ class Controller:
             self._lines.append("no worker came as far as running a test: nothing was measured")
             session.exitstatus = Decision.UNDECIDED.exit_code
 
-    def _tell_how_long_it_took(self) -> None:
-        began = self._listener.began
+    def _record_time(self) -> None:
+        began = self._messages.began
         if self._plan is None or began is None:
             return
-        ended = self._listener.ended
+        ended = self._messages.ended
         wall = round((time.monotonic() if ended is None else ended) - began, 3)
         predicted = round(self._plan.wall, 3)
         self._sink(RunTimed(wall=wall, predicted=predicted))
@@ -336,12 +338,12 @@ class Controller:
 
     @pytest.hookimpl
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Say what went wrong with the workers."""
+        """Print the deaths and errors of workers."""
         for crash in self._crashes.values():
             terminalreporter.write_line(
                 printable(f"anubis: worker {crash.worker}: {crash.cause}"), red=True
             )
-        for line in (*self._lines, *self._listener.troubles):
+        for line in (*self._lines, *self._messages.troubles):
             terminalreporter.write_line(printable(f"anubis: {line}"), red=True)
         for line in self._notes:
             terminalreporter.write_line(printable(f"anubis: {line}"))
@@ -357,16 +359,14 @@ def register(
     sink: Sink,
     selection: Selection | None = None,
 ) -> None:
-    """Make the run a distributed one, with a worker for every lane, unless it must stay in one process.
-
-    It stays in one process with ``--collect-only`` and ``--pdb``, as it does with ``-p no:xdist``.
+    """Distribute the run, with a worker for every lane; with ``--collect-only`` and ``--pdb`` do nothing.
 
     Args:
         config: The controller's configuration, before xdist has been configured.
         context: The facts of the run.
-        state: What is known of the run.
+        state: State of the run.
         sink: Takes every event at once, from any thread.
-        selection: Chooses benchmarks for all workers; None runs what they collect.
+        selection: Chooses benchmarks for all workers; None runs all that they collect.
 
     Raises:
         pytest.UsageError: The certificates of this hardware class cannot be used, or a part is blocked.
@@ -397,7 +397,7 @@ def register(
 
 
 def _measured_costs(context: RunContext) -> dict[str, float]:
-    """Return how long each benchmark took in earlier runs; nothing where no history can be read."""
+    """Return the seconds of each benchmark in earlier runs; nothing if no history can be read."""
     place = context.settings.history_place
     if not history_exists(place):
         return {}
@@ -408,4 +408,4 @@ def _measured_costs(context: RunContext) -> dict[str, float]:
     try:
         return use_history(place, lambda history: history.durations(key, profile=profile))
     except HistoryError:
-        return {}  # filing this run will tell what is wrong with it
+        return {}  # filing this run will report the error

@@ -1,4 +1,4 @@
-"""Which process sees which accelerator: environment variables of the workers."""
+"""Environment variables that determine which accelerators a worker sees."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pytest_anubis.distributed.dispatch.tasks import Lane
 from pytest_anubis.hardware.inventory.visible_devices import CUDA
 
 LANE = "PYTEST_ANUBIS_LANE"
-"""Environment variable of a worker: the lane that it serves. A replacement inherits it."""
+"""Environment variable with the lane of a worker; a replacement inherits it."""
 
 ORDER = "CUDA_DEVICE_ORDER"
-"""Environment variable that CUDA reads when it is loaded: the order in which it counts cards."""
+"""Environment variable with the order in which CUDA numbers cards, read when CUDA is loaded."""
 
 
 def binding(
@@ -24,20 +24,19 @@ def binding(
 ) -> dict[str, str]:
     """Return the environment of a lane's workers.
 
-    A lane of one accelerator sees no other; the node's lane, and one that serves several, see all that the
-    run may use.
+    A lane of one accelerator sees only that one. The node's lane, and a lane of several, see all accelerators
+    of the run.
 
     Args:
         lane: The lane.
         devices: Names of the run's devices.
-        bindings: For each accelerator among them the variable and the value that leave only it visible.
-        some: The user hid some of the node's accelerators. What is left is then named as the single ones
-            are, so that a number never means two things.
-        hidden: Hide every accelerator: for a worker that is to touch none.
+        bindings: Per accelerator the variable and the value that make it the only visible one.
+        some: The user hides some accelerators, so the others are listed by the same values as single ones.
+        hidden: Hide every accelerator, for a worker that must use none.
     """
     variables = sorted({variable for variable, _ in bindings if variable})
     environment = {LANE: lane.name, **device_order(bindings)}
-    if hidden:  # HIP takes an empty value for none at all
+    if hidden:  # HIP ignores an empty value
         return environment | {name: "" if name == CUDA else "-1" for name in variables}
     known = dict(zip(devices, bindings, strict=False))
     if len(lane.devices) == 1:
@@ -51,9 +50,5 @@ def binding(
 
 
 def device_order(bindings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Return what makes CUDA count cards as NVML does: by slot, and not the fastest first.
-
-    Args:
-        bindings: Those of the run's accelerators; without NVIDIA's there is nothing to set.
-    """
+    """Return the variable that makes CUDA number cards by slot, as NVML does; empty without NVIDIA cards."""
     return {ORDER: "PCI_BUS_ID"} if any(name == CUDA for name, _ in bindings) else {}

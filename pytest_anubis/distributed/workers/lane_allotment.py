@@ -1,4 +1,4 @@
-"""How many workers a run gets, and which lane each of them serves."""
+"""Determines how many workers a run gets, and which lane each of them serves."""
 
 from __future__ import annotations
 
@@ -10,22 +10,21 @@ from pytest_anubis.distributed.dispatch.tasks import CPU, Lane, layout, useful_w
 
 RESTARTS = 8
 RESTARTS_PER_WORKER = 8
-"""How often dead workers are replaced in all, unless ``--max-worker-restart`` says otherwise.
+"""Default of ``--max-worker-restart``, as a sum: it limits workers that die before the dispatcher knows them.
 
-A lane whose workers die again and again is given up long before; this bounds what happens before any
-worker of ours is up.
+The dispatcher gives a lane up long before.
 """
 
 
 def worker_count(
     config: pytest.Config, devices: Sequence[str], *, overlapping: bool = False
 ) -> int:
-    """Return how many workers the command line asks for.
+    """Return the number of workers that the command line asks for.
 
     Args:
         config: The controller's configuration, before xdist has been configured.
         devices: Devices of the run.
-        overlapping: Some benchmarks of the host are certified to run beside others.
+        overlapping: Some benchmarks of the host are certified to overlap with others.
     """
     option = config.option
     useful = useful_workers(devices, overlapping=overlapping)
@@ -40,7 +39,7 @@ def worker_count(
 
 
 def side_by_side(config: pytest.Config, devices: Sequence[str]) -> bool:
-    """Return whether accelerators will be measured at the same time, in several lanes."""
+    """Return whether several lanes will measure accelerators at the same time."""
     lanes = layout(devices, max(1, worker_count(config, devices)))
     return sum(any(device != CPU for device in lane.devices) for lane in lanes) > 1
 
@@ -50,13 +49,13 @@ def set_workers(
 ) -> tuple[Lane, ...]:
     """Set how many workers xdist starts and how often it replaces them, and return their lanes.
 
-    ``-n auto`` means one per accelerator and one for the node, a number at most that; no ``-n`` and
-    ``-n0`` mean one. Workers given by ``--tx`` are taken as they are.
+    ``-n auto`` means one per accelerator and one for the node; a number is limited to that. No ``-n``, and
+    ``-n0``, mean one worker. Workers given by ``--tx`` are used as they are.
 
     Args:
         config: The controller's configuration, before xdist has been configured.
         devices: Devices of the node.
-        overlapping: Some benchmarks of the host are certified to run beside others.
+        overlapping: Some benchmarks of the host are certified to overlap with others.
     """
     option = config.option
     count = worker_count(config, devices, overlapping=overlapping)
@@ -68,9 +67,7 @@ def set_workers(
         if option.dist == "no":
             option.dist = "load"
     lanes = layout(devices, count, overlapping=overlapping)
-    if (
-        option.maxworkerrestart is None
-    ):  # without a limit a worker that dies at start loops for ever
+    if option.maxworkerrestart is None:  # without a limit, workers that die at start loop for ever
         option.maxworkerrestart = RESTARTS + RESTARTS_PER_WORKER * len(lanes)
     return lanes
 

@@ -1,4 +1,4 @@
-"""Which CPUs the lanes of this run work on: read, dealt out, told, and handed to the workers."""
+"""Plugin that reads the CPUs of this machine, deals them out to the lanes, and passes them to the workers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from pytest_anubis.core.events import LanesPlaced
 from pytest_anubis.core.measurement import LaneCores
 from pytest_anubis.distributed.dispatch.lane_cores import (
-    Place,
+    LanePlacement,
     as_events,
     kept_apart,
     place_lanes,
@@ -27,18 +27,18 @@ from pytest_anubis.report.text.text_table import printable
 from pytest_anubis.session.context import RunContext, Sink
 
 TRIES = 3
-"""Processes that are started for one worker; what kills three in a row would kill a fourth."""
+"""Processes started for one worker, before its start counts as failed."""
 
 
 class LanePlaces:
-    """The lanes' CPUs; without accelerators nothing is bound and nothing told.
+    """The lanes' CPUs; without accelerators nothing is bound or reported.
 
     Args:
         context: The facts of the run.
         lanes: Its lanes.
-        addresses: Card -> its PCI address, None where it is unknown.
+        addresses: Card -> its PCI address, None if unknown.
         sink: Takes every event.
-        files: Where sysfs lies.
+        files: Root of sysfs.
         allowed: CPUs that the run may use; default those of this process.
         quota: CPU time that the run may use, in CPUs; default that of its control group, 0 for none.
     """
@@ -55,8 +55,8 @@ class LanePlaces:
         quota: float | None = None,
     ) -> None:
         self._sink = sink
-        self._places: dict[str, Place] = {}
-        self._told: tuple[LaneCores, ...] = ()
+        self._places: dict[str, LanePlacement] = {}
+        self._reported: tuple[LaneCores, ...] = ()
         self._several = False
         self._context = context
         self._lanes = tuple(lanes)
@@ -70,11 +70,11 @@ class LanePlaces:
         homes = {name: card_node(files, addresses.get(name)) for name in cards}
         self._several = sum(any(one != CPU for one in lane.devices) for lane in lanes) > 1
         if not self._several and all(home is None for home in homes.values()):
-            return  # nobody to be kept apart, and nothing near
+            return  # a single lane, and no card with a known NUMA node
         quota = ControlGroup(Files()).quota() if quota is None else quota or None
         self._places = {place.lane: place for place in place_lanes(lanes, cores, homes, quota)}
         used = [lane for lane in lanes if lane.devices or lane.name == NODE]  # no spare ones
-        self._told = as_events([self._places[lane.name] for lane in used], used)
+        self._reported = as_events([self._places[lane.name] for lane in used], used)
 
     @property
     def apart(self) -> bool:
@@ -83,7 +83,7 @@ class LanePlaces:
 
     @pytest.hookimpl(optionalhook=True)  # without xdist there are no workers
     def pytest_xdist_setupnodes(self, config: pytest.Config, specs: Sequence[Any]) -> None:
-        """Bind every spec to a lane; the replacement of a dead worker is made from the same spec."""
+        """Bind every spec to a lane; a dead worker's replacement uses the same spec."""
         dsession: Any = config.pluginmanager.get_plugin("dsession")
         retry_worker_start(dsession.nodemanager.group)
         context = self._context
@@ -93,7 +93,7 @@ class LanePlaces:
             spec.env.update(self.variables(lane.name))
 
     def variables(self, lane: str) -> dict[str, str]:
-        """Return the environment that keeps a lane's workers to their CPUs; empty if nothing does."""
+        """Return the variables that bind a lane's workers to their CPUs; empty if they are not bound."""
         place = self._places.get(lane)
         if place is None or not self._several:
             return {}
@@ -107,13 +107,13 @@ class LanePlaces:
         return found
 
     def near(self, lane: str) -> dict[str, str]:
-        """Return the CPUs near each card that a lane's worker may be given tests of."""
+        """Return the CPUs near each card whose tests a lane's worker may run."""
         place = self._places.get(lane)
         return {} if place is None else {card: cpu_text(cpus) for card, cpus in place.near.items()}
 
     def pytest_report_header(self) -> list[str]:
-        """Say which lane works where."""
-        lines = [printable(f"anubis: {line}") for line in lane_texts(self._told)]
+        """Print the CPUs of each lane."""
+        lines = [printable(f"anubis: {line}") for line in lane_texts(self._reported)]
         shares = [place.quota for place in self._places.values() if place.quota is not None]
         if shares and self._several:
             share = f"{min(shares):g} CPUs' time"
@@ -122,11 +122,11 @@ class LanePlaces:
             )
         return lines
 
-    # After the run's own, which opens the journal.
+    # After the run has opened the journal.
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Write it down."""
-        if self._told and not session.config.option.collectonly:
-            self._sink(LanesPlaced(lanes=self._told))
+        """Write the CPUs of each lane to the journal."""
+        if self._reported and not session.config.option.collectonly:
+            self._sink(LanesPlaced(lanes=self._reported))
 
 
 def _may_bind() -> bool:
@@ -139,13 +139,12 @@ def _may_bind() -> bool:
 
 
 def retry_worker_start(group: Any) -> None:
-    """Let a group of xdist's processes start one again that has died before it was a worker.
+    """Start a process again if it dies before it becomes a worker, because xdist would end the whole run.
 
-    Nothing had run in it, so nothing is lost and nothing to be told; without this, the end of its pipe ends
-    the whole run as an internal error. Where they all die, ``makegateway`` raises `pytest.exit.Exception`.
+    If `TRIES` processes die in a row, ``makegateway`` raises `pytest.exit.Exception`.
 
     Args:
-        group: execnet's group, in which a process is started with ``makegateway``.
+        group: execnet's group, which starts processes with ``makegateway``.
     """
     make = group.makegateway
 
@@ -154,7 +153,7 @@ def retry_worker_start(group: Any) -> None:
         for _ in range(TRIES):
             try:
                 return make(spec)
-            except (EOFError, OSError) as error:  # its pipe ended, or there is no room for it
+            except (EOFError, OSError) as error:  # its pipe ended, or a limit was reached
                 last = error
         raise pytest.exit.Exception(
             f"anubis: {TRIES} processes in a row died before they were workers ({last}); look for what kills "

@@ -1,7 +1,7 @@
-"""What a worker sends: what cannot be sent as it is goes in another form, for a report must never be lost.
+"""Makes all messages of a worker sendable, so that no report is lost.
 
-execnet takes the exact builtin types and text that UTF-8 takes. One undecodable byte in a message or one
-numpy number in ``record_property`` would end the worker, and with it the report that the test failed.
+execnet sends only exact builtin types, and text that UTF-8 can encode. One undecodable byte in a message, or
+a numpy number in ``record_property``, would end the worker and lose the report of a failed test.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from pytest_anubis.codec.sendable_values import sendable
 NEVER_SENT = "its report could not be sent"
 
 
-class Outgoing:
-    """Stands between what a worker says and its channel.
+class SafeSender:
+    """A channel's ``send`` that converts messages which cannot be sent as they are.
 
     Args:
-        send: Sends one message, as a channel does.
+        send: The channel's ``send``.
         lost: Takes one line about a message that could not be sent in any form.
     """
 
@@ -32,11 +32,11 @@ class Outgoing:
         self._lost = lost
 
     def __call__(self, message: Any, instead: Any = None) -> None:
-        """Send a message, if need be changed; what is left of it otherwise.
+        """Send a message; if impossible, a converted one, and if that is impossible, `instead`.
 
         Args:
             message: Name and content.
-            instead: What is sent if nothing else can be; None for nothing.
+            instead: The last resort; None for none.
 
         Raises:
             OSError: The channel is closed.
@@ -47,7 +47,7 @@ class Outgoing:
         except OSError:
             raise
         except Exception as error:
-            reason = error  # DumpError, or whatever struct, int and str raise within execnet
+            reason = error  # DumpError, or any error of struct, int and str within execnet
         for other in (message, instead) if instead is not None else (message,):
             try:
                 self._send(sendable(other))
@@ -61,12 +61,12 @@ class Outgoing:
         self._lost(f"a message of a worker could not be sent ({message[0]}): {bounded(first)}")
 
 
-class Reports:
-    """Makes every report one that can be sent, and takes care of all that xdist's worker sends.
+class SendableReports:
+    """Plugin that makes every report and every other message of xdist's worker sendable.
 
     Args:
-        lost: Takes one line about what could not be sent, or what went wrong inside the worker.
-        rootpath: Of the run: what is defined below it the controller may not find.
+        lost: Takes one line about a lost message, or an internal error of the worker.
+        rootpath: pytest's root; the controller may be unable to import modules below it.
     """
 
     def __init__(self, lost: Callable[[str], None], rootpath: Path) -> None:
@@ -74,8 +74,8 @@ class Reports:
         self._rootpath = rootpath
 
     def attach(self, interactor: Any) -> None:
-        """Take the place of the method by which xdist's worker says everything."""
-        outgoing = Outgoing(interactor.channel.send, self._lost)
+        """Replace ``sendevent``, by which xdist's worker sends everything."""
+        outgoing = SafeSender(interactor.channel.send, self._lost)
 
         def sendevent(name: str, **content: Any) -> None:
             instead = None
@@ -83,33 +83,30 @@ class Reports:
                 text = str(content.get("formatted_error", "")).strip().rpartition("\n")[2]
                 self._lost(f"a worker had an internal error: {bounded(encodable(text))}")
             elif name == "testreport":
-                instead = (name, {"data": least_of(content["data"])})
+                instead = (name, {"data": minimal_report(content["data"])})
             elif name == "warning_recorded":
-                self._make_known(content["warning_message_data"])
+                self._make_importable(content["warning_message_data"])
             outgoing((name, content), instead)
 
         interactor.sendevent = sendevent
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_report_to_serializable(self, report: Any) -> Generator[None, Any, Any]:
-        """Make something of a report of which pytest can make nothing."""
+        """Replace a report that pytest cannot serialise by a minimal one."""
         try:
             data = yield
         except Exception as error:
             first = str(error).split("\n", 1)[0]
             kind = "TestReport" if isinstance(report, pytest.TestReport) else "CollectReport"
-            data = least_of({**vars(report), "nodeid": report.nodeid, "$report_type": kind})
+            data = minimal_report({**vars(report), "nodeid": report.nodeid, "$report_type": kind})
             data["longrepr"] = f"{NEVER_SENT}: {type(error).__name__}: {bounded(encodable(first))}"
         if data is not None:
-            # What subtests print is added after their reports are made.
+            # The output of subtests is added after `ReportTexts` has seen their reports.
             data["sections"] = [(t, bounded(c)) for t, c in data.get("sections", ())]
         return data
 
-    def _make_known(self, data: dict[str, Any]) -> None:
-        """Replace a category of warnings that the controller cannot import by a builtin one.
-
-        It would lose the worker over it.
-        """
+    def _make_importable(self, data: dict[str, Any]) -> None:
+        """Replace a warning's class that the controller cannot import, which would lose the worker."""
         text = f"{data['message_module']}.{data['message_class_name']}: {data['message_str']}"
         for what in ("message", "category"):
             module, name = data[f"{what}_module"], data[f"{what}_class_name"]
@@ -135,8 +132,8 @@ class Reports:
         return "site-packages" in path.parts or not path.is_relative_to(self._rootpath)
 
 
-def least_of(data: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the least that a report says: which test, in which phase, and how it went."""
+def minimal_report(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a report with nothing but its test, phase and outcome."""
     kept = ("nodeid", "outcome", "when", "$report_type", "item_index", "worker_id", "testrun_uid")
     path, line, name = data.get("location") or ("", None, "")
     return {
@@ -155,7 +152,7 @@ def least_of(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def interactor_of(config: pytest.Config) -> Any:
-    """Return xdist's plugin in a worker, which has no public name; None if there is none that we know."""
+    """Return xdist's plugin in a worker, which has no public name; None if it is not recognised."""
     for plugin in config.pluginmanager.get_plugins():
         if hasattr(plugin, "sendevent") and hasattr(plugin, "channel"):
             return plugin

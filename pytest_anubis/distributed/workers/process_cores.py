@@ -1,8 +1,8 @@
-"""The CPUs of this process: those of its lane, and around the test of a card those near the card.
+"""Binds this process to the CPUs of its lane, and during the test of a card to those near the card.
 
-Host memory follows from it: under the kernel's default policy a page lies on the NUMA node of the CPU that
-touches it first, so buffers that are made and page-locked while a test runs are near its card. A policy that
-the user set (``numactl``) is left alone.
+Host memory follows the CPUs: by the kernel's default policy a page lies on the NUMA node of the CPU that
+first writes it, so buffers allocated during a test are near its card. A policy that the user sets
+(``numactl``) is left alone.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from pytest_anubis.hardware.numa import cpu_numbers
 from pytest_anubis.session.collecting.device_parameters import device_of
 
 CPUS = "PYTEST_ANUBIS_CPUS"
-"""Environment variable of a worker: the CPUs of its lane, such as ``0-11,96-107``."""
+"""Environment variable with the CPUs of a worker's lane, such as ``0-11,96-107``."""
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-"""Variables that libraries read when they are loaded: how many threads they start."""
+"""Environment variables with the number of threads that libraries start, read when they are loaded."""
 
 
 def bind_early() -> None:
-    """Keep a worker to the CPUs of its lane, before plugins and conftests load what starts threads."""
+    """Bind a worker to the CPUs of its lane, before plugins and conftests load libraries with threads."""
     cpus = cpu_numbers(os.environ.get(CPUS))
     if cpus:
-        with suppress(OSError):  # taken away meanwhile: then the cpuset decides
+        with suppress(OSError):  # the CPUs were taken away meanwhile, so the cpuset decides
             move(cpus)
 
 
 def move(cpus: Collection[int]) -> bool:
-    """Let this process run on these CPUs only, and say whether that is new.
+    """Bind this process to CPUs, and return whether that changes anything.
 
-    Threads that run where the calling one runs go with it; those that a library has placed itself stay.
+    Threads with the calling thread's CPUs move with it; threads that a library has bound itself stay.
 
     Raises:
         OSError: The kernel forbids it, or none of the CPUs may be used.
@@ -56,7 +56,7 @@ def move(cpus: Collection[int]) -> bool:
 
 
 class NearCard:
-    """Runs every test of a card on the CPUs near it, and any other test where the process ran before.
+    """Plugin that runs every test of a card on the CPUs near it, and other tests on the original CPUs.
 
     Args:
         near: Card -> its CPUs in the kernel's form; cards without any are left alone.
@@ -66,10 +66,10 @@ class NearCard:
         self._near = {card: cpu_numbers(text) for card, text in near.items()}
         self._home: tuple[set[int], int | None] | None = None  # CPUs, torch's threads
 
-    # Registered after what looks for leftovers, so it is around that.
+    # Registered after `Leftovers`, so it wraps it.
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Go where the test belongs before anything of it runs."""
+        """Move to the test's CPUs before its setup."""
         cpus = self._near.get(device_of(item), ())
         if cpus:
             self._go(cpus)
@@ -78,12 +78,12 @@ class NearCard:
         return (yield)
 
     def pytest_unconfigure(self) -> None:
-        """Go back."""
+        """Move back to the original CPUs."""
         self._go_home()
 
     def _go(self, cpus: Collection[int]) -> None:
         home = self._home or (os.sched_getaffinity(0), torch_threads())
-        with suppress(OSError):  # taken away meanwhile: the test runs where it is
+        with suppress(OSError):  # the CPUs were taken away meanwhile; stay
             if move(cpus):
                 _forget_host_buffers()
             self._home = home
@@ -99,7 +99,7 @@ class NearCard:
 
 
 def _forget_host_buffers() -> None:
-    """Give back page-locked memory that torch keeps: it lies on the NUMA node of an earlier card."""
+    """Free page-locked memory that torch caches, because it lies on the NUMA node of an earlier card."""
     torch = sys.modules.get("torch")
     accelerator = getattr(torch, "accelerator", None)
     if torch is None or accelerator is None or not accelerator.is_available():

@@ -1,4 +1,4 @@
-"""What a test raises to end pytest: a KeyboardInterrupt costs one test, ``pytest.exit`` the run."""
+"""Handles errors by which a test ends pytest: a KeyboardInterrupt costs one test, ``pytest.exit`` the run."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _Exit: Any = pytest.exit.Exception
 
 
 class TestRaised(Exception):
-    """A test raised what would have ended its worker; the text names it."""
+    """The failure of a test that raised an error which would have ended its worker."""
 
     __test__ = False
     __module__ = "builtins"  # so that the short test summary shows the bare name
 
 
 class RaisedByTests:
-    """Stands between tests and their worker.
+    """Plugin that keeps such errors from ending the worker.
 
-    Nobody presses Ctrl-C in a worker: the controller does, or execnet when the controller has gone, and both
-    by a signal. What comes without one, the test raised itself: it fails, as with any other exception.
+    A real interrupt reaches a worker as a signal, from the controller, or from execnet after the controller
+    has gone. A KeyboardInterrupt without a signal is the test's own, and fails it like any exception.
 
     Args:
-        tell: Takes node id, text and exit status of a test that wants to end the run.
+        leaving: Takes node id, text and exit status of a test that ends the run.
     """
 
-    def __init__(self, tell: Callable[[str, str, int | None], None]) -> None:
-        self._tell = tell
+    def __init__(self, leaving: Callable[[str, str, int | None], None]) -> None:
+        self._leaving = leaving
         self._signalled = False
         if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
             signal.signal(signal.SIGINT, self._interrupt)
@@ -40,42 +40,32 @@ class RaisedByTests:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
-        """Around the fixtures."""
-        return (yield from self._around())
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
-        """Around the body."""
-        return (yield from self._around())
-
-    @pytest.hookimpl(wrapper=True, trylast=True)
-    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
-        """Around what tears down."""
-        return (yield from self._around())
-
-    def _around(self) -> Generator[None, Any, Any]:
+        """Turn a KeyboardInterrupt of the test's own into its failure, in each phase."""
         try:
             return (yield)
         except KeyboardInterrupt as error:
             if self._signalled:
                 raise
             raised = TestRaised(f"the test raised KeyboardInterrupt {error}".rstrip())
-            raise raised.with_traceback(error.__traceback__) from None  # it ends in the test
+            raise raised.with_traceback(error.__traceback__) from None
+
+    pytest_runtest_call = pytest_runtest_setup
+    pytest_runtest_teardown = pytest_runtest_setup
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """Tell the controller who ends the run: xdist would take the worker for dead."""
+        """Tell the controller which test ends the run, because xdist would consider the worker dead."""
         try:
             return (yield)
         except _Exit as error:
-            self._tell(item.nodeid, str(error.msg), error.returncode)
+            self._leaving(item.nodeid, str(error.msg), error.returncode)
             raise
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection(self) -> Generator[None, Any, Any]:
-        """Likewise for files that do so while they are imported."""
+        """Do the same for a file that ends the run while it is imported."""
         try:
             return (yield)
         except _Exit as error:
-            self._tell("", str(error.msg), error.returncode)
+            self._leaving("", str(error.msg), error.returncode)
             raise

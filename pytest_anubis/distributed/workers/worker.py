@@ -1,7 +1,7 @@
-"""The worker's side: tells the controller what is planned and measured, at once, and obeys its order.
+"""The worker's side of a run: sends plan and events to the controller at once, and obeys its order of tests.
 
-Everything travels through a channel of our own that the controller hands over in xdist's ``workerinput``:
-it works before tests are scheduled, and what was sent survives the sudden death of this process.
+All messages use a channel of our own, which the controller passes in xdist's ``workerinput``. It works before
+tests are scheduled, and messages that were sent survive the sudden death of this process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pytest_anubis.distributed.containment.processes import (
     STACK_SIGNAL,
     adopt_orphans,
 )
-from pytest_anubis.distributed.workers.outgoing import Outgoing, Reports, interactor_of
+from pytest_anubis.distributed.workers.outgoing import SafeSender, SendableReports, interactor_of
 from pytest_anubis.distributed.workers.process_cores import NearCard
 from pytest_anubis.distributed.workers.raised_by_tests import RaisedByTests
 from pytest_anubis.session.collecting.benchmark_mark import (
@@ -46,10 +46,10 @@ CHANNEL = "anubis_channel"
 """Key in ``workerinput``: our channel."""
 
 STACK_FILE = "anubis_stack_file"
-"""Key in ``workerinput``: where to write what the threads are doing when asked; empty if far away."""
+"""Key in ``workerinput``: file for the stacks of this worker's threads; empty on another machine."""
 
 IDLE = "anubis_idle"
-"""Key in ``workerinput``: true for a worker that only takes the place of one that died too often."""
+"""Key in ``workerinput``: true for a worker of a lane that was given up."""
 
 NEAR = "anubis_near"
 """Key in ``workerinput``: card -> the CPUs near it, for its tests."""
@@ -68,7 +68,7 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
     if worker_input.get(IDLE):
         add_part(config, Idle(), "anubis-idle")
     rearm = _prepare_process(worker_input.get(STACK_FILE, ""))
-    reports = Reports(worker.trouble, config.rootpath)
+    reports = SendableReports(worker.trouble, config.rootpath)
     interactor = interactor_of(config)
     if interactor is not None:
         reports.attach(interactor)
@@ -77,31 +77,31 @@ def register(config: pytest.Config, context: RunContext, worker_input: dict[str,
     add_part(config, Leftovers(config, worker.event, rearm), "anubis-leftovers")
     if worker_input.get(NEAR):
         add_part(config, NearCard(worker_input[NEAR]), "anubis-near-card")
-    # The controller counts failures of all workers and stops in time; a worker that stopped by itself
-    # would end the whole run as "interrupted".
+    # The controller counts the failures of all workers. A worker that stopped by itself would end the whole
+    # run as "interrupted".
     config.option.maxfail = 0
     return worker.event
 
 
 def asking(config: pytest.Config) -> Callable[[list[dict[str, Any]]], dict[str, Any]]:
-    """Return what asks the controller for the choice of benchmarks."""
+    """Return the function that asks the controller for the choice of benchmarks."""
     ask: Callable[[list[dict[str, Any]]], dict[str, Any]]
     ask = config.pluginmanager.get_plugin("anubis-worker").ask  # type: ignore[union-attr]  # ours
     return ask
 
 
 class Worker:
-    """Sends the plan and all events, and runs no test that the controller did not release.
+    """Plugin that sends the plan and all events, and refuses tests that the controller did not release.
 
     Args:
         channel: Our channel to the controller.
-        interactor: xdist's plugin in this worker; None if there is none that we know.
+        interactor: xdist's plugin in this worker; None if it is not recognised.
     """
 
     def __init__(self, channel: Any, interactor: Any = None) -> None:
         self._interactor = interactor
-        self._outgoing = Outgoing(channel.send, self.trouble)
-        self._troubled = Outgoing(channel.send, lambda _: None)  # nothing is left to say it with
+        self._outgoing = SafeSender(channel.send, self.trouble)
+        self._troubled = SafeSender(channel.send, lambda _: None)  # there is no other way to report
         self._released: int | None = None
         self._answer: dict[str, Any] = {}
         self._answered = threading.Event()
@@ -110,7 +110,7 @@ class Worker:
         channel.setcallback(self._receive)
 
     def send(self, kind: str, content: Any = None) -> None:
-        """Send one message; plain types only, since anything else would end the session."""
+        """Send one message, converted to plain types."""
         self._outgoing((kind, to_plain(content)))
 
     def event(self, event: Event) -> None:
@@ -118,18 +118,17 @@ class Worker:
         self._outgoing(("event", event_to_plain(event)))
 
     def trouble(self, line: str) -> None:
-        """Tell what nothing may be accepted after, in one line."""
+        """Send one line that prevents acceptance."""
         self._troubled(("trouble", line))
 
     def leaving(self, test: str, text: str, status: int | None) -> None:
-        """Tell that a test wants to end the run."""
+        """Report that a test ends the run."""
         self.send("leaving", [test, text, status])
 
     def ask(self, described: list[dict[str, Any]]) -> dict[str, Any]:
         """Ask the controller which benchmarks to leave out, and wait for its answer.
 
-        All workers get the same, since the controller chooses once. Its deadline for starting and
-        collecting bounds the wait.
+        All workers get the same answer. The deadline for start and collection limits the wait.
         """
         self.send("candidates", described)
         self._answered.wait()
@@ -145,7 +144,7 @@ class Worker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_collection(self, session: pytest.Session) -> Generator[None, Any, Any]:
-        """Tell what is wrong with a mark or a plugin, which would otherwise look like a crash or a hang."""
+        """Report a mistake in a mark or plugin, which would otherwise look like a crash or a hang."""
         try:
             result = yield
             if not self._collected and not session.config.pluginmanager.has_plugin("anubis-idle"):
@@ -158,46 +157,46 @@ class Worker:
             self.send("usage", str(error))
             raise
 
-    # First: the controller must know the tests before xdist tells it that collection is done.
+    # First, because the controller must know the tests before xdist reports the collection.
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Tell what the tests need, so that the controller can place them."""
+        """Send what the tests need, so that the controller can place them."""
         if any(is_benchmark(item) for item in session.items):
             watch = conditions_watch(session.config)
             if watch is not None:
-                watch.prepare()  # now, while nobody measures, and not within the first test
+                watch.prepare()  # now, before any test measures
         self._collected = True
         self._items = {item.nodeid: number for number, item in enumerate(session.items)}
         self.send("tasks", [_describe(item) for item in session.items])
         self.send("doing", ["waiting", ""])
 
-    # xdist starts what a worker holds when it shuts the worker down, be it to end the run early; what
-    # must run alone would then run beside something else.
+    # When xdist shuts a worker down, even to end the run early, the worker starts the test that it holds.
+    # An exclusive test would then overlap with others.
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> bool | None:
-        """Refuse a test that is started only because the run ends."""
+        """Refuse a test that starts only because the run ends."""
         refused = self._released != self._items.get(item.nodeid) and earlier_key not in item.stash
         if nextitem is None and refused:
             return True
         self.send("doing", ["test", item.nodeid])
         return None
 
-    # First: the controller must know whether the test was late before it hears of its teardown.
+    # First, because the controller must know whether the test was late before it gets the teardown's report.
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tell that the test has failed or ended, while its deadline still holds."""
+        """Report that the test has failed or ended, while its deadline still applies."""
         if self._interactor is not None and report.nodeid in self._items:
-            # xdist sends a report with the number of the test that it started, which a visit at the end
-            # of the run is none of.
+            # xdist sends a report with the number of the test that it started last, which is wrong for a
+            # further visit at the end of the run.
             self._interactor.item_index = self._items[report.nodeid]
         if report.when == "teardown" or report.failed:
             self.send("over", [report.nodeid, report.failed])
 
     @pytest.hookimpl(wrapper=True, tryfirst=True, specname="pytest_runtest_protocol")
     def pytest_anubis_around_test(self) -> Generator[None, Any, Any]:
-        """Tell that nothing runs any more, also where another plugin has swallowed the test."""
+        """Report that no test is running, also if another plugin has swallowed the test."""
         try:
             return (yield)
         finally:
@@ -205,7 +204,7 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
-        """Leave the device to others: a cached block of its memory is not free to them."""
+        """Report the end, and free torch's cached memory of the device for others."""
         self.send("doing", ["end", ""])
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_available() and torch.cuda.is_initialized():
@@ -214,7 +213,7 @@ class Worker:
 
 
 class Idle:
-    """Keeps a worker from importing any test: its lane was given up."""
+    """Plugin of a worker whose lane was given up: it imports no test."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> bool:
@@ -240,14 +239,14 @@ def _describe(item: pytest.Item) -> dict[str, Any]:
 
 
 def _prepare_process(stack_file: str) -> Callable[[], None] | None:
-    """Let the kernel end this process with its controller, and let it tell where it hangs.
+    """Let the kernel kill this process with its controller, and install the handler for stack dumps.
 
     Returns:
-        What makes it answer again when a test has changed that; None where it never does.
+        A function that installs the handler again, after a test has changed it; None without a handler.
     """
     adopt_orphans()
     if not stack_file:
-        return None  # on another machine: its parent is a proxy, and nobody there reads the file
+        return None  # on another machine the parent is a proxy, and no controller reads the file
     die_with_parent()
     # A bare descriptor, open until the process ends.
     descriptor = os.open(stack_file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)

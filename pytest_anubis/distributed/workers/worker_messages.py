@@ -1,7 +1,7 @@
-"""What workers say through their channels: their tests, their events, what they are doing.
+"""Receives the workers' messages: their tests, their events, what they are doing.
 
-Messages are taken in the thread of each worker's connection, as they come: an event is in the journal
-before the controller's main thread has even heard that the test is over.
+Messages are handled in the thread of each worker's connection, so an event is in the journal before the
+controller's main thread gets the report of its test.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pytest_anubis.core.events import (
     TestStarted,
 )
 from pytest_anubis.distributed.containment.watchdog import (
-    LEAVING,
+    END_SECONDS,
     Deadline,
     Overdue,
     Watchdog,
@@ -31,25 +31,25 @@ from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_events import event_from_plain
 
 
-class Listener:
-    """Takes the messages of all workers.
+class WorkerMessages:
+    """The received messages of all workers, and the facts in them.
 
     Args:
         settings: The run's settings.
         sink: Takes every event.
-        watchdog: Learns what workers do.
+        watchdog: Gets what each worker does, with its deadline.
         costs: Measured seconds by benchmark id.
         apart: Every lane of accelerators has cores of its own.
 
     Attributes:
-        tasks: Worker -> what it has collected.
+        tasks: Worker -> its collected tests.
         known: Node id -> task.
         components: Node id -> component of its mark.
-        usage: What is wrong with a mark; empty if nothing is.
-        troubles: Messages that could not be used, one line each.
-        began: When the first test began, by the monotonic clock; None before.
-        ended: When the last test so far ended.
-        leaving: Text and exit status with which a test wants to end the run; None while none does.
+        usage: Mistake in a mark or plugin; empty if there is none.
+        troubles: Errors, one line each.
+        began: Start of the first test, by the monotonic clock; None before.
+        ended: End of the last test so far.
+        leaving: Text and exit status of a test that ends the run; None if there is none.
     """
 
     def __init__(
@@ -76,13 +76,13 @@ class Listener:
         self._apart = apart
         self._since: dict[str, float] = {}
         self._running: dict[str, str] = {}  # worker -> test
-        self._deadlines: dict[str, Deadline] = {}  # worker -> that of the test that it runs
-        self._overran: dict[str, Overdue] = {}  # test -> the deadline that it did not keep
-        self._failed: set[str] = set()  # tests that run and failed within their deadline
+        self._deadlines: dict[str, Deadline] = {}  # worker -> deadline of its running test
+        self._overran: dict[str, Overdue] = {}  # test -> its missed deadline
+        self._failed: set[str] = set()  # running tests that have failed within their deadline
         self._plan: TestsPlanned | None = None
 
-    def hear(self, worker: str, lane: str, message: Any) -> None:
-        """Take one message; never raises, since that would close the worker's channel."""
+    def receive(self, worker: str, lane: str, message: Any) -> None:
+        """Handle one message; never raises, because an exception would close the worker's channel."""
         try:
             kind, content = message
             if kind == "event":
@@ -104,19 +104,20 @@ class Listener:
 
     def _trouble(self, line: str) -> None:
         self.troubles.append(line)
-        # Nothing is accepted on half of what was said.
+        # A run with lost messages must not be accepted.
         self._sink(BlockerFound(text=line))
 
     def overran(self, test: str) -> Overdue | None:
-        """Return, once, the deadline that a test did not keep although it ended by itself; else None."""
+        """Return, once, the missed deadline of a test that ended by itself; None if it was in time."""
         return self._overran.pop(test, None)
 
     def _over(self, worker: str, test: str, failed: bool) -> None:
-        """A test has failed or ended, the report is on its way: from here on it is known whether it was late.
+        """Note whether a test that has failed or ended was late, before its report arrives.
 
-        What failed in time has failed, however long its teardown takes.
+        A failure within the deadline counts as such, however long the teardown takes.
         """
-        deadline, seconds = self._deadlines.get(worker), self.seconds(worker)
+        deadline = self._deadlines.get(worker)
+        seconds = self.seconds(worker)
         if deadline is None or self.running(worker) != test or test in self._failed:
             return
         if seconds <= deadline.seconds:
@@ -133,17 +134,17 @@ class Listener:
         self.leaving = (text, status)
 
     def seconds(self, worker: str) -> float:
-        """Return for how long a worker has been doing what it does."""
+        """Return the seconds since a worker began its current activity."""
         return time.monotonic() - self._since.get(worker, time.monotonic())
 
     def running(self, worker: str) -> str:
-        """Return the test that a worker runs, empty if none."""
+        """Return a worker's running test, empty if none."""
         return self._running.get(worker, "")
 
     def _event(self, worker: str, lane: str, event: Event) -> None:
         if isinstance(event, TestsPlanned):
             if event == self._plan or not (event.tests or event.elsewhere):
-                return  # every worker plans the same
+                return  # every worker sends the same plan
             self._plan = event
         elif isinstance(event, TestStarted):
             event = replace(event, worker=worker, lane=lane)
@@ -172,7 +173,7 @@ class Listener:
             task = self.known[test]
             deadline = Deadline(task.deadline or float("inf"), task.why)
         elif what == "end":
-            deadline = Deadline(LEAVING, "for ending")
+            deadline = Deadline(END_SECONDS, "for ending")
         now = time.monotonic()
         if self.began is None and what == "test":
             self.began = now

@@ -375,7 +375,7 @@ def test_process_that_hangs_in_the_kernel_does_not_hold_up_the_run(
         from pytest_anubis.distributed.containment import watchdog
         from pytest_anubis.distributed.workers import controller
         NodeManager.EXIT_TIMEOUT = 0.2  # it never ends
-        watchdog.STUBBORN = 0.2
+        watchdog.KILL_SECONDS = 0.2
         controller.Watchdog = functools.partial(watchdog.Watchdog, kill=lambda pid: None)
         """
     )

@@ -14,7 +14,7 @@ from pytest_anubis.core.inventory import Accelerator
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.distributed.containment import watchdog as containment
-from pytest_anubis.distributed.containment.crash_evidence import Evidence, addresses
+from pytest_anubis.distributed.containment.crash_evidence import HardwareEvidence, addresses
 from pytest_anubis.distributed.containment.crash_report import (
     Crash,
     benchmark_frames,
@@ -41,12 +41,12 @@ from pytest_anubis.hardware.telemetry.kernel_log import KernelLog
     [
         (1.0, 5.0, 30.0, "smoke", 30.0),  # the command line counts first
         (1.0, 5.0, None, "smoke", 5.0 + containment.GRACE),
-        (1.0, None, None, "smoke", containment.LEAST),
+        (1.0, None, None, "smoke", containment.MIN_SECONDS),
         (20.0, None, None, "smoke", 200.0),
         (20.0, None, None, "standard", 200.0),  # costs are those of the profile
-        (None, None, None, "standard", 11 * containment.UNKNOWN),
-        (None, None, None, "smoke", containment.UNKNOWN),
-        (None, 0.0, None, "smoke", containment.UNKNOWN),  # pytest-timeout's "no limit"
+        (None, None, None, "standard", 11 * containment.DEFAULT_SECONDS),
+        (None, None, None, "smoke", containment.DEFAULT_SECONDS),
+        (None, 0.0, None, "smoke", containment.DEFAULT_SECONDS),  # pytest-timeout's "no limit"
     ],
 )
 def test_deadline_comes_from_the_most_explicit_source(
@@ -143,7 +143,7 @@ def test_the_next_attempt_of_a_test_is_not_killed_for_the_one_before(
 
 
 def test_process_that_cannot_be_killed_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(containment, "STUBBORN", 0.1)
+    monkeypatch.setattr(containment, "KILL_SECONDS", 0.1)
     victim = Victim()
     given_up = threading.Event()
     watchdog = Watchdog(lambda _: given_up.set(), kill=lambda _: None)
@@ -313,20 +313,20 @@ def test_evidence_counts_for_the_card_it_speaks_of(tmp_path: Path) -> None:
     places = {"cuda:0": "0000:3B:00.0", "cuda:1": "0000:5D:00.0", "cuda:2": "0000:7f:00.0"}
     line = "NVRM: Xid (PCI:0000:3b:00): 79, pid=1, GPU has fallen off the bus."
     for device, expected in (("cuda:0", 1), ("cuda:1", 0)):
-        evidence = Evidence(places, log=kernel(tmp_path, line), bus=bus)
+        evidence = HardwareEvidence(places, log=kernel(tmp_path, line), bus=bus)
         assert len(evidence.against(device)) == expected
         assert evidence.against(device) == ()  # told once
         evidence.close()
-    evidence = Evidence(places, log=kernel(tmp_path), bus=bus)
+    evidence = HardwareEvidence(places, log=kernel(tmp_path), bus=bus)
     assert evidence.against("cuda:2") == ()  # it was never there: a container may not show it
     (bus / "0000:7f:00.0").mkdir()
-    evidence = Evidence(places, log=kernel(tmp_path), bus=bus)
+    evidence = HardwareEvidence(places, log=kernel(tmp_path), bus=bus)
     (bus / "0000:7f:00.0").rmdir()
     assert evidence.against("cuda:2") == ("cuda:2 at 0000:7f:00.0 is gone from the PCI bus",)
     assert evidence.against(NODE) == ()
     assert evidence.blind == ""
     evidence.close()
-    assert "kernel log" in Evidence({}, log=KernelLog(tmp_path / "none"), bus=bus).blind
+    assert "kernel log" in HardwareEvidence({}, log=KernelLog(tmp_path / "none"), bus=bus).blind
 
 
 def test_workers_are_bound_by_what_does_not_change_with_enumeration() -> None:

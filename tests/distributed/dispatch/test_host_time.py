@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_anubis.distributed.dispatch.prediction import Slot, plan
+from pytest_anubis.distributed.dispatch.prediction import ScheduledTest, plan
 from pytest_anubis.distributed.dispatch.tasks import (
     CPU,
     NODE,
@@ -23,7 +23,7 @@ def tasks_of(timing: str, *, apart: bool = True, devices: tuple[str, ...] = EIGH
     ]  # fmt: skip
 
 
-def overlaps(slots: list[Slot]) -> int:
+def overlaps(slots: list[ScheduledTest]) -> int:
     return sum(
         a.start < b.end and b.start < a.end
         for number, a in enumerate(slots)

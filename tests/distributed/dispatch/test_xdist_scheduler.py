@@ -41,7 +41,7 @@ class Node:
         self.torn_down = True
 
 
-class Office:
+class ControllerCallbacks:
     """Stands in for the controller."""
 
     def __init__(self) -> None:
@@ -73,14 +73,14 @@ class Office:
 
 
 class Stage:
-    """A scheduler with its office, workers for two accelerators and the node, and a report list."""
+    """A scheduler with its callbacks, workers for two accelerators and the node, and a report list."""
 
     def __init__(self) -> None:
         self.reports: list[pytest.CollectReport] = []
         hook = SimpleNamespace(pytest_collectreport=lambda report: self.reports.append(report))
-        self.office = Office()
+        self.callbacks = ControllerCallbacks()
         config: Any = SimpleNamespace(hook=hook)
-        self.scheduler = AnubisScheduling(config, layout(GPUS, 3), self.office)
+        self.scheduler = AnubisScheduling(config, layout(GPUS, 3), self.callbacks)
         self.nodes = [Node(f"gw{i}", lane) for i, lane in enumerate((*GPUS, "node"))]
 
     def collect(self) -> None:
@@ -115,13 +115,13 @@ def test_ordinary_run(stage: Stage) -> None:
         stage.finish(one)
         assert one.torn_down
     assert node.told == [[0], ("end after", 0)]
-    assert stage.office.waited == 1
+    assert stage.callbacks.waited == 1
     stage.scheduler.mark_test_complete(node, 0)
     finished.append(stage.scheduler.tests_finished)
     assert finished == [False, True]
     stage.finish(node)
     assert not stage.scheduler.nodes
-    assert [slot.test for slot in stage.office.plans[0].slots] == ["gemm[0]", "gemm[1]", "link"]
+    assert [slot.test for slot in stage.callbacks.plans[0].slots] == ["gemm[0]", "gemm[1]", "link"]
     assert not stage.reports
 
 
@@ -134,7 +134,7 @@ def test_crashed_test_is_named_and_its_worker_replaced(stage: Stage) -> None:
     stage.scheduler.add_node_collection(again, list(IDS))
     stage.scheduler.schedule()
     assert again.told == [[1], ("end after", 1)]
-    assert len(stage.office.plans) == 1
+    assert len(stage.callbacks.plans) == 1
     assert not stage.reports
 
 
@@ -142,7 +142,7 @@ def test_worker_that_never_came_up_is_unknown_to_xdist_but_counts(stage: Stage) 
     for attempt in range(3):
         with pytest.raises(KeyError):
             stage.scheduler.remove_node(Node(f"d{attempt}", "cuda:1"))
-    assert stage.office.given_up == ["cuda:1"]
+    assert stage.callbacks.given_up == ["cuda:1"]
     placeholder = Node("gw9", "cuda:1")
     stage.scheduler.add_node(placeholder)
     for node in (stage.nodes[0], stage.nodes[2]):
@@ -196,13 +196,13 @@ def test_dead_pipe_is_left_to_the_event_that_follows(stage: Stage) -> None:
 
 def test_end_ordered_by_xdist_stops_the_dispatcher(stage: Stage) -> None:
     stage.collect()
-    stage.office.end = True
+    stage.callbacks.end = True
     stage.scheduler.mark_test_complete(stage.nodes[0], 1)
     stage.finish(stage.nodes[0])
     stage.scheduler.mark_test_complete(stage.nodes[1], 2)
     stage.finish(stage.nodes[1])
     assert stage.nodes[2].told == [[0], ("end after", None)]
-    assert stage.office.waited == 0
+    assert stage.callbacks.waited == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import execnet
 import pytest
 
-from pytest_anubis.distributed.workers.outgoing import NEVER_SENT, Outgoing, Reports
+from pytest_anubis.distributed.workers.outgoing import NEVER_SENT, SafeSender, SendableReports
 
 BAD = b"a\xff".decode("utf-8", "surrogateescape")
 
@@ -30,8 +30,8 @@ class Channel:
 def test_what_can_be_sent_is_sent_as_it_is() -> None:
     lost: list[str] = []
     channel = Channel()
-    Outgoing(channel.send, lost.append)(("a", {"b": 1}))
-    Outgoing(channel.send, lost.append)(("a", {"b": BAD}))
+    SafeSender(channel.send, lost.append)(("a", {"b": 1}))
+    SafeSender(channel.send, lost.append)(("a", {"b": BAD}))
     assert channel.sent == [("a", {"b": 1}), ("a", {"b": "a\\udcff"})]
     assert not lost
 
@@ -42,14 +42,14 @@ def test_closed_channel_is_told_as_ever() -> None:
 
     lost: list[str] = []
     with pytest.raises(OSError, match="closed"):
-        Outgoing(closed, lost.append)(("a", 1))
+        SafeSender(closed, lost.append)(("a", 1))
     assert not lost
 
 
-def worker(channel: Channel) -> tuple[Any, Reports, list[str]]:
+def worker(channel: Channel) -> tuple[Any, SendableReports, list[str]]:
     lost: list[str] = []
     interactor = SimpleNamespace(channel=channel)
-    reports = Reports(lost.append, Path(__file__).parents[3])
+    reports = SendableReports(lost.append, Path(__file__).parents[3])
     reports.attach(interactor)
     return interactor, reports, lost
 

@@ -16,9 +16,9 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.measurement import Measurement, PlannedTest
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run_state import RunState
-from pytest_anubis.distributed.containment.watchdog import LEAVING, Deadline
+from pytest_anubis.distributed.containment.watchdog import END_SECONDS, Deadline
 from pytest_anubis.distributed.dispatch.tasks import HOST_TIME
-from pytest_anubis.distributed.workers.worker_messages import Listener
+from pytest_anubis.distributed.workers.worker_messages import WorkerMessages
 from pytest_anubis.settings import Settings
 from pytest_anubis.store.journal.journal_events import event_to_plain
 
@@ -53,18 +53,18 @@ class Ear:
         self.state = RunState()
         self.watchdog = Watchdog()
         watchdog: Any = self.watchdog  # a stand-in
-        self.listener = Listener(Settings(), self.sink, watchdog, costs, apart=apart)
+        self.listener = WorkerMessages(Settings(), self.sink, watchdog, costs, apart=apart)
 
     def sink(self, event: Event) -> None:
         self.journal.append(event)
         self.state.apply(event)
 
-    def hear(self, kind: str, content: Any, worker: str = "gw0") -> None:
-        self.listener.hear(worker, "node", (kind, content))
+    def receive(self, kind: str, content: Any, worker: str = "gw0") -> None:
+        self.listener.receive(worker, "node", (kind, content))
 
     def told(self, event: Event, worker: str = "gw0") -> None:
         """Hear of an event as a worker sends it."""
-        self.hear("event", event_to_plain(event), worker)
+        self.receive("event", event_to_plain(event), worker)
 
     def collect(self, **changes: Any) -> None:
         described = {
@@ -77,7 +77,7 @@ class Ear:
             "cost": 20.0,
             "timeout": None,
         }
-        self.hear("tasks", [described | changes])
+        self.receive("tasks", [described | changes])
 
 
 @pytest.fixture
@@ -131,11 +131,11 @@ def test_measurements_are_kept_for_a_crash_of_this_attempt_only(ear: Ear) -> Non
 
 def test_watchdog_learns_what_is_done_and_until_when(ear: Ear) -> None:
     ear.collect()
-    ear.hear("doing", ["test", "t"])
-    ear.hear("doing", ["waiting", ""])
-    ear.hear("doing", ["end", ""])
+    ear.receive("doing", ["test", "t"])
+    ear.receive("doing", ["waiting", ""])
+    ear.receive("doing", ["end", ""])
     deadlines = [deadline.seconds if deadline else None for _, _, deadline, _ in ear.watchdog.told]
-    assert deadlines == [200.0, None, LEAVING]
+    assert deadlines == [200.0, None, END_SECONDS]
     (ran,) = [event for event in ear.journal if isinstance(event, TestRan)]
     assert (ran.test, ran.worker) == ("t", "gw0")
     assert 0.0 == ran.start <= ran.end
@@ -161,7 +161,7 @@ def test_measured_duration_prolongs_a_deadline_and_never_shortens_it() -> None:
     ],
 )
 def test_message_that_makes_no_sense_closes_no_channel(ear: Ear, message: Any) -> None:
-    ear.listener.hear("gw0", "node", message)
+    ear.listener.receive("gw0", "node", message)
     (trouble,) = ear.listener.troubles
     assert trouble.startswith("a message of gw0 could not be used: ")
     assert ear.journal == [BlockerFound(text=trouble)]
@@ -175,9 +175,9 @@ def test_test_that_ends_after_its_deadline_is_known_before_its_report(
     ear.collect(cost=20.0)  # so it may take 200 s
     for ended, failed, late in ((200.0, False, False), (201.0, False, True), (201.0, True, True)):
         now = 0.0
-        ear.hear("doing", ["test", "t"])
+        ear.receive("doing", ["test", "t"])
         now = ended
-        ear.hear("over", ["t", failed])
+        ear.receive("over", ["t", failed])
         found = ear.listener.overran("t")
         assert (found is not None) == late
         if found is not None:
@@ -186,19 +186,19 @@ def test_test_that_ends_after_its_deadline_is_known_before_its_report(
                 "it ended by itself after 201.0 s",
             )
         assert ear.listener.overran("t") is None
-        ear.hear("doing", ["waiting", ""])
+        ear.receive("doing", ["waiting", ""])
     # What had failed in time has failed, however long its teardown takes.
     now = 0.0
-    ear.hear("doing", ["test", "t"])
+    ear.receive("doing", ["test", "t"])
     for now, failed in ((199.0, True), (300.0, False)):  # noqa: B007  # the clock
-        ear.hear("over", ["t", failed])
+        ear.receive("over", ["t", failed])
     assert ear.listener.overran("t") is None
     assert not ear.listener.troubles
 
 
 def test_trouble_and_leaving_block(ear: Ear) -> None:
-    ear.hear("trouble", "it broke")
-    ear.hear("leaving", ["t", "enough", 7])
+    ear.receive("trouble", "it broke")
+    ear.receive("leaving", ["t", "enough", 7])
     texts = [event.text for event in ear.journal if isinstance(event, BlockerFound)]
     assert texts == ["gw0: it broke", "t ended the run by pytest.exit: enough"]
     assert ear.listener.leaving == ("enough", 7)
@@ -209,7 +209,7 @@ def test_what_ends_after_its_deadline_has_overrun(monkeypatch: pytest.MonkeyPatc
     for seconds in (6.0, 8.0):  # five, and two more as its mark's grace
         ear = Ear()
         ear.collect(cost=None, timeout=5.0)
-        ear.hear("doing", ["test", "t"])
+        ear.receive("doing", ["test", "t"])
         monkeypatch.setattr(ear.listener, "seconds", lambda _, seconds=seconds: seconds)
-        ear.hear("over", ["t", False])
+        ear.receive("over", ["t", False])
         assert (ear.listener.overran("t") is not None) is (seconds > 7.0)

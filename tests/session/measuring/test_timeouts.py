@@ -88,7 +88,9 @@ def test_hang_says_nothing_about_the_node(
 def test_hang_with_evidence_rejects(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crash_evidence.Evidence, "against", lambda self, device: ("XID 79",))
+    monkeypatch.setattr(
+        crash_evidence.HardwareEvidence, "against", lambda self, device: ("XID 79",)
+    )
     pytester.makepyfile(test_it=HANGS.format(mark="@pytest.mark.timeout(1)"))
     result = pytester.runpytest("--anubis", "-k", "test_hang")
     (verdict,) = [v for v in record_of(pytester).verdicts if v.outcome is Outcome.FAIL]

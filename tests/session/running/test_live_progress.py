@@ -192,7 +192,7 @@ def progress(
     state.apply(TestStarted(test="b"))
     monkeypatch.setattr(live_progress, "LOG_SECONDS", 0.0)
     monkeypatch.setattr(live_progress, "TERMINAL_SECONDS", 0.0)
-    monkeypatch.setattr(live_progress, "_draws", lambda: terminal)
+    monkeypatch.setattr(live_progress, "_can_draw", lambda: terminal)
 
     def write(config: object, reporter: object, text: str) -> None:
         written.append(f"{threading.current_thread().name}: {text}")
@@ -215,17 +215,17 @@ def test_with_workers_only_pytests_own_thread_writes_in_a_log(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     written: list[str] = []
-    told = progress(monkeypatch, written, terminal=False)
-    told.pytest_sessionstart()
+    live = progress(monkeypatch, written, terminal=False)
+    live.pytest_sessionstart()
     assert "anubis-progress" not in {thread.name for thread in threading.enumerate()}
-    told.pytest_runtest_logreport()
-    told.pytest_sessionfinish()
+    live.pytest_runtest_logreport()
+    live.pytest_sessionfinish()
     (line,) = written
     assert line.startswith(f"{threading.current_thread().name}: anubis: b, 1 of 2 done")
 
 
 def test_a_text_that_can_be_made_no_more_is_drawn_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = progress(monkeypatch, [], terminal=True)
+    live = progress(monkeypatch, [], terminal=True)
     shown = threading.Event()
     broken = threading.Event()
     moment = getattr(live_progress, "run_progress")  # noqa: B009 - imported there
@@ -238,23 +238,23 @@ def test_a_text_that_can_be_made_no_more_is_drawn_no_more(monkeypatch: pytest.Mo
         return moment(*args)
 
     monkeypatch.setattr(live_progress, "run_progress", failing)
-    told.pytest_sessionstart()
+    live.pytest_sessionstart()
     assert shown.wait(60)
-    thread, writer = told._thread, told._config.get_terminal_writer()
+    thread, writer = live._thread, live._config.get_terminal_writer()
     assert thread is not None
     broken.set()
     thread.join(60)
     assert not thread.is_alive()
     assert "1 of 2 done" in writer.file.getvalue()  # type: ignore[attr-defined]
-    told.pytest_runtest_logreport()
+    live.pytest_runtest_logreport()
     assert "done" not in writer.screen  # type: ignore[attr-defined]
-    told.pytest_sessionfinish()
+    live.pytest_sessionfinish()
 
 
 def test_a_look_that_hangs_does_not_hold_the_end_of_the_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = progress(monkeypatch, [], terminal=True)
+    live = progress(monkeypatch, [], terminal=True)
     looking, free = threading.Event(), threading.Event()
     moment = getattr(live_progress, "run_progress")  # noqa: B009 - imported there
 
@@ -265,11 +265,11 @@ def test_a_look_that_hangs_does_not_hold_the_end_of_the_run(
 
     monkeypatch.setattr(live_progress, "run_progress", slow)
     monkeypatch.setattr(live_progress, "JOIN_SECONDS", 0.0)
-    told.pytest_sessionstart()
+    live.pytest_sessionstart()
     assert looking.wait(60)
-    thread, writer = told._thread, told._config.get_terminal_writer()
+    thread, writer = live._thread, live._config.get_terminal_writer()
     assert thread is not None
-    told.pytest_sessionfinish()
+    live.pytest_sessionfinish()
     assert thread.is_alive()
     free.set()
     thread.join(60)
