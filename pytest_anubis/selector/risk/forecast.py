@@ -232,8 +232,13 @@ def fit_risk(
         )
     intervals = Intervals(rows.x, rows.duration, rows.event, rows.began, rows.names)
     last = _last_event(fleet, now) / HOUR
+    known = intervals.known_at(last)
+    if not known.duration.sum() > 0:
+        raise NoRiskError(
+            "no node was observed before the history's last event: risks follow from the next one on"
+        )
     options: dict[str, Any] = {
-        "horizon": _backtest_horizon(intervals.known_at(last), horizon / HOUR),
+        "horizon": _backtest_horizon(known, horizon / HOUR),
         "ongoing": True,
         "upto": last,
         "seed": seed,

@@ -28,7 +28,7 @@ from pytest_anubis.selector.choice.choice_inputs import (
 )
 from pytest_anubis.selector.choice.choice_record import choice_record
 from pytest_anubis.selector.risk.drivers import risk_drivers
-from pytest_anubis.selector.risk.forecast import RiskModel, fit_risk, look_ahead
+from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.risk.node_status import NodeRisk, value_words
 from pytest_anubis.selector.selector_error import SelectorError
 
@@ -348,14 +348,16 @@ def test_without_incidents_no_model_is_made() -> None:
         fit_risk(FleetHistory(nodes=fleet().nodes), now=NOW)
 
 
-def test_a_history_that_begins_this_moment_tells_no_risk() -> None:
+@pytest.mark.parametrize("days", [0, 5])
+def test_history_that_begins_with_its_last_event(days: int) -> None:
+    began = NOW - days * DAY
     young = FleetHistory(
-        nodes=(NodeRecord(name="n1", since=NOW),),
-        incidents=(Incident(node="n1", kind="nic", started=NOW),),
+        nodes=tuple(NodeRecord(name=f"n{i}", since=began) for i in (1, 2)),
+        incidents=tuple(Incident(node=f"n{i}", kind="nic", started=began) for i in (1, 2)),
         defects=defects("a"),
     )
     assert gather_inputs(young, ["n1"], now=NOW, horizon=DAY).lacking == ("incidents",)
-    with pytest.raises(SelectorError, match="begins this moment"):
+    with pytest.raises(NoRiskError):
         fit_risk(young, now=NOW)
 
 
