@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.store.collected_runs import RunSet
-    from pytest_anubis.store.fleet.pushing import Judge, Run
+    from pytest_anubis.store.fleet.pushing import Judge, RunKey
 
 
 def baselines_in_force(options: argparse.Namespace) -> dict[str, Baseline]:
@@ -47,7 +47,7 @@ def import_judge(options: argparse.Namespace) -> Judge | None:
 class _ImportJudge:
     def __init__(self, baselines: dict[str, Baseline]) -> None:
         self._baselines = baselines
-        self._together: dict[Run, NodeVerdict] | None = None
+        self._together: dict[RunKey, NodeVerdict] | None = None
 
     def __call__(self, runs: RunSet) -> Iterator[RunRecord]:
         """Yield every run of an import with its verdicts; each run of a node is judged by itself.
@@ -66,7 +66,7 @@ class _ImportJudge:
             of_node = NodeRuns(own, judged)
             yield from map(of_node.run_of, with_shared(found, survey(own, found, traits)[1]))
 
-    def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
+    def together(self, imports: Sequence[Path]) -> Mapping[RunKey, NodeVerdict]:
         """Return what its runs of the last days say of each node that they accept, or reject as its group.
 
         An acceptance is that of the latest run, whose date it has; a shared cause explains all of them.

@@ -1,4 +1,4 @@
-"""Baseline files: found by hardware class, checked before use, sealed with a digest, written atomically."""
+"""Find, check, seal and write baseline files, one for each hardware class."""
 
 from __future__ import annotations
 
@@ -32,38 +32,33 @@ __all__ = [
     "seal",
 ]
 
-_LARGEST = 256 << 20  # bytes; ten thousand criteria, a whole SuperBench, take some 50 MiB
+_MAX_BYTES = 256 << 20  # ten thousand criteria, a whole SuperBench, take some 50 MiB
 
 
 def baseline_file_name(hardware_class: str) -> str:
-    """Return the file name of a class's baseline: its key, with what a file name cannot hold as ``-``."""
+    """Return the file name of a class's baseline: its key, with ``-`` for forbidden characters."""
     name = re.sub(r"[^A-Za-z0-9._+@=-]+", "-", hardware_class).strip(".-")
     return f"{name or 'unnamed'}.json"
 
 
 def baseline_place(hardware_class: str, folder: Path) -> Path:
-    """Return the file that a class's baseline is written to.
-
-    Args:
-        hardware_class: Key of the class.
-        folder: The folder; or the very file, if it ends in ``.json``.
-    """
-    very_file = folder.suffix == ".json" and not folder.is_dir()
-    return folder if very_file else folder / baseline_file_name(hardware_class)
+    """Return the file that a class's baseline is written to; `folder` may be a ``.json`` file itself."""
+    is_file = folder.suffix == ".json" and not folder.is_dir()
+    return folder if is_file else folder / baseline_file_name(hardware_class)
 
 
 def find_baseline(folder: Path, hardware_class: str) -> Path | None:
-    """Return the file of a class's baseline, or None when there is none.
+    """Return the file of a class's baseline; None if there is none.
 
     Args:
-        folder: A folder of baselines, or one baseline file, which then is the answer for every class
-            (`load_baseline` says when it is another class's).
+        folder: A folder of baselines, or one file, which is returned for every class (`load_baseline` checks
+            its class).
         hardware_class: Key of the class.
     """
     if folder.is_file():
         return folder
     path = folder / baseline_file_name(hardware_class)
-    return path if path.exists() else None  # what it is, loading tells
+    return path if path.exists() else None
 
 
 def load_baseline(
@@ -74,19 +69,19 @@ def load_baseline(
     Args:
         path: The file.
         hardware_class: The class that it must be for; None takes any.
-        sealed: Insist that the content matches its digest. ``anubis baseline promote`` reads an edited
+        sealed: Require that the content matches its digest. ``anubis baseline promote`` reads an edited
             file with False and seals it again.
 
     Returns:
-        The baseline, with its digest; a criterion whose thresholds let pass what it says it finds (they were
-        edited) says the larger loss.
+        The baseline with its digest. A criterion states no smaller loss than its thresholds, which may have
+        been edited, can find.
 
     Raises:
         BaselineError: The file cannot be read, is malformed, is another class's, or was edited after it
             was sealed; one line that names the file, the place and the fix.
     """
     try:
-        baseline = baseline_from_plain(read_json(path, largest=_LARGEST))
+        baseline = baseline_from_plain(read_json(path, largest=_MAX_BYTES))
     except OSError as error:
         raise BaselineError(f"{path}: cannot be read ({error.strerror})") from error
     except CodecError as error:
@@ -137,24 +132,17 @@ def load_baselines(folder: Path) -> dict[str, Baseline]:
 
 
 def seal(baseline: Baseline) -> Baseline:
-    """Return the baseline as a file would hold it: numbers rounded, digest set.
+    """Return the baseline as a file has it: numbers rounded, digest set.
 
     Raises:
-        BaselineError: It holds something that no baseline file may hold.
+        BaselineError: It has a value that no baseline file may have.
     """
     rounded = baseline_from_plain(baseline_to_plain(baseline))
     return dataclasses.replace(rounded, digest=digest_of(rounded))
 
 
 def save_baseline(baseline: Baseline, folder: Path) -> Path:
-    """Write a baseline atomically under its class's name, sealed.
-
-    Args:
-        baseline: What was learned.
-        folder: The folder, which is made; or the very file, if it ends in ``.json``.
-
-    Returns:
-        The file.
+    """Seal a baseline, write it atomically to its `baseline_place`, and return the file.
 
     Raises:
         BaselineError: The baseline is not valid or the disk refuses; an older file is left as it was.
@@ -171,7 +159,7 @@ def save_baseline(baseline: Baseline, folder: Path) -> Path:
 
 
 def _pretty(value: Any, indent: str) -> str:
-    """Format for people: one field a line, but a list of numbers or words stays on its line."""
+    """Format JSON for people: one field a line, with a list of numbers or words on its field's line."""
     inner = indent + "  "
     if isinstance(value, dict) and value:
         lines = (f"{inner}{_flat(key)}: {_pretty(value[key], inner)}" for key in sorted(value))

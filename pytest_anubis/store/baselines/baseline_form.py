@@ -1,4 +1,4 @@
-"""The form of a baseline as plain data: what is in the file, and the checks across its fields."""
+"""Convert a baseline to and from the plain data of its file, with the checks that span several fields."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class BaselineError(ValueError):
 
 
 def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
-    """Return a baseline as JSON-ready data, numbers rounded to 8 significant digits, exact results not.
+    """Return a baseline as plain data, with numbers except exact results rounded to 8 significant digits.
 
     Raises:
         BaselineError: A number is NaN or infinite, or the inventory is nested without end.
@@ -60,9 +60,7 @@ def baseline_to_plain(baseline: Baseline) -> dict[str, Any]:
 
 
 def baseline_from_plain(data: object) -> Baseline:
-    """Check plain data completely and return the baseline that it holds.
-
-    The digest is taken as it stands; whether it fits the content is `digest_of`'s to say.
+    """Check plain data completely and return its baseline; the digest is not compared with the content.
 
     Raises:
         BaselineError: Anything is wrong; the message names the place, e.g. ``criteria[3].centre[0]``.
@@ -97,12 +95,12 @@ def _key(criterion: Criterion) -> tuple[str, str, str, str]:
 
 
 def _without_endless_loss(criterion: Criterion) -> Criterion:
-    """Leave out a loss that no sample of this length could show: it is as good as unknown."""
+    """Remove an infinite loss, which no sample of this length could show: it is unknown."""
     return replace(criterion, detectable=None) if criterion.detectable == math.inf else criterion
 
 
 def _leave_out(plain: dict[str, Any], *names: str) -> None:
-    """Take the fields out that are empty."""
+    """Remove the named fields that are empty."""
     for name in names:
         if not plain[name]:
             del plain[name]

@@ -1,4 +1,4 @@
-"""Baselines that go out of use: they are kept beside those in force, in a folder that no run reads."""
+"""Keep baselines that go out of use, in a folder next to those in force that no run reads."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ EXPIRED = "expired"
 
 
 def free_place(path: Path) -> Path:
-    """Return where a baseline that goes out of use is kept, under a name that no file there has yet.
-
-    Args:
-        path: Its file. The folder is made.
+    """Return an unused path for keeping a baseline that goes out of use, and make its folder.
 
     Raises:
         OSError: The folder cannot be made.
@@ -36,12 +33,9 @@ def free_place(path: Path) -> Path:
 
 
 def keep_copy(path: Path) -> Path:
-    """Copy a baseline that is about to be replaced to where such are kept, and return the copy.
+    """Copy a baseline that is about to be replaced to the kept ones, and return the copy.
 
-    A copy that is there already, of whatever number, serves again: changing to and fro fills no folder.
-
-    Args:
-        path: Its file, whatever it holds.
+    An equal copy is used again, so that switching between two baselines does not fill the folder.
 
     Raises:
         BaselineError: It cannot be read, or the disk refuses.
@@ -58,14 +52,14 @@ def keep_copy(path: Path) -> Path:
 
 
 def put_in_force(baseline: Baseline, folder: Path) -> tuple[Path, Path | None]:
-    """Write a baseline in the place of the one in force, of which a copy is kept.
+    """Write a baseline as the one in force, and keep a copy of the one before.
 
     Args:
-        baseline: What was learned.
-        folder: As `save_baseline` has it.
+        baseline: The new baseline.
+        folder: As of `save_baseline`.
 
     Returns:
-        Its file, and the copy of the one before; None where there was none.
+        Its file, and the copy of the one before; None if there was none.
 
     Raises:
         BaselineError: As `save_baseline` and `keep_copy` do.

@@ -1,4 +1,4 @@
-"""Baselines and certificates from a share: they must be those that somebody named, by digest."""
+"""Verify baselines and certificates from a share against digests that the operator named."""
 
 from __future__ import annotations
 
@@ -13,23 +13,22 @@ SUMS = "SHA256SUMS"
 """File in a folder of baselines with the digests of all of them, as ``sha256sum`` prints it."""
 
 _LINE = re.compile(r"([0-9a-fA-F]{64}) [ *](?:\./)?(\S.*)")
-_LARGEST = 4 << 20  # bytes of SHA256SUMS: a fleet has some hundred classes, a line each
+_MAX_BYTES = 4 << 20  # of SHA256SUMS; a fleet has some hundred classes, a line each
 _SHOWN = 12  # digits of a digest that are enough to compare it by eye
 
 
 def verified(place: Path, pin: str) -> str:
-    """Check what a place holds before any of it is used.
+    """Verify a folder of baselines, or one file, before it is used.
 
-    A pin is the digest of the one file, or of the folder's ``SHA256SUMS``. Where a folder has such a list,
-    its ``.json`` files (certificates, which lie in a folder of it, too) are those of the list, none more and
-    none changed, with a pin and without.
+    A pin is the digest of the one file, or of the folder's ``SHA256SUMS``. All ``.json`` files of a folder
+    with such a list, also those in its folders, must be listed and unchanged, with or without a pin.
 
     Args:
         place: A folder of baselines and certificates, or one file.
         pin: Digest in hexadecimal digits; empty for none.
 
     Returns:
-        What was checked, in words; empty if there was nothing to check by.
+        A sentence about what was verified; empty if there was no digest to verify.
 
     Raises:
         BaselineError: Something differs, or cannot be read; one line.
@@ -56,7 +55,7 @@ def _folder(place: Path, pin: str) -> str:
             )
         return ""
     with open_regular(sums) as file:
-        content = file.read(_LARGEST)
+        content = file.read(_MAX_BYTES)
     if pin:
         _same(sums, hashlib.sha256(content).hexdigest(), pin)
     listed = _listed(sums, content)

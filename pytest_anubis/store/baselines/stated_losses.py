@@ -1,4 +1,4 @@
-"""The loss that a criterion says it finds, held against its thresholds: an edit of those leaves it stale."""
+"""Correct the loss that a criterion says it finds, which an edit of its thresholds makes too small."""
 
 from __future__ import annotations
 
@@ -6,39 +6,31 @@ import dataclasses
 
 from pytest_anubis.core.baseline import LEAST_SIMILAR, Baseline, Criterion
 
-SAME = 1 - 1e-6
-"""Losses of a file have eight significant digits: less than this part of another is another one."""
+_ROUNDING = 1 - 1e-6
+"""Losses in a file have eight significant digits: a smaller ratio than this is a real difference."""
 
-ONE_IN_TWENTY = 0.05
-"""So many healthy units are better than the one whose loss must show, as in what learning states."""
+_BETTER_SHARE = 0.05
+"""Share of healthy units that are better than the unit whose loss must show, as in learning."""
 
 
 def with_true_losses(baseline: Baseline) -> Baseline:
-    """Return a baseline none of whose criteria says that it finds a loss that its thresholds let pass.
-
-    Args:
-        baseline: As a file holds it; its digest is kept, so it must have been checked before.
-    """
-    criteria = tuple(map(_true, baseline.criteria))
-    return dataclasses.replace(baseline, criteria=criteria)
+    """Return the baseline, and its digest, with no criterion that states a loss its thresholds let pass."""
+    return dataclasses.replace(baseline, criteria=tuple(map(_true, baseline.criteria)))
 
 
 def _true(criterion: Criterion) -> Criterion:
-    least = _least(criterion)
-    return dataclasses.replace(criterion, detectable=_larger(criterion.detectable, *least))
+    stated = criterion.detectable
+    typical, lucky = _failing_losses(criterion)
+    if stated is None or stated >= _ROUNDING * typical:
+        return criterion
+    return dataclasses.replace(criterion, detectable=lucky)
 
 
-def _larger(stated: float | None, bound: float, likely: float) -> float | None:
-    """Return the stated loss, or the likely one where the stated one lies within what passes."""
-    return likely if stated is not None and stated < SAME * bound else stated
-
-
-def _least(criterion: Criterion) -> tuple[float, float]:
-    """Return the loss at which a typical unit fails, and that where one better than nineteen in twenty does.
+def _failing_losses(criterion: Criterion) -> tuple[float, float]:
+    """Return the losses at which a typical unit fails, and one that is better than nineteen in twenty.
 
     A unit that is better than typical by a share b and then loses x is ``(1 + b) (1 - x)`` as good as typical
-    (as `validator.limits.power.detectable` has it); b is taken from the kept medians, since what learning
-    knew of it is in no file.
+    (`validator.limits.power.detectable`). The file has no b, so it is estimated from the kept medians.
     """
     lower = criterion.metric.better == "lower"
     learned = 1.0 if criterion.learned is None else criterion.learned
@@ -46,13 +38,13 @@ def _least(criterion: Criterion) -> tuple[float, float]:
     if not criterion.centre:
         return 0.0, 0.0
     typical = criterion.typical
-    place = round((ONE_IN_TWENTY if lower else 1 - ONE_IN_TWENTY) * (len(criterion.medians) - 1))
+    place = round((_BETTER_SHARE if lower else 1 - _BETTER_SHARE) * (len(criterion.medians) - 1))
     best = criterion.medians[place] if criterion.medians else typical
     better, worse = (typical, best) if lower else (best, typical)
     lucky = max(better / worse - 1, 0.0) if worse > 0 else 0.0
     return _loss(threshold, lower), _loss(threshold / (1 + lucky), lower)
 
 
-def _loss(alike: float, lower: bool) -> float:
-    """Return the relative loss that leaves so much alike: what is missing, of durations what is too much."""
-    return float(f"{1 / alike - 1 if lower else 1 - alike:.8g}")  # as many digits as a file has
+def _loss(similarity: float, lower: bool) -> float:
+    """Return the relative loss of a unit with this similarity; a duration loses by being longer."""
+    return float(f"{1 / similarity - 1 if lower else 1 - similarity:.8g}")  # as a file has it

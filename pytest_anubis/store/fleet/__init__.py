@@ -1,4 +1,4 @@
-"""Between files and the history of a fleet: runs and imports are pushed into it, and read back out of it.
+"""Push runs and imports from files into the history of a fleet, and read them back.
 
 The tables are in ``store/history``; nothing is judged here. Open ``pushing.py`` first.
 

@@ -1,4 +1,4 @@
-"""The runs of an import, each with its own samples, as they are kept in a history."""
+"""Split an import into runs with their own samples, for filing in a history."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from pytest_anubis.store.samples.columnar_files import Columns, columns_bytes
 
 
 def import_contents(runs: RunSet) -> Iterator[tuple[RunRecord, Content]]:
-    """Yield every run of an import with what is kept of it: one run for each node and class.
+    """Yield the runs of an import, one for each node and class, with their content.
 
-    The record names what was measured, without values.
+    The record lists what was measured, without values.
     """
     parts: dict[tuple[str, str, str], list[tuple[Population, list[int]]]] = {}
     for population in runs.populations:
@@ -29,7 +29,7 @@ def import_contents(runs: RunSet) -> Iterator[tuple[RunRecord, Content]]:
     for record in runs.runs:
         mine = parts.get((record.run, record.node, record.hardware_class), [])
         own = tuple(population.only(numbers) for population, numbers in mine)
-        # The moment may be the file's date, which copies do not share: it is kept next to the content.
+        # Without its beginning, which may be the file's date: copies must have the same content.
         head = replace(record, measurements=(), started="")
         columns = Columns(populations=own, runs=(head,))
         content = columns_content(columns_bytes(columns, compress=False), sum(map(len, own)))
@@ -37,7 +37,7 @@ def import_contents(runs: RunSet) -> Iterator[tuple[RunRecord, Content]]:
 
 
 def _named(population: Population) -> Measurement:
-    """Return what was measured, and no values."""
+    """Return a measurement of the population's metric without values."""
     return Measurement(
         test=population.benchmark,
         benchmark=population.benchmark,

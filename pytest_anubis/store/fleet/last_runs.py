@@ -1,4 +1,4 @@
-"""What is known last of every node: its last verdict with the worst finding, and a run that never ended."""
+"""Find each node's last state: the run that decides its standing, and a run that has not ended."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ from pytest_anubis.store.journal.journal_events import JournalError
 from pytest_anubis.store.node_standing import dated_run, killed_here
 
 MAX_JOURNALS = 200
-"""Rejected nodes whose journals are read for the very words of their run: some ten milliseconds each. Beyond,
-the history's rows say the same without the limit."""
+"""Rejected nodes whose journals are read for the texts of their run, some ten milliseconds each. The others
+are described from the history's rows."""
 
 _BAD = (Outcome.FAIL.value, Outcome.MARGINAL.value, Outcome.INCONCLUSIVE.value)
 _JUDGED = (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
 _SOUND = frozenset({Outcome.PASS, Outcome.MARGINAL})
-_AT_ONCE = 500  # runs that one question names
+_RUNS_PER_QUERY = 500
 _Row = Any
 _Rows = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastRun:
-    """The run with a verdict that a node stands by.
+    """The run that decides a node's standing.
 
     Attributes:
         started: When it began, seconds since 1970.
         ended: When it ended; None if unknown.
-        verdict: What was decided; of a history only decision and headline.
-        verdicts: Those that prevent acceptance, with device and values; all of them if it is a journal.
-        passed: Benchmarks of which nothing failed or was unclear.
-        doubtful: Its clock was ahead, nobody knows by how much: others may have been later.
-        cards: Device -> slot and serial number of its card, as far as a journal tells them.
+        verdict: The decision; from a history's rows only with its headline.
+        verdicts: Verdicts that prevent acceptance, with device and values; from a journal all verdicts.
+        passed: Benchmarks in which nothing failed or was unclear.
+        doubtful: Its clock was ahead by an unknown time, so other runs may have been later.
+        cards: Device -> slot and serial number of its card, from a journal.
     """
 
     run: str
@@ -73,24 +73,23 @@ class LastRun:
 
     @property
     def at(self) -> float:
-        """When the verdict was reached, as far as it is known."""
+        """When the verdict was reached; when the run began if that is unknown."""
         return self.started if self.ended is None else self.ended
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeLast:
-    """A node, and what is known last of it.
+    """A node with its last state.
 
     Attributes:
-        node: The node; its state is that of the history, ``in service`` where none is known.
-        last: The run that it stands by: its last one with a verdict, or an earlier one that rejected it and
-            still counts; None before the first.
-        standing: What follows from all its runs.
+        node: The node, with its state in the history; ``in service`` if none is known.
+        last: The run that decides its standing: its last one with a verdict, or an earlier one that rejected
+            it and still counts; None before the first verdict.
+        standing: The consequence of all its runs.
         open: Id of a later run that has not ended; empty if there is none.
         open_since: When that one began, seconds since 1970.
-        unfiled: Imports and runs of it that lie in the history's folder and are not in it.
-        has_run: Whether anything was ever run on it, also what came to no verdict; a node may be registered
-            long before.
+        unfiled: Its imports and runs in the history's folder that the history lacks.
+        has_run: It has a run, with or without a verdict; a node may be registered long before.
     """
 
     node: NodeRecord
@@ -103,11 +102,11 @@ class NodeLast:
 
 
 def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]:
-    """Return what a history knows last of every node, sorted by name.
+    """Return the last state of every node in a history, sorted by name.
 
     Args:
         history: The history.
-        place: Its folder or URL; journals that lie in the folder are read there, and what was killed.
+        place: Its folder or URL; a folder is searched for journals, killed runs, and what is not filed.
 
     Raises:
         HistoryError: The database refuses.
@@ -124,10 +123,12 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
             name, by = names.get(node, ""), standing.by
             if name in known and by is not None:
                 known[name] = by_run[by.number] = replace(known[name], standing=standing)
-        for some in _at_once(by_run):
+        for some in _batches(by_run):
             for number, run in _runs(connection, by_run, some).items():
-                of = by_run[number]
-                known[of.node.name] = replace(of, last=_with_standing(run, of.standing))
+                node_last = by_run[number]
+                known[node_last.node.name] = replace(
+                    node_last, last=_with_standing(run, node_last.standing)
+                )
         for name, looks in _looks(connection, known.values()).items():
             if (last := known[name].last) is not None:
                 known[name] = replace(
@@ -135,12 +136,12 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
                 )
         for row in connection.execute(_latest()):
             last = known[row.name].last
-            open_yet = row.ended is None and not row.decision  # imports do not say when they ended
+            open_yet = row.ended is None and not row.decision  # an import has no end either
             if open_yet and (last is None or row.started >= last.started):
                 known[row.name] = replace(known[row.name], open=row.run, open_since=row.started)
-        lying = unfiled(place, connection) if isinstance(place, Path) else {}
+        waiting = unfiled(place, connection) if isinstance(place, Path) else {}
     hosts = {name.partition(".")[0]: name for name in known}
-    for name, files in lying.items():
+    for name, files in waiting.items():
         own = name if name in known else hosts.get(name.partition(".")[0], name)
         before = known.get(own, NodeLast(node=NodeRecord(name=own)))
         known[own] = replace(before, unfiled=files)
@@ -154,7 +155,7 @@ def last_of_history(history: History, place: Path | str) -> tuple[NodeLast, ...]
 def _runs(
     connection: sa.Connection, nodes: Mapping[int, NodeLast], numbers: Sequence[int]
 ) -> dict[int, LastRun]:
-    """Return runs by their numbers, with what was bad in them and what was good; `nodes` are their nodes."""
+    """Return number -> run with its bad verdicts and passed benchmarks; `nodes` are the runs' nodes."""
     found: dict[int, LastRun] = {}
     failures: defaultdict[int, list[MetricVerdict]] = defaultdict(list)
     passed: defaultdict[int, set[str]] = defaultdict(set)
@@ -208,17 +209,17 @@ def _runs(
 
 
 def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, list[MetricVerdict]]:
-    """Return accepted node -> what is MARGINAL by a run before its last one, and was not measured since."""
+    """Return accepted node -> MARGINAL verdicts of runs before its last one that no later run replaced."""
     runs, verdicts, last = schema.runs, schema.verdicts, schema.runs.alias("last")
     accepted = {
         one.standing.by.number: one.node.name
         for one in nodes
         if one.last and one.standing.by and one.last.verdict.decision is Decision.ACCEPTED
     }
-    by_last: dict[int, list[int]] = {}  # the last run of a node -> its runs of these days, in order
+    by_last: dict[int, list[int]] = {}  # last run of a node -> its runs of these days, in order
     near = (last.c.node_id == runs.c.node_id) & (runs.c.started >= last.c.started - TOGETHER)
     query = sa.select(runs.c.id, last.c.id.label("last")).join(last, near)
-    for some in _at_once(accepted):
+    for some in _batches(accepted):
         rows = query.where(last.c.id.in_(some)).order_by(runs.c.started, runs.c.id)
         for row in connection.execute(rows):
             by_last.setdefault(row.last, []).append(row.id)
@@ -226,7 +227,7 @@ def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, li
     marginal = sa.select(verdicts.c.run_id).where(verdicts.c.outcome == Outcome.MARGINAL.value)
     found = {
         run
-        for some in _at_once(earlier)
+        for some in _batches(earlier)
         for run in connection.execute(marginal.where(verdicts.c.run_id.in_(some))).scalars()
     }
     looks = {}
@@ -240,19 +241,19 @@ def _looks(connection: sa.Connection, nodes: Iterable[NodeLast]) -> dict[str, li
     return looks
 
 
-def _at_once(numbers: Iterable[int]) -> Iterator[list[int]]:
-    every = list(numbers)
-    return (every[start : start + _AT_ONCE] for start in range(0, len(every), _AT_ONCE))
+def _batches(numbers: Iterable[int]) -> Iterator[list[int]]:
+    every, size = list(numbers), _RUNS_PER_QUERY
+    return (every[start : start + size] for start in range(0, len(every), size))
 
 
 def _unanswered_looks(
     judged: Iterable[tuple[object, MetricVerdict]], last: object
 ) -> list[MetricVerdict]:
-    """Return what is worth a look by the latest run that judged it, where that is another than `last`.
+    """Return verdicts worth a look of the latest run that judged the metric, if that run is not `last`.
 
     Args:
         judged: Run and verdict, in the order of the runs.
-        last: The run whose own verdicts are known.
+        last: The run whose verdicts are known already.
     """
     latest = {}
     for run, one in judged:
@@ -262,7 +263,7 @@ def _unanswered_looks(
 
 
 def last_of_runs(runs: Iterable[RunRecord]) -> tuple[NodeLast, ...]:
-    """Return what journals that were collected say last of every node, sorted by name."""
+    """Return the last state of every node among collected journals, sorted by name."""
     by_node: dict[str, dict[str, RunRecord]] = {}
     for run in runs:
         by_node.setdefault(run.node, {})[run.run] = run
@@ -316,7 +317,7 @@ def _with_standing(last: LastRun, standing: Standing) -> LastRun:
 
 
 def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> Iterator[NodeLast]:
-    """Give the nodes, the rejected ones with all that their journals say, as far as these can be read."""
+    """Yield the nodes, rejected ones with everything from their journals that can be read."""
     room = MAX_JOURNALS
     for one in found:
         by = one.standing.by
@@ -333,7 +334,7 @@ def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> 
         try:
             record = record_of(history, place, stored)
         except (HistoryError, JournalError):
-            record = None  # the rows have to do
+            record = None  # the rows describe it
         if record is None or record.node_verdict is None:
             yield one
         else:
@@ -347,7 +348,7 @@ def _in_full(history: History, place: Path | str, found: Sequence[NodeLast]) -> 
 
 
 def _latest() -> sa.Select[_Rows]:
-    """Ask for each node's latest run, with a verdict or without."""
+    """Return the query for each node's latest run, with or without a verdict."""
     runs, nodes = schema.runs, schema.nodes
     last = sa.select(runs.c.node_id, sa.func.max(schema.began).label("started"))
     of_node = last.group_by(runs.c.node_id).subquery()
@@ -374,7 +375,7 @@ def _verdict(row: _Row) -> MetricVerdict:
         scope=row.scope,
         value=row.value,
         expected=row.expected,
-        better="equal" if row.expected == 0 else "",  # only of what is counted 0 is right
+        better="equal" if row.expected == 0 else "",  # only a count is expected to be 0
         similarity=row.similarity,
         threshold=row.threshold,
     )

@@ -1,6 +1,6 @@
-"""Pushing runs into a history: whatever is not there yet, each once, and nothing is lost where it fails.
+"""Push runs that a history lacks into it, each once; a failure loses nothing.
 
-A run stays where it is until the history has it; pushing it again is harmless.
+A run stays in its store until the history has it, and pushing it again is harmless.
 """
 
 from __future__ import annotations
@@ -37,52 +37,52 @@ from pytest_anubis.store.node_standing import killed_here
 from pytest_anubis.store.run_files import TABLES, RunsError, files_of, is_superbench
 from pytest_anubis.store.samples.columnar_files import SUFFIX
 
-_AT_ONCE = 32
-"""Runs that are sent over one connection in one transaction, each of which costs as much as filing a run:
-whoever else files waits for these at most, some tenths of a second."""
+_BATCH_RUNS = 32
+"""Runs that are sent in one transaction, which costs as much as filing a run; other writers wait for it, some
+tenths of a second."""
 _SLOW_RUN = 0.5
 """Seconds that filing a run may take on a slow server."""
-_BYTES_AT_ONCE = 8 << 20
-"""Bytes, compressed, that are sent over one connection: some seconds of a slow line."""
+_BATCH_BYTES = 8 << 20
+"""Compressed bytes that are sent in one transaction: some seconds of a slow line."""
 _SLOW_LINE = 1 << 20
-"""Bytes a second, at least: what is sent may take so much longer than one question to a history."""
+"""Bytes per second of a slow line, for the time limit of a transaction."""
 _YOUNG = 10.0
-"""Seconds in which a journal without an end has changed and so is still written, unless its process is known
-to be gone (`killed_here`); its lock is left alone then, since whoever looks at it holds it for a moment."""
-_LONGEST_PAUSE = 30.0
-"""Seconds between two tries while a history is away; a fleet's nodes come at random moments within."""
+"""Seconds after its last change in which a journal without an end counts as being written, unless its process
+is gone (`killed_here`). Testing its lock would take the lock for a moment."""
+_MAX_PAUSE = 30.0
+"""Seconds between attempts while a history is away; the pause is random, since many nodes come at once."""
 
 T = TypeVar("T")
-Run = tuple[str, str, str]
+RunKey = tuple[str, str, str]
 """Id of a run, its node and hardware class."""
 
 
 class Judge(Protocol):
-    """Gives imported runs their verdicts."""
+    """A function that judges imported runs."""
 
     def __call__(self, runs: RunSet) -> Iterable[RunRecord]:
         """Return each run of an import, judged by itself."""
         ...
 
-    def together(self, imports: Sequence[Path]) -> Mapping[Run, NodeVerdict]:
-        """Return what all runs of each node say that is accepted so, or rejected as its whole group."""
+    def together(self, imports: Sequence[Path]) -> Mapping[RunKey, NodeVerdict]:
+        """Return the verdicts of nodes that all runs together accept, or that are rejected as a group."""
         ...
 
 
 @dataclass(slots=True, kw_only=True)
 class Pushed:
-    """What became of the runs.
+    """The result of pushing runs.
 
     Attributes:
-        new: How many are in the history now.
-        changed: How many were there in an earlier state: they went on since.
-        known: How many were there already.
+        new: How many were filed.
+        changed: How many replaced an earlier state, since they went on.
+        known: How many the history had already.
         running: Journals that are still being written.
         failed: One line for each run or file that could not be filed.
         refused: Those files.
-        notes: What was noteworthy inside imports, and machines of one name, one line each.
-        left: How many files were not sent, since the history could not be used any more.
-        stopped: Why, in one line; empty if it could be used.
+        notes: Notes on imports and on machines of one name, one line each.
+        left: How many files were not sent, since the history became unusable.
+        stopped: Why it did, in one line; empty if it did not.
     """
 
     new: int = 0
@@ -118,13 +118,13 @@ def push(
     patience: float = 0.0,
     progress: Callable[[str], None] | None = None,
 ) -> Pushed:
-    """Send runs that a history does not have yet.
+    """Send the runs that a history does not have yet.
 
     Args:
         paths: Journals, imports and tables, and folders of them.
         place: The history: the folder of a store or a database URL.
-        judge: Gives the runs of an import their verdicts; without it they have none.
-        patience: Seconds for which a history that cannot be used is tried again.
+        judge: Judges the runs of an import; without it they have no verdicts.
+        patience: Seconds for which an unusable history is tried again.
         progress: Called with how many runs and files are done, in a few words.
 
     Raises:
@@ -149,18 +149,18 @@ def push(
         return _patiently(lambda: _known(place, digests), until)
 
     try:
-        # Whether the history can be used at all is seen before anything is read.
+        # First of all, find out whether the history can be used.
         if lost := _patiently(
             lambda: use_history(place, lambda one: lost_runs_line(one, place)), until
         ):
             pushed.notes.append(lost)
-        for start in range(0, len(files), _AT_ONCE):
-            part = files[start : start + _AT_ONCE]
+        for start in range(0, len(files), _BATCH_RUNS):
+            part = files[start : start + _BATCH_RUNS]
             parcels: list[_Parcel] = []
             for parcel in _parcels(part, place, pushed, known, judge, files):
                 parcels.append(parcel)
-                full = sum(one.packed for one in parcels) > _BYTES_AT_ONCE
-                if full or len(parcels) == _AT_ONCE:
+                full = sum(one.packed for one in parcels) > _BATCH_BYTES
+                if full or len(parcels) == _BATCH_RUNS:
                     send(parcels)
                     parcels = []
             send(parcels)
@@ -177,7 +177,7 @@ def push(
 
 
 def _patiently(work: Callable[[], T], until: float) -> T:
-    """Do something with a history, again while it cannot be used and there is time.
+    """Call `work`, again while the history cannot be used, until a moment of the monotonic clock.
 
     Raises:
         HistoryError: The time is over.
@@ -190,7 +190,7 @@ def _patiently(work: Callable[[], T], until: float) -> T:
             if time.monotonic() + pause > until:
                 raise
         time.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
-        pause = min(2 * pause, _LONGEST_PAUSE)
+        pause = min(2 * pause, _MAX_PAUSE)
 
 
 def _parcels(
@@ -201,7 +201,7 @@ def _parcels(
     judge: Judge | None,
     every: Sequence[Path],
 ) -> Iterator[_Parcel]:
-    """Yield what is to be sent of some files out of all; what need not or cannot is noted."""
+    """Yield the runs of `files` that have to be sent, and note the others; `every` are all files."""
     journals: list[tuple[Path, str]] = []
     for path in files:
         if _is_import(path):
@@ -240,10 +240,10 @@ def _is_import(path: Path) -> bool:
 def _of_import(
     path: Path, pushed: Pushed, judge: Judge | None, every: Sequence[Path]
 ) -> Iterator[_Parcel]:
-    """Yield the runs of an import.
+    """Yield the runs of an import with their verdicts.
 
-    A run that measures some of a node's values again is undecided by itself, and one of most cards seems to
-    have lost the others. Where all runs of the node that are pushed together accept it, so does this one.
+    A run that repeats only some measurements is undecided by itself, and one of only some cards seems to lack
+    the others. Such a run accepts the node if all runs that are pushed together accept it.
     """
     try:
         runs = read_runs([path])
@@ -264,7 +264,7 @@ def _of_import(
             failed = [one for one in judged[key].effective_verdicts if one.outcome is Outcome.FAIL]
             undecided = found[key].decision is Decision.UNDECIDED
             gone = bool(failed) and all(one.reason is Reason.GONE for one in failed)
-            partial = undecided or gone  # of a retest of some cards the others are not gone
+            partial = undecided or gone  # a retest of some cards does not lack the others
             whole = whole if partial and whole.decision is Decision.ACCEPTED else None
         elif whole is not None:
             whole = as_shared(found[key], whole.blocking[0])
@@ -273,12 +273,12 @@ def _of_import(
     for record, content in import_contents(runs):
         key = (record.run, record.node, record.hardware_class)
         known = judged.get(key, record)
-        ended = known.ended or known.started  # a file of results has no run that goes on
+        ended = known.ended or known.started  # a run of an import has always ended
         yield _Parcel(replace(known, ended=ended), content, path)
 
 
 def _is_running(path: Path) -> bool:
-    """Say whether a journal has no end yet and is still being written."""
+    """Return whether a journal has no end yet and is still being written."""
     try:
         with open_regular(path) as file:
             file.seek(max(0, path.stat().st_size - 4096))  # the last event is a short line
@@ -290,7 +290,7 @@ def _is_running(path: Path) -> bool:
             return all(path.parent.name != one.running for one in killed)
         return is_written(path)
     except OSError:
-        return False  # whoever reads it says why
+        return False  # reading it reports the error
 
 
 def _known(place: Path | str, digests: list[str]) -> set[str]:
@@ -306,12 +306,12 @@ def _known(place: Path | str, digests: list[str]) -> set[str]:
 
 
 def _lies_in(folder: Path, name: str, place: Path | str) -> bool:
-    """Say whether a folder is that of this name in the store whose history this is."""
+    """Return whether a folder is the folder of this name in the history's own store."""
     return not isinstance(place, str) and folder.resolve() == (place / name).resolve()
 
 
 def _filed_own(place: Path | str, journals: Iterable[Path]) -> set[Path]:
-    """Return the journals of its own store that a history has, and that do not wait for it."""
+    """Return the journals of a history's own store that it has and that do not wait for it."""
     names = {path.parent.name: path for path in journals}
     if not names:
         return set()
@@ -329,10 +329,10 @@ def _filed_own(place: Path | str, journals: Iterable[Path]) -> set[Path]:
 
 
 def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
-    """Send runs over one connection; with none it is looked whether the history can be used.
+    """Send runs over one connection; without runs, only check that the history can be used.
 
     Raises:
-        HistoryError: The history cannot be used, or not any more.
+        HistoryError: The history cannot be used.
     """
     size = sum(one.packed for one in parcels)
     limit = HISTORY_TIMEOUT + size / _SLOW_LINE + len(parcels) * _SLOW_RUN
@@ -351,7 +351,7 @@ def _send(place: Path | str, parcels: list[_Parcel], pushed: Pushed) -> None:
 def _filed(
     history: History, some: Sequence[_Parcel]
 ) -> list[tuple[News, list[str]] | HistoryError]:
-    """File runs together, or each by itself where one of them spoils that."""
+    """File runs together, or each by itself if that fails."""
     if not some:
         return []
     try:
@@ -365,7 +365,7 @@ def _filed(
 
 
 def _may_file(history: History, error: HistoryError) -> bool:
-    """Say whether a run could be filed here at all, after one could not: else it is no trouble of that run.
+    """Return whether this role can file runs at all, after one failed: then the fault is that run's.
 
     Raises:
         HistoryError: The history cannot be used any more.
@@ -379,7 +379,7 @@ def _may_file(history: History, error: HistoryError) -> bool:
 
 
 def _forget(journal: Path, place: Path | str) -> None:
-    """Note that a run does not wait any more, if it lies in a store and waited for this history."""
+    """Remove the note that a run waits, if it is in a store and waited for this history."""
     runs = journal.parent.parent
     if journal.name == JOURNAL_NAME and runs.name == RUNS_FOLDER:
         name = journal.parent.name

@@ -1,4 +1,4 @@
-"""Reading runs back out of a history, one after another: as populations, or one of them as it was."""
+"""Read runs back from a history: many of them as populations, or one of them as it was."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from pytest_anubis.store.run_filter import RunFilter
 from pytest_anubis.store.samples.columnar_files import Columns, ColumnsError, read_columns
 
 LATEST = "latest"
-"""The name that represents the run that began last."""
+"""Name of the run that began last."""
 
 _PATTERN = frozenset("*?[")
-"""Letters that make a name of a node a pattern, which the database does not know."""
+"""Characters that make a node's name a pattern, which the query does not support."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +37,7 @@ class StoredRun:
     Attributes:
         started: When it began by its machine's clock, seconds since 1970.
         began: When it began by the history's clock.
-        kind: ``journal`` or ``columns``; empty where its content is not in the history.
+        kind: ``journal`` or ``columns``; empty if its content is not in the history.
         digest: SHA-256 of its content.
     """
 
@@ -57,8 +57,8 @@ def stored_runs(
 
     Args:
         history: The history.
-        wanted: Which of them.
-        run: Only those of this id, or the latest one (`LATEST`); empty takes all.
+        wanted: The selection.
+        run: Only runs of this id, or the latest one (`LATEST`); empty takes all.
     """
     runs, nodes, contents = schema.runs, schema.nodes, schema.contents
     columns = (
@@ -114,7 +114,7 @@ def read_stored(
     progress: Progress | None = None,
     shelf: Shelf | None = None,
 ) -> RunSet:
-    """Read runs of a history, as `read_runs` reads files; of a store's own history, out of the store.
+    """Read runs of a history as `read_runs` reads files; journals of its own store are read there.
 
     Args:
         place: The folder of a store or a database URL.
@@ -141,9 +141,7 @@ def read_stored(
             except (JournalError, ColumnsError, HistoryError) as error:
                 if isinstance(error, HistoryError) and error.denied:
                     raise  # no run can be read by this role
-                with (
-                    history.reading() as connection
-                ):  # it is the run's own trouble, or this fails too
+                with history.reading() as connection:  # fails if the history is the cause
                     connection.execute(sa.select(1))
                 reader.damaged(where, str(error))
             else:
@@ -155,7 +153,7 @@ def read_stored(
 
 
 def _by_our_clock(content: RunRecord | Columns, run: StoredRun) -> RunRecord | Columns:
-    """Return a run that is read beside others with the beginning that puts it in order."""
+    """Return a run with its beginning by the history's clock, which orders runs."""
     if isinstance(content, RunRecord) and run.began != run.started:
         return replace(content, started=shown_time(run.began))
     return content
@@ -169,7 +167,7 @@ def read_stored_run(
     Args:
         place: The folder of a store or a database URL.
         name: The run's id, or ``latest``.
-        wanted: Among which it is.
+        wanted: Selection of the runs to search.
 
     Raises:
         HistoryError: The history cannot be read, or has no such run, or several.
@@ -200,7 +198,7 @@ def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Co
             raise HistoryError(
                 f"{where}: only its verdicts are in {history.shown()}; push its journal ('anubis push')"
             )
-        return renamed(read_journal(journal), run.node)  # as the history tells machines apart
+        return renamed(read_journal(journal), run.node)  # under its machine's name in the history
     parts = read_content(history, run.number)
     if run.kind == "journal":
         return renamed(state_of(lines_of(parts), where).record(), run.node)
@@ -210,7 +208,7 @@ def _read(history: History, place: Path | str, run: StoredRun) -> RunRecord | Co
 
 
 def record_of(history: History, place: Path | str, run: StoredRun) -> RunRecord | None:
-    """Return all that a run of a history said; None of an import, and where only its verdicts are there.
+    """Return a run of a history in full; None if it is an import, or only its verdicts are known.
 
     Raises:
         HistoryError: The history cannot be read.

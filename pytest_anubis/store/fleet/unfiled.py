@@ -1,4 +1,4 @@
-"""What lies in a store's folder and is not in its history: a node may be worse than the history knows."""
+"""Find runs and imports in a store's folder that its history lacks, and that may change a standing."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from pytest_anubis.store.samples.columnar_files import SUFFIX, runs_in
 
 
 def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Path, ...]]:
-    """Return the imports of a folder, and the runs that wait there, that its history lacks, by their nodes.
+    """Return node -> imports and waiting runs in a folder that its history lacks.
 
     Args:
         place: The folder.
-        connection: For reading its history; None where there is none yet.
+        connection: For reading its history; None if there is none yet.
     """
     files = sorted((place / IMPORTS_FOLDER).glob(f"*{SUFFIX}"))
     there = _there(connection) if files and connection is not None else set()
     found: dict[str, list[Path]] = {}
     noted = noted_imports(place)
     for file in files:
-        same = noted.get(file.name) in (None, digest_of(file))  # unless its content was replaced
+        same = noted.get(file.name) in (None, digest_of(file))  # its content was not replaced
         for record in runs_in(file):
             known = (_host(record.node), without_surrogates(record.run)) in there
             if not (same and known) and file not in found.setdefault(record.node, []):
@@ -43,18 +43,18 @@ def unfiled(place: Path, connection: sa.Connection | None) -> dict[str, tuple[Pa
 
 
 def store_of(file: Path) -> Path:
-    """Return the store that an import or a journal lies in."""
+    """Return the store that contains an import or a journal."""
     return file.parents[1 if file.parent.name == IMPORTS_FOLDER else 2]
 
 
 def push_command(store: Path) -> str:
-    """Return the command that files what lies in a store in its own history."""
+    """Return the command that files everything in a store in its own history."""
     named = shlex.quote(str(store))
     return f"anubis push {named} --history {named}"
 
 
 def _there(connection: sa.Connection) -> set[tuple[str, str]]:
-    """Return node and id of all runs; a node may be filed under its short name or its full one."""
+    """Return short node name and id of all filed runs."""
     runs, nodes = schema.runs, schema.nodes
     query = sa.select(nodes.c.name, runs.c.run).join(nodes, nodes.c.id == runs.c.node_id)
     return {(_host(name), run) for name, run in connection.execute(query)}
@@ -70,4 +70,4 @@ def _waiting(place: Path) -> Iterator[tuple[str, Path]]:
         try:
             yield read_journal(journal).node, journal
         except (JournalError, OSError):
-            continue  # filing it says why
+            continue  # filing it reports the error

@@ -1,7 +1,4 @@
-"""The form of events in a journal: one JSON object each, and back.
-
-The codec does it by the events' types; here is which word means which type.
-"""
+"""Convert events to and from the JSON objects of a journal, by the word that names their type."""
 
 from __future__ import annotations
 
@@ -10,11 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_anubis.codec import CodecError, from_plain, to_plain
-from pytest_anubis.core.events import (
-    BenchmarksChosen,
-    Event,
-    UnknownEvent,
-)
+from pytest_anubis.core.events import BenchmarksChosen, Event, UnknownEvent
 
 FORMAT = "anubis-journal"
 SCHEMA = 2
@@ -29,7 +22,7 @@ class JournalError(ValueError):
 
 
 def event_to_plain(event: Event) -> dict[str, Any]:
-    """Return an event as builtin types, for the journal and between processes."""
+    """Return an event as builtin types, for the journal and for sending between processes."""
     if isinstance(event, UnknownEvent):
         plain: dict[str, Any] = to_plain(event.data)
         return plain
@@ -38,7 +31,7 @@ def event_to_plain(event: Event) -> dict[str, Any]:
 
 
 def event_from_plain(data: Mapping[str, Any]) -> Event:
-    """Return the event of one object that `event_to_plain` wrote; one of an unknown kind is kept as it is.
+    """Return the event of one object that `event_to_plain` wrote; an unknown kind becomes `UnknownEvent`.
 
     Raises:
         JournalError: A field is missing, of another type or out of its range; the message names it.
@@ -47,7 +40,7 @@ def event_from_plain(data: Mapping[str, Any]) -> Event:
     if cls is None:
         return UnknownEvent(data=data)
     rest = {key: value for key, value in data.items() if key not in ("event", "at")}
-    if cls is BenchmarksChosen:  # plain data of its own, which its readers check
+    if cls is BenchmarksChosen:  # its readers check this plain data
         return BenchmarksChosen(choice=rest)
     try:
         return from_plain(cls, rest, unknown="ignore")
@@ -56,5 +49,5 @@ def event_from_plain(data: Mapping[str, Any]) -> Event:
 
 
 def started_to_plain(event: Event) -> dict[str, Any]:
-    """Return the first event of a journal, which says what kind of file this is."""
+    """Return the first event of a journal, with the format and schema of the file."""
     return {**event_to_plain(event), "format": FORMAT, "schema": SCHEMA}

@@ -1,8 +1,7 @@
-"""The journal: an append-only record of one run, one JSON object per line, written before all else.
+"""Write the journal of a run: an append-only file with one JSON object per line.
 
-A line is handed to the kernel whole, by one ``write`` on a descriptor opened for appending, so a killed
-process loses at most the event in flight. The disk is asked to keep what it has once a second, so a power
-cut loses about the last second.
+One ``write`` on a descriptor opened for appending hands a whole line to the kernel, so a killed process loses
+at most the event in flight. The file is synchronised once a second, so a power cut loses about a second.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ RUNS_FOLDER = "runs"
 
 _SYNC_EVERY = 1.0  # seconds
 _SYNC_ALWAYS = (RunStarted, NodeDecided, RunFinished)
-_KEEP = 64 * 1024 * 1024  # bytes kept in memory while the disk takes nothing
+_MAX_WAITING_BYTES = 64 * 1024 * 1024  # kept in memory while the disk takes nothing
 
 _CANNOT_SYNC = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS)
-"""What pipes and some file systems answer that cannot keep anything on a disk, and need not."""
+"""Errors of pipes and file systems that cannot be synchronised, and need not be."""
 
 _BEGINNING = re.compile(
     rb'\{"event":"(?:%s)".*"pid":([0-9]{1,19})[,}]'
@@ -47,7 +46,7 @@ _BEGINNING = re.compile(
 )
 
 
-# Held here from the start: a test in pytest's own process may have replaced `time.time` (freezegun).
+# The clock is bound here, since a test in this process may replace `time.time` (freezegun).
 def _now(clock: Callable[[], float] = time.time) -> float:
     return clock()
 
@@ -56,16 +55,16 @@ _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 class Journal:
-    """Writes the journal of one run; safe to call from several threads of one process.
+    """A writer of the journal of one run, safe to call from several threads of one process.
 
-    Make one with `create` or `open_existing`. Trouble with the disk never raises: it is said once on stderr,
-    what could not be written is kept (up to 64 MiB) and tried again with every later event.
+    Make one with `create` or `open_existing`. A disk error never raises: it is reported once on stderr, and
+    events that could not be written are kept (up to 64 MiB) and tried again with every later event.
 
     Attributes:
-        trouble: What went wrong with writing, empty while all is well.
+        trouble: The first error of writing; empty without one.
         lost: How many events could not be kept at all.
-        unsafe: What the disk answered when it was asked to keep what it has, or what somebody else did to the
-            file meanwhile; empty while all is well.
+        unsafe: The first error of synchronising, or what another program did to the file meanwhile; empty
+            without one.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -80,12 +79,12 @@ class Journal:
         self._waiting_bytes = 0
         self._synced = time.monotonic()
         self._torn = False
-        self._place = path.absolute()  # a test may change the folder
+        self._place = path.absolute()  # a test may change the working folder
         self._size = os.fstat(descriptor).st_size
         self._number = 0  # of the last line
 
     def forget(self) -> None:
-        """Leave the journal, and its lock, to its writer: in a process that a test has forked."""
+        """Close the descriptor in a process that a test has forked, which must not hold the lock."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -95,7 +94,7 @@ class Journal:
         """Start the journal ``<store>/runs/<run_id>/journal.jsonl`` of a new run.
 
         Args:
-            store: The store's folder, e.g. ``.anubis``; it and its parents are made.
+            store: The store's folder, e.g. ``.anubis``, which is made.
             run_id: Letters, digits, ``.``, ``_``, ``-``; must be new.
 
         Raises:
@@ -125,7 +124,7 @@ class Journal:
 
     @classmethod
     def open_existing(cls, path: Path) -> Journal:
-        """Go on with a journal; a last line that was cut short is closed, and reported when read.
+        """Open a journal to append to it; a truncated last line is closed, and reported when it is read.
 
         Args:
             path: The journal or its run's folder.
@@ -167,7 +166,7 @@ class Journal:
                 self._sync(always=isinstance(event, _SYNC_ALWAYS))
 
     def close(self) -> None:
-        """Write what still waits, ask the disk to keep it, and close; doing it twice is harmless."""
+        """Write waiting events, synchronise, and close; doing it twice is harmless."""
         with self._lock:
             if self._descriptor < 0:
                 return
@@ -191,7 +190,7 @@ class Journal:
 
     @property
     def unrecorded(self) -> str:
-        """What of the record is not on the disk, in words; empty if all is."""
+        """A sentence about events that may be missing on the disk; empty if all are there."""
         if self.missing:
             return f"events missing in this run's journal: {self.missing} ({self.trouble})"
         if self.unsafe:
@@ -199,9 +198,9 @@ class Journal:
         return ""
 
     def withdraw(self) -> None:
-        """Close the journal and remove it with its run's folder: a run that never began leaves nothing."""
+        """Close and delete the journal with its run's folder, for a run that never began."""
         self.close()
-        with contextlib.suppress(OSError):  # then it stays, as one that was broken off
+        with contextlib.suppress(OSError):  # then it stays as a run that was broken off
             self._place.unlink()
             self._place.parent.rmdir()
 
@@ -213,17 +212,17 @@ class Journal:
 
     def _keep(self, text: bytes) -> None:
         line = line_of(text, self._number + 1)
-        if self._waiting_bytes + len(line) > _KEEP:
+        if self._waiting_bytes + len(line) > _MAX_WAITING_BYTES:
             self.lost += 1
             return
-        self._number += 1  # what is not kept is counted elsewhere
+        self._number += 1
         self._waiting.append(line)
         self._waiting_bytes += len(line)
 
     def _drain(self) -> None:
         while self._waiting:
             line = self._waiting[0]
-            # A line that was cut short before is closed first, so that it spoils no other.
+            # A truncated line is closed first, so that it damages no other.
             data = b"\n" + line if self._torn else line
             try:
                 written = os.write(self._descriptor, data)
@@ -240,7 +239,7 @@ class Journal:
             self._waiting_bytes -= len(line)
 
     def _taken_back(self, written: int) -> bool:
-        """Take half a line off the file again: it will be written whole, and would look like damage."""
+        """Remove half a line from the file again, since the whole line will be written later."""
         try:
             os.ftruncate(self._descriptor, os.fstat(self._descriptor).st_size - written)
         except OSError:
@@ -255,12 +254,12 @@ class Journal:
                 os.fdatasync(self._descriptor)
             except OSError as error:
                 if error.errno not in _CANNOT_SYNC:
-                    # Said once: a kernel forgets such an error, and the lost pages with it.
+                    # Kept from the first time: the kernel reports such an error only once.
                     self.unsafe = self.unsafe or error.strerror or str(error)
             self.unsafe = self.unsafe or self._changed()
 
     def _changed(self) -> str:
-        """Say what somebody else, such as a test, has done to the file; empty if nothing."""
+        """Return what another program, such as a test, has done to the file; empty if nothing."""
         ours = os.fstat(self._descriptor)
         if not stat.S_ISREG(ours.st_mode):
             return ""
@@ -273,7 +272,7 @@ class Journal:
         return "" if ours.st_size == self._size else "somebody changed it during the run"
 
     def _came_late(self) -> None:
-        """Count an event that came after the end, as from a worker that ends slowly, and say so once."""
+        """Count an event after the end, as from a worker that ends slowly, and report the first one."""
         self.lost += 1
         if not self.trouble:
             self.trouble = "the journal is closed already"
@@ -300,7 +299,7 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _lock(path: Path, descriptor: int) -> None:
-    """Take the journal for this process alone, until it is closed or the process ends, however it ends.
+    """Lock the journal for this process until it closes it or ends.
 
     Raises:
         JournalError: Another process writes it.
@@ -312,13 +311,13 @@ def _lock(path: Path, descriptor: int) -> None:
             f"{path}: this run is still being written by {_writer(path)}; wait for its end"
         ) from None
     except OSError:
-        return  # a file system without locks: the record matters more
+        return  # a file system without locks must not prevent the run
 
 
 def is_written(path: Path) -> bool:
-    """Return whether a process has this journal open for writing: its run has not ended yet.
+    """Return whether a process is writing this journal, so that its run has not ended.
 
-    A journal that cannot be opened, or lies on a file system without locks, counts as left.
+    It is False if the journal cannot be opened, or the file system has no locks.
     """
     with contextlib.suppress(OSError), open_regular(path) as journal:
         try:
@@ -329,7 +328,7 @@ def is_written(path: Path) -> bool:
 
 
 def _writer(path: Path) -> str:
-    """Say who wrote the latest beginning in a journal, as far as it tells."""
+    """Return the process that wrote the latest beginning in a journal, as words."""
     found = None
     with contextlib.suppress(OSError), open_regular(path) as lines:
         for line in lines:
@@ -338,7 +337,7 @@ def _writer(path: Path) -> str:
 
 
 def journal_path(store: Path, run_id: str) -> Path:
-    """Return where the journal of a run lies in a store."""
+    """Return the path of a run's journal in a store."""
     return store / RUNS_FOLDER / run_id / JOURNAL_NAME
 
 

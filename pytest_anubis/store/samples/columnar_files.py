@@ -1,7 +1,7 @@
-"""Columnar run files: whole fleets of samples in one compressed file of arrays, read back in a moment.
+"""Write and read columnar run files: the samples of a whole fleet in one compressed file of arrays.
 
-The file is numpy's zip of arrays without pickles. Names stand once in a JSON header, rows refer to them by
-number, and the rows of one population lie together, so that reading is slicing.
+The file is numpy's zip of arrays without pickles. A JSON header has each name once, rows refer to names by
+number, and the rows of a population are contiguous, so reading is slicing.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _ARRAYS = {
 }
 
 
-_LARGEST_HEADER = 128 << 20
-"""Bytes of the JSON next to the arrays: the names of half a million nodes, each once, take about as much."""
+_MAX_HEADER_BYTES = 128 << 20
+"""Bytes of the JSON header: about as many as the names of half a million nodes take."""
 
-_MARKED = 512
-"""Bytes of the header in which the mark stands: it is the first entry, after numpy's own 128 bytes."""
+_FORMAT_WITHIN = 512
+"""Bytes of the header's array that contain the format: it is the first entry, after numpy's own 128 bytes."""
 
 
 class ColumnsError(ValueError):
@@ -56,12 +56,12 @@ class ColumnsError(ValueError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Which file was imported.
+    """The file that an import came from.
 
     Attributes:
-        digest: SHA-256 of its content, runs, nodes and dates: what tells copies apart.
-        path: Its absolute path then.
-        sha256: That of its content alone; empty of older imports.
+        digest: SHA-256 of its content, runs, nodes and dates, which identifies copies.
+        path: Its absolute path at the import.
+        sha256: SHA-256 of its content alone.
     """
 
     digest: str
@@ -71,7 +71,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """What one columnar file holds.
+    """The content of one columnar file.
 
     Attributes:
         populations: All samples, one population per hardware class, benchmark, metric and group.
@@ -86,7 +86,7 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Key:
-    """What all samples of a population share."""
+    """The properties that all samples of a population share."""
 
     hardware_class: str
     benchmark: str
@@ -97,7 +97,7 @@ class _Key:
 
 _KEY = tuple(_Key.__dataclass_fields__)
 
-# A run stands in the header as its journal's first event does in schema 1.
+# The header has a run as its journal's first event of schema 1.
 _FIRST_EVENT = {"event": "run_started", "format": "anubis-journal", "schema": 1}
 _RUN = (
     "run", "node", "started", "hardware_class", "attributes", "profile", "purpose", "inventory",
@@ -132,7 +132,7 @@ def save_columns(columns: Columns, path: Path) -> Path:
 
 
 def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
-    """Return a columnar file's bytes; without compression the same columns give the same bytes anywhere."""
+    """Return a columnar file's bytes; uncompressed ones are the same on every machine."""
     populations = columns.populations
     nodes, devices, runs = _Names(), _Names(), _Names()
     kinds: dict[Problem, int] = {}
@@ -171,7 +171,7 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
     arrays["header"] = np.frombuffer(text, dtype=np.uint8)
     out = io.BytesIO()
     (np.savez_compressed if compress else np.savez)(out, **arrays)
-    if columns.origin is not None:  # next to the arrays, so that it is found without reading them
+    if columns.origin is not None:  # as the zip's comment, which is found without reading arrays
         with zipfile.ZipFile(out, "a") as archive:
             archive.comment = json.dumps(to_plain(columns.origin)).encode("ascii")
     return out.getvalue()
@@ -191,11 +191,11 @@ def load_columns(path: Path) -> Columns:
 
 
 def read_columns(file: IO[bytes], name: str) -> Columns:
-    """Read an open columnar file, checked; it is not said what it was imported from.
+    """Read an open columnar file, checked and without its origin.
 
     Args:
-        file: The file, which can be searched.
-        name: What it is called in messages.
+        file: The file, which must be seekable.
+        name: Its name in messages.
 
     Raises:
         ColumnsError: It is damaged or has another schema; one line.
@@ -210,7 +210,7 @@ def read_columns(file: IO[bytes], name: str) -> Columns:
         raise ColumnsError(f"{name}: {error}") from None
     except OSError:
         raise
-    except Exception as error:  # zip, zlib, numpy and json have a dozen kinds for damaged bytes
+    except Exception as error:  # zip, zlib, numpy and json raise a dozen kinds for damaged bytes
         said = " ".join(str(error).split())[:60]
         raise ColumnsError(
             f"{name}: damaged or no columnar run file ({said}); import the results again"
@@ -218,17 +218,17 @@ def read_columns(file: IO[bytes], name: str) -> Columns:
 
 
 def origin_of(path: Path) -> Origin | None:
-    """Return which file a columnar file was imported from; None if it does not say."""
+    """Return the file that a columnar file was imported from; None if it is unknown."""
     try:
         with open_regular(path) as file, zipfile.ZipFile(file) as archive:
             plain = parse_json(archive.comment or b"null")
         return from_plain(Origin, plain, where="comment") if plain is not None else None
     except (OSError, ValueError, zipfile.BadZipFile):
-        return None  # whoever reads the samples is told what is wrong with it
+        return None  # reading the samples reports the error
 
 
 def runs_in(path: Path) -> tuple[RunRecord, ...]:
-    """Return the runs of a columnar file by its header alone; none where it cannot be read."""
+    """Return the runs of a columnar file from its header alone; none if it cannot be read."""
     try:
         with open_regular(path) as file:
             _check_size(file)
@@ -236,27 +236,24 @@ def runs_in(path: Path) -> tuple[RunRecord, ...]:
                 text: bytes = np.lib.format.read_array(header, allow_pickle=False).tobytes()
         return _header(text).records
     except (OSError, KeyError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile):
-        return ()  # reading its samples says why
+        return ()  # reading its samples reports the error
 
 
 def is_columns(path: Path) -> bool:
-    """Say whether a file is a columnar run file by its mark: other tools' arrays are ``.npz`` files too.
-
-    It is not checked any further; one that is damaged so far that it has no mark is none.
-    """
+    """Return whether an ``.npz`` file, which other tools write too, has the format of columnar run files."""
     try:
         with (
             open_regular(path) as file,
             zipfile.ZipFile(file) as archive,
             archive.open("header.npy") as header,
         ):
-            return f'"{FORMAT}"'.encode() in header.read(_MARKED)
+            return f'"{FORMAT}"'.encode() in header.read(_FORMAT_WITHIN)
     except (OSError, KeyError, ValueError, NotImplementedError, zlib.error, zipfile.BadZipFile):
         return False
 
 
 class _Names:
-    """Numbers names in the order in which they come."""
+    """A table that numbers names in the order in which they come."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -291,7 +288,7 @@ def _load_arrays(file: IO[bytes]) -> dict[str, Any]:
 def _check_size(file: IO[bytes]) -> None:
     """Refuse a file whose arrays would fill the memory: a zip of 2 MiB can hold gigabytes.
 
-    What a zip says of its members holds: no more than that is ever unpacked.
+    The sizes in the zip's directory are reliable, since no more is ever unpacked.
     """
     most = most_bytes(LARGEST_DATA)
     with zipfile.ZipFile(file) as archive:
@@ -304,7 +301,7 @@ def _check_size(file: IO[bytes]) -> None:
 
 
 def _header(text: bytes) -> _Header:
-    data = parse_json(text, largest=_LARGEST_HEADER)
+    data = parse_json(text, largest=_MAX_HEADER_BYTES)
     if not isinstance(data, dict) or (data.get("format"), data.get("schema")) != (FORMAT, SCHEMA):
         raise ColumnsError(f"not a columnar run file of schema {SCHEMA}; import the results again")
     try:
@@ -339,7 +336,7 @@ def _check(arrays: dict[str, Any], header: _Header) -> None:
 
 
 def _populations(arrays: dict[str, Any], header: _Header) -> tuple[Population, ...]:
-    # Most populations have the units of the one before: they share the tuples with their names.
+    # Most populations have the same units as the one before, and share its tuples of names.
     known = {"node": header.nodes, "device": header.devices, "run": header.runs}
     shared: dict[tuple[str, bytes], tuple[str, ...]] = {}
 

@@ -1,4 +1,4 @@
-"""Values of a fleet in files of a scratch folder, where they are too many for the memory."""
+"""Store the values of a fleet in memory up to a budget, and in files of a scratch folder beyond it."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from pytest_anubis.core.sample import FloatArray
 from pytest_anubis.store.scratch_folders import ScratchFolder
 
 HELD = 1 << 28
-"""Bytes of values held in memory before files are used: hundreds of nodes, and little beside what numpy and
-scipy take themselves."""
+"""Bytes of values in memory before files are used: hundreds of nodes, and little compared with the memory of
+numpy and scipy."""
 
 _SMALL = 1 << 17
-"""Bytes of an array that always stays in memory: a mapping of its own costs the kernel more than it saves."""
+"""Bytes of an array that always stays in memory: a mapping would cost the kernel more than it saves."""
 
 
 class SpilledValues:
     """A shelf (`core.gather.Shelf`) that holds values in memory up to a budget, and in files beyond it.
 
-    Files are mapped, so only what is looked at is read; `release` gives that back. Arrays must not be used
-    after it is closed.
+    Files are mapped, so only the parts in use are read; `release` frees them. Arrays must not be used after
+    it is closed.
 
     Args:
         budget: Bytes held in memory; default: `HELD`.
-        parent: Where the scratch folder is made once it is needed; default the folder for temporary files.
+        parent: Parent of the scratch folder, made when it is needed; default: the one for temporary files.
     """
 
     def __init__(self, budget: int | None = None, parent: Path | None = None) -> None:
@@ -56,7 +56,7 @@ class SpilledValues:
         self._stack.close()
 
     def append(self, name: str, values: FloatArray) -> None:
-        """Put values behind those of this name."""
+        """Append values to those of a name."""
         if name not in self._filed:
             self._left -= values.nbytes
             self._here.setdefault(name, []).append(values)
@@ -68,7 +68,7 @@ class SpilledValues:
         self._write(self._path(name), values)
 
     def taken(self, name: str) -> FloatArray:
-        """Return all values of a name as one array; they are forgotten here."""
+        """Return all values of a name as one array, and forget them."""
         if name in self._filed:
             return self._mapped(self._path(name))
         values = np.concatenate([np.empty(0), *self._here.pop(name, [])])
@@ -76,7 +76,7 @@ class SpilledValues:
         return values
 
     def keep(self, parts: Iterable[FloatArray]) -> FloatArray:
-        """Return the parts as one array, in memory if it is small or the budget has room."""
+        """Return the parts as one array, in memory if it is small or within the budget."""
         held: list[FloatArray] = []
         size = 0
         path: Path | None = None
@@ -95,7 +95,7 @@ class SpilledValues:
         return self._mapped(path)
 
     def release(self) -> None:
-        """Let go of the memory that was filled from files; they are read again where they are needed."""
+        """Free the memory that was filled from files, which are read again when they are needed."""
         for one in self._maps:
             one.madvise(mmap.MADV_DONTNEED)
 
@@ -115,6 +115,6 @@ class SpilledValues:
     def _mapped(self, path: Path) -> FloatArray:
         with path.open("rb") as file:
             found = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        path.unlink()  # the mapping holds it as long as somebody has the array
+        path.unlink()  # the mapping keeps it until the array is freed
         self._maps.add(found)
         return np.frombuffer(found, dtype=np.float64)

@@ -22,7 +22,7 @@ from pytest_anubis.store import node_standing
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.store.fleet import pushing
 from pytest_anubis.store.fleet.last_runs import last_of_history
-from pytest_anubis.store.fleet.pushing import Run, push
+from pytest_anubis.store.fleet.pushing import RunKey, push
 from pytest_anubis.store.fleet.stored_runs import read_stored, read_stored_run, stored_runs
 from pytest_anubis.store.history import run_filing
 from pytest_anubis.store.history.contents.content_rows import read_content
@@ -141,7 +141,7 @@ def test_a_history_that_goes_while_it_is_pushed_costs_no_run(
     store, place = tmp_path / "node", tmp_path / "fleet"
     for day in range(1, 8):
         journal(store, f"r{day}", day=day)
-    monkeypatch.setattr(pushing, "_AT_ONCE", 2)
+    monkeypatch.setattr(pushing, "_BATCH_RUNS", 2)
     file, calls = run_filing._put_run, []
 
     def gone(*arguments: object) -> int:
@@ -269,7 +269,7 @@ class Judged:
             for r in runs.runs
         ]
 
-    def together(self, imports: Sequence[Path]) -> dict[Run, NodeVerdict]:
+    def together(self, imports: Sequence[Path]) -> dict[RunKey, NodeVerdict]:
         self.asked += imports
         whole = NodeVerdict(
             node="n1",
