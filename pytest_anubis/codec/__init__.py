@@ -1,10 +1,9 @@
-"""The one funnel between our values and plain data, for files and between processes.
+"""Convert our values to plain data and back, for files and for sending between processes.
 
-Plain data are exact builtin types only: dict, list, str, int, float, bool and None. execnet refuses a
-``numpy.float64`` or an enum by ending the whole session, and JSON has no NaN: it is spelled ``"NaN"``,
-the infinities ``"Infinity"`` and ``"-Infinity"``. Every value goes through `to_plain` on its way out and
-through `from_plain` on its way in. What a field may hold is said where it is declared, with the marks of
-``core/field_types.py``; nothing else about a file's form is here. Open ``plain_reading.py`` first.
+Plain data are exact builtin types only: dict, list, str, int, float, bool and None. execnet ends the whole
+session at a ``numpy.float64`` or an enum, and JSON has no NaN, which is spelled ``"NaN"``, as the infinities
+are ``"Infinity"`` and ``"-Infinity"``. Every value passes through `to_plain` and `from_plain`. The marks of
+``core/field_types.py`` declare what a field may hold. Open ``plain_reading.py`` first.
 
 PYTEST_DONT_REWRITE
 """

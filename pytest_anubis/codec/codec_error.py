@@ -1,4 +1,4 @@
-"""What is said when plain data has not the expected shape: one line with the place in the data."""
+"""The error about plain data of an unexpected shape: one line with the place in the data."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 NOT_FINITE = {"NaN": nan, "Infinity": inf, "-Infinity": -inf}
 INT_LIMIT = 2**63
-"""Whole numbers below it fit into 64 bits: into arrays, databases and other programs."""
+"""Whole numbers below this fit into the 64 bits of arrays, databases and other programs."""
 
 
 class CodecError(ValueError):
@@ -29,19 +29,19 @@ class CodecError(ValueError):
         return f"{self.path.lstrip('.')}: {self.problem}" if self.path else self.problem
 
     def inside(self, step: str) -> CodecError:
-        """Return this error, seen from the value that holds the one it arose in."""
+        """Return this error with a path that begins one level further out."""
         self.path = step + self.path
         return self
 
 
 def shown(text: Any) -> str:
-    """Return text from a file as it may stand in a message: short and on one line."""
+    """Return text from a file for a message: short and on one line."""
     text = str(text)
     return repr(text[:40])[1:-1] + ("..." if len(text) > 40 else "")
 
 
 def found(value: Any) -> str:
-    """Return what was found in place of something else, for a message: short and on one line."""
+    """Return a description of an unexpected value for a message: short and on one line."""
     if isinstance(value, str):
         return f'"{shown(value)}"'
     if value is None or isinstance(value, bool):
@@ -56,7 +56,7 @@ def found(value: Any) -> str:
 
 
 def spelled(value: float) -> str:
-    """Return NaN or an infinity as plain data has it."""
+    """Return the word for NaN or an infinity in plain data."""
     if value > 0:
         return "Infinity"
     return "-Infinity" if value < 0 else "NaN"

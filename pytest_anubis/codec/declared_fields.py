@@ -1,4 +1,4 @@
-"""The fields of a dataclass as its declaration has them, marks included; worked out once per class."""
+"""Look up the fields of a dataclass with their marks, once per class, for reading and writing."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def marks_of(hint: Any) -> tuple[Any, ...]:
 
 
 def _may_be_odd(hint: Any) -> bool:
-    """Say whether a value of this type may hold NaN or an infinity."""
+    """Return whether a value of this type may contain NaN or an infinity."""
     if any(isinstance(mark, Range) and not mark.finite for mark in marks_of(hint)):
         return True
     return hint is Any or any(_may_be_odd(part) for part in typing.get_args(hint))

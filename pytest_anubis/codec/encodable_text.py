@@ -1,4 +1,4 @@
-"""Text that every encoding takes: bytes that nobody could decode must not cost a report or a file."""
+"""Make text encodable and bounded, so that undecodable bytes or floods of output spoil no report or file."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 MAX_TEXT_LENGTH = 1024 * 1024
-"""Characters of one text of a report, and bytes of what a test prints on one stream in one phase, that are
-kept: the first and the last half. Nobody reads more, and a few of them still travel in a moment."""
+"""Characters of one text of a report, and bytes of a test's output on one stream in one phase, that are kept,
+as a first and a last half. A few such texts are still sent in a moment."""
 
 LONE = re.compile("[\ud800-\udfff]")
-"""Lone surrogates, which no encoding takes."""
+"""Lone surrogates, which no encoding accepts."""
 
 _TEXTLESS = frozenset((float, int, bool, type(None)))
 
@@ -20,10 +20,9 @@ T = TypeVar("T")
 
 
 def encodable(text: str) -> str:
-    r"""Return the text with lone surrogates spelled out, ``\udcff``, as pytest spells them in ids.
+    r"""Return the text with lone surrogates written as ``\udcff``, as pytest writes them in ids.
 
-    Python makes them of bytes that it cannot decode (in file names, in output read with
-    ``surrogateescape``), and no encoding takes them.
+    They represent bytes that Python could not decode, in file names and in output.
     """
     if text.isascii():
         return text
@@ -31,15 +30,12 @@ def encodable(text: str) -> str:
 
 
 def without_surrogates(text: str) -> str:
-    """Return text with every lone surrogate replaced by U+FFFD.
-
-    That is for what is read and kept, where a hole must not become other words.
-    """
+    """Return text with every lone surrogate replaced by U+FFFD, for names that are read and kept."""
     return text if text.isascii() else LONE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def bounded(text: str) -> str:
-    """Return the text, of a very long one its beginning and its end."""
+    """Return the text, or the beginning and the end of a very long one."""
     if len(text) <= MAX_TEXT_LENGTH:
         return text
     half = MAX_TEXT_LENGTH // 2
@@ -47,16 +43,16 @@ def bounded(text: str) -> str:
 
 
 def all_encodable(value: T) -> T:
-    """Return the value with every text inside encodable, in dataclasses, mappings, lists and tuples.
+    """Return the value with every text in its dataclasses, mappings, lists and tuples encodable.
 
-    What needs no change is returned itself.
+    A value that needs no change is returned itself.
     """
     changed: Any = _changed(value)
     return value if changed is None else changed
 
 
 def _changed(value: Any) -> Any:
-    """Return the value anew if a text inside had to be changed, else None."""
+    """Return a new value if a text inside had to be changed, else None."""
     if isinstance(value, str):
         new = encodable(value)
         return None if new == value else new

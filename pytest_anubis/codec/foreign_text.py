@@ -1,4 +1,4 @@
-"""Text that other programs wrote: UTF-8 or UTF-16, and what files of other kinds are called."""
+"""Read text that other programs wrote, in UTF-8 or UTF-16, and recognise files that are no text."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _NO_TEXT = {
     b"PAR1": "a Parquet file: give it the ending .parquet, and import it as a table",
     b"\x1f\x8b": "compressed: unpack it",
 }
-"""First bytes of files that are no text."""
+"""First bytes of files that are no text -> what they are, and what to do."""
 
 
 def decoded(data: bytes) -> str:
-    """Return a text, of UTF-16 where its first bytes say so, else of UTF-8; what is neither is replaced.
+    """Decode a text as UTF-16 if it begins with its mark, else as UTF-8; invalid bytes are replaced.
 
     Raises:
         CodecError: The first bytes are those of another kind of file.
@@ -28,11 +28,11 @@ def decoded(data: bytes) -> str:
 
 
 def open_text(path: Path, *, errors: str = "replace", newline: str | None = None) -> TextIO:
-    """Open a text file, with the encoding of `decoded`.
+    """Open a text file with the encoding that `decoded` finds.
 
     Args:
         path: The file.
-        errors: What becomes of bytes that are no UTF-8, as of `open`; in UTF-16 they are replaced.
+        errors: Treatment of invalid UTF-8, as of `open`; in UTF-16 it is replaced.
         newline: As of `open`.
 
     Raises:

@@ -1,7 +1,6 @@
-"""How much a file may hold before it is refused: nobody's file may eat the memory or the afternoon.
+"""Limit how much a file may contain, so that no file fills the memory or takes hours to read.
 
-Every limit is on what a file becomes when it is read, decompressed and unpacked, not on its bytes on the
-disk. One environment variable replaces all of them.
+Every limit applies to the content after decompressing and unpacking. One environment variable replaces all.
 """
 
 from __future__ import annotations
@@ -13,27 +12,27 @@ from pytest_anubis.codec.codec_error import CodecError, shown
 VARIABLE = "PYTEST_ANUBIS_MAX_INPUT"
 
 LARGEST_DATA = 1 << 30
-"""Bytes of a table or of arrays: ten million values with their names, hours of a fleet. What is made of them
-takes a few times as much memory, which any machine that is worth validating has."""
+"""Bytes of a table or of arrays: ten million values with their names, hours of a fleet. Reading them takes a
+few times as much memory, which the machines under test have."""
 
 LARGEST_JSON = 64 << 20
-"""Bytes of one JSON text: a recorded day of a node, the largest that is written here, has a few. Python's
-objects take up to 25 times the text (``[],[],[]``), so this is at most 1.6 GiB."""
+"""Bytes of one JSON text, ten times the largest that is written here, a recorded day of a node. Python's
+objects take up to 25 times the text (``[],[],[]``), so at most 1.6 GiB."""
 
 MAX_DEPTH = 64
-"""Levels of nesting: no file of ours has ten, and Python's own limit is hit from a thousand on."""
+"""Levels of nesting: our files have less than ten, and Python's own limit is about a thousand."""
 
 ROW_BYTES = 100
-"""Bytes that one row of a table takes while it is read: ten numbers of names, a value, a time, a line."""
+"""Memory of one row of a table while it is read: ten numbers of names, a value, a time, a line."""
 
 POPULATION_BYTES = 2048
-"""Bytes that one metric of one benchmark takes, whatever its values."""
+"""Memory of one metric of one benchmark without its values."""
 
 _UNITS = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 
 
 def most_bytes(usual: int) -> int:
-    """Return how many bytes a file may hold: what the environment variable says, else what is usual.
+    """Return how many bytes a file may contain, from the environment variable, else the usual limit.
 
     Raises:
         CodecError: The variable is no size.
@@ -48,16 +47,16 @@ def most_bytes(usual: int) -> int:
 
 
 def too_large(what: str, most: int) -> str:
-    """Return the sentence for what is refused, with the way to have it read all the same.
+    """Return the message about a file that is refused, with the variable that raises the limit.
 
     Args:
-        what: What is too large, e.g. ``12 MiB`` or ``20,000,000 rows``.
+        what: The excess, e.g. ``12 MiB`` or ``20,000,000 rows``.
         most: Bytes that may be read.
     """
     return f"{what}, beyond the limit of {_size(most)}; raise it with {VARIABLE}={_size(4 * most)}"
 
 
 def _size(count: int) -> str:
-    """Return a size as the variable takes it, in whole units."""
+    """Return a size in the form of the variable, in whole units."""
     unit = next((u for u in ("TiB", "GiB", "MiB") if count >= _UNITS[u]), "KiB")
     return f"{max(1, count // _UNITS[unit])}{unit}"

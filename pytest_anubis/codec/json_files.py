@@ -1,4 +1,4 @@
-"""Reading JSON that somebody else may have written or damaged: the one place for it."""
+"""Read JSON that may be damaged, hostile or written by another program."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLANK = re.compile(r"[ \t\n\r]*")
 
 
 def read_json(path: Path, *, largest: int = LARGEST_JSON) -> Any:
-    """Return what a JSON file holds. It is strict JSON: no NaN, and no name twice in one object.
+    """Return the value of a file of strict JSON: no NaN, and no name twice in one object.
 
     Args:
         path: The file.
@@ -31,7 +31,7 @@ def read_json(path: Path, *, largest: int = LARGEST_JSON) -> Any:
 
 
 def read_bytes(path: Path, *, largest: int) -> bytes:
-    """Return what a file holds; no more than the limit is ever read, also of what has no end.
+    """Return the content of a file, of which no more than the limit is ever read.
 
     Raises:
         OSError: The file cannot be read.
@@ -46,7 +46,7 @@ def read_bytes(path: Path, *, largest: int) -> bytes:
 
 
 def parse_json(text: bytes | str, *, strict: bool = True, largest: int = LARGEST_JSON) -> Any:
-    """Return what a JSON text holds, with every lone surrogate replaced by U+FFFD.
+    """Return the value of a JSON text, with every lone surrogate replaced by U+FFFD.
 
     Args:
         text: One JSON value; bytes are UTF-8.
@@ -70,9 +70,9 @@ def parse_json(text: bytes | str, *, strict: bool = True, largest: int = LARGEST
 
 
 def leading_json(text: str, at: int) -> tuple[Any, int]:
-    """Return the JSON value that begins at a place of a text, and where it ends.
+    """Return the JSON value that begins at a place of a text, and the place where it ends.
 
-    Reads as `parse_json` does, not strict; where an object has a name twice, the last value counts.
+    It is read as by `parse_json` without `strict`; of a name twice in an object the last value counts.
 
     Raises:
         CodecError: As of `parse_json`.
@@ -110,7 +110,7 @@ def _blanks(text: str, at: int) -> int:
 
 def _check_depth(data: Any, text: str, start: int, end: int) -> None:
     if text.count("[", start, end) + text.count("{", start, end) <= MAX_DEPTH:
-        return  # nearly always: no need to look
+        return  # the usual case, decided by counting
     level = [data] if isinstance(data, dict | list) else []
     for _ in range(MAX_DEPTH):
         level = [

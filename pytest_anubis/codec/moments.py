@@ -1,15 +1,15 @@
-"""Moments as text in files: ISO 8601, without a zone UTC."""
+"""Read moments from text: ISO 8601, in UTC unless a zone is given."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 _YEARS = (-62135596800.0, 253402300800.0)
-"""Seconds since 1970 at which the years 1 and 10000 begin: calendars here show what lies between."""
+"""Seconds since 1970 at which the years 1 and 10000 begin, between which Python's dates lie."""
 
 
 def moment(text: str) -> float | None:
-    """Return seconds since 1970 of ISO 8601 text or of a number of seconds; None where it is neither."""
+    """Return seconds since 1970, from ISO 8601 text or a number of seconds; None if it is neither."""
     try:
         found = float(text)
     except ValueError:
@@ -22,5 +22,5 @@ def moment(text: str) -> float | None:
 
 
 def day_of(seconds: float) -> str:
-    """Return the day of a moment, ISO 8601, UTC: what all nodes of a fleet agree on."""
+    """Return the day of a moment, ISO 8601, in UTC, which is the same for all nodes of a fleet."""
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()

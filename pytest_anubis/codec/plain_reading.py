@@ -1,4 +1,4 @@
-"""From plain data to values: every type hint becomes a function that checks and builds, once per class."""
+"""Build values from plain data: each type hint is turned, once, into a function that checks and builds."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def from_plain(
 
     Args:
         cls: A dataclass of ours, or a type such as ``tuple[Certificate, ...]``.
-        data: What `to_plain` made of one, possibly read back from JSON.
-        where: Where the data stands; the path in the message begins with it.
-        unknown: What is done with fields that the dataclass does not have.
+        data: The result of `to_plain`, possibly read back from JSON.
+        where: Place of the data, with which the path in an error begins.
+        unknown: Whether fields that the dataclass does not have are an error.
 
     Raises:
         CodecError: A field is missing, unknown, of another type or out of range; the message names it.
@@ -76,7 +76,7 @@ def _make_reader(hint: Any, refuse: bool, marks: tuple[Any, ...]) -> Reader:
     if isinstance(hint, type) and issubclass(hint, PurePath):
         text = _exact_reader(str)
         return lambda data: hint(text(data))
-    if dataclasses.is_dataclass(hint):  # its reader is made when first needed: it may hold itself
+    if dataclasses.is_dataclass(hint):  # its reader is made late, since it may contain itself
         cls: Any = hint
         of_text = getattr(cls, "of_text", None)
         return lambda data: (
@@ -172,7 +172,7 @@ def _items_reader(hint: Any, refuse: bool, build: Callable[[Any], Any]) -> Reade
     def read(data: Any) -> Any:
         items = _list(data)
         if floats and set(map(type, items)) == _FLOATS and limits.hold_all(items):
-            return build(items)  # the common long case, without a call per number
+            return build(items)  # the common long list, without a call per number
         return build(_read_each(repeat(read_item), items))
 
     return read
@@ -195,7 +195,7 @@ def _read_each(readers: Iterable[Reader], items: Sequence[Any]) -> list[Any]:
     made: list[Any] = []
     try:
         for reader, item in zip(readers, items, strict=False):
-            made.append(reader(item))  # its length tells where it failed
+            made.append(reader(item))  # its length is the place of an error
     except CodecError as error:
         raise error.inside(f"[{len(made)}]") from error.__cause__
     return made
@@ -228,8 +228,8 @@ def _object(data: Any) -> Mapping[Any, Any]:
 
 @cache
 def _object_reader(cls: Any, refuse: bool) -> Reader:
-    """Return the reader of a dataclass; the fields of a flat one inside it are read among its own."""
-    owners: list[Any] = [cls]  # the dataclass itself, then those that stand flat in it
+    """Return the reader of a dataclass, whose own fields and those of flat dataclasses are in one object."""
+    owners: list[Any] = [cls]  # the dataclass itself, then the flat ones inside
     flat: list[str] = []
     readers: dict[str, tuple[int, str, Reader]] = {}
     required: list[tuple[int, str, str]] = []

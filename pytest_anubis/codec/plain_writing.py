@@ -1,4 +1,4 @@
-"""From values to plain data."""
+"""Turn values into plain data, for files and for sending."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def to_plain(value: Any, *, full: bool = False) -> Any:
     and the infinities become ``"NaN"``, ``"Infinity"`` and ``"-Infinity"``.
 
     Args:
-        value: What is to be written or sent.
-        full: Write the fields too that are marked to be left out while they hold their default.
+        value: The value to be written or sent.
+        full: Also write fields that are marked to be left out while they have their default.
 
     Raises:
-        CodecError: The value holds something that has no plain form, holds itself, or has NaN or an
-            infinity in a field that is not declared to hold such.
+        CodecError: The value contains itself or something without a plain form, or has NaN or an infinity in
+            a field that is not declared for such.
     """
     try:
         return _plain(value, full, False)
@@ -72,13 +72,13 @@ def _spelled(value: float, finite: bool) -> str:
 
 def _items(value: Sequence[Any], full: bool, finite: bool) -> list[Any]:
     kinds = set(map(type, value))
-    # The common long sequences, without a call per item; a sum is finite only if every number is.
+    # The common long sequences, without a call per item. A sum is finite only if every number is.
     if kinds <= _SIMPLE or (kinds == {float} and isfinite(sum(value))):
         return list(value)
     made: list[Any] = []
     try:
         for item in value:
-            made.append(_plain(item, full, finite))  # its length tells where it failed
+            made.append(_plain(item, full, finite))  # its length is the place of an error
     except CodecError as error:
         raise error.inside(f"[{len(made)}]") from None
     return made

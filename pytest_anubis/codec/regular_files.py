@@ -1,4 +1,4 @@
-"""Opening a file that somebody else may have put there: only a regular one, and without ever waiting."""
+"""Open a file only if it is a regular one, without ever waiting, since its path may be hostile."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 def open_regular(path: Path) -> BufferedReader:
     """Open a file for reading bytes; a named pipe, a device or a socket is refused at once.
 
-    Opening a pipe that nobody writes to waits for ever, and a device may have no end.
+    Opening a pipe without a writer would wait for ever, and a device may have no end.
 
     Raises:
         OSError: It cannot be opened, or is no regular file.

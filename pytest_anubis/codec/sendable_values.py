@@ -1,4 +1,4 @@
-"""Values as execnet takes them: whatever a user's test hands to pytest must get from process to process."""
+"""Make any value that a test hands to pytest acceptable to execnet, which sends it to another process."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from typing import Any
 from pytest_anubis.codec.encodable_text import bounded, encodable
 
 MAX_DEPTH = 30
-"""Levels of nesting that are sent; what refers to itself has no end."""
+"""Levels of nesting that are sent, since a value may contain itself."""
 
 MAX_REPR_LENGTH = 2000
-"""Characters that stand for a value that cannot be sent."""
+"""Characters of the repr that replaces a value that cannot be sent."""
 
-_LEAST, _MOST = -(2**31), 2**63
+_MIN_INT = -(2**31)
+_INT_LIMIT = 2**63
 """execnet packs a negative integer into 32 bits, and writes a larger one digit by digit."""
 
 
 def sendable(value: Any, depth: int = 0) -> Any:
-    """Return the value as execnet takes it: text encodable, what is no builtin as its repr.
+    """Return the value with encodable text, and with its repr in place of what execnet does not take.
 
     Args:
         value: Anything.
@@ -31,7 +32,7 @@ def sendable(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return bounded(encodable(str.__str__(value)))
     if isinstance(value, int):
-        return int(value) if _LEAST <= value < _MOST else _shown(value)
+        return int(value) if _MIN_INT <= value < _INT_LIMIT else _shown(value)
     if depth < MAX_DEPTH:
         if isinstance(value, Mapping):
             return {

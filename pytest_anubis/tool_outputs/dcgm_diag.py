@@ -1,4 +1,4 @@
-"""Output of ``dcgmi diag -j``, of DCGM 2 to 4: what each plugin says of each device."""
+"""Read the output of ``dcgmi diag -j`` of DCGM 2 to 4: the result of each plugin for each device."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ TOOL = "dcgmi diag"
 PASS, FAIL, WARN, SKIP = "pass", "fail", "warn", "skip"
 _WORDS = {"pass": PASS, "fail": FAIL, "warn": WARN, "skip": SKIP, "not run": SKIP}
 _TITLES = ("DCGM Diagnostic", "DCGM GPU Diagnostic")
-"""From DCGM 4 on, and before."""
+"""Since DCGM 4, and before."""
 _OVERALL = "Overall Result"
 _FIELDS = frozenset((*_TITLES, "iterations", "runtime_error"))
 """A run has one of these."""
 
-_OF = r"(?:GPU (?P<card>[0-9]{1,4}) ){0,2}"  # the older ones say the card twice
+_OF = r"(?:GPU (?P<card>[0-9]{1,4}) ){0,2}"  # older versions name the card twice
 _WAY = r"(?P<name>GPU to Host|Host to GPU|bidirectional) "
 _VALUE = r"(?P<value>[0-9.]{1,40})"
 _READINGS: tuple[tuple[str, str, str, Direction], ...] = (
@@ -32,27 +32,27 @@ _READINGS: tuple[tuple[str, str, str, Direction], ...] = (
     (f"calculated at approximately {_VALUE} gigaflops during this test", "rate", "GFLOP/s", "higher"),
     (rf"relative stress level[ \t:]{{1,8}}{_VALUE}", "stress_level", "count", "higher"),
 )  # fmt: skip
-"""How the plugins' remarks tell numbers: a whole remark, the kind of the metric, its unit and direction."""
-_LONGEST = 200
-"""Characters of a remark that tells a number, with room."""
-_REASONS = 8
-"""Warnings that explain a failure; all the others repeat them."""
-_REMARKS = 1000
-"""Remarks of one plugin: six for each card."""
-_MOST_CARDS = 256
-"""Cards that one result may speak of; nodes have sixteen at most."""
+"""Remarks of plugins that contain a number: the whole remark, kind of metric, unit and direction."""
+_MAX_REMARK_LENGTH = 200
+"""Characters of a remark with a number."""
+_MAX_WARNINGS = 8
+"""Warnings that explain a failure; further ones repeat them."""
+_MAX_REMARKS = 1000
+"""Remarks of one plugin, which makes six for each card."""
+_MAX_CARDS = 256
+"""Cards of one result; nodes have sixteen at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagResult:
-    """What one plugin says of one device.
+    """The result of one plugin for one device.
 
     Attributes:
         plugin: Its name, small letters without blanks, e.g. ``memory``.
-        device: E.g. ``GPU 3``; empty where it speaks of the node.
-        status: ``pass``, ``fail``, ``warn`` or ``skip``; what passed with a warning is ``warn``.
+        device: E.g. ``GPU 3``; empty for the node as a whole.
+        status: ``pass``, ``fail``, ``warn`` or ``skip``; a pass with a warning is ``warn``.
         text: Its warnings, in one line.
-        readings: What it measured: metrics with their values.
+        readings: Metrics with the values that it measured.
     """
 
     plugin: str
@@ -64,12 +64,12 @@ class DiagResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiagRun:
-    """What one run found.
+    """The results of one run.
 
     Attributes:
-        version: Of DCGM; empty where it does not tell.
+        version: Version of DCGM; empty if it is unknown.
         error: Why the run broke off; empty if it did not.
-        serials: Device -> serial number, of those that tell one.
+        serials: Device -> serial number, if it is known.
     """
 
     version: str
@@ -129,7 +129,7 @@ class _Output:
 
 
 def read_dcgm_diag(text: str) -> DiagRun:
-    """Read what one run printed, or several one after the other (``--iterations``); other lines are skipped.
+    """Read the output of one run, or of several in sequence (``--iterations``); other lines are skipped.
 
     Raises:
         UnreadableOutput: It is no such JSON, a status is unknown, or no plugin said anything.
@@ -187,7 +187,7 @@ def _results(test: _Test) -> Iterator[DiagResult]:
         if status == PASS and text.strip():
             status = WARN
         if result is test.test_summary and test.results and status in (PASS, SKIP):
-            continue  # the devices have said it; a summary that is worse than they counts
+            continue  # the devices' results say it; only a worse summary counts
         devices = _devices(result)
         measured = list(_measured(result.info, devices[0] if len(devices) == 1 else ""))
         for device in devices:
@@ -201,29 +201,30 @@ def _results(test: _Test) -> Iterator[DiagResult]:
 
 
 def _devices(result: _Result) -> list[str]:
-    """Return the devices that a result speaks of; of the older versions several cards share one."""
+    """Return the devices of a result, which cards share in older versions."""
     if result.entity_id is not None:
         return [f"{result.entity_group or 'device'} {result.entity_id}"]
-    cards = (f"{result.gpu_id}" or f"{result.gpu_ids}").split(",")[:_MOST_CARDS]
+    cards = (f"{result.gpu_id}" or f"{result.gpu_ids}").split(",")[:_MAX_CARDS]
     return [f"GPU {card.strip()}" if card.strip() else "" for card in cards]
 
 
 def _measured(info: Any, device: str) -> Iterator[tuple[str, Metric, float]]:
-    """Yield device, metric and value of the remarks that tell a number; older versions join them."""
-    for remark in (piece.strip() for text in _said(info, _REMARKS) for piece in text.split(", ")):
+    """Yield device, metric and value of remarks with a number, which older versions join by commas."""
+    texts = _said(info, _MAX_REMARKS)
+    for remark in (piece.strip() for text in texts for piece in text.split(", ")):
         for pattern, kind, unit, better in _READINGS:
-            found = re.fullmatch(_OF + pattern, remark[:_LONGEST])
+            found = re.fullmatch(_OF + pattern, remark[:_MAX_REMARK_LENGTH])
             if found is None:
                 continue
-            told = found.groupdict()
-            way = f"{told.get('name', '')} ".lower().replace(" ", "_").lstrip("_")
+            parts = found.groupdict()
+            way = f"{parts.get('name', '')} ".lower().replace(" ", "_").lstrip("_")
             metric = Metric(name=f"{way}{kind}", unit=unit, better=better)
-            card = "" if told["card"] is None else f"GPU {told['card']}"
-            yield card or device, metric, number(told["value"], TOOL, f"remark {shown(remark)}")
+            card = "" if parts["card"] is None else f"GPU {parts['card']}"
+            yield card or device, metric, number(parts["value"], TOOL, f"remark {shown(remark)}")
 
 
 def _serials(listed: Any, groups: Any) -> Iterator[tuple[str, str]]:
-    """Yield device and serial number, as either version tells them; what is neither is no serial number."""
+    """Yield device and serial number from the form of either version; any other form is ignored."""
     if isinstance(listed, Mapping):
         yield from ((f"GPU {card}", one) for card, one in listed.items() if isinstance(one, str))
     for group in groups if isinstance(groups, list) else ():
@@ -234,8 +235,8 @@ def _serials(listed: Any, groups: Any) -> Iterator[tuple[str, str]]:
                 yield f"{group.get('entity_group') or 'device'} {one.get('entity_id')}", serial
 
 
-def _said(warnings: Any, most: int = _REASONS) -> Iterator[str]:
-    """Yield the texts of warnings: strings, objects with a ``warning``, or a list of them."""
+def _said(warnings: Any, most: int = _MAX_WARNINGS) -> Iterator[str]:
+    """Yield at most `most` texts of warnings: strings, objects with a ``warning``, or lists of them."""
     if isinstance(warnings, str):
         yield warnings
     elif isinstance(warnings, Mapping):

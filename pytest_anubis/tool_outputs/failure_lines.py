@@ -1,4 +1,4 @@
-"""What launchers, shells, libraries, the driver and the kernel write where a program came to no good end."""
+"""Recognise lines in which launchers, shells, libraries, the driver or the kernel report a failed program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _SIGNALS = (
     "Killed|Aborted|Illegal instruction|Bus error|Segmentation fault|Floating point exception|"
     "Trace/breakpoint trap|Bad system call"
 )
-"""What a shell calls the signals that end a program; not SIGTERM, by which scripts end their monitors."""
+"""A shell's words for signals that end a program; not SIGTERM, by which scripts end their monitors."""
 
 FAILURES = (
     (r"^(?:\S+: )?(?:srun|slurmstepd): error: (?!couldn't chdir)", "Slurm reports an error"),
@@ -54,33 +54,33 @@ FAILURES = (
         "NCCL reports a failure",
     ),
     (r"\bio_u error\b|\bverify: bad\b|: verify failed\b|\berr= ?[1-9]|\bhasn't exited in\b", "fio failed"),
-    # ld.so says it of what is to be preloaded and is not there, which ends nothing.
+    # Not of ld.so, which says it of a missing preload library that ends nothing.
     (r"(?i:^\[?error(?:\]|:) )(?!ld\.so: |0\b)", "there was an error"),
 )  # fmt: skip
-"""Patterns of lines, and what such a line says, after "says that"; nothing that a healthy run prints."""
+"""Patterns of lines that no healthy run prints, and their meaning, as a clause after "says that"."""
 _ANY = re.compile("|".join(f"(?:{pattern})" for pattern, _ in FAILURES))
-_LONGEST = 400
-"""Characters of a line that are searched: its beginning says what happened."""
+_SEARCHED = 400
+"""Characters of a line that are searched, since its beginning says what happened."""
 _NODE_FAILED = re.compile(
     r"(?i:(?<!\bno )(?<!\bnot )(?<!\bnone )(?<!\b0 )(?<!\bwithout )\b(?:fail(?:s|ed|ing|ures?)?|errors?|"
     r"unreachable|(?:shut )?down|dead|died|offline|lost|crash(?:ed)?|hung|hangs|panic|killed|aborted|"
     r"time[d-]? ?outs?|no (?:response|answer|route)|not respond(?:ing)?|refused|rebooted|broken|unhealthy)\b"
     r"(?! ?[:=] ?0\b))"
 )
-"""Words of a failure, where a line names a node as well."""
+"""Words that mean a failure in a line that also names a node."""
 _CHATTER = re.compile(r"\b(?:INFO|DEBUG|TRACE)\b")
 _WORD = re.compile(r"[^\s:;,|\"'`()<>]+")
-"""What may be a node's name; in square brackets it is the label of a library, healthy runs have those."""
+"""A possible name of a node; not in square brackets, which are labels of libraries in healthy runs."""
 
 
 def failure_said(line: str, nodes: AbstractSet[str] = frozenset()) -> str:
-    """Return what a line says went wrong; empty where it says of no program that it failed or was ended.
+    """Return the failure that a line reports, as a clause; empty if it reports none.
 
     Args:
         line: The line.
-        nodes: Those of the file; a word of failure with the name of one is a failure as well.
+        nodes: Nodes of the file; a word of failure next to one of their names is a failure too.
     """
-    line = line[:_LONGEST].rstrip()
+    line = line[:_SEARCHED].rstrip()
     if _ANY.search(line):
         return next(said for pattern, said in FAILURES if re.search(pattern, line))
     if _NODE_FAILED.search(line) and not _CHATTER.search(line) and named_in(line, nodes):
@@ -89,6 +89,6 @@ def failure_said(line: str, nodes: AbstractSet[str] = frozenset()) -> str:
 
 
 def named_in(line: str, nodes: AbstractSet[str]) -> AbstractSet[str]:
-    """Return those of some nodes that a line names, with or without their domain."""
-    words = [word.rstrip(".!") for word in _WORD.findall(line[:_LONGEST])]
+    """Return the nodes that a line names, with or without their domain."""
+    words = [word.rstrip(".!") for word in _WORD.findall(line[:_SEARCHED])]
     return nodes & {*words, *(word.partition(".")[0] for word in words)}

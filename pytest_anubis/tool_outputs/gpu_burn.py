@@ -1,4 +1,4 @@
-"""Output of gpu-burn: lines of progress that overwrite each other, and a word for every card at the end."""
+"""Read the output of gpu-burn: overwritten lines of progress, and a result for every card at the end."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ _PART = re.compile(r"\s*([0-9]{1,3}\.[0-9])%")
 
 @dataclass(slots=True, kw_only=True)
 class Card:
-    """What one card did.
+    """The results of one card.
 
     Attributes:
-        index: As gpu-burn counts.
-        ok: The tool found nothing wrong.
-        rates: GFLOP/s of every report but the first, which holds the start.
+        index: Number of the card in gpu-burn's order.
+        ok: The tool found no error.
+        rates: GFLOP/s of every report except the first, which includes the start.
         errors: Elements that differed from the first product.
-        name: The card's model; empty where the tool does not say it.
-        products: How many products it had computed at its last report.
+        name: The card's model; empty if it is unknown.
+        products: Products computed by its last report.
         parts: Percent of the run's time at which its reports of further products came, the first included.
     """
 
@@ -45,7 +45,7 @@ class Card:
 
 
 def read_gpu_burn(text: str) -> tuple[Card, ...]:
-    """Read what one run printed; the exit code says nothing.
+    """Read the output of one run, whose exit code means nothing.
 
     Raises:
         UnreadableOutput: The words at the end are missing, or a line of progress has another number of cards.
@@ -72,7 +72,7 @@ def read_gpu_burn(text: str) -> tuple[Card, ...]:
             products, rate = int(found[place][0]), float(found[place][1])
             wrong, note = int(errors[place][0]), errors[place][1]
             card.died = card.died or products < 0 or "DIED" in note
-            # The count begins anew with every summary.
+            # The tool resets its count with every summary.
             card.errors += wrong - last[place] if wrong >= last[place] else wrong
             last[place] = wrong
             if products > (done[place][-1] if done[place] else 0):

@@ -1,4 +1,4 @@
-"""Output of HPL (``xhpl``): rate and residual of every system of equations that it solved."""
+"""Read the output of HPL (``xhpl``): rate and residual of every system of equations that it solved."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, numbe
 
 TOOL = "HPL"
 
-_RULES = {  # the line that counts -> how many
+_RULES = {  # end of a line with a count -> what is counted
     "tests completed and passed residual checks,": "passed",
     "tests completed and failed residual checks,": "failed",
     "tests skipped because of illegal input values.": "skipped",
@@ -20,7 +20,7 @@ _COLUMNS = frozenset(("T/V", "N", "Time", "Gflops"))
 _VARIANT = re.compile(r"W[RC]\w{1,20}")
 _RESIDUAL = "||Ax-b||"
 _ROUNDING = 0.01
-"""The time has two decimals, the rate five digits: of a run of a second the rate is that exact."""
+"""Relative: the time has two decimals and the rate five digits, so this is enough from a second on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +32,7 @@ class Solved:
         size: Its order.
         rate: GFLOP/s.
         residual: The scaled residual.
-        passed: It is small enough, as HPL says.
+        passed: HPL accepts the residual.
     """
 
     variant: str
@@ -45,10 +45,10 @@ class Solved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HplRun:
-    """What one run solved.
+    """The results of one run.
 
     Attributes:
-        version: Of HPL, empty where it does not tell.
+        version: Version of HPL; empty if it is unknown.
     """
 
     version: str
@@ -56,11 +56,11 @@ class HplRun:
 
 
 def read_hpl(text: str) -> HplRun:
-    """Read what one run printed.
+    """Read the output of one run.
 
     Raises:
-        UnreadableOutput: It has no result, a result has no residual, the counts at the end are missing or are
-            others, or the rate is not that of the time.
+        UnreadableOutput: It has no result, a result has no residual, the counts at the end are missing or do
+            not match, or a rate does not match its time.
     """
     version = ""
     solved: list[Solved] = []
@@ -105,7 +105,7 @@ def _solved(cells: dict[str, str], residual: list[str], place: str) -> Solved:
     size = count(cells["N"], TOOL, f"{place}: N")
     seconds, rate = (number(cells[name], TOOL, f"{place}: {name}") for name in ("Time", "Gflops"))
     work = (2 / 3 * size + 3 / 2) * size * size  # as HPL counts
-    # Half of the time's last decimal, in addition: small systems are solved in hundredths.
+    # In addition half of the time's last decimal, since small systems take hundredths of a second.
     if abs(rate * 1e9 * seconds - work) > _ROUNDING * work + 0.006 * rate * 1e9:
         raise UnreadableOutput(TOOL, f"{place}: the rate is not operations / time")
     return Solved(

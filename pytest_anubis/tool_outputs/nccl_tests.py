@@ -1,4 +1,4 @@
-"""Output of nccl-tests and rccl-tests: one line per message size, out of place and in place."""
+"""Read the output of nccl-tests and rccl-tests: one line per message size, out of place and in place."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ COLLECTIVES = (
 )  # fmt: skip
 
 BANDWIDTH_FROM = 1 << 20
-"""Bytes from which on the bandwidth is printed with enough digits; below it the time says more."""
+"""Bytes from which on the printed bandwidth has enough digits; below, the time is more precise."""
 
 END = "Out of bounds values"
-"""What is in the last line but one, in that of every version."""
+"""Words of the last line but one, in every version."""
 
 _MARK = re.compile(
     r"#\s*(?=nThread\s|Collective test starting|[a-z]{1,6}-tests version |.{0,300}\bbusbw\b)"
@@ -37,7 +37,7 @@ _BANDWIDTH = re.compile(r"#\s*Avg bus bandwidth\s*:\s*(\S+)\s+FAILED\s*")
 _COMMAND = re.compile(r"\b(\w+)_perf(?=\s+-|[\s'\"]*$)")
 _FAILED = re.compile(r"\bTest (?:\w{1,9} )?failure\b")
 _CRASHED = re.compile(r"Segmentation fault|\bunhandled \w{1,9} error\b")
-"""What any program may print, so it counts within a run."""
+"""Words that any program may print, so they count only within a run."""
 _DATED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d")
 _FIGURE = re.compile(r"-?[0-9]+(\.[0-9]+)?|N/A")
 _WORDS = {
@@ -47,28 +47,27 @@ _WORDS = {
 }
 _NEEDED = ("size", "count", "type", "time", "algbw", "busbw", "#wrong")
 _OTHER_NAMES = {"cputime": "time", "error": "#wrong"}
-"""Of columns: time by the host's clock (-C), and the largest difference, which old programs print."""
+"""Other names of columns: time by the host's clock (-C), and the largest difference in old programs."""
 _MAY_BE_BLANK = ("redop", "root")
-"""Columns that old programs leave empty where a collective has none."""
+"""Columns that old programs leave empty for collectives without them."""
 _UNITS = frozenset(("(B)", "(elements)", "(us)", "(GB/s)", "(%)"))
 _FIGURES = 6
-"""Of a line of results: twice time and two bandwidths."""
+"""Figures of a line of results: twice time and two bandwidths."""
 _ROUNDING = 0.006
-"""Bandwidths have two decimals: half of the last one, and a little for the time's own rounding."""
-_SOME = 0.05
-"""GB/s of algorithm bandwidth of which the bus bandwidth is not 0 by rounding."""
+"""GB/s: half of the second decimal of a bandwidth, and a little for the rounding of the time."""
+_MIN_ALGORITHM = 0.05
+"""GB/s of algorithm bandwidth from which on rounding does not make the bus bandwidth 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Half:
-    """What was measured of one size, out of place or in place.
+    """The measurements of one size, out of place or in place.
 
     Attributes:
         time: Microseconds.
         algorithm: Algorithm bandwidth in GB/s: size over time.
-        bus: Bus bandwidth in GB/s: what each link carried.
-        errors: What is in the last column, None where nothing was checked: how many elements are wrong,
-            of old programs the largest difference.
+        bus: Bus bandwidth in GB/s, which each link carried.
+        errors: Number of wrong elements, or the largest difference in old programs; None if not checked.
     """
 
     time: float
@@ -84,7 +83,7 @@ class Row:
     Attributes:
         size: Bytes of the message.
         halves: Out of place and, mostly, in place.
-        variant: What of type, reduction, root and clock is not usual, for the metric's name; mostly empty.
+        variant: Unusual type, reduction, root and clock, for the metric's name; mostly empty.
     """
 
     size: int
@@ -92,7 +91,7 @@ class Row:
     variant: str = ""
 
     def metrics(self) -> Iterator[tuple[Metric, float, Half]]:
-        """Yield what counts of it: from 1 MiB on bandwidths, below it times; in place with an own name."""
+        """Yield bandwidths from 1 MiB on and times below, with names of their own for in place."""
         for suffix, half in zip(("", "_in_place"), self.halves, strict=False):
             name = f"{self.size}{self.variant}{suffix}"
             if self.size >= BANDWIDTH_FROM:
@@ -103,19 +102,19 @@ class Row:
 
 @dataclass(slots=True, kw_only=True)
 class NcclRun:
-    """What one run of one program measured.
+    """One run of one program.
 
     Attributes:
-        collective: Name such as ``all_reduce``; empty where the log does not tell.
-        version: Of nccl-tests; before 2.17 the programs do not tell theirs.
-        failure: What the program says went wrong; empty if nothing.
+        collective: Name such as ``all_reduce``; empty if it is unknown.
+        version: Version of nccl-tests; empty before 2.17.
+        failure: The failure that the program reports; empty without one.
         place: Line on which it begins.
-        ended: The line that the program prints last was there.
-        counts_wrong: The last column counts wrong elements; the older programs print the largest difference,
+        ended: The last line of a whole output was there.
+        counts_wrong: The last column counts wrong elements; older programs print the largest difference,
             which is seldom 0 for floating point.
-        ranks: Numbers of the ranks that the log lists, none where it does not list them.
-        options: Those that change what is measured, where they are not the usual ones.
-        slow: The average bandwidth that the program calls failed (``NCCL_TESTS_MIN_BW``), in GB/s.
+        ranks: Numbers of the ranks; empty if the log does not list them.
+        options: Unusual options that change what is measured.
+        slow: The average bandwidth in GB/s that the program calls failed (``NCCL_TESTS_MIN_BW``).
     """
 
     collective: str = ""
@@ -132,7 +131,7 @@ class NcclRun:
 
     @property
     def group(self) -> str:
-        """What makes runs comparable: ranks, hosts, options, whether results were checked."""
+        """The properties that make runs comparable: ranks, hosts, options, whether results were checked."""
         ranks = f"{len(self.ranks)} ranks" if self.ranks else ""
         hosts = f"{len(self.hosts)} hosts" if len(self.hosts) > 1 else ""
         unchecked = any(half.errors is None for row in self.rows for half in row.halves)
@@ -140,16 +139,16 @@ class NcclRun:
         return ", ".join(filter(None, (ranks, hosts, self.options, checks)))
 
     def wrong(self) -> dict[str, float]:
-        """Return how many elements are wrong, by metric; only those of which some are."""
+        """Return metric -> number of wrong elements, without zeros."""
         halves = ((m.name, half.errors) for row in self.rows for m, _, half in row.metrics())
         return {name: errors for name, errors in halves if errors}
 
 
 class NcclLog:
-    """Reads a log of one or several runs: what is wrong with a line spoils no other.
+    """The log of one or several runs, in which a wrong line does not affect the others.
 
     Attributes:
-        wrong: Line -> what is wrong with it.
+        wrong: Line -> its error.
 
     Raises:
         UnreadableOutput: Outputs of several processes are mixed.
@@ -215,7 +214,7 @@ class NcclLog:
                 run.failure = f"the program reports wrong results: {line[1:].strip()[:100]}"
 
     def _run(self, place: int, stage: int) -> NcclRun:
-        """Return the run that a line of a head belongs to: a new one where the last is further on."""
+        """Return the run of a line of a head: a new one if the last run is past this stage."""
         if not self.runs or stage <= self._stage:
             self.runs.append(NcclRun(place=place, collective=self._named, failure=self._failure))
             self._named = self._failure = ""
@@ -259,7 +258,7 @@ class NcclLog:
         if self._swapped:
             row = replace(row, halves=row.halves[::-1])
         out = row.halves[0]
-        if len(run.ranks) == 1 or (not out.bus and out.algorithm >= _SOME):
+        if len(run.ranks) == 1 or (not out.bus and out.algorithm >= _MIN_ALGORITHM):
             raise UnreadableOutput(
                 TOOL,
                 "one rank alone, which has no bus bandwidth: start it with -g CARDS, or build it with MPI=1 "
@@ -269,11 +268,11 @@ class NcclLog:
 
 
 def read_nccl_tests(text: str) -> NcclRun:
-    """Read what one program printed that was run with checks (``-c 1``).
+    """Read the output of one program that was run with checks (``-c 1``).
 
     Raises:
-        UnreadableOutput: A line of results is not as it should be, wrong elements are not counted, columns do
-            not mean what they should (the bandwidth is not size over time), or the end is missing.
+        UnreadableOutput: A line of results has an unknown form, wrong elements are not counted, a bandwidth
+            is not size over time, or the end is missing.
     """
     log = NcclLog(text)
     for place, what in log.wrong.items():
@@ -309,7 +308,7 @@ def _check(row: Row) -> None:
 
 
 def _like_a_row(words: Sequence[str]) -> bool:
-    """Say whether words are a line of results, be it damaged: two whole numbers first, or mostly figures."""
+    """Return whether words are a possibly damaged line of results: two numbers first, or mostly figures."""
     if len(words) >= 3 and words[0].isdecimal() and words[1].isdecimal():
         return True
     figures = sum(bool(_FIGURE.fullmatch(word)) for word in words)

@@ -1,4 +1,4 @@
-"""Output of NVIDIA's nvbandwidth: JSON (``-j``, from 0.5 on) and text."""
+"""Read the output of NVIDIA's nvbandwidth: JSON (``-j``, since 0.5) and text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Unit = Literal["GB/s", "ns"]
 _UNIT = re.compile(r"\((GB/s|ns)\)\s*$")
 _NOTHING = "N/A"
 _PARTS = {"_read_": ("read1", "read2", "total"), "_write_": ("write1", "write2", "total")}
-"""What is in a case's name -> its matrices, where it copies between two cards in both directions."""
+"""Part of a case's name -> its matrices, for copies between two cards in both directions."""
 _VERSION = "nvbandwidth Version:"
 _MARK = re.compile(r"nvbandwidth Version:|Running [a-z]+_\w{1,100}\.$")
 _RUNNING, _SUM, _WAIVED = re.compile(r"Running (\w{1,100})\.?"), "SUM ", "waived"
@@ -28,10 +28,11 @@ _FAILED = re.compile(  # its own words; other programs' lines hold the word "err
     re.IGNORECASE,
 )
 _NOT_RUN = "Not Found"
-"""The status of a case that this version does not have."""
-_ROUNDING = 0.006
-"""Of a cell in the text, which has two decimals; in JSON cells have six significant digits."""
-_DIGITS = 1e-5
+"""Status of a case that this version does not have."""
+_TEXT_ROUNDING = 0.006
+"""Of a cell in the text form, which has two decimals."""
+_JSON_ROUNDING = 1e-5
+"""Relative, of a cell in JSON, which has six significant digits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,11 +42,11 @@ class Case:
     Attributes:
         name: E.g. ``host_to_device_memcpy_ce``.
         unit: ``GB/s``, or ``ns`` for latencies.
-        cells: Of its matrix, those that are numbers, row by row: one for each device or pair.
-        total: Their sum, as the tool says.
+        cells: The numbers in its matrix, row by row: one for each device or pair.
+        total: Their sum as the tool prints it.
         places: Row and column of each cell.
-        part: Which of the three matrices of a copy in both directions, e.g. ``read1`` or ``total``; it ends
-            the name. Of other cases empty.
+        part: Which of the three matrices of a copy in both directions, e.g. ``read1`` or ``total``, with
+            which the name ends; empty for other cases.
     """
 
     name: str
@@ -64,13 +65,13 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvbandwidthRun:
-    """What one run measured.
+    """The results of one run.
 
     Attributes:
-        version: As the tool says it, e.g. ``v0.6``; empty if it does not.
-        waived: How many do not apply to this machine, as the tool found.
-        failures: Case, empty where it was all of them, and what went wrong.
-        unread: What of the output cannot be read, one line each: a case that was cut off, an unknown form.
+        version: The tool's version, e.g. ``v0.6``; empty if it is unknown.
+        waived: How many cases do not apply to this machine.
+        failures: Case and failure; an empty case stands for all of them.
+        unread: Parts of the output that cannot be read, one line each: a truncated case, an unknown form.
     """
 
     version: str
@@ -81,11 +82,11 @@ class NvbandwidthRun:
 
 
 def read_nvbandwidth(text: str) -> NvbandwidthRun:
-    """Read what one run printed.
+    """Read the output of one run.
 
     Raises:
-        UnreadableOutput: It is neither form, no case ran, a case was cut off, or a matrix and its sum do not
-            fit.
+        UnreadableOutput: It has neither form, no case ran, a case was cut off, or a matrix does not match its
+            sum.
     """
     run = scan_nvbandwidth(text)
     for what in run.unread:
@@ -94,10 +95,10 @@ def read_nvbandwidth(text: str) -> NvbandwidthRun:
 
 
 def scan_nvbandwidth(text: str) -> NvbandwidthRun:
-    """Read what one run printed; a case that cannot be read spoils no other.
+    """Read the output of one run; a case that cannot be read does not affect the others.
 
     Raises:
-        UnreadableOutput: It is neither form, or no case ran.
+        UnreadableOutput: It has neither form, or no case ran.
     """
     printed = json_objects(text, TOOL, frozenset(("nvbandwidth",)))
     runs = [_read_json(data) for _, data in printed]
@@ -161,7 +162,7 @@ def _read_json(printed: Mapping[str, object]) -> NvbandwidthRun:
 
 
 def _json_cases(case: _Case) -> list[Case]:
-    """Return the matrices of one case: three in one array, of which the last sum is reported, or one."""
+    """Return the matrices of one case: one, or three in one array with the sum of the last."""
     rows = [dict(enumerate(_cells(row, case.name))) for row in case.bandwidth_matrix]
     parts = parts_of(case.name)
     if not parts or "Total" not in case.bandwidth_description or len(rows) % len(parts):
@@ -179,12 +180,12 @@ def _json_cases(case: _Case) -> list[Case]:
             made.append(
                 _case(case.name, case.bandwidth_description, dict(enumerate(own)), total, part)
             )
-    _check(made[-1], sum(_DIGITS * cell for cell in made[-1].cells))
+    _check(made[-1], sum(_JSON_ROUNDING * cell for cell in made[-1].cells))
     return made
 
 
 def parts_of(name: str) -> tuple[str, ...]:
-    """Return what the matrices of a case are called, if it has several."""
+    """Return the names of the matrices of a case, if it has several."""
     if "bidirectional" not in name:
         return ()
     return next((parts for word, parts in _PARTS.items() if word in name), ())
@@ -192,9 +193,7 @@ def parts_of(name: str) -> tuple[str, ...]:
 
 def _read_text(text: str) -> NvbandwidthRun:
     version, waived = "", 0
-    blocks: list[tuple[str, int, list[str]]] = [
-        ("", 1, [])
-    ]  # what stands before the first case is none
+    blocks: list[tuple[str, int, list[str]]] = [("", 1, [])]  # the lines before the first case
     for place, printed in enumerate(tool_lines(text, TOOL, _MARK), start=1):
         line = printed.strip()
         if line.startswith(_VERSION):
@@ -227,9 +226,9 @@ def _read_text(text: str) -> NvbandwidthRun:
 
 
 def _text_cases(name: str, lines: Sequence[str]) -> list[Case]:
-    """Return the matrices of one case: a description, the numbers of the columns, rows, and a sum each.
+    """Return the matrices of one case, each with a description, column numbers, rows, and a sum.
 
-    Lines of other programs are passed over; the sum tells if one was taken for a row, or a row for none.
+    Lines of other programs are skipped; the sum reveals a line that was wrongly taken or skipped.
     """
     made: list[Case] = []
     description = ""
@@ -243,7 +242,7 @@ def _text_cases(name: str, lines: Sequence[str]) -> list[Case]:
                 raise UnreadableOutput(TOOL, f"{name}: its sum is missing: {shown(line)}")
             total = number(words[2], TOOL, f"sum of {name}")
             made.append(_case(name, description, rows, total, part))
-            _check(made[-1], _ROUNDING * (len(made[-1].cells) + 1))
+            _check(made[-1], _TEXT_ROUNDING * (len(made[-1].cells) + 1))
             description, columns, rows = "", [], {}
         elif _UNIT.search(line[-40:]):
             description, columns, rows = line, [], {}
@@ -278,7 +277,7 @@ def _case(
         (i, j): cell
         for i, row in rows.items()
         for j, cell in row.items()
-        # Of a card with itself the first version prints 0.
+        # The first version prints 0 for a card with itself.
         if cell is not None and (cell or i != j or "device_to_device" not in name)
     }
     if not found:

@@ -1,4 +1,4 @@
-"""Output of perftest's programs: ``ib_write_bw``, ``ib_read_bw``, ``ib_write_lat``, ..."""
+"""Read the output of perftest's programs: ``ib_write_bw``, ``ib_read_bw``, ``ib_write_lat``, ..."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _UNITS = {
     "BW average[MB/sec]": 8 * (1 << 20) / 1e9,  # its MB are 2^20 bytes
     "BW average[MiB/sec]": 8 * (1 << 20) / 1e9,
 }
-# Of the head, in order; "BW peak[Gb/sec]" and "99% percentile[usec]" have a blank inside.
+# One column of the head; "BW peak[Gb/sec]" and "99% percentile[usec]" have a blank inside.
 _COLUMN = re.compile(
     r"#\w{1,20}|BW \w{1,20}\[[^\]\s]{1,20}\]|[^\s\[]{1,20} ?\w{0,20}\[[^\]\s]{1,20}\]"
 )
 _TYPICAL, _MEAN = "t_typical[usec]", "t_avg[usec]"
 _MARK = re.compile(r"\s?#bytes\s|\s?#iterations\s")
 _FIGURE = re.compile(r"[-+.,]?\d[-+\d.,eE]{0,40}|-?(?:nan|inf)")
-"""What may be meant as a number."""
+"""A word that may be meant as a number."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class Line:
 
     Attributes:
         size: Bytes of the message.
-        bandwidth: Mean in Gbit/s; None of a program that measures latency.
-        latency: Median in µs; None of a program that measures bandwidth.
+        bandwidth: Mean in Gbit/s; None if the program measures latency.
+        latency: Median in µs; None if the program measures bandwidth.
     """
 
     size: int
@@ -42,10 +42,10 @@ class Line:
 
 
 def read_perftest(text: str) -> tuple[Line, ...]:
-    """Read what one end printed, of which the other one's lines may be a repetition.
+    """Read the output of one end, which may repeat the lines of the other.
 
     Raises:
-        UnreadableOutput: There is no table, or a line of it is not as its head says.
+        UnreadableOutput: There is no table, or a line does not match its head.
     """
     lines: list[Line] = []
     columns: list[str] = []

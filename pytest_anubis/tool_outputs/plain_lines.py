@@ -1,7 +1,7 @@
-"""A tool's own lines: labels of launchers, time stamps and colours are removed here, for every reader.
+"""Remove labels of launchers, time stamps and colours from a tool's lines, for every reader.
 
-A label is the text before a line that only the tool prints (its mark). It is removed from every line that
-begins with it. Outputs of several processes, which have different labels, are refused.
+A label is the text before a line that only the tool prints, its mark. It is removed from every line that
+begins with it. Mixed outputs of several processes, which have different labels, are refused.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ _MARGIN = re.compile(
     r"(?P<label>\[[^\[\]\s]{0,200}\d,\d{1,7}\](?:(?=<std)|: ?)|\[pod/[^\[\]\s]{1,300}\] ?)|"
     r"<std(?:out|err|diag)>:? ?"
 )
-_MARGINS = 6
-"""Stamps, labels and streams before one line, at most."""
-_LABELS = 8
-"""Different labels that are removed, at most."""
+_MAX_MARGINS = 6
+"""Stamps, labels and streams before one line."""
+_MAX_LABELS = 8
+"""Different labels that are removed."""
 _LABEL = re.compile(r"[^\"{}#]{0,80}\w[^\"{}#]{0,80}")
 _WORD = re.compile(r"\w")
 _OBJECT = re.compile(r"\{(?=\s*(?:[\"}]|\Z))")
 _BEGINS = re.compile(r"\{\s*(?:\"|$)")
 _JSON_OR_ROW = (" ", "\t", '"', "{", "}", "]")
-"""How lines of JSON begin, and rows of results."""
+"""Beginnings of lines of JSON and of rows of results."""
 
 
 class Line(NamedTuple):
     """One line of a tool.
 
     Attributes:
-        label: What a launcher put before it; empty if nothing.
+        label: The launcher's text before it; empty without one.
         text: The line as the tool printed it.
     """
 
@@ -49,12 +49,12 @@ class Line(NamedTuple):
 
 
 def tool_lines(text: str, tool: str, mark: re.Pattern[str]) -> list[str]:
-    """Return the lines of an output, each in its place, without labels, time stamps and colours.
+    """Return all lines of an output without labels, time stamps and colours.
 
     Args:
         text: The output.
-        tool: Name of the tool, for the message.
-        mark: How a line begins that no other program prints, and every process of the tool does.
+        tool: Name of the tool, for errors.
+        mark: Beginning of a line that every process of the tool prints and no other program does.
 
     Raises:
         UnreadableOutput: Several processes printed the mark, each with its own label.
@@ -71,15 +71,15 @@ def tool_lines(text: str, tool: str, mark: re.Pattern[str]) -> list[str]:
 def json_objects(
     text: str, tool: str, names: AbstractSet[str]
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the JSON objects of a tool, and the line where each begins; other lines and objects are skipped.
+    """Yield the JSON objects of a tool, each with its first line; other lines and objects are skipped.
 
     Args:
         text: The output.
-        tool: Name of the tool, for the message.
-        names: A field that each of the tool's objects has: one of these.
+        tool: Name of the tool, for errors.
+        names: Fields of which each of the tool's objects has at least one.
 
     Raises:
-        UnreadableOutput: An object is damaged or cut off, or they are of several processes.
+        UnreadableOutput: An object is damaged or cut off, or several processes printed them.
     """
     lines = _plain_lines(text, _BEGINS)
     whole = "\n".join(line.text for line in lines)
@@ -100,7 +100,7 @@ def json_objects(
 
 
 def lines_around(text: str) -> Iterator[tuple[int, str]]:
-    """Yield number and text of the lines that are of no JSON and no table: what is said around them."""
+    """Yield number and text of the lines that belong to no JSON and no table."""
     for number, line in enumerate(_plain_lines(text, _BEGINS), start=1):
         if line.text and not line.text.startswith(_JSON_OR_ROW):
             yield number, line.text
@@ -120,22 +120,22 @@ def _plain_lines(text: str, mark: re.Pattern[str]) -> list[Line]:
 
 
 def _shapes(lines: list[Line], mark: re.Pattern[str]) -> list[re.Pattern[str]]:
-    """Return how the labels look that stand before marks: digits may differ, and blanks at the end."""
+    """Return patterns of the labels before marks, in which digits and blanks at the end may differ."""
     found: dict[str, int] = {}
     for line in lines:
         hit = mark.search(line.text)
         label = line.text[: hit.start()] if hit else ""
         if _LABEL.fullmatch(label):
             stem = re.sub(r"\d+", r"\\d+", re.escape(label.rstrip()))
-            if len(found) < _LABELS or stem in found:
+            if len(found) < _MAX_LABELS or stem in found:
                 found[stem] = max(found.get(stem, 0), len(label) - len(label.rstrip()))
     return [re.compile(f"{stem} {{0,{blanks}}}") for stem, blanks in found.items()]
 
 
 def _bare(line: str) -> Line:
-    """Remove what no tool prints itself."""
+    """Return a line without colours, time stamps and the labels of known launchers."""
     text, label = (_COLOUR.sub("", line) if "\x1b" in line else line).rstrip("\r"), ""
-    for _ in range(_MARGINS):
+    for _ in range(_MAX_MARGINS):
         hit = _MARGIN.match(text)
         if hit is None:
             break
@@ -145,7 +145,7 @@ def _bare(line: str) -> Line:
 
 
 def _one_process(tool: str, labels: Mapping[str, int]) -> None:
-    """Refuse marks that have different labels; given is the line of the first mark of each."""
+    """Refuse marks with different labels, given as label -> line of its first mark."""
     named = [(label, place) for label, place in labels.items() if _WORD.search(label)]
     if len(named) > 1:
         (one, first), (other, second) = named[:2]

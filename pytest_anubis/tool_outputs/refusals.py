@@ -1,7 +1,7 @@
-"""When a tool did not begin at all: an option that it does not know, or room that it was not given.
+"""Recognise a tool that did not start: it does not know an option, or lacks a resource.
 
-That says nothing of the hardware, unlike an error that it found, a hang, or a signal. What is not listed here
-stays a failure.
+That says nothing about the hardware, unlike an error that it found, a hang, or a signal. Anything that is not
+listed here stays a failure.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WORDS = re.compile(
     r"PARSE ERROR: Argument",
     re.IGNORECASE,
 )
-"""Of any tool."""
+"""Words of any tool about its options."""
 
 _MPI = re.compile(
     r"not enough slots available|nodes which are allocated for this job are already filled|"
@@ -25,29 +25,29 @@ _MPI = re.compile(
     r"as root is \*?strongly\*? (advised against|discouraged)",
     re.IGNORECASE,
 )
-"""Of Open MPI's launcher: fewer slots than ranks, no program there, or it is not to run as root."""
+"""Words of Open MPI's launcher: fewer slots than ranks, no such program, or refusal to run as root."""
 
 _RDMA = re.compile(
     r"couldn't allocate MR|DMA-BUF is not supported|does not support DMA-BUF|unsupported memory type",
     re.IGNORECASE,
 )
-"""Of perftest: less memory may be locked than it takes (``ulimit -l``), the kernel reaches no card's memory,
-or it was built without that."""
+"""Words of perftest: less memory may be locked than it needs (``ulimit -l``), or kernel or build lack support
+of a card's memory."""
 
 _SIGNALLED = 128
-"""A status above it is a shell's or a launcher's word for a signal of what it ran."""
+"""From this status on, a shell or a launcher reports a signal of its program."""
 
-_MOST = 1 << 16
-"""Characters that are searched: a tool that did not begin printed little."""
+_SEARCHED = 1 << 16
+"""Characters that are searched: a tool that did not start printed little."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Refusal:
-    """How one tool says that it did not begin; either is enough.
+    """The signs that one tool did not start; either is enough.
 
     Attributes:
-        words: Some line holds them.
-        statuses: It ended with one of them.
+        words: Pattern of words in some line.
+        statuses: Exit status -> reason.
     """
 
     words: re.Pattern[str] | None = None
@@ -68,19 +68,19 @@ _TOOLS = {
 
 
 def refused(tool: str, code: int, text: str) -> str:
-    """Return why a tool did not begin, in one line; empty where it did, or is not known not to have.
+    """Return why a tool did not start, in one line; empty if it did, or no sign is known.
 
     Args:
         tool: Name of its program.
-        code: Its exit status; negative: the signal that ended it.
-        text: What it printed.
+        code: Its exit status; negative for a signal.
+        text: Its output.
     """
     if not 0 < code < _SIGNALLED:
         return ""
     known = _TOOLS.get(tool, _Refusal())
     if code in known.statuses:
         return known.statuses[code]
-    for line in text[:_MOST].splitlines():
+    for line in text[:_SEARCHED].splitlines():
         if _WORDS.search(line) or (known.words is not None and known.words.search(line)):
             return shown(line.strip())
     return ""

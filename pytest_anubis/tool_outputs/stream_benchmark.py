@@ -1,4 +1,4 @@
-"""Output of McCalpin's STREAM, the program in C."""
+"""Read the output of McCalpin's STREAM, the program in C."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pytest_anubis.tool_outputs.unreadable import UnreadableOutput, count, numbe
 
 TOOL = "STREAM"
 KERNELS = {"Copy": 2, "Scale": 2, "Add": 3, "Triad": 3}
-"""Kernel -> arrays that a pass reads or writes."""
+"""Kernel -> number of arrays that a pass reads or writes."""
 
 _ELEMENT = re.compile(
     r"This system uses (\d{1,2}) bytes per (?:array element|DOUBLE PRECISION word)\."
@@ -20,17 +20,17 @@ _VERSION = re.compile(r"STREAM version \$Revision: ([0-9.]{1,20}) \$")
 _MARK = re.compile(r"STREAM version \$|Function\s.{0,200}Rate")
 _COLUMN = re.compile(r"Function|(?:Best )?Rate \(?MB/s\)?|(?:Avg|Min|Max) time")
 _ROUNDING = 0.01
-"""Of the rate; that of the time is half of its last decimal, in addition."""
+"""Relative, of the rate; half of the time's last decimal comes in addition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRun:
-    """What one run measured.
+    """The results of one run.
 
     Attributes:
         array: Bytes of one of its three arrays.
         rates: Kernel -> the best rate, in MB/s.
-        failure: What it says is wrong with its arrays; empty if they hold what they should.
+        failure: The error that it reports in its arrays; empty if they are right.
     """
 
     version: str
@@ -40,11 +40,11 @@ class StreamRun:
 
 
 def read_stream(text: str) -> StreamRun:
-    """Read what one run printed.
+    """Read the output of one run.
 
     Raises:
-        UnreadableOutput: A kernel, the arrays' size or the word about the solution is missing, or a rate is
-            not bytes over time.
+        UnreadableOutput: A kernel, the arrays' size or the validation is missing, or a rate is not bytes over
+            time.
     """
     lines = [line.strip() for line in tool_lines(text, TOOL, _MARK)]
     element, array, version = (

@@ -1,4 +1,4 @@
-"""Output of stress-ng: the YAML of ``--yaml`` and the lines that it logs."""
+"""Read the output of stress-ng: the YAML of ``--yaml``, and its log."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _VERSION = re.compile(r"\s+stress-ng-version: *(\S.*)")
 _MARK = re.compile(r"---$|metrics:$")
 _FAILURE = re.compile(r"stress-ng: (?:[\d:.]{1,20} )?(?:fail|error):")
 _ROUNDING = 0.01
-"""The rate is that of the run, the seconds those of its longest instance: they differ by less."""
+"""Relative: the rate is of the run, the seconds are of its longest instance, which differ by less."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stressor:
-    """What one stressor did.
+    """The results of one stressor.
 
     Attributes:
-        operations: How many bogus operations.
-        rate: Of them a second of real time.
+        operations: Number of bogus operations.
+        rate: Bogus operations per second of real time.
     """
 
     name: str
@@ -37,17 +37,17 @@ class Stressor:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StressRun:
-    """What one run did."""
+    """The results of one run."""
 
     version: str
     stressors: tuple[Stressor, ...]
 
 
 def read_stress_ng(text: str) -> StressRun:
-    """Read the YAML that stress-ng writes, of which it uses a few forms only.
+    """Read the YAML that stress-ng writes, which uses only a few forms.
 
     Raises:
-        UnreadableOutput: A field is missing or no number, no stressor is told, or the rate is not operations
+        UnreadableOutput: A field is missing or no number, there is no stressor, or a rate is not operations
             over time.
     """
     version = ""
@@ -64,7 +64,7 @@ def read_stress_ng(text: str) -> StressRun:
         elif (entry := _ENTRY.fullmatch(line)) and (not entries or len(entry[1]) == indent):
             indent = len(entry[1])
             entries.append({entry[2]: _unquoted(entry[3])})
-        elif line.strip() and depth <= indent:  # deeper stands what each instance did
+        elif line.strip() and depth <= indent:  # deeper lines are about single instances
             if not entries or not colon or depth < indent:
                 raise UnreadableOutput(TOOL, f"no line of its metrics: {shown(line)}")
             if name in entries[-1]:
@@ -83,7 +83,7 @@ def _unquoted(value: str) -> str:
 
 
 def failures(log: str) -> tuple[str, ...]:
-    """Return the lines by which stress-ng says that something was wrong: ``fail`` and ``error``."""
+    """Return the lines of the log that report a failure: ``fail`` and ``error``."""
     return tuple(line.strip()[:200] for line in log.split("\n") if _FAILURE.match(line))
 
 

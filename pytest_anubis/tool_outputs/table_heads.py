@@ -1,4 +1,4 @@
-"""The first line of a table: what parts its columns, and which they are."""
+"""Find the separator and the columns in the first line of a table, and explain a missing column."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pytest_anubis.tool_outputs.unreadable import shown
 MARKS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 _OTHER_NAMES = {"hostname": "node", "host": "node", "machine": "node", "server": "node", "test": "benchmark",
                 "units": "unit", "direction": "better", "result": "value"}  # fmt: skip
-"""Names that other tools give to columns; they are proposed, not taken."""
+"""Other tools' names of columns, for which renaming is proposed."""
 
 
 def table_head(line: str, known: Collection[str]) -> tuple[str, list[str]]:
-    """Return what parts a head, and its columns: the mark that gives most known names, else most columns.
+    """Return the separator and columns of a head: the ones with most known names, else most columns.
 
     Args:
         line: The head.
-        known: Names of columns, in small letters.
+        known: Known names of columns, in small letters.
 
     Raises:
         csv.Error: It is no line of CSV.
@@ -30,17 +30,17 @@ def table_head(line: str, known: Collection[str]) -> tuple[str, list[str]]:
 
 
 def count_known(columns: Sequence[str], known: Collection[str]) -> int:
-    """Return how many names of a head are known."""
+    """Return how many known names a head has."""
     return len({name.strip().lower() for name in columns}.intersection(known))
 
 
 def missing(columns: Sequence[str], mark: str, wanted: str) -> str:
-    """Say that a column is missing: which there are, between which marks, and which of them to rename.
+    """Return a message about a missing column, with the columns found and one that may be renamed.
 
     Args:
-        columns: Those of the head, in small letters.
-        mark: What parts them; empty where nothing does.
-        wanted: The one that is missing.
+        columns: Columns of the head, in small letters.
+        mark: Their separator; empty for a file without one.
+        wanted: The missing column.
     """
     lacks = f"column {wanted!r} is missing"
     if mark and len(columns) < 2:
@@ -52,7 +52,7 @@ def missing(columns: Sequence[str], mark: str, wanted: str) -> str:
 
 
 def melted(columns: Sequence[str]) -> str:
-    """Return how a table with one column a metric becomes one with a row a value."""
+    """Return advice on turning a table with one column a metric into one with a row a value."""
     if "node" not in columns:
         return "docs/files.md"
     return (

@@ -1,32 +1,32 @@
-"""The error of all readers, and how a number is read strictly."""
+"""The error of all readers, and strict reading of numbers."""
 
 from __future__ import annotations
 
 import math
 import re
 
-# ASCII digits only, and few enough that no text makes Python work: `float` takes "1_0", "nan" and "٣" too.
+# ASCII digits only, and a limited number of them: `float` also takes "1_0", "nan" and "٣".
 _NUMBER = re.compile(r"[0-9]{1,40}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,3})?|\.[0-9]{1,40}")
 _COUNT = re.compile(r"[0-9]{1,18}")
-_SHOWN = 80
-"""Characters of a line that are shown: what differs from the known format is at its beginning."""
-_MESSAGE = 400
-"""Characters of a message: names that a tool prints may have any length."""
+_MAX_SHOWN = 80
+"""Characters of a line in a message: the difference from the known format is at its beginning."""
+_MAX_MESSAGE = 400
+"""Characters of a message, since names that a tool prints may have any length."""
 
 
 class UnreadableOutput(ValueError):
-    """A tool printed something else than what is known of its format: it says nothing about the hardware.
+    """A tool's output differs from the known format, which says nothing about the hardware.
 
     A test that raises it is INCONCLUSIVE, never a PASS.
 
     Args:
         tool: Name of the tool.
-        what: What is wrong, in one line.
-        version: Of the tool; empty where it is not known.
+        what: The difference, in one line.
+        version: Version of the tool; empty if it is unknown.
     """
 
     def __init__(self, tool: str, what: str, version: str = "") -> None:
-        what = " ".join(what[:_MESSAGE].split())  # one line, whatever the tool printed
+        what = " ".join(what[:_MAX_MESSAGE].split())  # one line, whatever the tool printed
         super().__init__(f"output of {called(tool, version)} cannot be read: {what}")
         self.tool = tool
         self.what = what
@@ -39,20 +39,20 @@ def called(tool: str, version: str) -> str:
 
 
 def shown(text: str) -> str:
-    """Return a text of a tool as it may stand in a message: quoted, in one line, cut."""
-    return repr(text[:_SHOWN]) + ("..." if len(text) > _SHOWN else "")
+    """Return a tool's text for a message: quoted, in one line, cut."""
+    return repr(text[:_MAX_SHOWN]) + ("..." if len(text) > _MAX_SHOWN else "")
 
 
 def number(word: str, tool: str, what: str) -> float:
     """Return a number that is finite and not negative.
 
     Args:
-        word: As the tool printed it.
-        tool: Name of the tool, for the message.
-        what: What the number is, with its place.
+        word: The word that the tool printed.
+        tool: Name of the tool, for errors.
+        what: The number's meaning and place, for errors.
 
     Raises:
-        UnreadableOutput: It is none.
+        UnreadableOutput: It is no such number.
     """
     if _NUMBER.fullmatch(word) is None or not math.isfinite(value := float(word)):
         raise UnreadableOutput(tool, f"{what}: {shown(word)} is no number")
