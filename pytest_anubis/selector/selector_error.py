@@ -1,5 +1,5 @@
-"""The one error of the Selector."""
+"""The Selector's error."""
 
 
 class SelectorError(ValueError):
-    """Something handed to the Selector cannot be used; the message says what and how to fix it."""
+    """Invalid input to the Selector; the message says what is wrong and what to do."""

@@ -1,8 +1,8 @@
-"""What a choice of benchmarks rests on, gathered once, and the choice made from it.
+"""Gather the inputs of a choice of benchmarks, and make the choice; for pytest runs and ``anubis select``.
 
-The inputs are read before the benchmarks are known; every process that chooses from the same inputs
-chooses the same. What is not known is said, and leads to more benchmarks, never to fewer: without
-incidents or without defects the full set runs, or what fits into a budget.
+The inputs are gathered before the benchmarks are known, and equal inputs give equal choices in every process.
+Missing knowledge is stated and leads to more benchmarks, never to fewer: without incidents or without defects
+the full set runs, or what fits into a budget.
 """
 
 from __future__ import annotations
@@ -17,33 +17,30 @@ from pytest_anubis.core.history import Defect, FleetHistory
 from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
 from pytest_anubis.selector.choice.choice_plan import Mode, Plan
 from pytest_anubis.selector.choice.coverage import Candidate, Coverage, learn_coverage
+from pytest_anubis.selector.risk.choosing.backtest_record import MAX_LOG_HAZARD_ERROR
 from pytest_anubis.selector.risk.drivers import risk_drivers
 from pytest_anubis.selector.risk.forecast import NoRiskError, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.risk.incident_kinds import kind_mixes
 from pytest_anubis.selector.risk.node_status import NodeRisk
 
-_NOMINAL = 0.5  # for an unknown risk; what exposes most is the same for every risk
-
-_NORMAL = 1.96  # standard deviations that hold 95 % of a normal distribution
-_SURE = 1 - 1e-9  # a probability whose hazard is still finite
-_LEAST = 1e-300  # hazard that represents none
-_FARTHEST = 20.0  # of a log risk: beyond it every probability is possible
-
 UNKNOWN_COST = 60.0
-"""Seconds that a benchmark counts that nobody has measured or declared, where no other is known either."""
+"""Assumed seconds of a benchmark without a measured or declared duration, if no other benchmark has one."""
+_NOMINAL_RISK = 0.5  # for an unknown risk: the set that exposes most is the same for every risk
+_NORMAL_95 = 1.96  # standard deviations: 95 % of a normal distribution
+_MAX_PROBABILITY = 1 - 1e-9  # with a finite hazard
+_MIN_HAZARD = 1e-300  # used for 0, which has no logarithm
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """A benchmark that could run, as its author declares it.
+    """A benchmark that could run, as declared by its author.
 
     Attributes:
         benchmark: Its id.
         component: The part of a node that it exercises.
-        declared: Expected seconds of one of its tests; None when not declared.
-        turns: How many of its tests run one after the other: its devices, over the processes that
-            run them at the same time.
-        pinned: It was named explicitly and is never left out.
+        declared: Expected seconds of one of its tests; None if not declared.
+        turns: How many of its tests run one after the other: devices divided by parallel processes.
+        pinned: Whether it was named explicitly and is never left out.
     """
 
     benchmark: str
@@ -54,28 +51,28 @@ class Offer:
 
 
 def open_defects(defects: Iterable[Defect], nodes: Collection[str]) -> list[Defect]:
-    """Return the defects of some nodes that are not closed, and that no later run has passed."""
+    """Return the nodes' defects that are not closed and that no later run has passed."""
     return [one for one in defects if one.node in nodes and one.state == "open" and not one.passed]
 
 
 def exposing_open(defects: Iterable[Defect], nodes: Collection[str]) -> set[str]:
-    """Return the benchmarks that exposed an open defect of one of the nodes: these are never left out."""
+    """Return the benchmarks that exposed an open defect of the nodes; they are never left out."""
     return {name for one in open_defects(defects, nodes) for name in one.benchmarks}
 
 
 def exposed_of(defects: Iterable[Defect], benchmarks: Collection[str]) -> int:
-    """Return how many defects were exposed by one of the benchmarks: if none, what they expose is assumed."""
+    """Return how many defects the benchmarks exposed; if none, their coverage is assumed."""
     names = set(benchmarks)
     return sum(not names.isdisjoint(defect.benchmarks) for defect in defects)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceRequest:
-    """What is asked of a choice.
+    """The options of a choice.
 
     Attributes:
         mode: ``risk``, ``budget``, ``cost`` or ``all``.
-        p0: Accepted risk; None: 0.01 for ``risk``, and no such limit for the others.
+        p0: Accepted risk; None: 0.01 for ``risk``, and no limit for the others.
         budget: Seconds, for ``budget``.
         incident_cost: Node seconds that an incident costs, for ``cost``.
         explore: Share of what is left out that runs by chance.
@@ -91,31 +88,30 @@ class ChoiceRequest:
 
     @property
     def target(self) -> float | None:
-        """The accepted risk that counts."""
+        """The accepted risk, with its default."""
         return 0.01 if self.p0 is None and self.mode == "risk" else self.p0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChoiceInputs:
-    """All that a choice for some nodes rests on.
+    """What is known for a choice for some nodes.
 
     Attributes:
-        risks: The nodes with their incident probabilities; nothing is known of them where `lacking`
-            names incidents.
+        risks: The nodes with their incident probabilities; these are unknown if `lacking` names incidents.
         horizon: Seconds ahead that the risks are for.
-        kinds: Node -> kind of incident -> probability that its next incident is of it.
+        kinds: Node -> kind of incident -> probability for its next incident.
         defects: Known defects.
-        durations: Benchmark -> measured seconds of one of its tests, setup and teardown included, waiting for
-            a quiet machine or a free lane not.
+        durations: Benchmark -> measured seconds of one of its tests with setup and teardown, without waiting
+            for a quiet machine or a free lane.
         experience: Benchmark -> how often it has run.
-        basis: What the risks rest on, in words.
+        basis: The model of the risks and its data, in words.
         notes: What was filled in or only assumed, in words.
-        lacking: What the history has none of, of ``incidents`` and ``defects``.
-        unreadable: Why the history could not be read, so that nothing is known; empty when it was.
-        drivers: Node -> what its risk comes from, in words.
-        within: What the 95 % interval of a risk counts, in words; empty where nobody knows one.
-        false_alarms: How many defects were false alarms, which teach nothing.
-        warning: What speaks against choosing by the risks, in words; empty where nothing does.
+        lacking: Which of ``incidents`` and ``defects`` the history has none of.
+        unreadable: Why the history could not be read; empty if it could.
+        drivers: Node -> what drives its risk, in words.
+        within: What the 95 % interval of a risk includes, in words; empty if there is none.
+        false_alarms: How many defects were false alarms, which do not count.
+        warning: Why not to choose by the risks, in words; empty if nothing speaks against it.
     """
 
     risks: tuple[NodeRisk, ...]
@@ -135,7 +131,7 @@ class ChoiceInputs:
 
     @property
     def risk(self) -> float | None:
-        """Probability of an incident on at least one node; None where none was ever recorded."""
+        """Probability of an incident on at least one node; None if the history has no incident."""
         if "incidents" in self.lacking:
             return None
         return joint_risk([risk.probability for risk in self.risks])
@@ -152,11 +148,11 @@ class ChoiceInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Choice:
-    """A plan with what it takes to reckon the risk that is really left.
+    """A plan with what is needed to compute the risk after a part of it has passed.
 
     Attributes:
         plan: The plan.
-        inputs: What it rests on.
+        inputs: What it was made from.
         coverage: Node -> what the benchmarks expose.
         unpriced: Benchmarks of unknown cost.
     """
@@ -167,10 +163,7 @@ class Choice:
     unpriced: tuple[str, ...] = ()
 
     def risk_after(self, passed: Sequence[str]) -> float | None:
-        """Return the joint risk once these benchmarks, and no others, have passed.
-
-        None where no incident was ever recorded, so that no risk is known.
-        """
+        """Return the joint risk once these benchmarks alone have passed; None if no risk is known."""
         if self.inputs.risk is None:
             return None
         return joint_risk(
@@ -181,32 +174,32 @@ class Choice:
         )
 
     def interval_after(self, passed: Sequence[str]) -> tuple[float, float] | None:
-        """Return the 95 % interval of `risk_after`: the risk's own error, and that of few known defects.
+        """Return the 95 % interval of `risk_after`; None if no risk is known, or no interval of it.
 
-        None where no risk is known, or what it is off by is not.
+        It combines the risk's own error with that of the coverage learned from few defects.
         """
         if self.inputs.interval is None:
             return None
         ends = []
-        for upwards in (False, True):
-            left = []
+        for upper in (False, True):
+            residuals = []
             for risk in self.inputs.risks:
                 coverage = self.coverage[risk.node]
                 missed = max(0.0, 1 - coverage.of(passed))
                 # The share of n defects that is missed has the relative variance (1 - share) / (n share).
                 spread = (1 - missed) / max(missed * coverage.total, 1e-9)
-                end = risk.high if upwards else risk.low
+                end = risk.high if upper else risk.low
                 own = abs(math.log(_hazard(end or 0.0) / _hazard(risk.probability)))
-                off = min(math.hypot(own, _NORMAL * math.sqrt(spread)), _FARTHEST)
-                moved = _hazard(risk.probability * missed) * math.exp(off if upwards else -off)
-                left.append(min(_SURE, -math.expm1(-moved)))
-            ends.append(joint_risk(left))
+                error = min(math.hypot(own, _NORMAL_95 * math.sqrt(spread)), MAX_LOG_HAZARD_ERROR)
+                moved = _hazard(risk.probability * missed) * math.exp(error if upper else -error)
+                residuals.append(min(_MAX_PROBABILITY, -math.expm1(-moved)))
+            ends.append(joint_risk(residuals))
         return ends[0], ends[1]
 
 
 def _hazard(probability: float) -> float:
-    """Return the hazard of a probability, of none one that has a logarithm."""
-    return max(-math.log1p(-min(probability, _SURE)), _LEAST)
+    """Return the hazard of a probability, at least `_MIN_HAZARD`."""
+    return max(-math.log1p(-min(probability, _MAX_PROBABILITY)), _MIN_HAZARD)
 
 
 def gather_inputs(
@@ -217,7 +210,7 @@ def gather_inputs(
     horizon: float,
     model: RiskModel | None = None,
 ) -> ChoiceInputs:
-    """Gather what a choice for some nodes rests on.
+    """Gather what is known for a choice for some nodes.
 
     Args:
         fleet: The history.
@@ -227,7 +220,7 @@ def gather_inputs(
         model: A fitted risk model; None fits one now.
 
     Raises:
-        SelectorError: The history makes no sense, e.g. an incident in the future.
+        SelectorError: The history has an impossible value, e.g. an incident in the future.
     """
     defects = tuple(
         defect for defect in fleet.defects if defect.state != "false alarm" and defect.benchmarks
@@ -263,12 +256,12 @@ def choose(inputs: ChoiceInputs, offers: Sequence[Offer], request: ChoiceRequest
     """Choose benchmarks.
 
     Args:
-        inputs: What the choice rests on.
+        inputs: What is known.
         offers: The benchmarks, at least one.
-        request: What is asked.
+        request: The options.
 
     Raises:
-        SelectorError: What is asked makes no sense.
+        SelectorError: An option is invalid.
     """
     candidates, unpriced = _priced(inputs, offers)
     coverage = {
@@ -280,10 +273,10 @@ def choose(inputs: ChoiceInputs, offers: Sequence[Offer], request: ChoiceRequest
         )
         for risk in inputs.risks
     }
-    # Without incidents no risk is known, and without defects not what a benchmark is good for: then nothing
-    # is left out but for a budget, which is kept by what benchmarks are assumed to expose.
+    # Without incidents no risk is known, and without defects no coverage. Nothing is then left out, except
+    # for a budget, which is kept by assumed coverage.
     blind = bool(inputs.lacking)
-    unknown = tuple(replace(risk, probability=_NOMINAL) for risk in inputs.risks)
+    unknown = tuple(replace(risk, probability=_NOMINAL_RISK) for risk in inputs.risks)
     plan = make_plan(
         candidates,
         coverage,

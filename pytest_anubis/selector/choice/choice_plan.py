@@ -1,4 +1,4 @@
-"""What the Selector decided, and why: plain values."""
+"""The Selector's decision and its reasons, as plain values."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Pruned:
 
     Attributes:
         benchmark: Its id.
-        cost_seconds: What its run would have cost beside what was chosen.
-        gain: By how much it would have lowered the residual risk beside what was chosen.
+        cost_seconds: Seconds of its run.
+        gain: By how much it would have lowered the residual risk next to what was chosen.
         reason: Why it was left out, one sentence.
     """
 
@@ -34,8 +34,8 @@ class Picked:
 
     Attributes:
         benchmark: Its id.
-        cost_seconds: What its run costs.
-        reason: What it exposes, by itself and next to the others, one phrase.
+        cost_seconds: Seconds of its run.
+        reason: What it exposes, alone and next to the others, one phrase.
     """
 
     benchmark: str
@@ -49,24 +49,24 @@ class Plan:
 
     Attributes:
         chosen: Benchmark ids that run, sorted; pinned and explored ones included.
-        pruned: Those that do not, sorted by id.
-        picked: What each chosen one is good for, and its price, sorted by id.
-        explored: Benchmark ids that run only so that later learning stays unbiased.
-        mode: What was asked for.
+        pruned: The benchmarks that do not run, sorted by id.
+        picked: The benchmarks that run, with reasons, sorted by id.
+        explored: Benchmark ids that run by chance, so that later learning stays unbiased.
+        mode: The requested mode.
         method: How it was found: ``exact``, ``greedy``, or without any choice.
-        optimal: The choice is proven to be the best one (before exploration).
+        optimal: Whether the choice is proven to be the best one (before exploration).
         cost: Seconds of what is chosen.
         full_cost: Seconds of all candidates.
         risk_before: Probability of an incident on at least one node without validation.
         residual_risk: The same after everything chosen passed.
         full_risk: The same after all candidates passed.
         coverage: Share of defects that the chosen benchmarks expose, over all nodes.
-        target: The risk p0 that was asked for; None when none was.
-        reached: The residual risk is within the target, or there was none.
-        greedy_cost: Seconds of the greedy choice before exploration; None where none was made.
-        bound: No choice can be better than this: seconds (mode risk), share of defects (mode
-            budget), or seconds of total cost (mode cost); None where nothing was optimised.
-        defects: How many known defects the coverage rests on.
+        target: The accepted risk p0; None if there was none.
+        reached: Whether the residual risk is within the target, or there is none.
+        greedy_cost: Seconds of the greedy choice before exploration; None if none was made.
+        bound: Bound on every choice: seconds (mode risk), share of defects (mode budget), or seconds of total
+            cost (mode cost); None if nothing was optimised.
+        defects: How many known defects the coverage was learned from.
     """
 
     chosen: tuple[str, ...]
@@ -90,7 +90,7 @@ class Plan:
 
     @property
     def greedy_excess(self) -> float | None:
-        """Share by which the greedy choice costs more than the one made; None if not comparable."""
+        """Share by which the greedy choice costs more than this one; None if not comparable."""
         if self.greedy_cost is None or self.mode != "risk" or self.cost <= 0:
             return None
         return self.greedy_cost / self.cost - 1

@@ -1,4 +1,4 @@
-"""Words for a plan: why each benchmark was left out, and what each chosen one is good for."""
+"""Explain a plan in words: why each benchmark was left out, and what each chosen one exposes."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy.typing as npt
 
 from pytest_anubis.core.metric import percent_text, value_text
 from pytest_anubis.selector.choice.choice_plan import Picked, Plan, Pruned
-from pytest_anubis.selector.choice.cover_problem import WEIGHT, Problem
+from pytest_anubis.selector.choice.cover_problem import WEIGHT, CoverProblem
 
 
 def explain(
-    problem: Problem,
+    problem: CoverProblem,
     chosen: npt.NDArray[np.bool_],
     plan: Plan,
     residual: Callable[[int], float],
@@ -22,11 +22,11 @@ def explain(
     """Return every benchmark that was left out, with its reason, sorted by id.
 
     Args:
-        problem: What there was to choose from.
+        problem: The problem.
         chosen: Shape (g,): the runs that are made.
         plan: The plan so far.
-        residual: Weight that is exposed -> joint risk that is left.
-        budget: Seconds that there are, for mode ``budget``.
+        residual: Exposed weight -> residual joint risk.
+        budget: Seconds available, for mode ``budget``.
     """
     covered = problem.patterns_of(chosen)
     exposed = int(problem.weights[covered].sum())
@@ -51,22 +51,22 @@ def explain(
 
 
 def picked(
-    problem: Problem,
+    problem: CoverProblem,
     chosen: npt.NDArray[np.bool_],
     exposed: Callable[[Collection[str]], int] | None = None,
 ) -> tuple[Picked, ...]:
-    """Return what each chosen benchmark exposes, by itself and as the only one, and its price, by id.
+    """Return what each chosen benchmark exposes, in total and as the only one, and its cost, by id.
 
-    A share says how many known defects it comes from: one of a third may rest on a single one.
+    The number of known defects is given with each share, since a third may be a single one.
 
     Args:
-        problem: What there was to choose from.
+        problem: The problem.
         chosen: Shape (g,): the runs that are made.
-        exposed: Returns how many known defects some benchmarks exposed; None where nobody counted.
+        exposed: Counts the known defects that some benchmarks exposed; None: no count is known.
     """
     own = problem.gains(np.zeros(len(problem.weights), dtype=np.bool_))
     often = np.bincount(problem.rows[chosen[problem.columns]], minlength=len(problem.weights))
-    alone = problem.gains(often != 1)  # of what one chosen run exposes; others gain nothing from it
+    alone = problem.gains(often != 1)  # counts only patterns that exactly one chosen run exposes
     found = []
     for run in np.flatnonzero(chosen).tolist():
         what = "no known defect was exposed by it yet"
@@ -82,7 +82,7 @@ def picked(
                 else ", others too"
             )
         cost = int(problem.costs[run]) / 1000
-        reason = f"{what}, in {lasting(cost)}"
+        reason = f"{what}, in {duration_words(cost)}"
         found.append(Picked(benchmark=problem.names[run], cost_seconds=cost, reason=reason))
     return tuple(found)
 
@@ -94,17 +94,19 @@ def _reason(own: int, gain: int, less: float, cost: float, plan: Plan, budget: f
             f"{percent_text(plan.target)} without any benchmark"
         )
     if plan.mode == "budget" and budget is not None and cost > budget:
-        takes, there = lasting(cost), lasting(budget)
-        if takes == there:  # rounded to the same: what tells them apart is shown
-            takes, there = (value_text(one, "s") for one in (cost, budget))
-        return f"takes {takes}, more than the {there} that there are"
+        takes, available = duration_words(cost), duration_words(budget)
+        if takes == available:  # equal after rounding: show more digits
+            takes, available = (value_text(one, "s") for one in (cost, budget))
+        return f"takes {takes}, more than the {available} that there are"
     if own == 0:
         return "no known defect was exposed by it, and its component has had its share of runs"
     share = f"{percent_text(own / WEIGHT)} of defects"
     if gain == 0:
         return f"exposes {share}, all of them exposed by what was chosen as well"
     if plan.mode == "budget":
-        more = f"would expose {percent_text(gain / WEIGHT)} more of defects in {lasting(cost)}"
+        more = (
+            f"would expose {percent_text(gain / WEIGHT)} more of defects in {duration_words(cost)}"
+        )
         return f"{more}, but the budget is better spent on what was chosen"
     before, after = (
         percent_text(plan.residual_risk),
@@ -113,14 +115,14 @@ def _reason(own: int, gain: int, less: float, cost: float, plan: Plan, budget: f
     lower = f"lower the risk from {before} to {after}"
     if before == after:
         lower = f"hardly lower the risk of {before}"
-    would = f"would {lower} in {lasting(cost)}"
+    would = f"would {lower} in {duration_words(cost)}"
     if plan.mode == "cost":
         return f"{would}: dearer than the incidents that this would spare"
     return f"{would}; the accepted risk is met without it, for less"
 
 
-def lasting(seconds: float) -> str:
-    """Return a duration for people: ``<1 s``, ``50 s``, ``4 min 05 s``, ``2 h 10 min``."""
+def duration_words(seconds: float) -> str:
+    """Return a duration as text: ``<1 s``, ``50 s``, ``4 min 05 s``, ``2 h 10 min``."""
     if seconds < 0.95:
         return "<1 s"
     whole = round(seconds)

@@ -1,4 +1,4 @@
-"""A choice as plain data, for the journal, for JSON and for people: the same everywhere."""
+"""A choice as plain data: the same for the journal, for JSON and for reports."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from pytest_anubis.selector.choice.choice_inputs import (
 def choice_record(
     choice: Choice, request: ChoiceRequest, *, pinned: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return a choice by the names that it has in a journal; ``codec.to_plain`` makes plain data of it.
+    """Return a choice by the field names of a journal; ``codec.to_plain`` makes plain data of it.
 
     Args:
         choice: The choice.
-        request: What was asked.
-        pinned: Benchmarks that run whatever is chosen: named explicitly, or they exposed an open defect.
+        request: What was requested.
+        pinned: Benchmarks that always run: named explicitly, or exposing an open defect.
     """
     plan, inputs = choice.plan, choice.inputs
     unknown = inputs.risk is None
@@ -29,7 +29,7 @@ def choice_record(
     unreadable = {"unreadable": inputs.unreadable} if inputs.unreadable else {}
     warned = {"warnings": (inputs.warning,)} if inputs.warning else {}
     names = (*plan.chosen, *(item.benchmark for item in plan.pruned))
-    untold = bool(inputs.defects) and not exposed_of(inputs.defects, names)
+    unrelated = bool(inputs.defects) and not exposed_of(inputs.defects, names)
     alarms = inputs.false_alarms if blind and "defects" in inputs.lacking else 0
     still = open_defects(inputs.defects, [risk.node for risk in inputs.risks])
     exposing = {name for one in still for name in one.benchmarks}
@@ -38,7 +38,7 @@ def choice_record(
         **unreadable,
         **warned,
         **({"false_alarms": alarms} if alarms else {}),
-        **({"other_defects": len(inputs.defects)} if untold else {}),
+        **({"other_defects": len(inputs.defects)} if unrelated else {}),
         **({"open_defects": measured} if measured else {}),
         "mode": request.mode,
         "target": None if unknown or request.target is None else float(request.target),

@@ -1,7 +1,7 @@
-"""The choice of benchmarks as an integer problem: runs with costs, patterns of defects with weights.
+"""The choice of benchmarks as a weighted set cover: runs with costs, patterns of defects with weights.
 
-All figures are whole numbers (milliseconds; parts of ten million), so that equal inputs give equal
-answers and a bound is met or not, without rounding in between.
+All figures are whole numbers (milliseconds; parts of ten million), so that equal inputs give equal answers
+and no bound depends on rounding.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Problem:
-    """Which runs to make.
+class CoverProblem:
+    """Runs to choose from, and the patterns of defects that they expose.
 
     Attributes:
-        names: The g benchmark ids, sorted: a run each.
+        names: The g benchmark ids, sorted, a run for each.
         costs: Shape (g,): milliseconds of each run.
-        pinned: Shape (g,): runs that are made in any case.
+        pinned: Shape (g,): runs that are always made.
         rows: Pattern of each exposure, ascending.
         columns: Run of each exposure.
-        weights: Shape (patterns,): parts of `WEIGHT`; what no run exposes is missing in the sum.
+        weights: Shape (patterns,): parts of `WEIGHT`; the rest of it is what no run exposes.
     """
 
     names: tuple[str, ...]
@@ -52,7 +52,7 @@ class Problem:
         return hit
 
     def gains(self, covered: npt.NDArray[np.bool_]) -> Ints:
-        """Return, shape (g,), the weight that each run would add to the patterns covered already."""
+        """Return the weight that each run would add to the patterns covered already, shape (g,)."""
         left = np.where(covered, 0, self.weights)
         found = np.bincount(
             self.columns, weights=left[self.rows].astype(np.float64), minlength=len(self.names)
@@ -64,8 +64,8 @@ class Problem:
         return int(self.costs[chosen].sum())
 
 
-def make_problem(candidates: Sequence[Candidate], coverage: Coverage) -> Problem:
-    """Turn candidates, ordered by id, and coverage into whole numbers; equal patterns become one."""
+def make_problem(candidates: Sequence[Candidate], coverage: Coverage) -> CoverProblem:
+    """Turn candidates, ordered by id, and coverage into a problem; equal patterns become one."""
     place = {candidate.benchmark: i for i, candidate in enumerate(candidates)}
     run_of = np.array([place.get(name, -1) for name in coverage.benchmarks], dtype=np.int64)
     parts = _parts(coverage)
@@ -78,7 +78,7 @@ def make_problem(candidates: Sequence[Candidate], coverage: Coverage) -> Problem
             merged[key] = merged.get(key, 0) + int(parts[row])
     patterns = sorted(merged)
     lengths = [len(pattern) for pattern in patterns]
-    return Problem(
+    return CoverProblem(
         names=tuple(one.benchmark for one in candidates),
         costs=np.array([round(one.cost_seconds * 1000) for one in candidates], dtype=np.int64),
         pinned=np.array([one.pinned for one in candidates], dtype=np.bool_),
@@ -89,7 +89,7 @@ def make_problem(candidates: Sequence[Candidate], coverage: Coverage) -> Problem
 
 
 def _parts(coverage: Coverage) -> Ints:
-    """Return the patterns' weights in parts of `WEIGHT`, by largest remainder; unseen has the rest."""
+    """Return the patterns' weights in parts of `WEIGHT`, rounded by largest remainder."""
     shares = np.append(coverage.weights, coverage.unseen) / coverage.total * WEIGHT
     whole = np.floor(shares)
     missing = round(WEIGHT - float(whole.sum()))
@@ -99,15 +99,15 @@ def _parts(coverage: Coverage) -> Ints:
 
 
 def greedy(
-    problem: Problem, *, need: int = WEIGHT, budget: int | None = None, price: float = 0.0
+    problem: CoverProblem, *, need: int = WEIGHT, budget: int | None = None, price: float = 0.0
 ) -> npt.NDArray[np.bool_]:
-    """Choose by weight gained per millisecond, the paper's way; ties: cheaper first, then by id.
+    """Choose by weight gained per millisecond, as the paper does; ties: cheaper first, then by id.
 
     Args:
-        problem: What there is to choose from.
-        need: Stop once this weight is exposed.
-        budget: Milliseconds that must not be exceeded; runs that do not fit are passed over.
-        price: Stop once a run gains less than this weight per millisecond.
+        problem: The problem.
+        need: Weight to expose.
+        budget: Most milliseconds; runs that do not fit are passed over.
+        price: Stop when a run gains less than this weight per millisecond.
 
     Returns:
         Shape (g,): whether each run is chosen; pinned runs always are.
@@ -118,7 +118,7 @@ def greedy(
     gains, costs = problem.gains(covered).tolist(), problem.costs.tolist()
     runs_of, patterns_of = _by_pattern(problem), _by_run(problem)
     reached = int(problem.weights[covered].sum())
-    # What a run gains only ever shrinks, so one that heads the heap with its present rate is the best.
+    # Gains only shrink, so a run at the head of the heap with its present rate is the best.
     heap = [
         (-_rate(gains[run], costs[run]), costs[run], run)
         for run in np.flatnonzero(~chosen).tolist()
@@ -128,7 +128,7 @@ def greedy(
     while reached < need and heap:
         known, cost, run = heapq.heappop(heap)
         if gains[run] <= 0 or (budget is not None and cost > budget - spent):
-            continue  # neither will ever change
+            continue  # neither changes later
         rate = _rate(gains[run], cost)
         if -known != rate:
             heapq.heappush(heap, (-rate, cost, run))
@@ -147,18 +147,18 @@ def greedy(
 
 
 def _rate(gain: int, cost: int) -> float:
-    """Return weight per millisecond; a free run has none, but comes first and stays comparable."""
+    """Return weight per millisecond; a free run comes first, with a finite rate."""
     return gain / max(cost, 1e-3)
 
 
-def _by_pattern(problem: Problem) -> list[list[int]]:
+def _by_pattern(problem: CoverProblem) -> list[list[int]]:
     """Return the runs of each pattern."""
     ends = np.searchsorted(problem.rows, np.arange(len(problem.weights) + 1)).tolist()
     columns = problem.columns.tolist()
     return [columns[start:end] for start, end in pairwise(ends)]
 
 
-def _by_run(problem: Problem) -> list[list[int]]:
+def _by_run(problem: CoverProblem) -> list[list[int]]:
     """Return the patterns of each run."""
     order = np.argsort(problem.columns, kind="stable")
     places = np.arange(len(problem.names) + 1)
@@ -167,8 +167,10 @@ def _by_run(problem: Problem) -> list[list[int]]:
     return [rows[start:end] for start, end in pairwise(ends)]
 
 
-def tidied(problem: Problem, chosen: npt.NDArray[np.bool_], need: int) -> npt.NDArray[np.bool_]:
-    """Leave out, dearest first, runs without which the need is still met."""
+def drop_superfluous(
+    problem: CoverProblem, chosen: npt.NDArray[np.bool_], need: int
+) -> npt.NDArray[np.bool_]:
+    """Drop runs without which the need is still met, dearest first."""
     kept = chosen.copy()
     patterns_of = _by_run(problem)
     rows = problem.rows[kept[problem.columns]]
@@ -179,7 +181,6 @@ def tidied(problem: Problem, chosen: npt.NDArray[np.bool_], need: int) -> npt.ND
         if not kept[run] or problem.pinned[run]:
             continue
         alone = sum(weights[row] for row in patterns_of[run] if often[row] == 1)
-        # A need that is not met at all is met by nothing less either.
         if reached - alone < need:
             continue
         kept[run] = False

@@ -1,10 +1,9 @@
-"""What share of defects would a set of benchmarks expose?
+"""Learn what share of defects a set of benchmarks exposes.
 
 Coverage of a set B is the share of known defects that at least one benchmark of B exposed. It is not
-additive: defects show in more than one benchmark, so a cheap benchmark may make an expensive one
-superfluous. Defects with the same set of benchmarks are one *pattern* with a weight. What the
-history cannot know yet is added as pseudo-defects, so that every smoothed figure is still a share of
-patterns, and the same optimisation works on all of it.
+additive: a defect may show in several benchmarks, so a cheap benchmark can make an expensive one superfluous.
+Defects with the same set of benchmarks are one *pattern* with a weight. What the history cannot know yet is
+added as pseudo-defects, so that smoothed figures are also shares of patterns.
 """
 
 from __future__ import annotations
@@ -31,10 +30,10 @@ class Candidate:
 
     Attributes:
         benchmark: Its id.
-        cost_seconds: How long it takes on this hardware class, in seconds of wall time; what runs in
-            parallel (one device each) is one duration, not the sum.
+        cost_seconds: Seconds of wall time on this hardware class; tests in parallel (one device each) count
+            as one duration, not as the sum.
         component: The part of a node that it exercises, dotted, e.g. ``network.loopback``.
-        pinned: It was named explicitly and is never pruned.
+        pinned: Whether it was named explicitly and is never pruned.
 
     Raises:
         SelectorError: The id is empty, or the cost is negative or not finite.
@@ -80,7 +79,7 @@ class Coverage:
         columns: Benchmark of each exposure, by its place in `benchmarks`.
         weights: Shape (patterns,): weight of each pattern, positive.
         unseen: Weight of what no candidate exposes.
-        defects: How many defects of the history it rests on; 0 means that it is prior only.
+        defects: How many known defects it was learned from; with 0 it is the prior.
     """
 
     benchmarks: tuple[str, ...]
@@ -92,13 +91,13 @@ class Coverage:
 
     @property
     def total(self) -> float:
-        """Weight of everything, exposed or not."""
+        """Weight of all defects, exposed or not."""
         return float(self.weights.sum()) + self.unseen
 
     def of(self, chosen: Collection[str]) -> float:
         """Return the share of defects that at least one of the chosen benchmarks exposes, 0 to 1.
 
-        Benchmarks that are not in the coverage expose nothing.
+        Unknown benchmarks expose nothing.
         """
         wanted = set(chosen)
         runs = np.array([name in wanted for name in self.benchmarks], dtype=np.bool_)
@@ -117,23 +116,22 @@ def learn_coverage(
 ) -> Coverage:
     """Learn which benchmarks expose which share of defects.
 
-    False alarms count for nothing. The pseudo-defects are:
-    `smoothing` that nothing exposes (the full set does not find everything); `smoothing` spread over
-    the components as their defects are, half exposed by every benchmark of the component, half by one
-    alone; and for benchmarks that have hardly run, up to the same share once more, fading with
-    the runs that it has had (``1 / (1 + runs / 10)``).
+    False alarms do not count. The pseudo-defects are: `smoothing` that nothing exposes (the full set does not
+    find everything); `smoothing` spread over the components as their defects are, half of it exposed by every
+    benchmark of the component, half by one alone; and for a benchmark that has hardly run, up to the same
+    share once more, fading with its runs (``1 / (1 + runs / 10)``).
 
     Args:
         defects: Known defects, in any order.
         candidates: The benchmarks to choose from.
-        kinds: Kind of incident -> probability, to weigh defects by what this node tends to have
+        kinds: Kind of incident -> probability, to weigh defects by the kinds that this node tends to have
             (see `kind_mixes`); None for the fleet's own mix.
-        experience: Benchmark id -> how often it has run. Benchmarks without an entry are new,
-            unless a defect names them.
+        experience: Benchmark id -> how often it has run. A benchmark without an entry is new, unless a
+            defect names it.
         smoothing: Weight of the pseudo-defects; 0 gives the bare shares.
 
     Raises:
-        SelectorError: A weight or probability makes no sense.
+        SelectorError: A weight or probability is impossible.
     """
     if not math.isfinite(smoothing) or smoothing < 0:
         raise SelectorError(f"smoothing is {smoothing!r}; give 0 or more pseudo-defects")
@@ -154,7 +152,7 @@ def _of_kind(defect: Defect, kind: str) -> bool:
     """Return whether a defect is of a kind: named so, or in a component that the kind points to."""
     if kind in (defect.kind, defect.component):
         return True
-    # Until the operator names a kind, a defect that a run found has its component for one.
+    # Until the operator names a kind, the component of a defect found by a run serves as its kind.
     return defect.kind in ("", defect.component) and relates(kind, defect.component)
 
 
@@ -166,8 +164,8 @@ def _by_kind(
 ) -> list[tuple[Pattern, float]]:
     """Return patterns weighed so that each kind has its share of the total weight.
 
-    A kind that no known defect has is stood for by the benchmarks whose component it points to, each
-    alone; a kind that points nowhere leaves its share to all defects as they are.
+    A kind without known defects is represented by the benchmarks whose component it points to, each alone.
+    A kind that points to none leaves its share to all defects as they are.
     """
     plain = [frozenset(defect.benchmarks) for defect in counted]
     if not kinds:
@@ -176,7 +174,7 @@ def _by_kind(
         raise SelectorError("the probabilities of kinds must be 0 or more and not all 0")
     mass = (float(len(plain)) or smoothing) / sum(kinds.values())
     weighed: list[tuple[Pattern, float]] = []
-    rest = 0.0
+    unassigned = 0.0
     for kind, probability in sorted(kinds.items()):
         own = [frozenset(defect.benchmarks) for defect in counted if _of_kind(defect, kind)] or [
             frozenset({candidate.benchmark})
@@ -184,11 +182,11 @@ def _by_kind(
             if relates(kind, candidate.component)
         ]
         if not own:
-            rest += probability
+            unassigned += probability
             continue
         weighed += [(pattern, 1.0 / len(own) * probability * mass) for pattern in own]
-    if rest and plain:
-        weighed += [(pattern, 1.0 / len(plain) * rest * mass) for pattern in plain]
+    if unassigned and plain:
+        weighed += [(pattern, 1.0 / len(plain) * unassigned * mass) for pattern in plain]
     return weighed
 
 
@@ -214,7 +212,7 @@ def _prior(
     known: Collection[str],
     experience: Mapping[str, int],
 ) -> list[tuple[Pattern, float]]:
-    """Return the pseudo-defects that components and new benchmarks start with, for smoothing 1."""
+    """Return the pseudo-defects of components and new benchmarks, for a smoothing of 1."""
     members: dict[str, list[str]] = defaultdict(list)
     for candidate in candidates:
         members[candidate.component].append(candidate.benchmark)
@@ -223,23 +221,23 @@ def _prior(
         share = shares[component]
         prior.append((frozenset(names), share / 2))
         newness = {name: _newness(name, known, experience) for name in names}
-        # Together the new ones of a component weigh at most what the component weighs.
-        crowd = max(1.0, math.fsum(newness.values()))
+        # The new benchmarks of a component weigh at most as much as the component.
+        total_newness = max(1.0, math.fsum(newness.values()))
         prior += [
-            (frozenset({name}), share * (0.5 / len(names) + newness[name] / crowd))
+            (frozenset({name}), share * (0.5 / len(names) + newness[name] / total_newness))
             for name in names
         ]
     return prior
 
 
 def _newness(name: str, known: Collection[str], experience: Mapping[str, int]) -> float:
-    """Return how little is known about a benchmark: 1 never ran, near 0 ran often."""
+    """Return how new a benchmark is: 1 if it never ran, near 0 if it ran often."""
     runs = experience.get(name, math.inf if name in known else 0)
     return 0.0 if math.isinf(runs) else 1 / (1 + max(0, runs) / 10)
 
 
 def _assembled(names: Collection[str], weights: Mapping[Pattern, float], defects: int) -> Coverage:
-    """Return patterns as arrays, in an order that depends on nothing but the patterns."""
+    """Return patterns as arrays, in an order that depends on the patterns alone."""
     benchmarks = tuple(sorted(names))
     place = {name: i for i, name in enumerate(benchmarks)}
     seen = sorted(
@@ -258,7 +256,7 @@ def _assembled(names: Collection[str], weights: Mapping[Pattern, float], defects
 
 
 def mixed(coverages: Sequence[Coverage], shares: Sequence[float]) -> Coverage:
-    """Return the coverage of several nodes together, each with its share.
+    """Return the coverage of several nodes, weighted by shares.
 
     The result covers ``sum(share * coverage.of(B)) / sum(shares)``.
 

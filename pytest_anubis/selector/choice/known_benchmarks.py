@@ -1,4 +1,4 @@
-"""Which benchmarks a history knows of a hardware class: what a choice for a node and a plan offer alike."""
+"""The benchmarks that a history knows of a hardware class, to offer them to a choice or a plan."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pytest_anubis.core.standing.standing_of import GATE, HARDWARE
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownBenchmarks:
-    """The benchmarks of a history, seen from one hardware class.
+    """The benchmarks of a history, for one hardware class.
 
     Attributes:
-        components: Benchmark that applies to the class -> its component, empty where nobody told; sorted.
-        elsewhere: Those that only other classes have run, sorted: nobody knows whether they apply.
+        components: Benchmark that applies to the class -> its component, empty if unknown; sorted.
+        elsewhere: Benchmarks that only other classes have run, sorted; whether they apply is unknown.
     """
 
     components: Mapping[str, str]
@@ -24,15 +24,15 @@ class KnownBenchmarks:
 
 
 def known_benchmarks(fleet: FleetHistory, hardware_class: str) -> KnownBenchmarks:
-    """Return what can be offered to the nodes of a class.
+    """Return the benchmarks that apply to a class.
 
-    A benchmark applies to a class if it has run on it, in whatever run or import, or if it exposed a defect
-    of one of its nodes. A class without any defect borrows those of the others, but not their benchmarks:
-    that of a card would be planned for a node that has none.
+    A benchmark applies if it has run on the class, in any run or import, or exposed a defect of one of its
+    nodes. A class without defects borrows those of the others, but not their benchmarks, since a card's
+    benchmark would otherwise be planned for a node without cards.
 
     Args:
         fleet: The history, with durations, experience and defects of the class.
-        hardware_class: The class; empty: nobody tells classes apart, and everything applies.
+        hardware_class: The class; empty: all benchmarks apply.
     """
     classes = {node.name: node.hardware_class for node in fleet.nodes}
 
@@ -45,7 +45,7 @@ def known_benchmarks(fleet: FleetHistory, hardware_class: str) -> KnownBenchmark
     own = fleet.measured.get(hardware_class, frozenset()) if hardware_class else everywhere
     ran = {*fleet.durations, *fleet.experience, *own}
     parts = {*fleet.components.values(), *(one.component for one in real)}
-    # What a run finds without a test of its own is no benchmark.
+    # Defects that a run finds without a test are no benchmarks.
     no_tests = {GATE[0], HARDWARE, *map(whole_of, parts)}
     names = ran.union(*(one.benchmarks for one in real if of_class(one))) - no_tests
     every = names.union(everywhere, *(one.benchmarks for one in real)) - no_tests

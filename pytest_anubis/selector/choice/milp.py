@@ -1,8 +1,8 @@
-"""The best choice of runs, as a mixed-integer linear programme solved by HiGHS through scipy.
+"""Solve the choice of runs exactly, as a mixed-integer linear program, by HiGHS through scipy.
 
-Weighted partial set cover: a binary x per run, and for each pattern that several runs expose a
-y that is at most the sum of their x. Weights are positive, so y would be whole by itself; it is declared
-so because HiGHS is then faster.
+Weighted partial set cover: a binary x per run, and for each pattern that several runs expose a y that is at
+most the sum of their x. Weights are positive, so y would be integral anyway; it is declared so because HiGHS
+is then faster.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from pytest_anubis.selector.choice.cover_problem import Problem
+from pytest_anubis.selector.choice.cover_problem import CoverProblem
 from pytest_anubis.selector.choice.solver_output import suppress_solver_output
 
-_TIE_RUNS = (
-    200  # with more runs than this, the share of a millisecond that breaks ties gets too small
-)
+TIME_LIMIT = 5.0
+"""Seconds of the solver for one problem; it then returns its best choice so far."""
+_MAX_TIE_RUNS = 200  # with more runs, the share of a millisecond that breaks ties is too small
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Solution:
-    """What the solver found.
+class MilpSolution:
+    """The solver's result.
 
     Attributes:
-        chosen: Shape (g,): whether each run is made; None when it found nothing in time.
-        proven: The choice is proven to be optimal.
-        bound: Bound of the objective that the solver proved, in the units of the question; None if none.
+        chosen: Shape (g,): whether each run is made; None if it found nothing in time.
+        proven: Whether the choice is proven to be optimal.
+        bound: Proven bound of the objective, in its own unit; None if there is none.
     """
 
     chosen: npt.NDArray[np.bool_] | None
@@ -37,14 +37,14 @@ class Solution:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Reduced:
-    """A problem without what cannot matter.
+    """A problem without the runs and patterns that cannot change the choice.
 
     Attributes:
-        runs: Index in the original problem of each run that is kept.
+        runs: Index in the original problem of each kept run.
         costs: Their milliseconds.
-        own: Weight that each run alone exposes.
-        rows: Pattern of each exposure of a pattern that several runs expose.
-        columns: Run of each such exposure, counted among the kept.
+        own: Weight that only this run exposes.
+        rows: Pattern of each exposure, of the patterns that several kept runs expose.
+        columns: Run of each such exposure, as a place in `runs`.
         weights: Weights of those patterns.
         base: Weight that the pinned runs expose.
         spent: Milliseconds of the pinned runs.
@@ -60,44 +60,45 @@ class _Reduced:
     spent: int
 
 
-def cheapest(problem: Problem, need: int, *, time_limit: float) -> Solution:
+def cheapest(problem: CoverProblem, need: int) -> MilpSolution:
     """Find the cheapest runs that expose at least a weight.
 
     Args:
-        problem: What there is to choose from; all its runs together must expose the need.
-        need: Weight to be exposed.
-        time_limit: Seconds after which the best choice so far is returned.
+        problem: The problem; all its runs together must expose the need.
+        need: Weight to expose.
 
     Returns:
-        The choice; its bound is in milliseconds, the pinned runs included.
+        The choice; its bound is in milliseconds, with the pinned runs.
     """
     small = _reduced(problem)
     missing = need - small.base
     if missing <= 0 or not len(small.runs):
-        return Solution(chosen=problem.pinned.copy(), proven=missing <= 0, bound=float(small.spent))
+        return MilpSolution(
+            chosen=problem.pinned.copy(), proven=missing <= 0, bound=float(small.spent)
+        )
     shares = _tie_shares(len(small.runs), 0.4)
     objective = np.concatenate([small.costs + shares, np.zeros(len(small.weights))])
-    solution = Solution(chosen=None, proven=False, bound=None)
+    all_weights = np.concatenate([small.own, small.weights]).astype(np.float64)
+    solution = MilpSolution(chosen=None, proven=False, bound=None)
     for extra in (0, 1, 100, 10_000):
-        # Weights are whole, so half a part below the need is the same bound, and safe from rounding.
-        # Should the solver's tolerance add up beyond that, ask for a little more.
-        row = (_weight_row(small), missing - 0.5 + extra, np.inf)
-        solution = _solve(problem, small, objective, row, time_limit)
+        # Weights are whole, so half a part below the need is the same bound, safe from rounding. If the
+        # solver's tolerances add up to more than that, require a little more.
+        row = (all_weights, missing - 0.5 + extra, np.inf)
+        solution = _solve(problem, small, objective, row)
         if solution.chosen is None or problem.covered(solution.chosen) >= need:
             break
     if solution.chosen is not None and problem.covered(solution.chosen) < need:
-        return Solution(chosen=None, proven=False, bound=None)
+        return MilpSolution(chosen=None, proven=False, bound=None)
     bound = None if solution.bound is None else float(np.ceil(solution.bound - 0.5)) + small.spent
-    return Solution(chosen=solution.chosen, proven=solution.proven, bound=bound)
+    return MilpSolution(chosen=solution.chosen, proven=solution.proven, bound=bound)
 
 
-def widest(problem: Problem, budget: int, *, time_limit: float) -> Solution:
+def widest(problem: CoverProblem, budget: int) -> MilpSolution:
     """Find the runs within a budget that expose most, the cheapest of them.
 
     Args:
-        problem: What there is to choose from.
+        problem: The problem.
         budget: Milliseconds; pinned runs count and may exceed it.
-        time_limit: Seconds after which the best choice so far is returned.
 
     Returns:
         The choice; its bound is a weight.
@@ -105,25 +106,24 @@ def widest(problem: Problem, budget: int, *, time_limit: float) -> Solution:
     small = _reduced(problem)
     left = budget - small.spent
     if left < 0 or not len(small.runs):
-        return Solution(chosen=problem.pinned.copy(), proven=True, bound=float(small.base))
+        return MilpSolution(chosen=problem.pinned.copy(), proven=True, bound=float(small.base))
     fits = (small.costs <= left).astype(np.float64)
     tie = 0.4 / max(1.0, float(small.costs.sum()))
     objective = np.concatenate([tie * small.costs - small.own, -small.weights.astype(np.float64)])
     row = (np.concatenate([small.costs, np.zeros(len(small.weights))]), -np.inf, left + 0.5)
-    solution = _solve(problem, small, objective, row, time_limit, upper=fits)
+    solution = _solve(problem, small, objective, row, upper=fits)
     if solution.chosen is not None and problem.cost(solution.chosen) > budget:
-        return Solution(chosen=None, proven=False, bound=None)
+        return MilpSolution(chosen=None, proven=False, bound=None)
     bound = None if solution.bound is None else float(np.floor(0.5 - solution.bound)) + small.base
-    return Solution(chosen=solution.chosen, proven=solution.proven, bound=bound)
+    return MilpSolution(chosen=solution.chosen, proven=solution.proven, bound=bound)
 
 
-def least_total(problem: Problem, price: float, *, time_limit: float) -> Solution:
-    """Find the runs with the least sum of their cost and the price of what they leave unexposed.
+def least_total(problem: CoverProblem, price: float) -> MilpSolution:
+    """Find the runs with the least sum of their cost and the price of the weight that they do not expose.
 
     Args:
-        problem: What there is to choose from.
-        price: Milliseconds that one part of weight left unexposed costs.
-        time_limit: Seconds after which the best choice so far is returned.
+        problem: The problem.
+        price: Milliseconds per part of weight.
 
     Returns:
         The choice; its bound is in milliseconds, without what no run exposes.
@@ -131,34 +131,29 @@ def least_total(problem: Problem, price: float, *, time_limit: float) -> Solutio
     small = _reduced(problem)
     worth = int(problem.weights.sum()) - small.base
     if not len(small.runs):
-        return Solution(chosen=problem.pinned.copy(), proven=True, bound=float(small.spent))
+        return MilpSolution(chosen=problem.pinned.copy(), proven=True, bound=float(small.spent))
     shares = _tie_shares(len(small.runs), 0.01)
     objective = np.concatenate([small.costs + shares - price * small.own, -price * small.weights])
-    solution = _solve(problem, small, objective, None, time_limit)
+    solution = _solve(problem, small, objective, None)
     bound = None if solution.bound is None else solution.bound + price * worth + small.spent
-    return Solution(chosen=solution.chosen, proven=solution.proven, bound=bound)
+    return MilpSolution(chosen=solution.chosen, proven=solution.proven, bound=bound)
 
 
 def _tie_shares(count: int, total: float) -> npt.NDArray[np.float64]:
-    """Return shares of a millisecond that prefer fewer runs, then smaller ids, among equal costs."""
-    if count > _TIE_RUNS:
+    """Return shares of a millisecond that, among equal costs, prefer fewer runs, then smaller ids."""
+    if count > _MAX_TIE_RUNS:
         return np.zeros(count)
     ranks = np.arange(count, dtype=np.float64)
     return total * (1 + ranks / (count * 2)) / (1.5 * count)
 
 
-def _weight_row(small: _Reduced) -> npt.NDArray[np.float64]:
-    return np.concatenate([small.own, small.weights]).astype(np.float64)
-
-
 def _solve(
-    problem: Problem,
+    problem: CoverProblem,
     small: _Reduced,
     objective: npt.NDArray[np.float64],
     extra: tuple[npt.NDArray[np.float64], float, float] | None,
-    time_limit: float,
     upper: npt.NDArray[np.float64] | None = None,
-) -> Solution:
+) -> MilpSolution:
     from scipy.optimize import Bounds, LinearConstraint, milp
     from scipy.sparse import coo_array, csr_array
 
@@ -186,7 +181,7 @@ def _solve(
             integrality=np.ones(runs + patterns),
             bounds=Bounds(0, highs),
             constraints=constraints,
-            options={"time_limit": time_limit, "mip_rel_gap": 0.0},
+            options={"time_limit": TIME_LIMIT, "mip_rel_gap": 0.0},
         )
     bound = getattr(result, "mip_dual_bound", None)
     chosen = None
@@ -194,17 +189,17 @@ def _solve(
         chosen = problem.pinned.copy()
         chosen[small.runs[result.x[:runs] > 0.5]] = True
     finite = None if bound is None or not np.isfinite(bound) else float(bound)
-    return Solution(chosen=chosen, proven=result.status == 0, bound=finite)
+    return MilpSolution(chosen=chosen, proven=result.status == 0, bound=finite)
 
 
-def _reduced(problem: Problem) -> _Reduced:
-    """Take out pinned runs with all they expose, runs without gain, and runs that another dominates."""
+def _reduced(problem: CoverProblem) -> _Reduced:
+    """Remove pinned runs with all they expose, runs without gain, and runs that another dominates."""
     covered = problem.patterns_of(problem.pinned)
     keep = ~covered[problem.rows] & ~problem.pinned[problem.columns]
     exposes: dict[int, list[int]] = {}
     for row, run in zip(problem.rows[keep].tolist(), problem.columns[keep].tolist(), strict=True):
         exposes.setdefault(run, []).append(row)
-    # Of runs that expose the same, only the cheapest (then the smallest id) can be in the best choice.
+    # Among runs that expose the same, only the cheapest (then the smallest id) can be in the best choice.
     best: dict[tuple[int, ...], int] = {}
     for run in sorted(exposes):
         key = tuple(exposes[run])
