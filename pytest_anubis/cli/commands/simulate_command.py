@@ -28,10 +28,10 @@ from pytest_anubis.report.pages.simulation_report import (
 from pytest_anubis.report.text.numbers import count_text, percent
 
 if TYPE_CHECKING:
-    from pytest_anubis.selector.simulation.hidden_defects import Rates
+    from pytest_anubis.selector.simulation.hidden_defects import DefectRates
     from pytest_anubis.selector.simulation.policies import Policy
     from pytest_anubis.selector.simulation.policy_comparison import Figures
-    from pytest_anubis.selector.simulation.scenarios import Own
+    from pytest_anubis.selector.simulation.scenarios import OwnFleet
     from pytest_anubis.selector.simulation.simulated_fleet import Outcome, Scenario
 
 SWEEP = "0.3,0.1,0.05,0.02,0.01,0.005"
@@ -154,12 +154,12 @@ def _check(options: argparse.Namespace) -> None:
         raise CommandError(f"--jobs {options.jobs}: 0 or more")
 
 
-def _own(options: argparse.Namespace) -> Own:
+def _own(options: argparse.Namespace) -> OwnFleet:
     """Return what the options tell of a fleet of one's own; what is named by itself goes before a history."""
-    from pytest_anubis.selector.simulation.scenarios import Own, own_of
+    from pytest_anubis.selector.simulation.scenarios import OwnFleet, own_of
 
     costs = _costs(options.costs) if options.costs is not None else None
-    own = Own() if costs is None else Own(tests=costs)
+    own = OwnFleet() if costs is None else OwnFleet(tests=costs)
     if options.history:
         from pytest_anubis.store.history.fleet_history import read_fleet
 
@@ -209,7 +209,7 @@ def _sweep(text: str) -> tuple[float, ...]:
     return tuple(sorted(set(found), reverse=True))
 
 
-def _learned(world: Scenario, nodes: int) -> Rates:
+def _learned(world: Scenario, nodes: int) -> DefectRates:
     """Return rates learned from the simulated past of another fleet: what an operator could know."""
     from pytest_anubis.selector.simulation.hidden_defects import learn_rates
     from pytest_anubis.selector.simulation.policies import Full
@@ -222,7 +222,9 @@ def _learned(world: Scenario, nodes: int) -> Rates:
         return learn_rates(past)
 
 
-def _policies(options: argparse.Namespace, world: Scenario, rates: Rates) -> dict[Key, Policy]:
+def _policies(
+    options: argparse.Namespace, world: Scenario, rates: DefectRates
+) -> dict[Key, Policy]:
     from pytest_anubis.selector.simulation.policies import Full, Ideal, Nothing, Selector
 
     found: dict[Key, Policy] = {
@@ -300,7 +302,7 @@ def _title(options: argparse.Namespace) -> str:
     )
 
 
-def _fitted(options: argparse.Namespace, own: Own, found: list[Figures]) -> list[str]:
+def _fitted(options: argparse.Namespace, own: OwnFleet, found: list[Figures]) -> list[str]:
     """Say what a history gave and what the scenario, and how often incidents came in both."""
     if not options.history:
         return []
@@ -332,7 +334,7 @@ def _fitted(options: argparse.Namespace, own: Own, found: list[Figures]) -> list
 def _lines(
     options: argparse.Namespace,
     world: Scenario,
-    rates: Rates,
+    rates: DefectRates,
     found: list[Figures],
     fitted: list[str],
 ) -> list[str]:
@@ -353,26 +355,26 @@ def _lines(
 
 def _interval_words(seeds: int) -> str:
     """Return what intervals over so many seeds are worth; empty where they are worth what they state."""
-    from pytest_anubis.selector.simulation.policy_comparison import FEWEST, PLENTY
+    from pytest_anubis.selector.simulation.policy_comparison import ENOUGH_SEEDS, MIN_SEEDS
 
-    if seeds < FEWEST:
+    if seeds < MIN_SEEDS:
         return (
             f"{count_text(seeds, 'seed')}: too few for an interval, and other seeds may give quite other "
-            f"figures; --seeds {PLENTY} gives intervals"
+            f"figures; --seeds {ENOUGH_SEEDS} gives intervals"
         )
-    if seeds >= PLENTY:
+    if seeds >= ENOUGH_SEEDS:
         return ""
-    held = "three in four" if seeds == FEWEST else "four in five"
+    held = "three in four" if seeds == MIN_SEEDS else "four in five"
     return (
         f"intervals over {seeds} seeds are too narrow: about {held} of those that state 95 % hold the truth; "
-        f"--seeds {PLENTY} gives better ones"
+        f"--seeds {ENOUGH_SEEDS} gives better ones"
     )
 
 
 def _plain(
-    options: argparse.Namespace, rates: Rates, world: Scenario, found: list[Figures]
+    options: argparse.Namespace, rates: DefectRates, world: Scenario, found: list[Figures]
 ) -> dict[str, Any]:
-    def shown(what: Rates) -> dict[str, float]:
+    def shown(what: DefectRates) -> dict[str, float]:
         return {name: getattr(what, name) for name in ("wear", "manifest", "stays", "initial")}
 
     return {

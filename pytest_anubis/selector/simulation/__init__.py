@@ -1,6 +1,6 @@
-"""Policies of validation played over simulated fleets whose redundancies wear out unseen.
+"""Validation policies on simulated fleets whose nodes get hidden defects; for ``anubis simulate``.
 
-Nothing here is used by a real run. Open ``simulated_fleet.py`` first.
+No real run uses it. Open ``simulated_fleet.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,19 +1,18 @@
-"""Hidden defects of nodes: a Bayesian filter over use, incidents and validations.
+"""A Bayesian filter of nodes' hidden defects over use, incidents and validations.
 
-A node has no hidden defect, or one of a kind k; a second one beside it is rare enough to be left out. A
-defect appears at the rate w per hour of use, is of kind k with its share, and becomes an incident at the
-rate mu. With p the posterior of the kinds and q = 1 - sum p, h hours without an incident turn them into
-``p b + q share w (a - b) / (mu - w)`` and ``q a`` with ``a = exp(-w h)``, ``b = exp(-mu h)``, before
-division by their sum, which is the probability of those hours. Kinds exclude each other, so a test that
-is passed makes the kinds that it did not look for more probable: after an incident whose cause stayed,
-one of them must be there. Rates are learned by maximum likelihood from a log of what was seen, with the
-same filter.
+A node has no hidden defect or one of a kind k; a second one is rare enough to ignore. Defects appear at the
+rate w per hour of use, are of kind k with its share, and become incidents at the rate mu. With p the
+posterior of the kinds and q = 1 - sum p, h hours without an incident turn them into
+``p b + q share w (a - b) / (mu - w)`` and ``q a`` with ``a = exp(-w h)``, ``b = exp(-mu h)``, divided by
+their sum, which is the probability of those hours. Kinds exclude each other, so passing a test makes the
+untested kinds more probable: after an incident whose cause stayed, one of them must be present. The rates are
+learned with the same filter, by maximum likelihood from a usage log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -25,18 +24,20 @@ Mask = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 
 _TINY = 1e-12
+_LIMITS = ([-25, -12, -9, -9], [0, 3, 9, 9])
+"""Of the logarithms of wear and manifest, and the logits of stays and initial."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rates:
-    """How defects come and go.
+class DefectRates:
+    """The rates at which defects appear, become incidents and stay.
 
     Attributes:
         wear: New hidden defects per node hour of use.
         manifest: Incidents per hour of use and hidden defect.
         stays: Probability that a repair after an incident leaves the cause.
-        initial: Probability that a node has a hidden defect at first.
-        shares: Shape (kinds,): how defects are shared among the kinds; they sum to 1.
+        initial: Probability that a new node has a hidden defect.
+        shares: Shape (kinds,): share of each kind in the defects; they sum to 1.
     """
 
     wear: float
@@ -53,25 +54,22 @@ class Rates:
             )
 
 
-def at_first(rates: Rates, nodes: int) -> Floats:
+def at_first(rates: DefectRates, nodes: int) -> Floats:
     """Return the prior of new nodes, shape (nodes, kinds)."""
     return np.tile(rates.initial * rates.shares, (nodes, 1))
 
 
-def after_use(posterior: Floats, hours: Floats, rates: Rates) -> tuple[Floats, Floats]:
-    """Return the posterior after use without an incident, and how probable that was.
+def after_use(posterior: Floats, hours: Floats, rates: DefectRates) -> tuple[Floats, Floats]:
+    """Return the posterior, shape (n, kinds), after use without an incident, and how probable that was.
 
     Args:
-        posterior: Shape (n, kinds).
-        hours: Shape (n,).
+        posterior: Before, shape (n, kinds).
+        hours: Hours of use, shape (n,).
         rates: The rates.
-
-    Returns:
-        The posterior, shape (n, kinds), and the probability of no incident, shape (n,).
     """
     none = 1 - posterior.sum(axis=1)
     gap = rates.manifest - rates.wear
-    gap = gap if abs(gap) > 1e-9 else 1e-9  # the limit for equal rates, near enough
+    gap = gap if abs(gap) > 1e-9 else 1e-9  # close to the limit for equal rates
     kept = np.exp(-rates.wear * hours)
     quiet = np.exp(-rates.manifest * hours)
     came = none * rates.wear * (kept - quiet) / gap
@@ -85,20 +83,20 @@ def after_tests(posterior: Floats, tested: Mask) -> Floats:
 
     Args:
         posterior: Before, shape (n, kinds).
-        tested: Which kinds were looked for, shape (n, kinds).
+        tested: Kinds that were tested, shape (n, kinds).
     """
     left = np.where(tested, 0.0, posterior)
     passed = 1 - np.where(tested, posterior, 0.0).sum(axis=1)
     return np.asarray(left / np.maximum(passed, _TINY)[:, None])
 
 
-def after_incident(posterior: Floats, rates: Rates, kind: Ints) -> Floats:
-    """Return the posterior after an incident and the repair that followed it.
+def after_incident(posterior: Floats, rates: DefectRates, kind: Ints) -> Floats:
+    """Return the posterior after an incident and its repair.
 
     Args:
-        posterior: At the moment of the incident, shape (n, kinds).
+        posterior: At the incident, shape (n, kinds).
         rates: The rates.
-        kind: Kind of the incident, shape (n,), -1 where it is unknown.
+        kind: Kind of the incident, shape (n,); -1 if unknown.
     """
     cause = posterior / np.maximum(posterior.sum(axis=1, keepdims=True), _TINY)
     known = kind >= 0
@@ -108,23 +106,23 @@ def after_incident(posterior: Floats, rates: Rates, kind: Ints) -> Floats:
     return after
 
 
-def to_show(hours: float, rates: Rates) -> float:
-    """Return the probability that a defect that is there now becomes an incident within hours."""
+def manifest_probability(hours: float, rates: DefectRates) -> float:
+    """Return the probability that a present defect becomes an incident within hours of use."""
     return float(-np.expm1(-rates.manifest * hours))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageLog:
-    """What was seen of a fleet, one row for each node and job, in time order.
+    """The observations of a fleet, a row for each node and job, in time order.
 
     Attributes:
         nodes: How many nodes there are.
         node: Shape (rows,).
-        tested: Shape (rows, kinds): which kinds were looked for before the job.
-        found: Shape (rows, kinds): which of them were found; the node was then repaired, not used.
+        tested: Shape (rows, kinds): kinds tested before the job.
+        found: Shape (rows, kinds): kinds found; the node was then repaired, not used.
         hours: Shape (rows,): hours of use.
         incident: Shape (rows,): whether this node's incident ended the use.
-        kind: Shape (rows,): kind of the incident, -1 where unknown or none.
+        kind: Shape (rows,): kind of the incident; -1 if unknown or none.
     """
 
     nodes: int
@@ -136,17 +134,14 @@ class UsageLog:
     kind: Ints
 
 
-def learn_rates(log: UsageLog) -> Rates:
-    """Learn rates from what was seen, by maximum likelihood (Nelder-Mead over four figures).
+def learn_rates(log: UsageLog) -> DefectRates:
+    """Learn rates from a usage log, by maximum likelihood (Nelder-Mead over four rates).
 
-    The search starts from counts of the log. Kinds are shared as the defects that were found (and the
-    incidents whose kind is known), with one pseudo-defect spread over all.
-
-    Args:
-        log: What was seen.
+    The search starts from counts of the log. The kinds' shares are those of the defects that were found and
+    of the incidents of known kind, with one pseudo-defect spread over all.
 
     Raises:
-        SelectorError: The log is empty, or nobody used a node in it.
+        SelectorError: The log is empty, or has no hours of use.
     """
     from scipy.optimize import minimize
 
@@ -156,7 +151,7 @@ def learn_rates(log: UsageLog) -> Rates:
     seen = log.found.sum(axis=0) + np.bincount(log.kind[log.kind >= 0], minlength=kinds)
     shares = (seen + 1 / kinds) / (seen.sum() + 1)
     hours = float(log.hours.sum())
-    start = Rates(
+    start = DefectRates(
         wear=max(1.0, float(log.found.sum() + log.incident.sum())) / hours / 2,
         manifest=1 / 24,
         stays=0.5,
@@ -165,16 +160,21 @@ def learn_rates(log: UsageLog) -> Rates:
     )
     turns = _turns(log)
     first = np.array(
-        [np.log(start.wear), np.log(start.manifest), _logit(start.stays), _logit(start.initial)]
+        [
+            np.log(start.wear),
+            np.log(start.manifest),
+            np.log(start.stays / (1 - start.stays)),
+            np.log(start.initial / (1 - start.initial)),
+        ]
     )
 
     def loss(theta: Floats) -> float:
-        bounded = np.clip(theta, [-25, -12, -9, -9], [0, 3, 9, 9])
-        # A slight pull to the start settles what the log says nothing about.
+        bounded = np.clip(theta, *_LIMITS)
+        # A slight pull to the start determines the rates that the log leaves open.
         pull = 0.02 * float(((theta - first) ** 2).sum())
         return pull - log_likelihood(log, _rates(bounded, shares), turns)
 
-    # The default simplex hardly moves a figure that starts at 0, such as the logit of a half.
+    # The default simplex hardly moves a parameter that starts at 0, such as the logit of a half.
     simplex = np.vstack([first, first + np.diag([0.5, 0.5, 1.0, 0.5])])
     found = minimize(
         loss,
@@ -182,13 +182,12 @@ def learn_rates(log: UsageLog) -> Rates:
         method="Nelder-Mead",
         options={"initial_simplex": simplex, "xatol": 0.01, "fatol": 0.02, "maxfev": 400},
     )
-    best = np.clip(found.x, [-25, -12, -9, -9], [0, 3, 9, 9])
-    return replace(_rates(best, shares), shares=shares)
+    return _rates(np.clip(found.x, *_LIMITS), shares)
 
 
-def _rates(theta: Floats, shares: Floats) -> Rates:
+def _rates(theta: Floats, shares: Floats) -> DefectRates:
     stays, initial = 1 / (1 + np.exp(-theta[2:]))
-    return Rates(
+    return DefectRates(
         wear=float(np.exp(theta[0])),
         manifest=float(np.exp(theta[1])),
         stays=float(stays),
@@ -197,32 +196,21 @@ def _rates(theta: Floats, shares: Floats) -> Rates:
     )
 
 
-def _logit(probability: float) -> float:
-    held = min(max(probability, 1e-3), 1 - 1e-3)
-    return float(np.log(held / (1 - held)))
-
-
 def _turns(log: UsageLog) -> Sequence[Ints]:
-    """Return row numbers: every node's first row, then every node's second, and so on."""
+    """Return row numbers: every node's first row, then every node's second row, and so on."""
     order = np.argsort(log.node, kind="stable")
     counts = np.bincount(log.node, minlength=log.nodes)
     starts = np.concatenate([[0], np.cumsum(counts)[:-1]])
     return [order[starts[counts > turn] + turn] for turn in range(int(counts.max(initial=0)))]
 
 
-def log_likelihood(log: UsageLog, rates: Rates, turns: Sequence[Ints] | None = None) -> float:
-    """Return the log probability of all that was seen, given rates.
-
-    Args:
-        log: What was seen.
-        rates: The rates.
-        turns: Every node's first row, then every node's second, ..., where they are known already.
-    """
+def log_likelihood(log: UsageLog, rates: DefectRates, turns: Sequence[Ints] | None = None) -> float:
+    """Return the log probability of a usage log; `turns` saves grouping its rows at every call."""
     posterior = at_first(rates, log.nodes)
     total = 0.0
     for rows in _turns(log) if turns is None else turns:
-        who = log.node[rows]
-        own, tested, found = posterior[who], log.tested[rows], log.found[rows]
+        nodes = log.node[rows]
+        own, tested, found = posterior[nodes], log.tested[rows], log.found[rows]
         bad: Mask = np.asarray(found.any(axis=1))
         passed = 1 - np.where(tested, own, 0.0).sum(axis=1)
         total += float(np.log(np.maximum(own, _TINY))[found].sum())
@@ -236,5 +224,5 @@ def log_likelihood(log: UsageLog, rates: Rates, turns: Sequence[Ints] | None = N
             rate = np.where(kind >= 0, own[hit, np.maximum(kind, 0)], own[hit].sum(axis=1))
             total += float(np.log(np.maximum(rates.manifest * rate, _TINY)).sum())
             own[hit] = after_incident(own[hit], rates, kind)
-        posterior[who] = own
+        posterior[nodes] = own
     return total

@@ -1,4 +1,4 @@
-"""Policies of validation side by side: time between incidents against hours of validation."""
+"""Compare validation policies: time between incidents against hours of validation."""
 
 from __future__ import annotations
 
@@ -10,30 +10,29 @@ import numpy as np
 from pytest_anubis.selector.simulation.simulated_fleet import Outcome
 
 _DRAWS = 2000
-FEWEST = 3
-"""Seeds from which on an interval is stated: drawn from two it is these two, and holds the truth every other
-time."""
-PLENTY = 10
-"""Seeds from which on an interval is nearly what it states. Drawn from log-normal figures scattered by 30 %,
-those of 95 % held the truth in 90 % of cases; over 5 seeds in 82 %, over 3 in 74 %."""
+MIN_SEEDS = 3
+"""Seeds from which on an interval is given: of two seeds it would contain the truth every other time."""
+ENOUGH_SEEDS = 10
+"""Seeds from which on a 95 % interval nearly is one. For log-normal figures scattered by 30 % it contained
+the truth in 90 % of cases; over 5 seeds in 82 %, over 3 in 74 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What a policy achieved over several seeds.
+    """The figures of a policy over several seeds.
 
     Attributes:
         policy: Its name.
         knob: Its setting, e.g. ``p0=0.02``; empty if it has none.
         validation: Hours of validation per node, mean over seeds.
-        share: The same over that of the full set; None where that is 0.
+        share: The same divided by that of the full set; None if that is 0.
         mtbi: Useful node hours per incident, all seeds together.
-        gain: `mtbi` over that without validation, on the same fleets.
-        low: Lower end of the 95 % interval of `gain` over seeds; None of fewer than `FEWEST`.
+        gain: `mtbi` divided by that without validation, on the same fleets.
+        low: Lower end of the 95 % interval of `gain` over seeds; None for fewer than `MIN_SEEDS`.
         high: Upper end.
-        utilisation: Share of node hours that jobs had, mean over seeds.
+        utilisation: Share of node hours in jobs, mean over seeds.
         useful: Useful hours per node, mean over seeds.
-        useful_low: Lower end of its 95 % interval over seeds; None as `low`.
+        useful_low: Lower end of its 95 % interval over seeds; None like `low`.
         useful_high: Upper end.
         incidents: Incidents per node, mean over seeds.
     """
@@ -54,7 +53,7 @@ class Figures:
 
 
 def mean_time(runs: Sequence[Outcome]) -> float:
-    """Return useful node hours per incident of runs together; none counts as one."""
+    """Return useful node hours per incident of all runs; no incident counts as one."""
     return sum(run.used for run in runs) / max(1, sum(run.incidents for run in runs))
 
 
@@ -65,21 +64,19 @@ def figures(
     none: Sequence[Outcome],
     full: Sequence[Outcome],
 ) -> Figures:
-    """Return a policy's figures beside those of no validation and of the full set.
-
-    The interval is that of the mean over seeds, found by drawing seeds anew (bootstrap).
+    """Return a policy's figures, with bootstrap intervals over seeds.
 
     Args:
         policy: Its name.
         knob: Its setting.
-        runs: One outcome a seed.
-        none: No validation on the same fleets, in the same order.
-        full: The full set before each job, likewise.
+        runs: One outcome per seed.
+        none: Outcomes without validation on the same fleets, in the same order.
+        full: Outcomes of the full set before each job, likewise.
     """
     rows = np.array(
         [[r.used, r.incidents, b.used, b.incidents] for r, b in zip(runs, none, strict=True)]
     )
-    enough = len(rows) >= FEWEST
+    enough = len(rows) >= MIN_SEEDS
     draws = np.random.default_rng(0).integers(0, len(rows), (_DRAWS, len(rows)))
     sums = rows[draws].sum(axis=1)
     gains = (sums[:, 0] / np.maximum(sums[:, 1], 1)) / (sums[:, 2] / np.maximum(sums[:, 3], 1))

@@ -1,7 +1,7 @@
-"""The fleet that the paper's figures can be set beside: its defects, durations, and three scenarios.
+"""Scenarios of simulated fleets that can be compared with the paper's figures.
 
-Kinds and rates are the table of defects at the build-out of 24 thousand A100 (SuperBench, ATC'24), one
-benchmark each; durations are those published with the project's reports for an 8-accelerator node.
+Kinds and rates of defects are those at the build-out of 24 thousand A100 (SuperBench, ATC'24), one benchmark
+each; durations are those published with the project's reports for an 8-accelerator node.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import numpy as np
 
 from pytest_anubis.core.history import FleetHistory
 from pytest_anubis.selector.selector_error import SelectorError
-from pytest_anubis.selector.simulation.hidden_defects import Rates
+from pytest_anubis.selector.simulation.hidden_defects import DefectRates
 from pytest_anubis.selector.simulation.simulated_fleet import Scenario
 
-# Benchmark: nodes that it finds defective, percent; how long it takes, minutes.
+# Benchmark: percent of nodes that it finds defective, and its minutes.
 BUILD_OUT: dict[str, tuple[float, float]] = {
     "IB HCA loopback": (6.04, 0.65),
     "H2D/D2H bandwidth": (2.03, 0.83),
@@ -36,7 +36,7 @@ BUILD_OUT: dict[str, tuple[float, float]] = {
 DEFECTIVE = 0.1036  # share of nodes with a defect at build-out
 
 # Hours to wear, hours to manifest, share of repairs after an incident that remove the cause.
-_LIVES = {
+_SCENARIOS = {
     "A": (719.4, 24.0, 0.5),
     "B": (5_000.0, 12.0, 0.1),
     "C": (20_000.0, 6.0, 0.05),
@@ -44,18 +44,17 @@ _LIVES = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Own:
-    """What somebody knows of a fleet of his own, in place of a scenario's figures.
+class OwnFleet:
+    """The known figures of an operator's own fleet, which replace those of a scenario; None keeps the latter.
 
     Attributes:
-        tests: Benchmark -> (share of defects that it finds, in any unit; hours that it takes); empty: the
-            scenario's.
-        wear: Hours of use until a node gets a hidden defect; None: the scenario's.
+        tests: Benchmark -> (share of defects that it finds, in any unit; its hours); empty: the scenario's.
+        wear: Hours of use until a node gets a hidden defect.
         manifest: Hours of use until a hidden defect becomes an incident.
         stays: Share of repairs after an incident that leave the cause.
-        initial: Share of nodes with a hidden defect at first.
-        mtbi: Hours in service for each incident of a fleet's history; `wear` and `initial`, where they are
-            None, are such that incidents without validation come as often.
+        initial: Share of new nodes with a hidden defect.
+        mtbi: Hours in service per incident of the fleet's history. It sets `wear` and `initial`, if they are
+            None, such that incidents without validation are as frequent.
     """
 
     tests: Mapping[str, tuple[float, float]] = field(default_factory=dict)
@@ -66,11 +65,11 @@ class Own:
     mtbi: float | None = None
 
 
-def with_own(world: Scenario, own: Own) -> Scenario:
-    """Return a scenario with what is known of a fleet of one's own.
+def with_own(world: Scenario, own: OwnFleet) -> Scenario:
+    """Return a scenario with the known figures of an own fleet.
 
     Raises:
-        SelectorError: Shares or times are negative, not finite, or all nothing.
+        SelectorError: Shares or times are negative, not finite, or all 0.
     """
     rates, hours = world.rates, world.benchmark_hours
     if own.tests:
@@ -88,8 +87,8 @@ def with_own(world: Scenario, own: Own) -> Scenario:
     stays = rates.stays if own.stays is None else own.stays
     wear, initial = rates.wear, rates.initial
     if own.mtbi is not None:
-        # A defect causes an incident, and one more after each repair that left it: 1 / (1 - stays) of them.
-        # In the long run as many appear as are mended; so many nodes have one at any time, used or in repair.
+        # A defect causes an incident, and another after each repair that left it: 1 / (1 - stays) in all. In
+        # the long run as many appear as are repaired, which gives the share of nodes with one at any time.
         if not stays < 1:
             raise SelectorError(
                 "where no repair helps (--stays 1), no rate of new defects gives a history's incidents"
@@ -108,25 +107,24 @@ def with_own(world: Scenario, own: Own) -> Scenario:
 
 def own_of(
     fleet: FleetHistory, now: float, tests: Mapping[str, tuple[float, float]] | None = None
-) -> Own:
-    """Return what a history knows: what benchmarks take, which defects they found, how often incidents come.
+) -> OwnFleet:
+    """Return what a history knows of its fleet: durations and defects of benchmarks, and the rate of incidents.
 
-    Every benchmark gets one defect more than it found, so that one which has found nothing yet counts too.
-    How many of the incidents are the first of their defect, and how many followed a repair that left it, the
-    history does not say: `with_own` takes it from the scenario.
+    Every benchmark gets one defect more than it found, so that those without any count too. How many incidents
+    followed a repair that left the cause is unknown: `with_own` takes that from the scenario.
 
     Args:
         fleet: The history.
         now: The present, seconds since 1970.
-        tests: What benchmarks find and take, from elsewhere; None: the history has to know it.
+        tests: As in `OwnFleet`, from elsewhere; None: from the history.
 
     Raises:
-        SelectorError: It knows no benchmark's duration, and has to.
+        SelectorError: It needs to know benchmarks' durations, and knows none.
     """
     hours = sum(max(0.0, fleet.gone.get(n.name, now) - n.since) for n in fleet.nodes) / 3600
     mtbi = hours / len(fleet.incidents) if fleet.incidents and hours > 0 else None
     if tests is not None:
-        return Own(tests=tests, mtbi=mtbi)
+        return OwnFleet(tests=tests, mtbi=mtbi)
     found: Counter[str] = Counter()
     for defect in fleet.defects:
         if defect.state != "false alarm":
@@ -136,7 +134,7 @@ def own_of(
             "the history knows no benchmark's duration; run 'pytest --anubis suites/' first, or give "
             "--costs FILE"
         )
-    return Own(
+    return OwnFleet(
         tests={name: (1.0 + found[name], took / 3600) for name, took in fleet.durations.items()},
         mtbi=mtbi,
     )
@@ -149,17 +147,17 @@ def scenario(name: str, *, kind_known: bool = False) -> Scenario:
 
     Args:
         name: A, B or C.
-        kind_known: The kind of an incident is seen.
+        kind_known: Whether policies see the kind of an incident.
 
     Raises:
         SelectorError: There is no such scenario.
     """
-    if name not in _LIVES:
-        raise SelectorError(f"scenario {name[:20]!r} is none of {', '.join(_LIVES)}")
-    wear, manifest, removes = _LIVES[name]
+    if name not in _SCENARIOS:
+        raise SelectorError(f"scenario {name[:20]!r} is none of {', '.join(_SCENARIOS)}")
+    wear, manifest, removes = _SCENARIOS[name]
     rates = np.array([rate for rate, _ in BUILD_OUT.values()])
     return Scenario(
-        rates=Rates(
+        rates=DefectRates(
             wear=1 / wear,
             manifest=1 / manifest,
             stays=1 - removes,

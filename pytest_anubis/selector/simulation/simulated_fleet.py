@@ -1,9 +1,9 @@
-"""A fleet of nodes whose redundancies wear out unseen, simulated event by event.
+"""Simulate a fleet whose nodes get hidden defects, event by event.
 
-Nodes hold hidden defects of several kinds. New ones appear with use, and every one becomes an incident
-after a while of use; an incident ends its job and takes the node out for repair, which often leaves the
-cause. Before a job, a policy may validate the nodes that are to run it: a matching benchmark finds a
-defect, and a node that is found is repaired fully and replaced. Jobs stand in line without end.
+Nodes have hidden defects of several kinds. New ones appear with use and become incidents after further use.
+An incident ends its job and takes the node out for repair, which often leaves the cause. Before a job, a
+policy may validate its nodes: a benchmark of the defect's kind finds it, and the node is repaired fully and
+replaced. There are always jobs waiting.
 """
 
 from __future__ import annotations
@@ -15,26 +15,32 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pytest_anubis.selector.selector_error import SelectorError
-from pytest_anubis.selector.simulation.hidden_defects import Floats, Ints, Mask, Rates, UsageLog
-from pytest_anubis.selector.simulation.policies import Policy, Recorder
+from pytest_anubis.selector.simulation.hidden_defects import (
+    DefectRates,
+    Floats,
+    Ints,
+    Mask,
+    UsageLog,
+)
+from pytest_anubis.selector.simulation.policies import Policy, UsageRecorder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Scenario:
-    """How a fleet lives.
+    """The properties of a simulated fleet.
 
     Attributes:
         rates: The true rates of defects.
-        benchmark_hours: Shape (kinds,): how long the benchmark of each kind takes.
-        repair_hours: How long a node is out after an incident or a finding.
+        benchmark_hours: Shape (kinds,): hours of each kind's benchmark.
+        repair_hours: Hours of repair after an incident or a finding.
         sizes: Numbers of nodes of a job.
-        size_weights: How often each.
-        job_least: Shortest job, hours.
+        size_weights: Relative frequency of each size.
+        job_least: Hours of the shortest job.
         job_mean: Mean of the exponential time added to it, hours.
-        kind_known: The kind of an incident is seen.
+        kind_known: Whether policies see the kind of an incident.
     """
 
-    rates: Rates
+    rates: DefectRates
     benchmark_hours: Floats
     repair_hours: float = 24.0
     sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 32, 64)
@@ -46,7 +52,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a policy achieved.
+    """The result of a policy on one fleet.
 
     Attributes:
         nodes: Size of the fleet.
@@ -68,12 +74,12 @@ class Outcome:
 
     @property
     def mtbi(self) -> float:
-        """Useful node hours per incident; with no incident, as if there had been one."""
+        """Useful node hours per incident; no incident counts as one."""
         return self.used / max(1, self.incidents)
 
     @property
     def utilisation(self) -> float:
-        """Share of all node hours that jobs had."""
+        """Share of all node hours in jobs."""
         return self.used / (self.nodes * self.horizon)
 
     @property
@@ -88,11 +94,11 @@ def simulate(
     """Run a policy on a fleet.
 
     Args:
-        scenario: How the fleet lives.
-        policy: What is validated; its state is started anew.
+        scenario: The fleet.
+        policy: The policy; its state is reset.
         nodes: Size of the fleet, at least the largest job.
         horizon: Hours.
-        seed: Seed of everything random.
+        seed: Seed of all chance.
 
     Raises:
         SelectorError: The fleet is smaller than the largest job, or the horizon not positive.
@@ -108,16 +114,16 @@ def simulate(
 def record_usage(
     scenario: Scenario, policy: Policy, *, nodes: int, horizon: float, seed: int
 ) -> UsageLog:
-    """Run a policy and return all that an operator would have seen, to learn rates from."""
-    notebook = Recorder(policy)
-    simulate(scenario, notebook, nodes=nodes, horizon=horizon, seed=seed)
-    columns = [np.concatenate(column) for column in zip(*notebook.rows, strict=True)]
+    """Run a policy, and return what an operator would have seen, to learn rates from."""
+    recorder = UsageRecorder(policy)
+    simulate(scenario, recorder, nodes=nodes, horizon=horizon, seed=seed)
+    columns = [np.concatenate(column) for column in zip(*recorder.rows, strict=True)]
     return UsageLog(nodes, *columns)
 
 
 @dataclass(slots=True)
 class _Job:
-    """A job that is being put together, or runs."""
+    """A job whose nodes are being collected."""
 
     size: int
     hours: float
@@ -131,9 +137,12 @@ class _Fleet:
         self, scenario: Scenario, policy: Policy, nodes: int, horizon: float, seed: int
     ) -> None:
         rates = scenario.rates
-        self.scenario, self.policy, self.nodes, self.horizon = scenario, policy, nodes, horizon
+        self.scenario = scenario
+        self.policy = policy
+        self.nodes = nodes
+        self.horizon = horizon
         self.rng = np.random.default_rng(seed)
-        # The policy's own chance must not shift the fleet's: the same fleet meets all policies.
+        # The policy's chance is separate from the fleet's, so that all policies meet the same fleet.
         policy.start(
             nodes, len(rates.shares), scenario.benchmark_hours, np.random.default_rng([seed, 1])
         )
@@ -180,7 +189,7 @@ class _Fleet:
         )
 
     def _push(self, when: float, nodes: Ints, job: tuple[float, int, int, Ints] | None) -> None:
-        self.count += 1  # equal times are served in the order in which they came up
+        self.count += 1  # events of equal times are served in the order in which they were pushed
         heapq.heappush(self.events, (when, self.count, nodes, job))
 
     def _next_job(self) -> _Job:
@@ -203,7 +212,7 @@ class _Fleet:
                 self.job = None
 
     def _validate(self, now: float, nodes: Ints, job: _Job) -> tuple[float, Ints]:
-        """Return when the nodes are ready, and those that passed; the others go to repair."""
+        """Return when the nodes are ready, and which passed; the others go to repair."""
         mask = self.policy.tests(nodes, job.hours, len(nodes) / job.size)
         if mask is None or not mask.any():
             return now, nodes
@@ -213,7 +222,7 @@ class _Fleet:
         self.validated += float(hours.sum())
         self.policy.tested(nodes, mask, bad)
         if bad.any():
-            if isinstance(self.policy, Recorder):
+            if isinstance(self.policy, UsageRecorder):
                 self.policy.found(nodes[bad], mask[bad], found[bad])
             self.findings += int(bad.sum())
             self.defects[nodes[bad]] = 0
@@ -222,7 +231,7 @@ class _Fleet:
         return now + float(hours[~bad].max(initial=0.0)), nodes[~bad]
 
     def _begin(self, job: _Job) -> None:
-        """Draw how a job will end: at its time, or with the first incident on one of its nodes."""
+        """Draw how a job ends: after its hours, or with the first incident on one of its nodes."""
         rates = self.scenario.rates
         nodes = np.concatenate(job.parts)
         worn = self.rng.exponential(1 / max(rates.wear, 1e-300), len(nodes))
@@ -230,15 +239,13 @@ class _Fleet:
         fresh = self._kinds(len(nodes))
         old = self.defects[nodes]
         total = old.sum(axis=1)
-        sick = np.flatnonzero(total)
         kinds = fresh.copy()
-        from_old = np.zeros(len(nodes), dtype=np.bool_)
-        for place in sick.tolist():
+        for place in np.flatnonzero(total).tolist():
             when = self.rng.exponential(1 / (max(rates.manifest, 1e-300) * int(total[place])))
             edges = np.cumsum(old[place]) / total[place]
             kind = int(np.searchsorted(edges, self.rng.random(), "right"))
             if when < shows[place]:
-                shows[place], kinds[place], from_old[place] = when, kind, True
+                shows[place], kinds[place] = when, kind
         hit = int(shows.argmin())
         hours = min(job.hours, float(shows[hit]))
         if shows[hit] > job.hours:

@@ -13,7 +13,7 @@ from pytest_anubis.core.history import Defect, FleetHistory, Incident, NodeRecor
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.selector.simulation.policies import Nothing
 from pytest_anubis.selector.simulation.policy_comparison import figures
-from pytest_anubis.selector.simulation.scenarios import Own, own_of, scenario, with_own
+from pytest_anubis.selector.simulation.scenarios import OwnFleet, own_of, scenario, with_own
 from pytest_anubis.selector.simulation.simulated_fleet import simulate
 from tests.cli.command_line import anubis
 
@@ -23,15 +23,19 @@ HOUR = 3600.0
 def test_what_is_told_replaces_the_scenarios_figures() -> None:
     world = with_own(
         scenario("B"),
-        Own(tests={"a": (3, 0.5), "b": (1, 2)}, wear=100, manifest=5, stays=0.2, initial=0.0),
+        OwnFleet(tests={"a": (3, 0.5), "b": (1, 2)}, wear=100, manifest=5, stays=0.2, initial=0.0),
     )
     assert world.rates.shares.tolist() == [0.75, 0.25]
     assert world.benchmark_hours.tolist() == [0.5, 2]
     assert (world.rates.wear, world.rates.manifest) == (0.01, 0.2)
     assert (world.rates.stays, world.rates.initial) == (0.2, 0.0)
-    same = with_own(scenario("B"), Own())
+    same = with_own(scenario("B"), OwnFleet())
     assert same.rates.wear == scenario("B").rates.wear
-    for wrong in (Own(tests={"a": (0, 1)}), Own(tests={"a": (-1, 1), "b": (2, 1)}), Own(wear=0)):
+    for wrong in (
+        OwnFleet(tests={"a": (0, 1)}),
+        OwnFleet(tests={"a": (-1, 1), "b": (2, 1)}),
+        OwnFleet(wear=0),
+    ):
         with pytest.raises(SelectorError):
             with_own(scenario("B"), wrong)
 
@@ -58,14 +62,14 @@ def test_a_history_tells_costs_shares_and_the_rate_of_incidents() -> None:
 
 @pytest.mark.parametrize("name", ["A", "B", "C"])
 def test_without_validation_incidents_come_as_often_as_in_the_history(name: str) -> None:
-    world = with_own(scenario(name), Own(mtbi=1500.0))
+    world = with_own(scenario(name), OwnFleet(mtbi=1500.0))
     runs = [simulate(world, Nothing(), nodes=400, horizon=2160, seed=seed) for seed in range(6)]
     assert sum(run.used for run in runs) / sum(run.incidents for run in runs) == pytest.approx(
         1500, rel=0.25
     )
-    assert with_own(scenario(name), Own(mtbi=1500.0, wear=100.0)).rates.wear == 0.01
+    assert with_own(scenario(name), OwnFleet(mtbi=1500.0, wear=100.0)).rates.wear == 0.01
     with pytest.raises(SelectorError, match="no repair helps"):
-        with_own(scenario(name), Own(mtbi=1500.0, stays=1.0))
+        with_own(scenario(name), OwnFleet(mtbi=1500.0, stays=1.0))
 
 
 def test_the_interval_of_useful_hours_holds_their_mean() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.selector.selector_error import SelectorError
 from pytest_anubis.selector.simulation.hidden_defects import (
-    Rates,
+    DefectRates,
     after_incident,
     after_tests,
     after_use,
@@ -92,7 +92,9 @@ def test_a_repair_that_never_helps_is_not_taken_for_one_that_half_does() -> None
     assert learn_rates(log).stays > 0.85
 
 
-RATES = Rates(wear=1 / 1000, manifest=1 / 10, stays=0.8, initial=0.3, shares=np.array([0.6, 0.4]))
+RATES = DefectRates(
+    wear=1 / 1000, manifest=1 / 10, stays=0.8, initial=0.3, shares=np.array([0.6, 0.4])
+)
 
 
 def test_the_posterior_follows_what_happens() -> None:
@@ -161,7 +163,7 @@ def test_a_test_that_spares_more_than_it_takes_is_told_by_its_rate() -> None:
 
 
 def test_incidents_of_one_node_are_told_from_those_of_many() -> None:
-    """Rates that made what was seen explain it better than rates with the same number of incidents."""
+    """DefectRates that made what was seen explain it better than rates with the same number of incidents."""
     truth = scenario("C")
     log = record_usage(truth, Full(0.25), nodes=200, horizon=1500, seed=3)
     good = log_likelihood(log, truth.rates)
@@ -175,7 +177,7 @@ def test_what_cannot_be_simulated() -> None:
     with pytest.raises(SelectorError, match="none of A, B, C"):
         scenario("D")
     with pytest.raises(SelectorError, match="make no sense"):
-        Rates(wear=-1, manifest=1, stays=0.5, initial=0.1, shares=np.ones(1))
+        DefectRates(wear=-1, manifest=1, stays=0.5, initial=0.1, shares=np.ones(1))
     empty = record_usage(B, Nothing(), nodes=64, horizon=1, seed=0)
     with pytest.raises(SelectorError, match="log is empty"):
         learn_rates(replace(empty, hours=np.zeros_like(empty.hours)))
