@@ -108,10 +108,10 @@ def with_own(world: Scenario, own: OwnFleet) -> Scenario:
 def own_of(
     fleet: FleetHistory, now: float, tests: Mapping[str, tuple[float, float]] | None = None
 ) -> OwnFleet:
-    """Return what a history knows of its fleet: durations and defects of benchmarks, and the rate of incidents.
+    """Return the durations and defects of benchmarks, and the rate of incidents, that a history knows.
 
-    Every benchmark gets one defect more than it found, so that those without any count too. How many incidents
-    followed a repair that left the cause is unknown: `with_own` takes that from the scenario.
+    Every benchmark gets one defect more than it found, so that those without any count too. How many
+    incidents followed a repair that left the cause is unknown: `with_own` takes that from the scenario.
 
     Args:
         fleet: The history.
