@@ -21,12 +21,8 @@ def explain(
 ) -> tuple[Pruned, ...]:
     """Return every benchmark that was left out, with its reason, sorted by id.
 
-    Args:
-        problem: The problem.
-        chosen: Shape (g,): the runs that are made.
-        plan: The plan so far.
-        residual: Exposed weight -> residual joint risk.
-        budget: Seconds available, for mode ``budget``.
+    `chosen`, shape (g,), are the runs that are made, `plan` the plan so far, `residual` gives the joint risk
+    for an exposed weight, and `budget` the seconds available in mode ``budget``.
     """
     covered = problem.patterns_of(chosen)
     exposed = int(problem.weights[covered].sum())
@@ -57,12 +53,8 @@ def picked(
 ) -> tuple[Picked, ...]:
     """Return what each chosen benchmark exposes, in total and as the only one, and its cost, by id.
 
-    The number of known defects is given with each share, since a third may be a single one.
-
-    Args:
-        problem: The problem.
-        chosen: Shape (g,): the runs that are made.
-        exposed: Counts the known defects that some benchmarks exposed; None: no count is known.
+    `chosen`, shape (g,), are the runs that are made. `exposed` counts the known defects that benchmarks
+    exposed, since a share of a third may be a single defect; None: no count is known.
     """
     own = problem.gains(np.zeros(len(problem.weights), dtype=np.bool_))
     often = np.bincount(problem.rows[chosen[problem.columns]], minlength=len(problem.weights))

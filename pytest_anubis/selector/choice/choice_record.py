@@ -18,10 +18,7 @@ def choice_record(
 ) -> dict[str, Any]:
     """Return a choice by the field names of a journal; ``codec.to_plain`` makes plain data of it.
 
-    Args:
-        choice: The choice.
-        request: What was requested.
-        pinned: Benchmarks that always run: named explicitly, or exposing an open defect.
+    `pinned` are the benchmarks that always run: named explicitly, or exposing an open defect.
     """
     plan, inputs = choice.plan, choice.inputs
     unknown = inputs.risk is None

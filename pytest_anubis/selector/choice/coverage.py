@@ -256,13 +256,9 @@ def _assembled(names: Collection[str], weights: Mapping[Pattern, float], defects
 
 
 def mixed(coverages: Sequence[Coverage], shares: Sequence[float]) -> Coverage:
-    """Return the coverage of several nodes, weighted by shares.
+    """Return the coverage of several nodes: ``sum(share * coverage.of(B)) / sum(shares)``.
 
-    The result covers ``sum(share * coverage.of(B)) / sum(shares)``.
-
-    Args:
-        coverages: One for each node; at least one.
-        shares: Shape (nodes,): weight of each, 0 or more; all 0 counts them alike.
+    Shares are 0 or more; if all are 0, the nodes count alike.
     """
     total = sum(shares)
     parts = [share / total if total > 0 else 1 / len(coverages) for share in shares]

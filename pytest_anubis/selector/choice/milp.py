@@ -61,14 +61,9 @@ class _Reduced:
 
 
 def cheapest(problem: CoverProblem, need: int) -> MilpSolution:
-    """Find the cheapest runs that expose at least a weight.
+    """Find the cheapest runs that expose at least the needed weight, which all runs together must expose.
 
-    Args:
-        problem: The problem; all its runs together must expose the need.
-        need: Weight to expose.
-
-    Returns:
-        The choice; its bound is in milliseconds, with the pinned runs.
+    Its bound is in milliseconds, with the pinned runs.
     """
     small = _reduced(problem)
     missing = need - small.base
@@ -94,14 +89,9 @@ def cheapest(problem: CoverProblem, need: int) -> MilpSolution:
 
 
 def widest(problem: CoverProblem, budget: int) -> MilpSolution:
-    """Find the runs within a budget that expose most, the cheapest of them.
+    """Find the runs within a budget of milliseconds that expose most, and of these the cheapest.
 
-    Args:
-        problem: The problem.
-        budget: Milliseconds; pinned runs count and may exceed it.
-
-    Returns:
-        The choice; its bound is a weight.
+    Pinned runs count and may exceed the budget. Its bound is a weight.
     """
     small = _reduced(problem)
     left = budget - small.spent
@@ -119,14 +109,9 @@ def widest(problem: CoverProblem, budget: int) -> MilpSolution:
 
 
 def least_total(problem: CoverProblem, price: float) -> MilpSolution:
-    """Find the runs with the least sum of their cost and the price of the weight that they do not expose.
+    """Find the runs with the least sum of cost and price of the weight that they do not expose.
 
-    Args:
-        problem: The problem.
-        price: Milliseconds per part of weight.
-
-    Returns:
-        The choice; its bound is in milliseconds, without what no run exposes.
+    `price` is in milliseconds per part of weight. Its bound is in milliseconds, without what no run exposes.
     """
     small = _reduced(problem)
     worth = int(problem.weights.sum()) - small.base

@@ -26,12 +26,9 @@ _TINY = 1e-9
 
 
 def node_bounds(group: NodeGroup, prices: Floats, chosen: Bools) -> Floats:
-    """Return what no choice of each node can be worth at prices, without its pinned benchmarks, shape (n,).
+    """Return what no choice of each node can be worth, without its pinned benchmarks, shape (n,).
 
-    Args:
-        group: The nodes.
-        prices: Shape (b,): price of each benchmark, with the worth of its time.
-        chosen: Shape (n, b): the choices that were found.
+    `prices`, shape (b,), include the worth of time; `chosen`, shape (n, b), are the choices that were found.
     """
     found = group.value(chosen) - chosen @ prices
     parts = [

@@ -202,15 +202,7 @@ def _scheduled(
     window: Window,
     prices: Floats,
 ) -> tuple[PlannedRun, ...]:
-    """Return when and where the nodes' chosen and pinned benchmarks run.
-
-    Args:
-        groups: The nodes.
-        columns: Their columns, for back-filling.
-        chosen: Of each group, shape (n, b), without pinned benchmarks.
-        window: The window.
-        prices: Shape (resources,): dual price of a second of each.
-    """
+    """Return when and where the nodes' pinned and `chosen` benchmarks, shape (n, b) of each group, run."""
     jobs: list[Job] = []
     idle: list[RankedNode] = []
     busy: list[RankedNode] = []

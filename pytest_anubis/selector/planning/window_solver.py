@@ -73,15 +73,9 @@ class Columns:
 
 
 def greedy_sets(group: NodeGroup, prices: Floats, rows: Ints) -> Bools:
-    """Return for each node the set that a greedy choice by spared seconds per price makes.
+    """Return the set that a greedy choice makes for each node, shape (rows, b), without pinned benchmarks.
 
-    Args:
-        group: The nodes.
-        prices: Shape (b,): price of each benchmark, with the worth of its time.
-        rows: The nodes to choose for.
-
-    Returns:
-        Shape (rows, b), without the pinned benchmarks.
+    It chooses by spared seconds per price; `prices`, shape (b,), include the worth of time.
     """
     chosen = np.zeros((len(rows), len(group.benchmarks)), dtype=np.bool_)
     left = group.weights[rows].copy()
@@ -109,14 +103,9 @@ def greedy_sets(group: NodeGroup, prices: Floats, rows: Ints) -> Bools:
 def local_search(
     group: NodeGroup, chosen: Bools, prices: Floats, rows: Ints, rounds: int = 3
 ) -> Bools:
-    """Improve each node's set by adding, dropping and exchanging benchmarks while that pays.
+    """Improve sets, shape (rows, b), by adding, dropping and exchanging benchmarks while that pays.
 
-    Args:
-        group: The nodes.
-        chosen: Shape (rows, b), without pinned benchmarks.
-        prices: Shape (b,): price of each benchmark.
-        rows: The nodes.
-        rounds: Passes over all benchmarks.
+    `prices`, shape (b,), include the worth of time; `rounds` is the number of passes over all benchmarks.
     """
     chosen = chosen.copy()
     weights, free, limit = group.weights[rows], ~group.pins[rows], group.limit[rows]
@@ -171,15 +160,9 @@ def make_columns(group: NodeGroup, time_worth: float) -> Columns:
 
 
 def add_columns(group: NodeGroup, columns: Columns, prices: Floats, time_worth: float) -> Columns:
-    """Return the columns with those that nodes would choose near the dual prices.
+    """Return the columns with those that nodes would choose near the dual prices, shape (resources,).
 
     This is the other half of the cutting planes: column generation (Gilmore & Gomory 1961).
-
-    Args:
-        group: The nodes.
-        columns: The columns that the prices came from.
-        prices: Shape (resources,): dual price of a second of each.
-        time_worth: Worth of a node's second.
     """
     rows = _sample(group)
     found = []
@@ -230,9 +213,7 @@ def _valued(group: NodeGroup, sets: Bools, time_worth: float) -> Columns:
 def dual_prices(columns: Sequence[Columns], capacity: Floats) -> Floats:
     """Return the price of a second of each resource that minimises the Lagrangian dual.
 
-    Args:
-        columns: Those of all node groups.
-        capacity: Shape (resources,): seconds available; positive.
+    `columns` are those of all groups; `capacity`, shape (resources,), are the seconds available, positive.
     """
     from scipy.optimize import linprog
 
@@ -277,12 +258,7 @@ def choose_all(
 ) -> list[Bools]:
     """Return each node's choice, shape (n, b) of each group, such that all fit into the capacity.
 
-    Args:
-        groups: The nodes.
-        columns: Their columns.
-        capacity: Shape (resources,): seconds available.
-        prices: Shape (resources,): dual price of a second of each.
-        time_worth: Worth of a node's second.
+    `capacity` and the dual `prices` of a second have the shape (resources,).
     """
     wanted = []
     for group, own in zip(groups, columns, strict=True):

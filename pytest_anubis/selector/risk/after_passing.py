@@ -42,13 +42,9 @@ class PassedRuns:
 def after_passing(
     fleet: FleetHistory, risk: RiskModel, *, now: float, horizon: float
 ) -> PassedRuns | None:
-    """Return what happened after accepted runs; None if none is a horizon old.
+    """Return what happened after accepted runs within so many seconds; None if none is a horizon old.
 
-    Args:
-        fleet: The history.
-        risk: A fitted model; it has learned from these incidents, so its figure is no forecast.
-        now: The present, seconds since 1970.
-        horizon: Seconds ahead.
+    `now` is in seconds since 1970. The model has learned from these incidents, so its figure is no forecast.
     """
     own: dict[str, list[Incident]] = {node.name: [] for node in fleet.nodes}
     for item in fleet.incidents:

@@ -103,14 +103,7 @@ class RiskModel:
     def interval(
         self, chance: Floats, x: Floats, uptime: Floats, hours: float
     ) -> tuple[Floats, Floats]:
-        """Return the ends of the 95 % intervals of probabilities, each of shape (n,).
-
-        Args:
-            chance: The model's probabilities, shape (n,).
-            x: Covariates of the nodes, shape (n, d).
-            uptime: Hours that they have been up, shape (n,).
-            hours: Hours ahead.
-        """
+        """Return the ends of 95 % intervals of probabilities, each of shape (n,); see `Refits.interval`."""
         if self.refits is not None:
             return self.refits.interval(chance, x, uptime, hours)
         ends = np.array([self.backtest.interval(float(p)) for p in chance]).reshape(-1, 2)

@@ -50,18 +50,13 @@ def _name(incident: Incident) -> str:
 
 
 def kind_mixes(incidents: Iterable[Incident]) -> dict[str, Mapping[str, float]]:
-    """Return the probability of each kind for the next incident of every node that had one.
+    """Return node -> kind -> probability of its next incident; kinds are sorted, probabilities sum to 1.
 
     Repairs are often partial, so an incident tends to come back as the same kind. How often is learned: the
     shares of kinds among all incidents that followed one of the node's latest kind on the same node. The
     prior (Dirichlet, for the rows of a transition matrix) is `_STRENGTH` pseudo-incidents: the share
-    `_PERSISTENCE` repeats the kind, the rest is distributed as in the whole fleet.
-
-    Args:
-        incidents: Incidents of the fleet, in any order.
-
-    Returns:
-        Node -> kind -> probability, sorted by kind, summing to 1. Nodes of the same latest kind share a mix.
+    `_PERSISTENCE` repeats the kind, the rest is distributed as in the whole fleet. Nodes of the same latest
+    kind share a mix; a node without incidents has none.
     """
     histories: dict[str, list[Incident]] = defaultdict(list)
     for incident in incidents:

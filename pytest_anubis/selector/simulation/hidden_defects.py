@@ -60,13 +60,7 @@ def at_first(rates: DefectRates, nodes: int) -> Floats:
 
 
 def after_use(posterior: Floats, hours: Floats, rates: DefectRates) -> tuple[Floats, Floats]:
-    """Return the posterior, shape (n, kinds), after use without an incident, and how probable that was.
-
-    Args:
-        posterior: Before, shape (n, kinds).
-        hours: Hours of use, shape (n,).
-        rates: The rates.
-    """
+    """Return the posterior, shape (n, kinds), after use without an incident, and how probable that was."""
     none = 1 - posterior.sum(axis=1)
     gap = rates.manifest - rates.wear
     gap = gap if abs(gap) > 1e-9 else 1e-9  # close to the limit for equal rates
@@ -79,24 +73,16 @@ def after_use(posterior: Floats, hours: Floats, rates: DefectRates) -> tuple[Flo
 
 
 def after_tests(posterior: Floats, tested: Mask) -> Floats:
-    """Return the posterior of nodes that passed tests, shape (n, kinds).
-
-    Args:
-        posterior: Before, shape (n, kinds).
-        tested: Kinds that were tested, shape (n, kinds).
-    """
+    """Return the posterior of nodes, shape (n, kinds), that passed the tests in a mask of that shape."""
     left = np.where(tested, 0.0, posterior)
     passed = 1 - np.where(tested, posterior, 0.0).sum(axis=1)
     return np.asarray(left / np.maximum(passed, _TINY)[:, None])
 
 
 def after_incident(posterior: Floats, rates: DefectRates, kind: Ints) -> Floats:
-    """Return the posterior after an incident and its repair.
+    """Return the posterior, shape (n, kinds), after an incident and its repair.
 
-    Args:
-        posterior: At the incident, shape (n, kinds).
-        rates: The rates.
-        kind: Kind of the incident, shape (n,); -1 if unknown.
+    `kind` is that of the incident, shape (n,); -1 if unknown.
     """
     cause = posterior / np.maximum(posterior.sum(axis=1, keepdims=True), _TINY)
     known = kind >= 0

@@ -35,12 +35,9 @@ class Policy:
         self.hours = hours
 
     def tests(self, nodes: Ints, job_hours: float, part: float) -> Mask | None:
-        """Return what to run, shape (n, kinds); None is nothing.
+        """Return what to run, shape (n, kinds), on nodes that are to join a job; None is nothing.
 
-        Args:
-            nodes: Nodes that are to join a job, shape (n,).
-            job_hours: Hours that the job is to run.
-            part: These nodes' share of all nodes of the job.
+        `job_hours` are the hours that the job is to run, and `part` is these nodes' share of all its nodes.
         """
         return None
 

@@ -64,14 +64,9 @@ def figures(
     none: Sequence[Outcome],
     full: Sequence[Outcome],
 ) -> Figures:
-    """Return a policy's figures, with bootstrap intervals over seeds.
+    """Return a policy's figures from its runs, one per seed, with bootstrap intervals over seeds.
 
-    Args:
-        policy: Its name.
-        knob: Its setting.
-        runs: One outcome per seed.
-        none: Outcomes without validation on the same fleets, in the same order.
-        full: Outcomes of the full set before each job, likewise.
+    `none` are runs without validation on the same fleets in the same order, `full` those of the full set.
     """
     rows = np.array(
         [[r.used, r.incidents, b.used, b.incidents] for r, b in zip(runs, none, strict=True)]

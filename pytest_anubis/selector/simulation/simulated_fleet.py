@@ -91,14 +91,7 @@ class Outcome:
 def simulate(
     scenario: Scenario, policy: Policy, *, nodes: int, horizon: float, seed: int
 ) -> Outcome:
-    """Run a policy on a fleet.
-
-    Args:
-        scenario: The fleet.
-        policy: The policy; its state is reset.
-        nodes: Size of the fleet, at least the largest job.
-        horizon: Hours.
-        seed: Seed of all chance.
+    """Run a policy, whose state is reset, on a fleet for so many hours; equal seeds give equal fleets.
 
     Raises:
         SelectorError: The fleet is smaller than the largest job, or the horizon not positive.

@@ -18,12 +18,8 @@ RankedNode = tuple[float, int, int]
 class Backfill:
     """The nodes that may still run something: those without a choice, and those whose job found no room.
 
-    Args:
-        groups: The nodes.
-        columns: The sets to choose from.
-        idle: Nodes that nothing was chosen for, the riskiest first.
-        busy: Nodes with a job; they count once `release` is called.
-        window: The window; sets that need a pool are not used.
+    Nothing was chosen for the `idle` nodes, given with the riskiest first; the `busy` ones have a job, and
+    count once `release` is called. Sets that need a pool of the window are not used.
     """
 
     def __init__(

@@ -139,11 +139,7 @@ class _Extension:
 def fit(job: Job, now: float, calendar: PoolCalendar, prices: SecondPrices) -> FittedJob | None:
     """Return the cheapest way found to run a job from now on; None if it cannot end within the window.
 
-    Args:
-        job: The job.
-        now: When it may begin, seconds from the window's beginning.
-        calendar: Calendar of the pools; it is not changed.
-        prices: Prices of a second.
+    `now` is in seconds from the window's beginning. The calendar is not changed.
     """
     pooled = _blocks(job)
     plain = [run for run in job.runs if not job.needs.get(run[0])]

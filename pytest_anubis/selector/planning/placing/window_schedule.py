@@ -59,15 +59,10 @@ def schedule(
     backfill: Backfill,
     prices: SecondPrices,
 ) -> tuple[PlannedRun, ...]:
-    """Place jobs in a window, and return their runs, by start.
+    """Place jobs, one for each node, in a window of so many seconds and lanes; return their runs, by start.
 
-    Args:
-        jobs: One for each node.
-        lanes: How many nodes may be out of service at a time.
-        seconds: Length of the window.
-        pools: Pool -> number of its units.
-        backfill: Gives more jobs when no waiting one fits into what is left of a lane.
-        prices: Prices of a second of a lane and of the pools.
+    `pools` are the numbers of units. `backfill` gives more jobs when no waiting one fits into what is left of
+    a lane.
     """
     return _Scheduler(list(jobs), lanes, seconds, pools, backfill, prices).run()
 

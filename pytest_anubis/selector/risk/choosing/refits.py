@@ -55,11 +55,8 @@ class Refits:
     ) -> tuple[Floats, Floats]:
         """Return the ends of the 95 % intervals of probabilities, each of shape (n,).
 
-        Args:
-            chance: Probabilities of an incident, shape (n,).
-            x: Covariates at the start of the intervals of service, shape (n, d).
-            uptime: Time since then, shape (n,).
-            ahead: Time ahead that the probabilities are for.
+        `chance` are the probabilities for a time `ahead`, shape (n,); `x`, shape (n, d), the covariates at
+        the start of the intervals of service; and `uptime` the time since then, shape (n,).
         """
         hazard = np.maximum(-np.log1p(-np.minimum(chance, 1 - 1e-9)), _MIN_HAZARD)
         low, high = (hazard * factor for factor in count_factors(self.incidents))
@@ -135,15 +132,10 @@ def refit_without_parts(
     seed: int = 0,
     say: Callable[[str], None] = lambda _: None,
 ) -> Refits:
-    """Fit a model again without one part of the history after the other.
+    """Fit a model, as it was fitted to the history, again without one part of it after the other.
 
-    Args:
-        model: The model, fitted to the history.
-        rows: The history.
-        nodes: The node of each row, shape (n,). All rows of a node are left out together; if there are fewer
-            nodes than parts, rows are left out singly.
-        seed: Seed of networks.
-        say: Gets progress in words.
+    `nodes` are those of the rows, shape (n,). All rows of a node are left out together; if there are fewer
+    nodes than parts, rows are left out singly. `seed` is that of networks, and `say` gets progress in words.
     """
     if isinstance(model, Exponential) and not model.use_covariates:
         return Refits(incidents=model.events)

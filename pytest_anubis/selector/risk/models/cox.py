@@ -75,13 +75,9 @@ class CoxPH(HazardModel):
 def slopes(
     z: Floats, duration: Floats, event: npt.NDArray[np.bool_], ridge: float = RIDGE
 ) -> Floats:
-    """Return the slopes b that maximise the penalised partial likelihood, shape (width,).
+    """Return the slopes that maximise the penalised partial likelihood, shape (width,).
 
-    Args:
-        z: Standardised covariates, shape (n, width).
-        duration: Shape (n,).
-        event: Shape (n,), at least one true.
-        ridge: Penalty on the slopes, per incident.
+    `z` are standardised covariates, shape (n, width); at least one `event` is true; `ridge` is per incident.
     """
     from scipy.optimize import minimize
 

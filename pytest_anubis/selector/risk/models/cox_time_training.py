@@ -117,12 +117,8 @@ def train(
 ) -> TrainingRun:
     """Train one network as a correction of proportional hazards, until held-back rows show no more gain.
 
-    Args:
-        fit: Rows to learn from.
-        check: Held-back rows, with at least one incident.
-        settings: Settings of the training.
-        seed: Seed.
-        linear: Shape (width,): slopes of the proportional part.
+    `check` are the held-back rows, with at least one incident, and `linear`, shape (width,), the slopes of
+    the proportional part.
     """
     import torch
 
@@ -164,11 +160,9 @@ def stop_epochs(trainings: Sequence[TrainingRun]) -> list[int]:
 def simplest_epoch(losses: Floats) -> int:
     """Return the first epoch that is no worse than the best one by more than one standard error.
 
-    Early epochs are closest to proportional hazards. The error is that of the paired differences, so it is
-    small where epochs agree on which cases are hard.
-
-    Args:
-        losses: Shape (epochs, cases), or (epochs, stretches).
+    `losses` has the shape (epochs, cases) or (epochs, stretches). Early epochs are closest to proportional
+    hazards. The error is that of the paired differences, so it is small where epochs agree on which cases are
+    hard.
     """
     means = losses.mean(axis=1)
     best = int(means.argmin())
