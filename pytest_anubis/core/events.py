@@ -13,11 +13,11 @@ from typing import Annotated, Any, ClassVar
 from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.field_types import Flat, Rare
 from pytest_anubis.core.measurement import (
+    ExpectedTest,
     LaneCores,
     Measurement,
     PlannedTest,
     Purpose,
-    Slot,
     TestResult,
 )
 from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict
@@ -247,7 +247,7 @@ class PlanPredicted:
     """What a distributed run will look like."""
 
     kind: ClassVar[str] = "placed"
-    tests: tuple[Slot, ...]  # one slot a test
+    tests: tuple[ExpectedTest, ...]  # one slot a test
     wall: float  # seconds that the tests will take
     serial: float  # seconds that they would take one after the other
 

@@ -11,20 +11,26 @@ from typing import Protocol, TypeVar
 import numpy as np
 
 from pytest_anubis.core.metric import Metric, Variant
-from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem, trouble
+from pytest_anubis.core.sample import (
+    FloatArray,
+    IntArray,
+    Population,
+    SampleProblem,
+    unusable_reason,
+)
 
 Key = tuple[str, str, str, str]  # hardware class, benchmark, metric name, group
 T = TypeVar("T")
 
 PENDING = 1 << 25
-"""Bytes of samples that a shelf is given at a time: 32 MiB are long stretches of a file, little memory."""
+"""Bytes of samples that a storage is given at a time: 32 MiB are long stretches of a file, little memory."""
 OBJECT = 128
 """Bytes that a sample takes in memory besides its values."""
 CHUNK = 1 << 20
-"""Values that are put into order at a time on their way to a shelf: 8 MiB, and as much for places."""
+"""Values that are put into order at a time on their way to a storage: 8 MiB, and as much for places."""
 
 
-class Shelf(Protocol):
+class SampleStorage(Protocol):
     """Where values lie that are too many for the memory."""
 
     def append(self, name: str, values: FloatArray) -> None:
@@ -52,7 +58,7 @@ def key_of(population: Population) -> Key:
 
 def invalid_rows(
     values: FloatArray, offsets: IntArray, known: Iterable[int] = ()
-) -> dict[int, Problem]:
+) -> dict[int, SampleProblem]:
     """Find the rows that cannot be samples: NaN, infinite, negative, or without a value.
 
     Args:
@@ -70,17 +76,19 @@ def invalid_rows(
     bad = np.concatenate(found)
     rows = set((np.searchsorted(offsets, bad, side="right") - 1).tolist())
     empty = set(np.flatnonzero(np.diff(offsets) == 0).tolist())
-    problems: dict[int, Problem] = {}
+    problems: dict[int, SampleProblem] = {}
     for row in sorted((rows | empty).difference(known)):
-        text = trouble(values[offsets[row] : offsets[row + 1]]) or ""
+        text = unusable_reason(values[offsets[row] : offsets[row + 1]]) or ""
         kind = "missing" if row in empty else "invalid"
-        problems[row] = Problem(kind=kind, text="no value was recorded" if row in empty else text)
+        problems[row] = SampleProblem(
+            kind=kind, text="no value was recorded" if row in empty else text
+        )
     return problems
 
 
 @dataclass(slots=True)
 class _Stream:
-    """Values in the order in which they come: the last ones here, all others on a shelf if there is one."""
+    """Values in the order in which they come: the last ones here, all others on a storage if there is one."""
 
     name: str
     length: int = 0
@@ -91,18 +99,18 @@ class _Stream:
         self.arrays.append(values)
         self.length += len(values)
 
-    def put_away(self, shelf: Shelf) -> None:
-        """Put what is here on the shelf."""
+    def put_away(self, storage: SampleStorage) -> None:
+        """Put what is here on the storage."""
         if self.arrays:
-            shelf.append(self.name, np.concatenate(self.arrays))
+            storage.append(self.name, np.concatenate(self.arrays))
             self.arrays.clear()
 
-    def all(self, shelf: Shelf | None) -> FloatArray:
+    def all(self, storage: SampleStorage | None) -> FloatArray:
         """Return all values."""
-        if shelf is None:
+        if storage is None:
             return np.concatenate(self.arrays) if self.arrays else np.empty(0)
-        self.put_away(shelf)
-        return shelf.taken(self.name)
+        self.put_away(storage)
+        return storage.taken(self.name)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -115,7 +123,7 @@ class _Rows:
     sizes: array[int] = field(default_factory=lambda: array("q"))
     values: _Stream
     variants: list[Variant] = field(default_factory=list)
-    problems: dict[int, Problem] = field(default_factory=dict)
+    problems: dict[int, SampleProblem] = field(default_factory=dict)
     looks: dict[int, int] = field(default_factory=dict)
     given: bool = False
     metrics: Counter[Metric] = field(default_factory=Counter)
@@ -130,13 +138,13 @@ class Gather:
     """Collects samples and makes populations of them; the order of adding does not matter.
 
     Args:
-        shelf: Where values lie that are too many for the memory; None: in memory.
+        storage: Where values lie that are too many for the memory; None: in memory.
     """
 
-    def __init__(self, shelf: Shelf | None = None) -> None:
+    def __init__(self, storage: SampleStorage | None = None) -> None:
         self._rows: dict[Key, _Rows] = {}
         self._whole: dict[Key, Population] = {}
-        self._shelf = shelf
+        self._shelf = storage
         self._pending = 0
 
     def add(
@@ -151,7 +159,7 @@ class Gather:
         device: str,
         run: str,
         values: Sequence[float],
-        problem: Problem | None = None,
+        problem: SampleProblem | None = None,
         looks: int = 1,
         given: bool = False,
     ) -> None:
@@ -237,7 +245,7 @@ def _most(counts: Counter[T]) -> T:
     return min(counts, key=lambda item: (-counts[item], repr(item)))
 
 
-def _build(key: Key, rows: _Rows, shelf: Shelf | None) -> Population:
+def _build(key: Key, rows: _Rows, storage: SampleStorage | None) -> Population:
     hardware_class, benchmark, _, group = key
     usual = _most(Counter(variant[:2] for variant in rows.variants))
     chosen = max(variant for variant in rows.variants if variant[:2] == usual)
@@ -258,7 +266,7 @@ def _build(key: Key, rows: _Rows, shelf: Shelf | None) -> Population:
     size[list(other)] = 0  # these lose their values
     size = size[order]
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
-    values = _reordered(rows.values.all(shelf), begins[order], offsets, shelf)
+    values = _reordered(rows.values.all(storage), begins[order], offsets, storage)
     population = Population(
         hardware_class=hardware_class,
         benchmark=benchmark,
@@ -285,7 +293,7 @@ def _said(rows: _Rows, row: int, usual: tuple[str, str]) -> bool:
 
 
 def _reordered(
-    flat: FloatArray, begins: IntArray, offsets: IntArray, shelf: Shelf | None
+    flat: FloatArray, begins: IntArray, offsets: IntArray, storage: SampleStorage | None
 ) -> FloatArray:
     """Return the values of rows in another order.
 
@@ -293,10 +301,10 @@ def _reordered(
         flat: Shape (any,), all values.
         begins: Shape (n,), where each row's values begin in it.
         offsets: Shape (n + 1,), where they are to begin.
-        shelf: Where the result is to lie; None: in memory.
+        storage: Where the result is to lie; None: in memory.
     """
-    if shelf is not None:
-        return shelf.keep(_parts(flat, begins, offsets, 0))
+    if storage is not None:
+        return storage.keep(_parts(flat, begins, offsets, 0))
     return next(_parts(flat, begins, offsets, len(begins)), flat[:0])
 
 
@@ -316,14 +324,14 @@ def _parts(
         first = last
 
 
-def other_variant(found: Variant, expected: Variant) -> Problem:
+def other_variant(found: Variant, expected: Variant) -> SampleProblem:
     """Return the problem of a sample in another unit, direction or version than its population."""
     if found[:2] == expected[:2]:
-        return Problem(
+        return SampleProblem(
             kind="version",
             text=f"measured by version {found[2]} of its benchmark, others by version {expected[2]}",
         )
-    return Problem(
+    return SampleProblem(
         kind="unit",
         text=f"recorded in {found[0]} ({found[1]}), most others in {expected[0]} ({expected[1]})",
     )

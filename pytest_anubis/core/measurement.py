@@ -168,7 +168,7 @@ class TestResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Slot:
+class ExpectedTest:
     """Where and when a test is expected to run; seconds since the first test's start."""
 
     test: str

@@ -18,7 +18,7 @@ HIGH = 1e30
 """No quantity in any unit is larger; sums of float32 values below it stay finite (they end at 3.4e38)."""
 
 
-def trouble(
+def unusable_reason(
     values: npt.ArrayLike, *, least: int = 1, durations: bool = False, most: float = HIGH
 ) -> str | None:
     """Say in one phrase why values cannot be a sample, or return None when they can.
@@ -93,7 +93,7 @@ class Population:
     runs: Sequence[str]
     values: FloatArray
     offsets: IntArray
-    problems: Mapping[int, Problem] = field(default_factory=dict)
+    problems: Mapping[int, SampleProblem] = field(default_factory=dict)
     looks: Mapping[int, int] = field(default_factory=dict)
     given: bool = False
 
@@ -124,7 +124,7 @@ class Population:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class SampleProblem:
     """Why a unit has no usable sample.
 
     Attributes:
@@ -160,7 +160,7 @@ def population_of(
     hardware_class: str = "",
     component: str = "",
     group: str = "",
-    problems: Mapping[int, Problem] | None = None,
+    problems: Mapping[int, SampleProblem] | None = None,
 ) -> Population:
     """Build a population from one sequence of values per unit (nodes default to ``n0``, ``n1``, ...)."""
     sizes = [len(sample) for sample in samples]

@@ -11,7 +11,7 @@ from typing import Literal
 
 from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.events import Attempted
-from pytest_anubis.core.gather import Gather, Key, Shelf, key_of
+from pytest_anubis.core.gather import Gather, Key, SampleStorage, key_of
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.run import EVIDENCE, RunRecord
 from pytest_anubis.core.sample import Problem
@@ -50,7 +50,7 @@ def read_runs(
     learning: bool = False,
     progress: Progress | None = None,
     wanted: RunFilter = EVERYTHING,
-    shelf: Shelf | None = None,
+    storage: SampleStorage | None = None,
 ) -> RunSet:
     """Read journals, imports, tables and folders of them.
 
@@ -65,12 +65,12 @@ def read_runs(
             disturbed throughout, with a report of the hardware itself, or under acceptance and not accepted.
         progress: Called with one short line now and then.
         wanted: Which runs and samples are taken.
-        shelf: Storage for values that exceed the memory; None keeps them in memory.
+        storage: Storage for values that exceed the memory; None keeps them in memory.
 
     Raises:
         RunsError: A path does not exist, or there is no run in any of them.
     """
-    reader = RunReader(learning, wanted, shelf)
+    reader = RunReader(learning, wanted, storage)
     files, left = files_of(paths, exports=True)
     for i, path in enumerate(_longest_first(files)):
         if progress is not None:
@@ -138,7 +138,7 @@ class RunReader:
 
     learning: bool
     wanted: RunFilter = EVERYTHING
-    shelf: Shelf | None = None
+    storage: SampleStorage | None = None
     names: NodeNames = field(default_factory=NodeNames)
     gather: Gather = field(init=False)
     # by run, node and class: a table may hold a node in two classes
@@ -155,7 +155,7 @@ class RunReader:
     _cells: ImportedCells = field(default_factory=ImportedCells)
 
     def __post_init__(self) -> None:
-        self.gather = Gather(self.shelf)
+        self.gather = Gather(self.storage)
 
     def file(self, path: Path, progress: Progress | None) -> None:
         """Add the runs of a file; one that cannot be read is refused."""
@@ -175,7 +175,7 @@ class RunReader:
             if path.suffix == SUFFIX:
                 self.columns(path, load_columns(path), self._digest)
             elif path.suffix.lower() in TABLES or is_superbench(path):
-                exported = exported_samples(path, self.shelf) if path.suffix in PARQUET else None
+                exported = exported_samples(path, self.storage) if path.suffix in PARQUET else None
                 read = import_superbench if path.suffix == ".jsonl" else import_table
                 table = exported or read(path, progress=progress)
                 self.warnings += [f"{path} {line}" for line in (*table.wrong, *table.notes)]

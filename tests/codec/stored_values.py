@@ -11,7 +11,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion, Exclusion, Finding
 from pytest_anubis.core.inventory import Accelerator, Disk, Inventory, Memory, Nic, Processor
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.core.sample import Population, SampleProblem
 from pytest_anubis.distributed.dispatch.certificates import Certificate, save_certificates
 from pytest_anubis.hardware.telemetry.host_sensors import Reading
 from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
@@ -114,7 +114,7 @@ COLUMNS = Columns(
             runs=("r1", "r1"),
             values=np.array([1.0, 2.0, 3.0]),
             offsets=np.array([0, 2, 3]),
-            problems={1: Problem(kind="disturbed", text="other tenants µ")},
+            problems={1: SampleProblem(kind="disturbed", text="other tenants µ")},
         ),
         Population(
             hardware_class="class",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import Problem
+from pytest_anubis.core.sample import SampleProblem
 
 SAMPLE = st.fixed_dictionaries(
     {
@@ -26,7 +26,7 @@ SAMPLE = st.fixed_dictionaries(
         "device": st.sampled_from(["d1", "d2"]),
         "run": st.uuids().map(str),
         "values": st.lists(st.sampled_from([0.0, 1.5, -1.0, float("inf")]), max_size=4),
-        "problem": st.none() | st.just(Problem(kind="failed", text="x")),
+        "problem": st.none() | st.just(SampleProblem(kind="failed", text="x")),
     }
 )
 
@@ -88,7 +88,7 @@ def sample(run: str, version: int, **given: Any) -> dict[str, Any]:
 
 
 def test_samples_of_the_newest_version_count_however_few_they_are() -> None:
-    failed = Problem(kind="failed", text="x")
+    failed = SampleProblem(kind="failed", text="x")
     samples = [sample(f"r{i}", 1) for i in range(3)]
     samples += [sample("r3", 2, values=[5.0]), sample("r4", 1, problem=failed)]
     (population,) = gathered(samples).populations()

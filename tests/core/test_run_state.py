@@ -41,10 +41,10 @@ from pytest_anubis.core.events import (
     WorkerDied,
 )
 from pytest_anubis.core.measurement import (
+    ExpectedTest,
     LaneCores,
     Measurement,
     PlannedTest,
-    Slot,
     TestResult,
 )
 from pytest_anubis.core.metric import Metric
@@ -149,7 +149,9 @@ any_event: st.SearchStrategy[Event] = st.one_of(
     ),
     st.builds(LeftBehind, test=tests, what=st.tuples(texts), repaired=st.booleans()),
     st.just(
-        PlanPredicted(tests=(Slot(test="t", lane="l", start=0.0, end=1.0),), wall=1.0, serial=1.0)
+        PlanPredicted(
+            tests=(ExpectedTest(test="t", lane="l", start=0.0, end=1.0),), wall=1.0, serial=1.0
+        )
     ),
     st.just(TestRan(test="t", worker="gw0", start=0.0, end=1.5)),
     st.just(RunTimed(wall=2.0, predicted=1.0)),

@@ -30,7 +30,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.measurement import Measurement, PlannedTest, TestResult
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence, RunRecord
-from pytest_anubis.core.sample import Population, Problem, population_of
+from pytest_anubis.core.sample import Population, SampleProblem, population_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.store.collected_runs import RunsError, RunSet, read_runs
 from pytest_anubis.store.fleet.pushing import push
@@ -476,7 +476,7 @@ SAMPLES = st.builds(
         devices=names[::-1][: len(samples)],
         hardware_class="c",
         group=group,
-        problems={i: Problem(kind="failed", text="x") for i in marked if i < len(samples)},
+        problems={i: SampleProblem(kind="failed", text="x") for i in marked if i < len(samples)},
     ),
     st.lists(st.lists(st.floats(), max_size=4), max_size=5),
     st.permutations(["a", "b", "µ", "d e", ""]),

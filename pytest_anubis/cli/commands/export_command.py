@@ -36,8 +36,8 @@ def run(options: argparse.Namespace) -> int:
     from pytest_anubis.store.samples.parquet_files import save_parquet
     from pytest_anubis.store.samples.spilled_values import SpilledValues
 
-    with SpilledValues() as shelf, Progress("writing") as progress:
-        runs = read_sources(options, shelf=shelf)
+    with SpilledValues() as storage, Progress("writing") as progress:
+        runs = read_sources(options, storage=storage)
         files = save_parquet(runs.populations, options.parquet, progress=progress.say)
     values = sum(len(population.values) for population in runs.populations)
     size = sum(path.stat().st_size for path in files)

@@ -254,8 +254,8 @@ def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = F
 
     try:
         # The cluster first: reading a fleet takes minutes, and an address is mistyped in seconds.
-        with engine_of(options) as engine, SpilledValues() as shelf:
-            return _learn_from(options, paths, engine, shelf, measured=measured)
+        with engine_of(options) as engine, SpilledValues() as storage:
+            return _learn_from(options, paths, engine, storage, measured=measured)
     except OSError as error:
         if error.errno != errno.ENOSPC:
             raise
@@ -268,16 +268,16 @@ def _learn_from(
     options: argparse.Namespace,
     paths: list[Path],
     engine: Executor | None,
-    shelf: SpilledValues,
+    storage: SpilledValues,
     *,
     measured: bool,
 ) -> int:
     from pytest_anubis.cli.shared.collected_judging import read_collected
 
     if options.history:
-        runs = read_history(options, learning=True, shelf=shelf)
+        runs = read_history(options, learning=True, storage=storage)
     else:
-        runs = read_collected(paths, wanted_of(options), learning=True, shelf=shelf)
+        runs = read_collected(paths, wanted_of(options), learning=True, storage=storage)
     runs = split_classes(runs, options.split)
     say(*class_lines(runs))
     unread: dict[str, int] = {}
@@ -303,7 +303,9 @@ def _learn_from(
     without, doubtful = [], 0
     for key, populations in sorted(by_class.items()):
         see = None if measured else see_commands(options)
-        learn = partial(learned_class, options, key, populations, runs, engine=engine, shelf=shelf)
+        learn = partial(
+            learned_class, options, key, populations, runs, engine=engine, storage=storage
+        )
         several = len(by_class) > 1
         baseline, written = _learn_class(
             options, key, populations, runs, learn, several=several, see=see

@@ -22,7 +22,7 @@ from pytest_anubis.hardware.inventory.inventory_reading import (
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
-    from pytest_anubis.core.gather import Shelf
+    from pytest_anubis.core.gather import SampleStorage
     from pytest_anubis.core.sample import Population
     from pytest_anubis.store.collected_runs import RunSet
 
@@ -35,7 +35,7 @@ def learned_class(
     *,
     progress: Callable[[int, int], None] | None = None,
     engine: Executor | None = None,
-    shelf: Shelf | None = None,
+    storage: SampleStorage | None = None,
 ) -> Baseline:
     """Learn the baseline of one class.
 
@@ -46,7 +46,7 @@ def learned_class(
         runs: What was read of all classes.
         progress: Called with (done, all) after every criterion.
         engine: Learns metrics in parallel; None: one after the other.
-        shelf: Where the values lie.
+        storage: Where the values lie.
 
     Raises:
         LearnError: The populations contradict each other.
@@ -66,7 +66,7 @@ def learned_class(
         promises=dict(options.promise),
         progress=progress,
         executor=engine,
-        shelf=shelf,
+        storage=storage,
         failed=_failed(runs, key),
         decide=decisions_in(options.output, key),
     )

@@ -51,7 +51,7 @@ from pytest_anubis.validator.judging.verdict_table import PASS, REASONS
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, UnlikeNode
-    from pytest_anubis.core.gather import Shelf
+    from pytest_anubis.core.gather import SampleStorage
 
 NAMED = 3
 """Nodes named in a note."""
@@ -65,7 +65,7 @@ def read_collected(
     wanted: RunFilter = EVERYTHING,
     *,
     learning: bool = False,
-    shelf: Shelf | None = None,
+    storage: SampleStorage | None = None,
 ) -> RunSet:
     """Read journals, imports, tables and folders of them; say what was wrong inside, and what is left out.
 
@@ -73,14 +73,14 @@ def read_collected(
         paths: Where they are.
         wanted: Which runs and samples are taken.
         learning: Refuse runs that nothing may be learned from.
-        shelf: Where values lie that are too many for the memory; None: in memory.
+        storage: Where values lie that are too many for the memory; None: in memory.
 
     Raises:
         RunsError: A path does not exist, or there is no run in any of them.
     """
     with Progress("reading") as progress:
         runs = read_runs(
-            paths, learning=learning, progress=progress.say, wanted=wanted, shelf=shelf
+            paths, learning=learning, progress=progress.say, wanted=wanted, storage=storage
         )
     return told_runs(runs)
 

@@ -19,7 +19,7 @@ from pytest_anubis.settings import seconds
 from pytest_anubis.store.run_filter import RunFilter
 
 if TYPE_CHECKING:
-    from pytest_anubis.core.gather import Shelf
+    from pytest_anubis.core.gather import SampleStorage
     from pytest_anubis.core.run import RunRecord
     from pytest_anubis.store.collected_runs import RunSet
 
@@ -97,7 +97,7 @@ def source_words(options: argparse.Namespace) -> list[str]:
     return words
 
 
-def read_sources(options: argparse.Namespace, *, shelf: Shelf | None = None) -> RunSet:
+def read_sources(options: argparse.Namespace, *, storage: SampleStorage | None = None) -> RunSet:
     """Read the wanted runs that were named, or those of the history in their place; as `read_collected`.
 
     Raises:
@@ -110,12 +110,12 @@ def read_sources(options: argparse.Namespace, *, shelf: Shelf | None = None) -> 
             "name runs (folders, journals, imports), or their history with --history"
         )
     if options.history:
-        return read_history(options, shelf=shelf)
-    return read_collected(options.runs, wanted_of(options), shelf=shelf)
+        return read_history(options, storage=storage)
+    return read_collected(options.runs, wanted_of(options), storage=storage)
 
 
 def read_history(
-    options: argparse.Namespace, *, learning: bool = False, shelf: Shelf | None = None
+    options: argparse.Namespace, *, learning: bool = False, storage: SampleStorage | None = None
 ) -> RunSet:
     """Read the wanted runs of the history that was named; as `read_collected`.
 
@@ -133,7 +133,7 @@ def read_history(
             wanted_of(options),
             learning=learning,
             progress=progress.say,
-            shelf=shelf,
+            storage=storage,
         )
     return told_runs(runs)
 

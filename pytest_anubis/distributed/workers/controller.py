@@ -21,7 +21,7 @@ from pytest_anubis.core.events import (
     RunTimed,
     WorkerDied,
 )
-from pytest_anubis.core.measurement import Slot
+from pytest_anubis.core.measurement import ExpectedTest
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.distributed.containment.crash_evidence import HardwareEvidence, card_addresses
@@ -207,7 +207,7 @@ class Controller:
         """Write the plan to the journal and the terminal."""
         self._plan = plan
         slots = tuple(
-            Slot(test=s.test, lane=s.lane, start=round(s.start, 3), end=round(s.end, 3))
+            ExpectedTest(test=s.test, lane=s.lane, start=round(s.start, 3), end=round(s.end, 3))
             for s in plan.slots
         )
         self._sink(PlanPredicted(tests=slots, wall=plan.wall, serial=plan.serial))

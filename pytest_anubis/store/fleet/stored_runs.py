@@ -9,7 +9,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.collected_runs import EVERYTHING, Progress, RunReader, RunSet
 from pytest_anubis.store.history import tables as schema
@@ -112,7 +112,7 @@ def read_stored(
     *,
     learning: bool = False,
     progress: Progress | None = None,
-    shelf: Shelf | None = None,
+    storage: SampleStorage | None = None,
 ) -> RunSet:
     """Read runs of a history as `read_runs` reads files; journals of its own store are read there.
 
@@ -121,14 +121,14 @@ def read_stored(
         wanted: Which runs and samples are taken.
         learning: As in `read_runs`.
         progress: Called with one short line now and then.
-        shelf: As in `read_runs`.
+        storage: As in `read_runs`.
 
     Raises:
         HistoryError: The history cannot be read.
         RunsError: There is no such run.
     """
     with History(place) as history:
-        reader = RunReader(learning, wanted, shelf, known_machines(history))
+        reader = RunReader(learning, wanted, storage, known_machines(history))
         found = stored_runs(history, wanted)
         if not found and wanted == EVERYTHING:
             raise HistoryError(f"{history.shown()}: no run in it yet; push some ('anubis push')")

@@ -12,7 +12,7 @@ import numpy as np
 from pytest_anubis.codec.input_limits import LARGEST_DATA, POPULATION_BYTES, most_bytes, too_large
 from pytest_anubis.core.gather import invalid_rows, other_variant
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import IntArray, Population, Problem
+from pytest_anubis.core.sample import IntArray, Population, SampleProblem
 from pytest_anubis.durations import seconds
 from pytest_anubis.store.importers.import_result import ImportFileError
 from pytest_anubis.store.importers.long_form import DURATION, TEXTS, TRAITS, EncodedRows
@@ -39,8 +39,8 @@ _DAY, _PAUSE = 86400.0, 4 * 3600.0
 
 SPARED = 0.02
 """Share of a node's values that may be empty, of units that have others."""
-HALF_EMPTY = Problem(kind="missing", text="at least half of its values are empty")
-EMPTY = Problem(kind="missing", text="named in the results, but without a value")
+HALF_EMPTY = SampleProblem(kind="missing", text="at least half of its values are empty")
+EMPTY = SampleProblem(kind="missing", text="named in the results, but without a value")
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ def group_rows(
     node, device, run = unit_parts[unit].T
     units = _Units(key, node, device, run, count)
 
-    marked: dict[int, Problem] = {}
+    marked: dict[int, SampleProblem] = {}
     where = np.cumsum(np.bincount(starts, minlength=len(whole))) - 1
     for row in np.flatnonzero(other).tolist():
         pair = divmod(int(variant[order[row]]), sizes["better"])
@@ -127,7 +127,7 @@ def group_rows(
         )
     for row in np.flatnonzero(failed).tolist():
         code = int(rows.return_codes[order[row]])
-        marked[int(where[row])] = Problem(kind="failed", text=f"return code {code}")
+        marked[int(where[row])] = SampleProblem(kind="failed", text=f"return code {code}")
     empty = np.add.reduceat(rows.missing[order].astype(np.int64), starts)
     for row in np.flatnonzero((count > 0) & (empty >= count)).tolist():
         marked.setdefault(row, HALF_EMPTY)
@@ -215,7 +215,7 @@ def _cut(
     key_parts: IntArray,
     units: _Units,
     values: Any,
-    marked: dict[int, Problem],
+    marked: dict[int, SampleProblem],
     chosen: IntArray,
     sizes: dict[str, int],
     component: IntArray,

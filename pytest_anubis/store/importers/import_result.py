@@ -17,7 +17,7 @@ from pytest_anubis.codec.input_limits import LARGEST_DATA, LARGEST_JSON, most_by
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.core.sample import Population, SampleProblem
 from pytest_anubis.store.importers.lost_cells import LostCells, lost_of_populations
 from pytest_anubis.tool_outputs.failure_lines import failure_said
 from pytest_anubis.tool_outputs.plain_lines import lines_around
@@ -167,7 +167,7 @@ class Samples:
 
     def __init__(self) -> None:
         self.values: dict[Unit, list[float]] = {}
-        self.problems: dict[Unit, Problem] = {}
+        self.problems: dict[Unit, SampleProblem] = {}
         self.components: dict[str, str] = {}
         self.wrong = WrongLines()
         self.notes: list[str] = []
@@ -180,7 +180,7 @@ class Samples:
     def problem(self, unit: Unit, kind: str, text: str) -> None:
         """Say that a unit has no values that count."""
         self.add(unit)
-        self.problems[unit] = Problem(kind=kind, text=text)
+        self.problems[unit] = SampleProblem(kind=kind, text=text)
 
     def fail(
         self, benchmark: str, device: str, text: str, metric: Metric = _CAME_TO_ITS_END

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.metric import Metric, metric_name
-from pytest_anubis.core.sample import ABSENT, IntArray, Population, Problem
+from pytest_anubis.core.sample import ABSENT, IntArray, Population, SampleProblem
 
 if TYPE_CHECKING:
     from pytest_anubis.store.importers.long_form import EncodedRows
@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 
 UnitName = tuple[str, str, str, str, str]
 """Benchmark, metric, device, node and run."""
-MISSING = Problem(kind=ABSENT, text="not in the results, although most nodes have it")
+MISSING = SampleProblem(kind=ABSENT, text="not in the results, although most nodes have it")
 
 LONGEST = 60
 """Characters of a cell or name in an example."""
@@ -33,7 +33,7 @@ class LostCells:
     """The cells that one cause has cost.
 
     Attributes:
-        kind: ``unit``, ``invalid``, ``failed`` or ``missing``, as `Problem.kind`.
+        kind: ``unit``, ``invalid``, ``failed`` or ``missing``, as `SampleProblem.kind`.
         count: How many rows of a table; units under test for what is missing, and for what failed in a
             summary.
         example: Where the first one stands and what it holds.

@@ -13,7 +13,7 @@ from typing import Any
 from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.foreign_text import open_text
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
-from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.store.importers.grouping import (
     group_rows,
     row_dates,
@@ -139,12 +139,12 @@ def import_table(
     )
 
 
-def exported_samples(path: Path, shelf: Shelf | None = None) -> Imported | None:
+def exported_samples(path: Path, storage: SampleStorage | None = None) -> Imported | None:
     """Read a file that ``anubis export`` wrote, a metric's samples; None if it is of another form.
 
     Args:
         path: A Parquet file.
-        shelf: Where values lie that are too many for the memory; None: in memory.
+        storage: Where values lie that are too many for the memory; None: in memory.
 
     Raises:
         ImportFileError: It cannot be read.
@@ -152,7 +152,7 @@ def exported_samples(path: Path, shelf: Shelf | None = None) -> Imported | None:
     if not path.is_file():
         return None
     try:
-        population = read_samples(path, shelf)
+        population = read_samples(path, storage)
     except ParquetError as error:
         raise ImportFileError(str(error)) from None
     if population is None:

@@ -23,7 +23,7 @@ from pytest_anubis.codec.regular_files import open_regular
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import IntArray, Population, Problem
+from pytest_anubis.core.sample import IntArray, Population, SampleProblem
 from pytest_anubis.store.atomic import write_atomically
 
 FORMAT = "anubis-columns"
@@ -113,7 +113,7 @@ class _Header:
     nodes: tuple[str, ...]
     devices: tuple[str, ...]
     runs: tuple[str, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[SampleProblem, ...]
     records: tuple[RunRecord, ...] = ()
 
 
@@ -135,7 +135,7 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
     """Return a columnar file's bytes; uncompressed ones are the same on every machine."""
     populations = columns.populations
     nodes, devices, runs = _Names(), _Names(), _Names()
-    kinds: dict[Problem, int] = {}
+    kinds: dict[SampleProblem, int] = {}
     rows = np.concatenate([[0], np.cumsum([len(p) for p in populations])]).astype(np.int64)
     sizes = _join([np.diff(p.offsets) for p in populations], np.int64)
     marked = [(rows[i] + r, q) for i, p in enumerate(populations) for r, q in p.problems.items()]

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW_BYTES, most_bytes, too_large
-from pytest_anubis.core.gather import Shelf, invalid_rows
+from pytest_anubis.core.gather import SampleStorage, invalid_rows
 from pytest_anubis.core.metric import DIRECTIONS, Metric
-from pytest_anubis.core.sample import ABSENT, FloatArray, Population, Problem
+from pytest_anubis.core.sample import ABSENT, FloatArray, Population, SampleProblem
 from pytest_anubis.store.samples.parquet_files import (
     COLUMNS,
     ParquetError,
@@ -40,16 +40,16 @@ _MAX_NAME_LENGTH = 1000
 _PROBLEMS = ("failed", "missing", ABSENT, "disturbed", "waived", "invalid", "unit", "version")
 
 
-def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
+def read_samples(path: Path, storage: SampleStorage | None = None) -> Population | None:
     """Return the population of a file that was exported; None if it is of another form.
 
     Args:
         path: A Parquet file.
-        shelf: Storage for values that exceed the memory; None keeps them in memory.
+        storage: Storage for values that exceed the memory; None keeps them in memory.
 
     Raises:
         ParquetError: It is damaged, was exported by an older version, or is too large for the memory where
-            there is no shelf.
+            there is no storage.
     """
     try:
         import duckdb
@@ -58,7 +58,7 @@ def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
     errors = (duckdb.Error, RuntimeError, ValueError, OverflowError)
     try:
         with duckdb.connect(":memory:", config=_LIMITS) as connection:
-            return _population(connection, literal(path), shelf)
+            return _population(connection, literal(path), storage)
     except ParquetError as error:
         raise ParquetError(f"{path}: {error}") from None
     except errors as error:
@@ -66,7 +66,7 @@ def read_samples(path: Path, shelf: Shelf | None = None) -> Population | None:
         raise ParquetError(f"{path}: {said}; export it anew, or remove it") from None
 
 
-def _population(connection: Any, name: str, shelf: Shelf | None) -> Population | None:
+def _population(connection: Any, name: str, storage: SampleStorage | None) -> Population | None:
     head = connection.execute("SELECT * FROM read_parquet(?) LIMIT 0", [name]).description
     columns = [(str(one[0]), str(one[1])) for one in head]
     known = list(zip(COLUMNS, _TYPES, strict=True))
@@ -87,7 +87,7 @@ def _population(connection: Any, name: str, shelf: Shelf | None) -> Population |
     plain = _texts(np.array(texts, dtype=object)) is not None
     if not plain or texts[4] not in DIRECTIONS or not all(texts[1:4]):
         return None
-    most = most_bytes(LARGEST_DATA if shelf is None else _MAX_SHELF_BYTES)
+    most = most_bytes(LARGEST_DATA if storage is None else _MAX_SHELF_BYTES)
     if total * _VALUE_BYTES > most:
         raise ParquetError(too_large(f"{total:,} values", most))
     odd = connection.execute(
@@ -115,7 +115,7 @@ def _population(connection: Any, name: str, shelf: Shelf | None) -> Population |
     problems = _problems(texts_of["problem"] or ())
     parts = _values(connection, name, offsets)
     try:
-        values = np.concatenate([*parts]) if shelf is None else shelf.keep(parts)
+        values = np.concatenate([*parts]) if storage is None else storage.keep(parts)
     except _OtherOrderError:
         return None
     population = Population(
@@ -131,8 +131,8 @@ def _population(connection: Any, name: str, shelf: Shelf | None) -> Population |
         offsets=offsets,
         problems=problems | invalid_rows(values, offsets, problems),
     )
-    if shelf is not None:
-        shelf.release()
+    if storage is not None:
+        storage.release()
     return population
 
 
@@ -169,11 +169,11 @@ def _texts(found: Any) -> tuple[str, ...] | None:
     return texts if good else None
 
 
-def _problems(texts: Iterable[str]) -> dict[int, Problem]:
+def _problems(texts: Iterable[str]) -> dict[int, SampleProblem]:
     found = {}
     for row, text in enumerate(texts):
         kind, _, why = text.partition(": ")
         if text:
             known = kind if kind in _PROBLEMS else "invalid"
-            found[row] = Problem(kind=known, text=why or text)
+            found[row] = SampleProblem(kind=known, text=why or text)
     return found

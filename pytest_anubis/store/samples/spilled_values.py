@@ -23,7 +23,7 @@ _SMALL = 1 << 17
 
 
 class SpilledValues:
-    """A shelf (`core.gather.Shelf`) that holds values in memory up to a budget, and in files beyond it.
+    """A `core.gather.SampleStorage` that keeps values in memory up to a budget, and in files beyond it.
 
     Files are mapped, so only the parts in use are read; `release` frees them. Arrays must not be used after
     it is closed.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.metric import Direction, loss_text
-from pytest_anubis.core.sample import FloatArray, trouble
+from pytest_anubis.core.sample import FloatArray, unusable_reason
 from pytest_anubis.core.verdict import SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.steady_state import steady_from
 from pytest_anubis.validator.changes.trend import LEAST_CHANGE, rank_variance
@@ -112,7 +112,7 @@ def segments(
     """
     series = np.asarray(values, dtype=np.float64)
     series = series if series.ndim == 1 else series.ravel()
-    if better == "equal" or trouble(series, least=FEWEST) is not None:
+    if better == "equal" or unusable_reason(series, least=FEWEST) is not None:
         return Segments(count=series.size)
     if series.min() == series.max():
         return Segments(count=series.size)

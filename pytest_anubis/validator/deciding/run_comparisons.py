@@ -9,7 +9,7 @@ from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.core.sample import Population, SampleProblem
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.changes.least_change import changes_of
 from pytest_anubis.validator.changes.segments import with_segments
@@ -200,7 +200,7 @@ def _populations(run: RunRecord, measurements: Iterable[Measurement]) -> tuple[P
             device=m.device,
             run=run.run,
             values=m.values,
-            problem=Problem(kind="disturbed", text="; ".join(what)) if what else None,
+            problem=SampleProblem(kind="disturbed", text="; ".join(what)) if what else None,
             looks=m.looks,
         )
     return gather.populations()

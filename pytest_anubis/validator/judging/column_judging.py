@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from pytest_anubis.core.baseline import Baseline, Criterion, Finding
-from pytest_anubis.core.sample import FloatArray, Population, Problem
+from pytest_anubis.core.sample import FloatArray, Population, SampleProblem
 from pytest_anubis.core.verdict import (
     NOISY,
     MetricVerdict,
@@ -303,7 +303,7 @@ def _exact_shares(rows: Rows, right: float) -> FloatArray:
 def _of_problem(
     population: Population,
     row: int,
-    problem: Problem,
+    problem: SampleProblem,
     criterion: Criterion | None,
     baseline: Baseline | None,
 ) -> tuple[int, int]:

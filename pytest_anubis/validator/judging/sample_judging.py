@@ -26,7 +26,7 @@ from pytest_anubis.core.metric import (
     told_apart,
     value_text,
 )
-from pytest_anubis.core.sample import NOTHING_DONE, FloatArray, Population, trouble
+from pytest_anubis.core.sample import NOTHING_DONE, FloatArray, Population, unusable_reason
 from pytest_anubis.core.shown_loss import median_similarity
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator.judging.certainty import certainty_of
@@ -128,7 +128,7 @@ def judge_sample(
     problem = None
     if compared is None:
         durations = of is not None and of.is_duration
-        problem = trouble(array, least=least, durations=durations)
+        problem = unusable_reason(array, least=least, durations=durations)
     idle = of is not None and of.is_rate and problem is None and not array.any()
     if criterion is None:
         right = of.right if of is not None and problem is None else None

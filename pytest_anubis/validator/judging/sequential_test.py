@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.baseline import ERROR_RATE, Criterion
-from pytest_anubis.core.sample import FloatArray, trouble
+from pytest_anubis.core.sample import FloatArray, unusable_reason
 from pytest_anubis.validator.similarity.distance import one_sided
 
 MOST_LOOKS = 16
@@ -84,7 +84,7 @@ def _loss_of(
     parts = [np.asarray(look, dtype=np.float64) for look in looks]
     values = np.concatenate(parts) if parts else np.empty(0)
     middle = float(np.mean(criterion.centre))
-    if trouble(values) is not None or middle <= 0:
+    if unusable_reason(values) is not None or middle <= 0:
         return None
     loss = 1 - one_sided(values, criterion.centre, criterion.metric.better)
     deviation, degrees = standard_error(parts)
@@ -96,7 +96,7 @@ def _loss_of(
 def fails(looks: Sequence[npt.ArrayLike], criterion: Criterion) -> bool:
     """Say whether all values together would fail as they are."""
     values = np.concatenate([np.asarray(look, dtype=np.float64) for look in looks])
-    if trouble(values) is not None:
+    if unusable_reason(values) is not None:
         return False
     loss = 1 - one_sided(values, criterion.centre, criterion.metric.better)
     return loss > fail_loss(criterion)

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import value_text
-from pytest_anubis.core.sample import ABSENT, FloatArray, Problem
+from pytest_anubis.core.sample import ABSENT, FloatArray, SampleProblem
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator.judging.sequential_test import CONFIRMING_LOOKS
 from pytest_anubis.validator.similarity.too_good import lowest_likeness
@@ -174,7 +174,7 @@ def criterion_for(
     return replace(criterion, learned=float(learned_for(alike, criterion, confirmed)))
 
 
-def problem_verdict(problem: Problem) -> tuple[Outcome, Reason]:
+def problem_verdict(problem: SampleProblem) -> tuple[Outcome, Reason]:
     """Return outcome and reason of a unit without a usable sample; a failed or missing test is never slow."""
     return _OF_PROBLEM.get(problem.kind, (Outcome.INCONCLUSIVE, Reason.INVALID))
 

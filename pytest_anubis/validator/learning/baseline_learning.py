@@ -22,7 +22,7 @@ from pytest_anubis.core.baseline import (
     Unjudged,
     UnlikeNode,
 )
-from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.metric import metric_name
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.change_rate import change_rates
@@ -73,7 +73,7 @@ def learn_baseline(
     promises: Mapping[str, float] | None = None,
     progress: Progress | None = None,
     executor: Executor | None = None,
-    shelf: Shelf | None = None,
+    storage: SampleStorage | None = None,
     failed: Mapping[str, UnlikeNode] | None = None,
     decide: Callable[[Criterion], Decision] | None = None,
 ) -> Baseline:
@@ -94,7 +94,7 @@ def learn_baseline(
             whatever the spread.
         progress: Called with (done, all) after every criterion.
         executor: Learns the populations in parallel; the result is the same.
-        shelf: Where the populations' values lie, if they are too many for the memory: then one metric's at
+        storage: Where the populations' values lie, if they are too many for the memory: then one metric's at
             a time are in memory, and the result is the same.
         failed: Nodes that failed a test of which no sample tells.
         decide: What is decided already about a criterion's slower group of units; None: nothing about any.
@@ -107,7 +107,7 @@ def learn_baseline(
     single = _one_machine(populations) if one_machine is None else one_machine
     tasks = tasks_of(populations, single)
     learned = learned_of(
-        tasks, alpha=alpha, method=method, one_machine=single, executor=executor, shelf=shelf
+        tasks, alpha=alpha, method=method, one_machine=single, executor=executor, storage=storage
     )
     results: list[LearnedCriterion] = []
     for done in learned:

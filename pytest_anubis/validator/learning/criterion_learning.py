@@ -15,7 +15,7 @@ from pytest_anubis.core.baseline import (
     Exclusion,
     Scope,
 )
-from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.metric import (
     Direction,
     first_of,
@@ -90,7 +90,7 @@ def learn_criterion(
     method: Method = "median",
     one_machine: bool = False,
     scope: Scope = "unit",
-    shelf: Shelf | None = None,
+    storage: SampleStorage | None = None,
 ) -> LearnedCriterion:
     """Learn what is normal for one metric.
 
@@ -106,7 +106,7 @@ def learn_criterion(
         one_machine: All rows are runs of one machine: nothing is dropped, and the spread of the runs
             gives the threshold.
         scope: ``node`` pools the values of each node (and run) first.
-        shelf: Where values are sorted that are too many for the memory; None: in memory.
+        storage: Where values are sorted that are too many for the memory; None: in memory.
 
     Returns:
         The criterion, or the reason why there is none; never an exception for bad samples.
@@ -119,12 +119,12 @@ def learn_criterion(
     if method not in ("median", "medoid"):
         raise LearnError(f"method={method!r} is unknown; say 'median' or 'medoid'")
     if scope == "node":
-        population = pooled(population, shelf if population.values.nbytes > LARGE else None)
-    rows = rows_of(population, shelf)
+        population = pooled(population, storage if population.values.nbytes > LARGE else None)
+    rows = rows_of(population, storage)
     strange = strange_rows(rows, population.metric)
     if strange:
         population = without_strange(population, strange)
-        rows = rows_of(population, shelf)
+        rows = rows_of(population, storage)
     # A node's values lack what one of its devices lacks: that stands with the device, once.
     exclusions = _unusable(population, rows, () if scope == "unit" else population.problems)
     too_few = _too_few(population, rows.usable)

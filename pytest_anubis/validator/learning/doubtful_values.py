@@ -9,7 +9,7 @@ import numpy as np
 
 from pytest_anubis.core.baseline import DOUBTFUL, Finding
 from pytest_anubis.core.metric import first_of, slip_text, value_text
-from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.core.sample import Population, SampleProblem
 from pytest_anubis.validator.similarity.usable_rows import Rows
 
 NAMED = 8
@@ -19,7 +19,7 @@ NAMED = 8
 def without_strange(population: Population, strange: Mapping[int, float]) -> Population:
     """Return a population whose units that are too good, or in another unit, have no part in learning."""
     problems = {
-        row: Problem(kind="invalid", text=f"{_as_good(times)}: unit? did the work happen?")
+        row: SampleProblem(kind="invalid", text=f"{_as_good(times)}: unit? did the work happen?")
         for row, times in strange.items()
     }
     return replace(population, problems={**population.problems, **problems})

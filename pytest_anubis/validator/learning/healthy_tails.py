@@ -118,8 +118,8 @@ def _alone(asked: Sequence[LearnedCriterion], executor: Executor | None) -> Iter
 
 def _without_its_node(item: LearnedCriterion) -> FloatArray:
     losses = leave_one_out_losses(item.population, item.rows, item.losses, item.centred)
-    if item.rows.shelf is not None:
-        item.rows.shelf.release()
+    if item.rows.storage is not None:
+        item.rows.storage.release()
     return losses
 
 

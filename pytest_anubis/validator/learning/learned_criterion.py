@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from pytest_anubis.core.baseline import Criterion, Exclusion, Finding
-from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.machine_thresholds import RunSpread
 from pytest_anubis.validator.learning.subpopulations import Cluster
@@ -65,21 +65,23 @@ class LearnedCriterion:
             problems={},
             looks={},
         )
-        rows = replace(self.rows.released(), population=nothing, shelf=None)
+        rows = replace(self.rows.released(), population=nothing, storage=None)
         return replace(self, population=nothing, rows=rows)
 
     def to_send(self) -> LearnedCriterion:
-        """Return the same for another process, which has no shelf of ours."""
-        return replace(self, rows=replace(self.rows, held=None, shelf=None))
+        """Return the same for another process, which has no storage of ours."""
+        return replace(self, rows=replace(self.rows, held=None, storage=None))
 
-    def with_values(self, population: Population, shelf: Shelf | None) -> LearnedCriterion:
+    def with_values(
+        self, population: Population, storage: SampleStorage | None
+    ) -> LearnedCriterion:
         """Return the same with what it was learned from; rows are sorted anew when they are needed.
 
         Args:
             population: As it was; pooled per node if the scope is ``node``.
-            shelf: As `rows_of` takes it.
+            storage: As `rows_of` takes it.
         """
-        rows = replace(self.rows.released(), population=population, shelf=shelf)
+        rows = replace(self.rows.released(), population=population, storage=storage)
         return replace(self, population=population, rows=rows)
 
 

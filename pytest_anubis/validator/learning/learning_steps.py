@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from pytest_anubis.core.baseline import Scope
-from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.sample import Population
 from pytest_anubis.validator.changes.steady_state import shortest_window
 from pytest_anubis.validator.learning.criterion_learning import learn_criterion
@@ -30,7 +30,7 @@ def _learn(
     alpha: float,
     method: Method,
     one_machine: bool,
-    shelf: Shelf | None,
+    storage: SampleStorage | None,
     light: bool,
 ) -> LearnedCriterion:
     """Learn the criterion of a population for a scope; this can be sent to other processes.
@@ -39,13 +39,18 @@ def _learn(
     """
     population, scope = task
     learned = learn_criterion(
-        population, alpha=alpha, method=method, one_machine=one_machine, scope=scope, shelf=shelf
+        population,
+        alpha=alpha,
+        method=method,
+        one_machine=one_machine,
+        scope=scope,
+        storage=storage,
     )
     if learned.criterion is not None and scope == "unit" and population.metric.better != "equal":
         window = shortest_window(population, learned.rows.usable & ~learned.flagged)
         learned = replace(learned, criterion=replace(learned.criterion, window=window))
-    if shelf is not None:
-        shelf.release()
+    if storage is not None:
+        storage.release()
     return learned.without_values() if light else learned
 
 
@@ -56,9 +61,9 @@ def learned_of(
     method: Method,
     one_machine: bool,
     executor: Executor | None,
-    shelf: Shelf | None,
+    storage: SampleStorage | None,
 ) -> Iterator[LearnedCriterion]:
-    """Yield what was learned of every task, in their order; with a shelf no values are held beside it.
+    """Yield what was learned of every task, in their order; with a storage no values are held beside it.
 
     Args:
         tasks: Populations with their scopes.
@@ -66,23 +71,23 @@ def learned_of(
         method: ``median`` or ``medoid``.
         one_machine: All rows are runs of one machine.
         executor: Learns them in parallel, where there is one.
-        shelf: Where values lie that are too many for the memory.
+        storage: Where values lie that are too many for the memory.
     """
     step = partial(
         _learn,
         alpha=alpha,
         method=method,
         one_machine=one_machine,
-        shelf=None if executor else shelf,  # it is no other process's
-        light=shelf is not None,
+        storage=None if executor else storage,  # it is no other process's
+        light=storage is not None,
     )
     found = executor.map(step, tasks) if executor else map(step, tasks)
     for (population, scope), learned in zip(tasks, found, strict=True):
-        if shelf is None:
+        if storage is None:
             yield learned
             continue
-        whole = pooled(population, shelf) if scope == "node" else population
-        yield learned.with_values(whole, shelf)
+        whole = pooled(population, storage) if scope == "node" else population
+        yield learned.with_values(whole, storage)
 
 
 def tasks_of(populations: Sequence[Population], single: bool) -> list[Task]:

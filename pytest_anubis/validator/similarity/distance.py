@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_anubis.core.metric import Direction
-from pytest_anubis.core.sample import HIGH, FloatArray, IntArray, trouble
+from pytest_anubis.core.sample import HIGH, FloatArray, IntArray, unusable_reason
 
 LOW = 1e-100
 """From it up to `HIGH` values are compared as they are: weighted they do not vanish, and sums stay finite.
@@ -41,7 +41,7 @@ def ordered(values: npt.ArrayLike) -> FloatArray:
         SampleError: Empty, NaN, infinite or negative values.
     """
     array = np.asarray(values)
-    problem = trouble(array, most=np.inf)
+    problem = unusable_reason(array, most=np.inf)
     if problem is not None:
         raise SampleError(f"not a sample: {problem}")
     if array.min() == array.max():

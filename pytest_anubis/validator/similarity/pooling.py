@@ -8,12 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from pytest_anubis.core.gather import Shelf
-from pytest_anubis.core.sample import FloatArray, IntArray, Population, Problem
+from pytest_anubis.core.gather import SampleStorage
+from pytest_anubis.core.sample import FloatArray, IntArray, Population, SampleProblem
 from pytest_anubis.validator.similarity.usable_rows import BLOCK, name_codes
 
 
-def pooled(population: Population, shelf: Shelf | None = None) -> Population:
+def pooled(population: Population, storage: SampleStorage | None = None) -> Population:
     """Return the population with one row per node and run, holding the values of all its devices.
 
     Pooling dilutes one bad device of G by the factor G, which is why the devices are judged on their
@@ -22,23 +22,23 @@ def pooled(population: Population, shelf: Shelf | None = None) -> Population:
 
     Args:
         population: One row per device.
-        shelf: Where the values lie if they stand in another order and are too many for the memory; None: in
+        storage: Where the values lie if they stand in another order and are too many for the memory; None: in
             memory.
     """
     nodes, runs, owner, order = _by_node(tuple(population.nodes), tuple(population.runs))
     sizes = np.diff(population.offsets)
     if np.array_equal(order, np.arange(len(sizes))):  # gathered populations mostly are: no copy
         values = population.values[: population.offsets[-1]][population.offsets[0] :]
-    elif shelf is not None:
-        values = shelf.keep(_in_order(population, order, shelf))
+    elif storage is not None:
+        values = storage.keep(_in_order(population, order, storage))
     else:
         values = np.concatenate(list(_in_order(population, order, None)))
     lengths = np.bincount(owner, weights=sizes, minlength=len(nodes)).astype(np.int64)
-    problems: dict[int, Problem] = {}
+    problems: dict[int, SampleProblem] = {}
     for row, problem in sorted(population.problems.items()):
         problems.setdefault(
             int(owner[row]),
-            Problem(kind=problem.kind, text=f"{population.devices[row]}: {problem.text}"),
+            SampleProblem(kind=problem.kind, text=f"{population.devices[row]}: {problem.text}"),
         )
     return Population(
         hardware_class=population.hardware_class,
@@ -121,7 +121,9 @@ def _measured(population: Population) -> Population:
     return population.only(rows)
 
 
-def _in_order(population: Population, order: IntArray, shelf: Shelf | None) -> Iterator[FloatArray]:
+def _in_order(
+    population: Population, order: IntArray, storage: SampleStorage | None
+) -> Iterator[FloatArray]:
     """Yield the values of all rows in another order, some rows at a time."""
     offsets = np.asarray(population.offsets)
     sizes = np.diff(offsets)
@@ -133,8 +135,8 @@ def _in_order(population: Population, order: IntArray, shelf: Shelf | None) -> I
             yield population.values[offsets[some][:, None] + np.arange(sizes[0])].ravel()
         else:
             yield np.concatenate([population.sample(int(row)) for row in some])
-        if shelf is not None:
-            shelf.release()
+        if storage is not None:
+            storage.release()
 
 
 @lru_cache(maxsize=8)  # metrics of one fleet come from the same units

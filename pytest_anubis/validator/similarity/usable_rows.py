@@ -9,9 +9,16 @@ from functools import lru_cache
 
 import numpy as np
 
-from pytest_anubis.core.gather import Shelf
+from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.metric import Direction
-from pytest_anubis.core.sample import HIGH, FloatArray, IntArray, Population, Problem, trouble
+from pytest_anubis.core.sample import (
+    HIGH,
+    FloatArray,
+    IntArray,
+    Population,
+    SampleProblem,
+    unusable_reason,
+)
 from pytest_anubis.validator.similarity.distance import losses, worse
 
 GRID = 256
@@ -22,10 +29,10 @@ BLOCK = 1 << 20
 """Elements of one temporary array where rows are handled many at a time: 8 MiB of doubles."""
 
 LARGE = 1 << 28
-"""Bytes of a population's values beyond which they are sorted on a shelf, if there is one: 131,072 units of
+"""Bytes of a population's values beyond which they are sorted on a storage, if there is one: 131,072 units of
 256, which take four times as much when they are sorted in memory."""
 COLUMNS = 16
-"""Quantiles that are taken from sorted rows on a shelf at a time: 128 MB of a million units, and sixteen
+"""Quantiles that are taken from sorted rows on a storage at a time: 128 MB of a million units, and sixteen
 times through the rows for all 256."""
 
 BoolArray = np.ndarray[tuple[int], np.dtype[np.bool_]]
@@ -82,10 +89,10 @@ class Rows:
 
     population: Population  # what the rows are of
     usable: BoolArray  # shape (total,), True where a row is in a block
-    problems: dict[int, Problem]  # row -> why it is not usable
+    problems: dict[int, SampleProblem]  # row -> why it is not usable
     sizes: tuple[int, ...]  # how many values the usable rows have, each number once, ascending
     held: tuple[Block, ...] | None = None  # while in memory; None: sorted anew when needed
-    shelf: Shelf | None = None  # where they lie if they are too large for the memory
+    storage: SampleStorage | None = None  # where they lie if they are too large for the memory
 
     @property
     def total(self) -> int:
@@ -97,7 +104,7 @@ class Rows:
         """The usable rows, by size."""
         if self.held is not None:
             return self.held
-        return _blocks(self.population, self.usable, self.sizes, self.shelf)
+        return _blocks(self.population, self.usable, self.sizes, self.storage)
 
     def released(self) -> Rows:
         """Return the same without blocks in memory."""
@@ -155,11 +162,11 @@ class Rows:
         Unusable rows are NaN. The value at a midpoint (i + 1/2) / size is the step that contains it.
         """
         blocks = self.blocks
-        if self.shelf is None or 8 * size * self.total <= LARGE:
+        if self.storage is None or 8 * size * self.total <= LARGE:
             return self._columns(blocks, size, range(size))
         some = (range(at, min(at + COLUMNS, size)) for at in range(0, size, COLUMNS))
         parts = (self._columns(blocks, size, places) for places in some)
-        return self.shelf.keep(parts).reshape(size, self.total)
+        return self.storage.keep(parts).reshape(size, self.total)
 
     def _columns(self, blocks: Sequence[Block], size: int, places: range) -> FloatArray:
         """Return some of the quantiles, shape (places, total)."""
@@ -173,12 +180,12 @@ class Rows:
                     out[place] = block.values[:, column]
                 else:
                     out[place, block.index] = block.values[:, column]
-        if self.shelf is not None:
-            self.shelf.release()
+        if self.storage is not None:
+            self.storage.release()
         return out
 
 
-def rows_of(population: Population, shelf: Shelf | None = None) -> Rows:
+def rows_of(population: Population, storage: SampleStorage | None = None) -> Rows:
     """Sort a population's samples and set aside the rows that are none.
 
     Rows named in ``population.problems`` keep their reason; NaN, infinity, negative values, durations of 0
@@ -187,7 +194,7 @@ def rows_of(population: Population, shelf: Shelf | None = None) -> Rows:
 
     Args:
         population: The samples.
-        shelf: Where they are sorted if they are too large for the memory; None: in memory.
+        storage: Where they are sorted if they are too large for the memory; None: in memory.
     """
     offsets = np.asarray(population.offsets)
     sizes = np.diff(offsets)
@@ -211,16 +218,18 @@ def rows_of(population: Population, shelf: Shelf | None = None) -> Rows:
     usable &= sizes > 0
     for row in np.flatnonzero(~usable).tolist():
         if row not in problems:
-            reason = trouble(population.sample(row), durations=durations) or "no usable values"
-            problems[row] = Problem(kind="invalid", text=reason)
+            reason = (
+                unusable_reason(population.sample(row), durations=durations) or "no usable values"
+            )
+            problems[row] = SampleProblem(kind="invalid", text=reason)
     distinct = tuple(_distinct(sizes[usable]).tolist())
     return Rows(
         population=population,
         usable=usable,
         problems=problems,
         sizes=distinct,
-        held=_blocks(population, usable, distinct, shelf),
-        shelf=shelf,
+        held=_blocks(population, usable, distinct, storage),
+        storage=storage,
     )
 
 
@@ -244,16 +253,19 @@ def usual_rows(population: Population, usable: BoolArray) -> BoolArray:
 
 
 def _blocks(
-    population: Population, usable: BoolArray, distinct: Sequence[int], shelf: Shelf | None
+    population: Population,
+    usable: BoolArray,
+    distinct: Sequence[int],
+    storage: SampleStorage | None,
 ) -> tuple[Block, ...]:
     offsets = np.asarray(population.offsets)
     sizes = np.diff(offsets)
     found = []
     for size in distinct:
         index = np.flatnonzero(usable & (sizes == size))
-        if shelf is not None and population.values.nbytes > LARGE:
-            parts = _sorted_parts(population.values, offsets[index], size, shelf)
-            matrix = shelf.keep(parts).reshape(len(index), size)
+        if storage is not None and population.values.nbytes > LARGE:
+            parts = _sorted_parts(population.values, offsets[index], size, storage)
+            matrix = storage.keep(parts).reshape(len(index), size)
         elif len(index) == len(sizes):
             matrix = population.values[offsets[0] : offsets[-1]].reshape(len(sizes), size)
             matrix = np.sort(matrix, axis=1) if size > 1 else matrix
@@ -264,14 +276,14 @@ def _blocks(
 
 
 def _sorted_parts(
-    values: FloatArray, begins: IntArray, size: int, shelf: Shelf
+    values: FloatArray, begins: IntArray, size: int, storage: SampleStorage
 ) -> Iterator[FloatArray]:
     """Yield rows of one size, each ascending, some at a time."""
     step = max(1, BLOCK // size)
     for first in range(0, len(begins), step):
         where = begins[first : first + step, None] + np.arange(size)
         yield np.sort(values[where], axis=1)
-        shelf.release()
+        storage.release()
 
 
 def _distinct(sizes: IntArray) -> IntArray:

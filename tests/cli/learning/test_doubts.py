@@ -11,13 +11,13 @@ from pytest_anubis.cli.learning.doubts import is_doubtful, is_rejected
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import Problem
+from pytest_anubis.core.sample import SampleProblem
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.store.node_standing import keep_ended
 from pytest_anubis.validator import learn_baseline
 
 
-def add(gather: Gather, name: str, run: int, problem: Problem | None = None) -> None:
+def add(gather: Gather, name: str, run: int, problem: SampleProblem | None = None) -> None:
     gather.add(
         hardware_class="c",
         benchmark="test_disk.py::test_disk",
@@ -39,7 +39,12 @@ def test_a_metric_that_was_never_quiet_is_named_with_what_would_allow_it(
     gather = Gather()
     for run in range(5):
         add(gather, "reads", run)
-        add(gather, "writes", run, Problem(kind="disturbed", text="8 % steal") if run else None)
+        add(
+            gather,
+            "writes",
+            run,
+            SampleProblem(kind="disturbed", text="8 % steal") if run else None,
+        )
     populations = list(gather.populations())
     baseline = learn_baseline(populations, hardware_class="c", created="2026-01-01T00:00:00Z")
     asked: list[object] = []

@@ -13,7 +13,7 @@ from pytest_anubis.core.events import (
     TestsPlanned,
     TestStarted,
 )
-from pytest_anubis.core.measurement import PlannedTest, Slot, TestResult
+from pytest_anubis.core.measurement import ExpectedTest, PlannedTest, TestResult
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.report.text.run_progress import RunProgress, run_progress
 
@@ -66,8 +66,8 @@ def test_moment_knows_which_part_of_the_declared_costs_has_ended() -> None:
 
 def test_moment_names_a_benchmark_on_several_cards_once_and_the_lane_that_waits() -> None:
     cards = [planned("gemm", f"cuda:{number}") for number in range(5)]
-    slots = [Slot(test=one.test, lane=one.device, start=0.0, end=1.0) for one in cards]
-    slots.append(Slot(test=DISK.test, lane="node", start=1.0, end=2.0))
+    slots = [ExpectedTest(test=one.test, lane=one.device, start=0.0, end=1.0) for one in cards]
+    slots.append(ExpectedTest(test=DISK.test, lane="node", start=1.0, end=2.0))
     state = state_of(
         TestsPlanned(tests=(*cards, DISK)),
         PlanPredicted(tests=tuple(slots), wall=2.0, serial=6.0),

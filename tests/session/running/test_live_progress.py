@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_anubis.core.events import PlanPredicted, TestFinished, TestsPlanned, TestStarted
-from pytest_anubis.core.measurement import PlannedTest, Slot, TestResult
+from pytest_anubis.core.measurement import ExpectedTest, PlannedTest, TestResult
 from pytest_anubis.core.run_state import RunState
 from pytest_anubis.session.running import live_progress
 from pytest_anubis.session.running.line_below import LineBelow
@@ -166,7 +166,7 @@ def test_time_left_follows_the_plan_first_and_then_how_it_goes() -> None:
     state = RunState()
     names = "abcd"
     state.apply(TestsPlanned(tests=tuple(PlannedTest(test=name) for name in names)))
-    slots = tuple(Slot(test=name, lane="node", start=0.0, end=10.0) for name in names)
+    slots = tuple(ExpectedTest(test=name, lane="node", start=0.0, end=10.0) for name in names)
     state.apply(PlanPredicted(tests=slots, wall=40.0, serial=40.0))
     state.apply(TestFinished(result=TestResult(test="a", benchmark="", outcome="passed")))
     left = TimeLeft(state)  # resumed: the first was done before

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import Problem, population_of
+from pytest_anubis.core.sample import SampleProblem, population_of
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.importers.table import import_table
 from pytest_anubis.store.samples.parquet_files import COLUMNS, ParquetError, save_parquet
@@ -104,7 +104,7 @@ def test_parquet_keeps_problems_and_refuses_other_orders(tmp_path: Path) -> None
         benchmark="b",
         hardware_class="c",
         runs=["r"] * 3,
-        problems={2: Problem(kind="disturbed", text="steal 20 %")},
+        problems={2: SampleProblem(kind="disturbed", text="steal 20 %")},
     )
     metric = Metric(name="m", unit="s", better="lower", version=3)
     [later] = save_parquet([replace(population, metric=metric)], tmp_path / "later")

@@ -11,7 +11,7 @@ import pytest
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.sample import ABSENT, Population, Problem, population_of
+from pytest_anubis.core.sample import ABSENT, Population, SampleProblem, population_of
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Reason
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, NodeDetail, judge_fleet
@@ -19,7 +19,7 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, NodeDeta
 NODES, CARDS = 12, 8
 METRICS = {name: name.partition("_")[0] for name in ("gemm_a", "gemm_b", "hbm_a", "hbm_b")}
 """Metric -> its component."""
-MISSING = Problem(kind="missing", text="no value was recorded")
+MISSING = SampleProblem(kind="missing", text="no value was recorded")
 Cell = tuple[str, str, str]
 
 
@@ -349,7 +349,7 @@ def test_a_run_that_measures_some_metrics_again_leaves_the_others_as_they_were(
     learned = learn_baseline(fleet(), hardware_class="", created="2026-01-01")
     started = {("r0", "n03"): "2026-01-01", ("r1", "n03"): "2026-01-02"}
     cells = {("n03", name, f"cuda:{c}") for name in METRICS if name not in kept for c in ALL}
-    absent = Problem(kind=ABSENT, text="not in the results")
+    absent = SampleProblem(kind=ABSENT, text="not in the results")
     late = [
         replace(one, problems=dict.fromkeys(one.problems, absent)) for one in fleet(cells, run="r1")
     ]

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_anubis.core.baseline import Criterion
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.core.sample import FloatArray, Problem, population_of
+from pytest_anubis.core.sample import FloatArray, SampleProblem, population_of
 from pytest_anubis.core.verdict import Outcome, Reason
 from pytest_anubis.validator import JudgedColumns, find_changes, judge_columns
 from pytest_anubis.validator.changes.least_change import least_change
@@ -17,7 +17,7 @@ from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
 def judged(
     rows: FloatArray | list[FloatArray],
     better: Direction = "higher",
-    problems: dict[int, Problem] | None = None,
+    problems: dict[int, SampleProblem] | None = None,
     learned: float | None = None,
 ) -> JudgedColumns:
     metric = Metric(name="rate", unit="GB/s", better=better)
@@ -72,7 +72,7 @@ def test_short_sorted_and_disturbed_samples_are_left_alone() -> None:
     rows[0] = np.concatenate([rows[0][:10], 0.85 * rows[0][:10]])  # too short
     rows[1] = np.sort(quiet(1, spread=0.04)[0])[::-1]  # sorted by somebody
     rows[2] = np.concatenate([rows[2][:30], 0.85 * rows[2][30:]])
-    found = judged(rows, problems={2: Problem(kind="disturbed", text="steal")})
+    found = judged(rows, problems={2: SampleProblem(kind="disturbed", text="steal")})
     assert [v.outcome for v in found.verdicts()] == [Outcome.PASS] * 4
 
 

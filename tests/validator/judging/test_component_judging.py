@@ -12,7 +12,7 @@ from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import Metric, whole_of
 from pytest_anubis.core.run import RunRecord
-from pytest_anubis.core.sample import Population, Problem, population_of
+from pytest_anubis.core.sample import Population, SampleProblem, population_of
 from pytest_anubis.core.verdict import Decision, Outcome
 from pytest_anubis.store.baselines.baseline_form import baseline_from_plain, baseline_to_plain
 from pytest_anubis.store.history.contents.run_rows import exposing_benchmarks
@@ -92,7 +92,7 @@ def test_healthy_nodes_pass(baseline: Baseline) -> None:
 def test_a_card_without_one_of_the_metrics_has_no_mean(baseline: Baseline) -> None:
     populations = fleet(20, 4, {(5, "cuda:1"): 0.12})
     row = 5 * len(CARDS) + 1
-    lost = replace(populations[0], problems={row: Problem(kind="disturbed", text="load")})
+    lost = replace(populations[0], problems={row: SampleProblem(kind="disturbed", text="load")})
     found = judged([lost, *populations[1:]], baseline)
     means = [one for one in found.columns if one.population.benchmark == whole_of(COMPONENT)]
     units = [

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_anubis.core.metric import Metric
 from pytest_anubis.core.run import RunEvidence
-from pytest_anubis.core.sample import Population, Problem, population_of
+from pytest_anubis.core.sample import Population, SampleProblem, population_of
 from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.validator import learn_baseline
@@ -27,8 +27,8 @@ def table(*last: float | None, nodes: int = NODES) -> Population:
         [] if factor is None else [factor * value[0]]
         for factor, value in zip(last, samples[-1], strict=True)
     ]
-    missing = Problem(kind="missing", text="no value was recorded")
-    invalid = Problem(kind="invalid", text="not a number")
+    missing = SampleProblem(kind="missing", text="no value was recorded")
+    invalid = SampleProblem(kind="invalid", text="not a number")
     of_last = {r: missing if f is None else invalid for r, f in enumerate(last) if not f or f != f}
     return population_of(
         [sample for node in samples for sample in node],

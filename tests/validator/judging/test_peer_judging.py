@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.core.sample import FloatArray, Population, Problem, population_of
+from pytest_anubis.core.sample import FloatArray, Population, SampleProblem, population_of
 from pytest_anubis.core.verdict import Outcome, Reason, Reference
 from pytest_anubis.validator import judge_by_history, judge_by_peers
 
@@ -21,7 +21,7 @@ def nodes(
     *,
     name: str = "rate",
     better: Direction = "higher",
-    problems: dict[int, Problem] | None = None,
+    problems: dict[int, SampleProblem] | None = None,
     run: str = "now",
 ) -> Population:
     return population_of(
@@ -92,7 +92,7 @@ def test_every_verdict_names_the_peers_and_the_table_agrees_with_the_columns() -
 def test_a_disturbed_device_is_no_peer_and_cannot_reject() -> None:
     samples = noise(2, 8)
     samples[3] = samples[3] * 0.7
-    problems = {3: Problem(kind="disturbed", text="steal")}
+    problems = {3: SampleProblem(kind="disturbed", text="steal")}
     (judged,) = judge_by_peers([nodes(samples, problems=problems)])
     verdicts = list(judged.verdicts())
     assert (verdicts[3].outcome, verdicts[3].reason) == (Outcome.INCONCLUSIVE, Reason.DISTURBED)
@@ -114,7 +114,7 @@ def test_a_disturbed_device_is_no_peer_and_cannot_reject() -> None:
 def test_a_problem_means_beside_peers_what_it_means_against_a_fleet(
     kind: str, outcome: Outcome, reason: Reason
 ) -> None:
-    problems = {3: Problem(kind=kind, text="told")}
+    problems = {3: SampleProblem(kind=kind, text="told")}
     (judged,) = judge_by_peers([nodes(noise(2, 8), problems=problems)])
     verdict = judged.verdict(3)
     assert (verdict.outcome, verdict.reason) == (outcome, reason)
@@ -178,7 +178,10 @@ def test_a_short_or_unusable_past_is_none() -> None:
         nodes=past.nodes,
         devices=past.devices,
         runs=past.runs,
-        problems={0: Problem(kind="disturbed", text="x"), 1: Problem(kind="failed", text="y")},
+        problems={
+            0: SampleProblem(kind="disturbed", text="x"),
+            1: SampleProblem(kind="failed", text="y"),
+        },
     )
     assert judge_by_history([now], [spoiled]) == [{}]
 

@@ -7,7 +7,7 @@ import pytest
 
 from pytest_anubis.core.baseline import Baseline, Criterion
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import FloatArray, Population, Problem, population_of
+from pytest_anubis.core.sample import FloatArray, Population, SampleProblem, population_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator import judge_by_history, judge_by_peers, judge_node
 from pytest_anubis.validator.deciding.fleet_judging import judge_fleet
@@ -23,7 +23,7 @@ def devices(count: int, slow: dict[int, float], spread: float = 0.003) -> list[F
     ]
 
 
-def node(samples: list[FloatArray], problems: dict[int, Problem] | None = None) -> Population:
+def node(samples: list[FloatArray], problems: dict[int, SampleProblem] | None = None) -> Population:
     return population_of(
         samples,
         metric=METRIC,
@@ -63,7 +63,7 @@ def test_too_few_peers_say_so_and_failures_stay_failures() -> None:
     two = beside(node(devices(2, {})))
     assert {v.outcome for v in two} == {Outcome.INCONCLUSIVE}
     assert "3 needed" in two[0].text
-    broken = beside(node(devices(8, {}), {1: Problem(kind="failed", text="code 3")}))
+    broken = beside(node(devices(8, {}), {1: SampleProblem(kind="failed", text="code 3")}))
     assert (broken[1].outcome, broken[1].reason) == (Outcome.FAIL, Reason.TEST_FAILED)
     assert broken[0].population == "6 other devices of this node"
 

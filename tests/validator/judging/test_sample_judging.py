@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import Baseline, Criterion, SecondPopulation, Unjudged
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.core.sample import Problem, population_of
+from pytest_anubis.core.sample import SampleProblem, population_of
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason, Reference
 from pytest_anubis.validator import judge_columns, judge_populations, judge_sample
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, REASONS
@@ -284,7 +284,9 @@ def test_columns_and_single_samples_get_the_same_verdict_in_every_field(
         population_of(samples, metric=metric, benchmark="b", group=group, component="memory"),
         looks={row: count for row, count in enumerate(looks[: len(samples)]) if count > 1},
         problems={
-            row: Problem(kind="disturbed", text="steal") for row in disturbed if row < len(samples)
+            row: SampleProblem(kind="disturbed", text="steal")
+            for row in disturbed
+            if row < len(samples)
         },
     )
     chosen = None if against == "nothing" else c
@@ -363,11 +365,11 @@ def test_a_failed_or_missing_test_is_its_own_verdict_never_slow() -> None:
         metric=c.metric,
         benchmark="b",
         problems={
-            1: Problem(kind="failed", text="return code 3"),
-            2: Problem(kind="missing", text="no value"),
-            3: Problem(kind="failed", text="return code 4"),
-            4: Problem(kind="disturbed", text="steal"),
-            5: Problem(kind="disturbed", text="steal"),
+            1: SampleProblem(kind="failed", text="return code 3"),
+            2: SampleProblem(kind="missing", text="no value"),
+            3: SampleProblem(kind="failed", text="return code 4"),
+            4: SampleProblem(kind="disturbed", text="steal"),
+            5: SampleProblem(kind="disturbed", text="steal"),
         },
     )
     [judged] = judge_populations([population], baseline(c))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pytest_anubis.core.baseline import DOUBTFUL, Scope
 from pytest_anubis.core.metric import Direction, Metric
-from pytest_anubis.core.sample import Population, Problem, population_of
+from pytest_anubis.core.sample import Population, SampleProblem, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.validator import LearnError, judge_sample, learn_criterion, one_sided
 from pytest_anubis.validator.similarity.centre import (
@@ -254,7 +254,7 @@ def test_three_or_four_units_make_a_weak_criterion(n: int) -> None:
 
 def test_bad_samples_are_left_out_with_their_reason() -> None:
     samples = [[100.0, 101.0]] * 6 + [[], [math.nan, 1.0], [math.inf, 1.0], [-1.0, 2.0], [5000.0]]
-    problems = {10: Problem(kind="failed", text="return code 3")}
+    problems = {10: SampleProblem(kind="failed", text="return code 3")}
     learned = learn_criterion(population(samples, problems=problems))
     reasons = {e.node: e.reason for e in learned.exclusions}
     assert "no value was recorded" in reasons["n6"]
@@ -284,7 +284,7 @@ def test_exact_metrics_learn_the_constant_of_the_majority() -> None:
 
 
 def test_exact_metrics_teach_under_load_which_makes_nothing_wrong() -> None:
-    load = {row: Problem(kind="disturbed", text="5 % steal") for row in range(5)}
+    load = {row: SampleProblem(kind="disturbed", text="5 % steal") for row in range(5)}
     learned = learn_criterion(population([[0.0]] * 5, "equal", problems=load))
     assert learned.criterion is not None
     assert not learned.exclusions
@@ -312,14 +312,14 @@ def test_node_scope_pools_devices_and_a_missing_device_is_no_pooled_sample() -> 
     assert learned.criterion is not None
     assert (learned.criterion.scope, learned.criterion.units) == ("node", 4)
     assert learned.population.sample(1).tolist() == [102.0, 103.0]
-    problems = {3: Problem(kind="missing", text="nothing recorded")}
+    problems = {3: SampleProblem(kind="missing", text="nothing recorded")}
     holed = population(samples, nodes=nodes, devices=devices, problems=problems)
     assert learn_criterion(holed, scope="node").criterion.nodes == 3  # type: ignore[union-attr]
 
 
 def test_what_one_device_lacks_is_left_out_once() -> None:
     """Its node's values lack it too, which was told as one more sample."""
-    problems = {3: Problem(kind="missing", text="nothing recorded")}
+    problems = {3: SampleProblem(kind="missing", text="nothing recorded")}
     nodes, devices = [f"n{i // 2}" for i in range(8)], ["d0", "d1"] * 4
     holed = population(
         [[100.0 + i] for i in range(8)], nodes=nodes, devices=devices, problems=problems

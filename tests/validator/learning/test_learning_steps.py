@@ -15,7 +15,7 @@ import pytest
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.gather import Gather
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import Population, Problem
+from pytest_anubis.core.sample import Population, SampleProblem
 from pytest_anubis.store.samples.spilled_values import SpilledValues
 from pytest_anubis.validator import learn_baseline
 from pytest_anubis.validator.similarity import usable_rows
@@ -53,7 +53,7 @@ def fleet(metrics: int = 4, nodes: int = 40, devices: int = 2, count: int = 24) 
                 runs=("r",) * len(units),
                 values=np.ones(len(flat)) if number == 3 else flat,
                 offsets=np.concatenate([[0], np.cumsum(sizes)]),
-                problems={7: Problem(kind="failed", text="x")},
+                problems={7: SampleProblem(kind="failed", text="x")},
             )
         )
     return found
@@ -63,8 +63,8 @@ def learned(populations: Iterable[Population], **how: Any) -> Baseline:
     return learn_baseline(list(populations), hardware_class="c", created="2026-11-22", **how)
 
 
-def on_shelf(populations: Iterable[Population], shelf: SpilledValues) -> tuple[Population, ...]:
-    gather = Gather(shelf)
+def on_shelf(populations: Iterable[Population], storage: SpilledValues) -> tuple[Population, ...]:
+    gather = Gather(storage)
     for population in populations:
         rows = range(len(population))
         gather.add_population(population.only([*rows][::2]))
@@ -84,10 +84,10 @@ def test_values_on_a_shelf_give_the_same_baseline(
     expected = learned(fleet())
     assert expected.self_check is not None
     assert expected.self_check.sick
-    with SpilledValues(0, tmp_path) as shelf:
-        populations = on_shelf(fleet(), shelf)
+    with SpilledValues(0, tmp_path) as storage:
+        populations = on_shelf(fleet(), storage)
         assert list(tmp_path.iterdir())  # it was used
-        assert learned(populations, shelf=shelf, executor=engine) == expected
+        assert learned(populations, storage=storage, executor=engine) == expected
         del populations
     assert not list(tmp_path.iterdir())
 
@@ -100,8 +100,8 @@ def test_samples_beside_a_whole_population_are_the_same_on_a_shelf(
     (one, *_) = fleet(1)
     half = [row for row in range(len(one)) if row % 3]
     plain = Gather()
-    with SpilledValues(0, tmp_path) as shelf:
-        spilled = Gather(shelf)
+    with SpilledValues(0, tmp_path) as storage:
+        spilled = Gather(storage)
         for gather in (plain, spilled):
             gather.add_population(replace(one.only([0, 3]), runs=("s", "s")))
             gather.add_population(one.only(half))
@@ -118,7 +118,7 @@ def test_nodes_of_one_device_have_no_aggregate_though_one_is_told_to_lack_anothe
         nodes=(*one.nodes, one.nodes[0]),
         runs=(*one.runs, one.runs[0]),
         offsets=np.append(one.offsets, one.offsets[-1]),
-        problems={len(one.nodes): Problem(kind="missing", text="not in the results")},
+        problems={len(one.nodes): SampleProblem(kind="missing", text="not in the results")},
     )
     learned = learn_baseline([other], hardware_class="c", created="")
     assert [criterion.scope for criterion in learned.criteria] == ["unit"]

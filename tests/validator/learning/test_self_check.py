@@ -11,7 +11,7 @@ import pytest
 
 from pytest_anubis.core.baseline import Baseline
 from pytest_anubis.core.metric import Metric
-from pytest_anubis.core.sample import FloatArray, Population, Problem, population_of
+from pytest_anubis.core.sample import FloatArray, Population, SampleProblem, population_of
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.text.headlines import baseline_line
 from pytest_anubis.validator import judge_columns, judge_sample, learn_baseline
@@ -427,8 +427,8 @@ def test_a_node_whose_test_failed_counts_as_rejected_and_not_against_the_limits(
     whole = metric("m", rates(1, 40))
     failed = replace(
         whole,
-        problems={3: Problem(kind="failed", text="return code 1")}
-        | {8 + i: Problem(kind="disturbed", text="steal") for i in range(4)},
+        problems={3: SampleProblem(kind="failed", text="return code 1")}
+        | {8 + i: SampleProblem(kind="disturbed", text="steal") for i in range(4)},
     )
     check, fine = learn(failed).self_check, learn(whole).self_check
     assert check is not None

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_anubis.core.metric import Direction
-from pytest_anubis.core.sample import trouble
+from pytest_anubis.core.sample import unusable_reason
 from pytest_anubis.validator import one_sided
 from pytest_anubis.validator.similarity.distance import SampleError, losses, similarity
 
@@ -107,7 +107,7 @@ def test_many_samples_of_nothing_are_nothing_alike_to_the_last_digit() -> None:
 def test_what_is_no_sample_is_refused_with_its_place(bad: list[float], word: str) -> None:
     with pytest.raises(SampleError, match=word):
         similarity(bad, [1.0])
-    assert word in str(trouble(bad))
+    assert word in str(unusable_reason(bad))
 
 
 def test_a_billion_identical_values_cost_one() -> None:
