@@ -1,4 +1,4 @@
-"""Gathering samples from many runs into populations of comparable units."""
+"""Samples of many runs gathered into populations of comparable units, for learning and judging."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ Key = tuple[str, str, str, str]  # hardware class, benchmark, metric name, group
 T = TypeVar("T")
 
 PENDING = 1 << 25
-"""Bytes of samples that a storage is given at a time: 32 MiB are long stretches of a file, little memory."""
+"""Bytes of samples written to the storage at a time: 32 MiB are long stretches of a file and little memory."""
 OBJECT = 128
 """Bytes that a sample takes in memory besides its values."""
 CHUNK = 1 << 20
-"""Values that are put into order at a time on their way to a storage: 8 MiB, and as much for places."""
+"""Values reordered at a time on their way to the storage: 8 MiB, and as much for their indices."""
 
 
 class SampleStorage(Protocol):
-    """Where values lie that are too many for the memory."""
+    """Storage for samples that exceed the memory."""
 
     def append(self, name: str, values: FloatArray) -> None:
-        """Put values behind those of this name."""
+        """Append values to those of this name."""
 
     def taken(self, name: str) -> FloatArray:
-        """Return all values of a name as one array that need not be in memory; they are forgotten here."""
+        """Return all values of a name as one array, which may be on disk, and forget the name."""
 
     def keep(self, parts: Iterable[FloatArray]) -> FloatArray:
-        """Return the parts as one array that need not be in memory; each may have any shape."""
+        """Return parts of any shape as one array, which may be on disk."""
 
     def release(self) -> None:
-        """Let go of memory that can be filled again from where the values lie."""
+        """Free memory that can be read again from disk."""
 
 
 def key_of(population: Population) -> Key:
-    """Return what makes units comparable: hardware class, benchmark, metric name, group."""
+    """Return the key that comparable units share: hardware class, benchmark, metric name, group."""
     return (
         population.hardware_class,
         population.benchmark,
@@ -64,7 +64,7 @@ def invalid_rows(
     Args:
         values: Shape (total,).
         offsets: Shape (n + 1,), where each row's values begin and end.
-        known: Rows that have a problem already; they are left out.
+        known: Rows that already have a problem; they are skipped.
 
     Returns:
         Row -> problem, ``invalid`` or ``missing``.
@@ -88,34 +88,27 @@ def invalid_rows(
 
 @dataclass(slots=True)
 class _Stream:
-    """Values in the order in which they come: the last ones here, all others on a storage if there is one."""
+    """Values in order of arrival: the latest in memory, earlier ones in the storage if there is one."""
 
     name: str
-    length: int = 0
     arrays: list[FloatArray] = field(default_factory=list)
 
-    def add(self, values: FloatArray) -> None:
-        """Take values."""
-        self.arrays.append(values)
-        self.length += len(values)
-
-    def put_away(self, storage: SampleStorage) -> None:
-        """Put what is here on the storage."""
+    def write(self, storage: SampleStorage) -> None:
+        """Move the values in memory to the storage."""
         if self.arrays:
             storage.append(self.name, np.concatenate(self.arrays))
             self.arrays.clear()
 
     def all(self, storage: SampleStorage | None) -> FloatArray:
-        """Return all values."""
         if storage is None:
             return np.concatenate(self.arrays) if self.arrays else np.empty(0)
-        self.put_away(storage)
+        self.write(storage)
         return storage.taken(self.name)
 
 
 @dataclass(slots=True, kw_only=True)
-class _Rows:
-    """The samples of one key, as they come."""
+class _KeySamples:
+    """The samples of one key in order of arrival."""
 
     nodes: list[str] = field(default_factory=list)
     devices: list[str] = field(default_factory=list)
@@ -130,21 +123,21 @@ class _Rows:
     components: Counter[str] = field(default_factory=Counter)
 
 
-_STANDING = ("failed", "waived", "missing")
-"""Kinds of problems that no value takes part in."""
+_WITHOUT_VALUES = ("failed", "waived", "missing")
+"""Kinds of problems that do not depend on the values."""
 
 
 class Gather:
-    """Collects samples and makes populations of them; the order of adding does not matter.
+    """Collector of samples that builds populations of them; the order of adding does not matter.
 
     Args:
-        storage: Where values lie that are too many for the memory; None: in memory.
+        storage: Storage for values that exceed the memory; None: all stay in memory.
     """
 
     def __init__(self, storage: SampleStorage | None = None) -> None:
-        self._rows: dict[Key, _Rows] = {}
+        self._rows: dict[Key, _KeySamples] = {}
         self._whole: dict[Key, Population] = {}
-        self._shelf = storage
+        self._storage = storage
         self._pending = 0
 
     def add(
@@ -180,14 +173,14 @@ class Gather:
         rows.components[component] += 1
 
     def add_population(self, population: Population) -> None:
-        """Add all samples of a population; one that stays alone for its key is used as it is."""
+        """Add all samples of a population; the only one of its key is used unchanged."""
         key = key_of(population)
         if key in self._rows or key in self._whole:
             self._unpack(self._open(key), population)
-        elif self._shelf is None:
+        elif self._storage is None:
             self._whole[key] = population
-        else:  # all of it, as it is
-            self._whole[key] = replace(population, values=self._shelf.keep([population.values]))
+        else:
+            self._whole[key] = replace(population, values=self._storage.keep([population.values]))
 
     def keys(self) -> list[tuple[Key, Metric, str]]:
         """Return every key so far with its most frequent metric and component."""
@@ -203,19 +196,19 @@ class Gather:
         the problem ``unit``; one of an earlier version than the newest of these the problem ``version``.
         """
         built = dict(self._whole)
-        for key in list(self._rows) if self._shelf is None else sorted(self._rows):
-            built[key] = _build(key, self._rows[key], self._shelf)
+        for key in list(self._rows) if self._storage is None else sorted(self._rows):
+            built[key] = _build(key, self._rows[key], self._storage)
         return tuple(built[key] for key in sorted(built))
 
-    def _open(self, key: Key) -> _Rows:
+    def _open(self, key: Key) -> _KeySamples:
         rows = self._rows.get(key)
         if rows is None:
-            rows = self._rows[key] = _Rows(values=_Stream(f"{len(self._rows)}"))
+            rows = self._rows[key] = _KeySamples(values=_Stream(f"{len(self._rows)}"))
             if key in self._whole:
                 self._unpack(rows, self._whole.pop(key))
         return rows
 
-    def _unpack(self, rows: _Rows, population: Population) -> None:
+    def _unpack(self, rows: _KeySamples, population: Population) -> None:
         first, count = len(rows.nodes), len(population)
         rows.problems.update((first + row, p) for row, p in population.problems.items())
         rows.looks.update((first + row, count) for row, count in population.looks.items())
@@ -230,13 +223,13 @@ class Gather:
         rows.components[population.component] += count
 
     def _take(self, stream: _Stream, values: FloatArray) -> None:
-        stream.add(values)
-        if self._shelf is None:
+        stream.arrays.append(values)
+        if self._storage is None:
             return
         self._pending += values.nbytes + OBJECT
         if self._pending > PENDING:
             for rows in self._rows.values():
-                rows.values.put_away(self._shelf)
+                rows.values.write(self._storage)
             self._pending = 0
 
 
@@ -245,7 +238,8 @@ def _most(counts: Counter[T]) -> T:
     return min(counts, key=lambda item: (-counts[item], repr(item)))
 
 
-def _build(key: Key, rows: _Rows, storage: SampleStorage | None) -> Population:
+def _build(key: Key, rows: _KeySamples, storage: SampleStorage | None) -> Population:
+    """Return the population of a key, its rows sorted; rows of another variant lose their values."""
     hardware_class, benchmark, _, group = key
     usual = _most(Counter(variant[:2] for variant in rows.variants))
     chosen = max(variant for variant in rows.variants if variant[:2] == usual)
@@ -259,11 +253,11 @@ def _build(key: Key, rows: _Rows, storage: SampleStorage | None) -> Population:
         problems |= {
             row: other_variant(rows.variants[i], chosen)
             for row, i in enumerate(order)
-            if i in other and not _said(rows, i, usual)
+            if i in other and not _keeps_problem(rows, i, usual)
         }
     size = np.array(rows.sizes, dtype=np.int64)
     begins = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)[:-1]
-    size[list(other)] = 0  # these lose their values
+    size[list(other)] = 0
     size = size[order]
     offsets = np.concatenate([[0], np.cumsum(size)]).astype(np.int64)
     values = _reordered(rows.values.all(storage), begins[order], offsets, storage)
@@ -286,10 +280,10 @@ def _build(key: Key, rows: _Rows, storage: SampleStorage | None) -> Population:
     return replace(population, problems=problems | more) if more else population
 
 
-def _said(rows: _Rows, row: int, usual: tuple[str, str]) -> bool:
-    """Say whether a row's own problem stands whatever its version is: a test that failed has failed."""
+def _keeps_problem(rows: _KeySamples, row: int, usual: tuple[str, str]) -> bool:
+    """Return whether a row keeps its problem although its version differs: a failed test has failed."""
     known = rows.problems.get(row)
-    return rows.variants[row][:2] == usual and known is not None and known.kind in _STANDING
+    return rows.variants[row][:2] == usual and known is not None and known.kind in _WITHOUT_VALUES
 
 
 def _reordered(
@@ -299,9 +293,9 @@ def _reordered(
 
     Args:
         flat: Shape (any,), all values.
-        begins: Shape (n,), where each row's values begin in it.
-        offsets: Shape (n + 1,), where they are to begin.
-        storage: Where the result is to lie; None: in memory.
+        begins: Shape (n,), where each row's values begin in `flat`.
+        offsets: Shape (n + 1,), where they begin in the result.
+        storage: Storage of the result; None: in memory.
     """
     if storage is not None:
         return storage.keep(_parts(flat, begins, offsets, 0))
@@ -311,13 +305,13 @@ def _reordered(
 def _parts(
     flat: FloatArray, begins: IntArray, offsets: IntArray, rows: int
 ) -> Iterator[FloatArray]:
-    """Yield the values of at least so many rows at a time, and of `CHUNK` values if that is more."""
+    """Yield the values of at least `rows` rows at a time, or of `CHUNK` values if that is more."""
     first = 0
     while first < len(begins):
         enough = int(np.searchsorted(offsets, offsets[first] + CHUNK))
         last = min(max(first + 1, first + rows, enough), len(begins))
         size = np.diff(offsets[first : last + 1])
-        # Value k of the result lies as far behind its row's old begin as behind its new one.
+        # Each value keeps its distance from the begin of its row.
         where = np.arange(offsets[first], offsets[last])
         where += np.repeat(begins[first:last] - offsets[first:last], size)
         yield np.asarray(flat[where])

@@ -15,19 +15,19 @@ IntArray = npt.NDArray[np.int64]
 
 
 HIGH = 1e30
-"""No quantity in any unit is larger; sums of float32 values below it stay finite (they end at 3.4e38)."""
+"""Upper limit of any quantity in any unit; sums of float32 values below it stay finite (up to 3.4e38)."""
 
 
 def unusable_reason(
     values: npt.ArrayLike, *, least: int = 1, durations: bool = False, most: float = HIGH
 ) -> str | None:
-    """Say in one phrase why values cannot be a sample, or return None when they can.
+    """Return why values cannot be a sample in one phrase, or None if they can.
 
     Args:
-        values: Shape (n,). Constant memory: only the least and the largest value are looked at first.
+        values: Shape (n,). The check takes constant memory.
         least: The fewest values that count as a sample.
-        durations: They are durations, of which none can be 0 (`Metric.is_duration`).
-        most: No quantity in any unit is larger.
+        durations: They are durations, none of which can be 0 (`Metric.is_duration`).
+        most: The largest possible value.
     """
     array = np.asarray(values)
     if array.ndim != 1:
@@ -56,7 +56,7 @@ def unusable_reason(
 
 
 NOTHING_DONE = "all values are 0, so nothing was measured"
-"""What is wrong with a rate (`Metric.is_rate`) that no value of a sample is above."""
+"""Why a sample of a rate (`Metric.is_rate`) is unusable if all of its values are 0."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -79,8 +79,8 @@ class Population:
         offsets: Shape (n + 1,), where each unit's values begin and end.
         problems: Row -> why that unit has no usable sample (failed test, missing, disturbed, ...).
             Such a row takes no part in learning; judging gives it a verdict of its own.
-        looks: Row -> how many looks its values come from, of the rows with more than one.
-        given: Its values, or some, are as somebody recorded them: no closer look can confirm what they show.
+        looks: Row -> how many looks its values come from, if more than one.
+        given: Some values were recorded by the test itself or imported: they cannot be measured again.
     """
 
     hardware_class: str
@@ -105,11 +105,11 @@ class Population:
         return self.values[self.offsets[row] : self.offsets[row + 1]]
 
     def only(self, rows: Sequence[int]) -> Population:
-        """Return the population of some of its units, in the order in which they are named."""
+        """Return the population of some rows, in the given order."""
         order = np.asarray(rows, dtype=np.int64)
         sizes = np.diff(self.offsets)[order]
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        # Value k of the result lies as far behind its row's start here as behind its new one.
+        # Each value keeps its distance from the begin of its row.
         where = np.arange(offsets[-1]) + np.repeat(self.offsets[order] - offsets[:-1], sizes)
         return replace(
             self,
@@ -125,15 +125,15 @@ class Population:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SampleProblem:
-    """Why a unit has no usable sample.
+    """The reason why a unit has no usable sample.
 
     Attributes:
         kind: ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
-            ``absent`` (a table does not have it, and has it of most nodes),
-            ``disturbed`` (the machine was not quiet), ``waived`` (its test is marked as expected to
-            fail, and did), ``invalid`` (NaN, negative, too few), ``unit`` (recorded in another unit or
-            direction than most others), ``version`` (by an earlier version of its benchmark than others).
-        text: One phrase for people.
+            ``absent`` (missing in a table that has it for most nodes), ``disturbed`` (the machine was not
+            quiet), ``waived`` (the test failed as its mark expects), ``invalid`` (NaN, negative, too few),
+            ``unit`` (another unit or direction than most others), ``version`` (an earlier version of the
+            benchmark than others).
+        text: The reason in one phrase.
     """
 
     kind: str
@@ -146,7 +146,7 @@ class SampleProblem:
 
 
 ABSENT = "absent"
-"""Kind of what a table has of most nodes, and not of this one."""
+"""Kind of a value that a table has for most nodes but not for this one."""
 
 
 def population_of(
