@@ -23,7 +23,7 @@ Key = tuple[str, str, str, str]  # hardware class, benchmark, metric name, group
 T = TypeVar("T")
 
 PENDING = 1 << 25
-"""Bytes of samples written to the storage at a time: 32 MiB are long stretches of a file and little memory."""
+"""Bytes of samples written to the storage at a time: 32 MiB fill long stretches of a file."""
 OBJECT = 128
 """Bytes that a sample takes in memory besides its values."""
 CHUNK = 1 << 20
