@@ -1,7 +1,6 @@
-"""What is measured: a metric with its unit and direction, how its values are written, how a loss is said.
+"""Metrics with unit and direction, and the texts of their values and losses.
 
-Validator, terminal and pages all write by the functions here: one value has the same digits everywhere, and
-one loss the same number.
+Validator, terminal and pages format by the functions here, so that a value has the same digits everywhere.
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
+from itertools import groupby
 from typing import Annotated, Literal, get_args
 
 from pytest_anubis.core.field_types import Compact, Range, Rare, compact
@@ -20,10 +20,10 @@ Direction = Literal["higher", "lower", "equal"]
 DIRECTIONS: tuple[str, ...] = get_args(Direction)
 
 Variant = tuple[str, str, int]
-"""Unit, direction and version: samples of one metric are comparable where these are equal."""
+"""Unit, direction and version, which samples of a metric must share to be comparable."""
 
 EXACT = 2**53
-"""Up to here a float, as which every value is kept, is exact for each whole number."""
+"""Largest whole number up to which a float, the type of every value, is exact."""
 
 _TIMES = frozenset(
     ("ns", "us", "\N{MICRO SIGN}s", "\N{GREEK SMALL LETTER MU}s", "ms", "s", "min", "h")
@@ -43,18 +43,17 @@ class Metric:
         name: Name within its benchmark, e.g. ``gemm_rate``.
         unit: Unit of every value, e.g. ``TFLOP/s``; ``count`` for counts, ``1`` for ratios.
         better: ``higher`` or ``lower`` is better; ``equal`` for exact results such as error counts.
-            There is no default on purpose: a guessed direction turns every verdict round.
+            There is no default, since a guessed direction would invert every verdict.
         goal: What the measurement is for (the G of Goal-Question-Metric).
         question: What the metric answers (the Q).
         action: What to do when the metric is bad.
-        expect: The one right value of ``equal``, where it is known; of a count of faults it is 0 by itself
-            (`right`).
-        version: Counts up when a benchmark comes to measure something else under the same name, or for
-            another time: values of different versions are never compared.
+        expect: The right value of an exact metric, if known; a count of faults has 0 by default (`right`).
+        version: Increased when a benchmark changes what it measures, or for how long: values of different
+            versions are never compared.
 
     Raises:
-        MetricError: The name or the unit is empty or unprintable, the direction is unknown, a value is
-            expected of what may vary, or the version is below 1.
+        MetricError: The name or the unit is empty or unprintable, the direction is unknown, a metric that
+            is not exact has an expected value, or the version is below 1.
     """
 
     name: str
@@ -89,62 +88,57 @@ class Metric:
 
     @property
     def variant(self) -> Variant:
-        """What has to be equal for two samples of this metric to be compared."""
+        """Unit, direction and version, which two samples must share to be compared."""
         return self.unit, self.better, self.version
 
     @property
     def counts_faults(self) -> bool:
-        """It counts what is wrong (`counts_faults`)."""
+        """Whether it counts faults, by its unit or name."""
         return counts_faults(self.name, self.unit)
 
     @property
     def right(self) -> float | None:
-        """The one right value of an exact metric, where it is known: no majority makes another one right."""
+        """The right value of an exact metric, whatever most nodes have; None if unknown."""
         if self.better != "equal":
             return None
         return 0.0 if self.expect is None and self.counts_faults else self.expect
 
     @property
     def is_duration(self) -> bool:
-        """Every value is what something took: lower is better, in a unit such as ``ms`` or ``us/step``.
-
-        Nothing takes no time, so a duration of 0 was never measured.
-        """
+        """Whether it is a duration, in a unit such as ``ms`` or ``us/step``, which can never be 0."""
         return self.better == "lower" and _is_time(self.unit)
 
     @property
     def is_rate(self) -> bool:
-        """Every value is how much was done in a time: higher is better, in a unit such as ``GB/s``.
-
-        Where all are 0 nothing was done, so there is nothing that could be normal.
-        """
+        """Whether it is a rate, in a unit such as ``GB/s``; if all values are 0 nothing was measured."""
         return self.better == "higher" and _is_rate(self.unit)
 
 
 _RATES = ("/s", "/sec", "/second", "/min", "/h", "bps", "flops", "iops", "hz", " per second")
-"""How the units of rates end, in small letters."""
+"""Endings of the units of rates, in lower case."""
 _BARE = frozenset({"count", "counts", "1", "%", "percent", "ratio", "share", "number"})
-"""Units that do not say of what."""
+"""Units that do not say what is counted."""
 _FAULT = re.compile(
     r"(?i)(?<![a-z])(?:\w*errors?|err|faults?|fail(?:ed|s|ures?)?|mismatch(?:es)?|wrong|corrupt\w*|warnings?|"
     r"violations?|flips?|retransmits?|retries|replays|drop(?:s|ped)?|lost|losses|defects?|not_?passed|"
     r"return_?codes?|exit_?codes?|\w*uncorrect\w*)(?![a-z])"
 )
-_SLIPS = (8, 60, 1000, 1024, 3600, 8000, 10**6, 2**20, 8 * 10**6, 10**9, 2**30)
-"""What units of one quantity differ by: bits and bytes, seconds and minutes, kilo, mega, giga, kibi."""
-_SLIPPED = 0.011
-"""How near to such a factor a ratio must be, as a fraction: 1000 and 1024 are distinguished."""
-_MULTIPLE, _FRACTION = 0.5, 0.1
-"""Similarities down from which a loss is told as a multiple and no percentage: what took twice as long is no
-longer read well in percent; of what should be high "85 % slower" is, so later."""
+_UNIT_FACTORS = (8, 60, 1000, 1024, 3600, 8000, 10**6, 2**20, 8 * 10**6, 10**9, 2**30)
+"""Factors between units of one quantity: bits and bytes, seconds and minutes, kilo, mega, giga, kibi."""
+_FACTOR_TOLERANCE = 0.011
+"""Relative distance of a ratio from such a factor; it distinguishes 1000 from 1024."""
+_MULTIPLE = 0.5
+"""Similarity of a time from which on its loss is a multiple ("2 times as long") and no percentage."""
+_FRACTION = 0.1
+"""The same of a rate: "85 % slower" is still easy to read."""
 _COUNTS = frozenset({"count", "1"})
-"""Units that are said of a bare number: "must be 0 count" stops whoever reads it."""
-_MOST_DECIMALS = 9
-"""Decimals beyond which two losses are the same to any reader."""
+"""Units that are not written after an exact value: "must be 0 count" is hard to read."""
+_MAX_DECIMALS = 9
+"""Decimals of a loss; losses that agree in all of them are shown as equal."""
 
 
 def counts_faults(name: str, unit: str) -> bool:
-    """Return whether a metric counts what is wrong, by its unit or, where that says nothing, by its name."""
+    """Return whether a metric counts faults, by its unit or, if that says nothing, by its name."""
     return bool(_FAULT.search(name if unit.lower() in _BARE else unit))
 
 
@@ -159,21 +153,21 @@ _UNIT_TEXT = """
     update up lookup read write hit miss pair transfer t te tuple record loop context switch
 """
 _UNIT_WORDS = frozenset(_UNIT_TEXT.split())
-"""What units are made of, in small letters and the singular: SI's and those that tools of the trade write."""
+"""Words of units in lower case and the singular: those of SI, and those that common tools write."""
 _UNIT_PREFIX = re.compile(r"^(?:[kmgtpezunµμ]i?|kilo|mega|giga|tera|peta|milli|micro|nano)(?=.)")
 
 
 def is_known_unit(unit: str) -> bool:
-    """Tell whether a unit is made of words that are known to be units: ``GB/s``, ``us/step``, ``TFLOPS``.
+    """Return whether a unit consists of known words: ``GB/s``, ``us/step``, ``TFLOPS``.
 
-    Own words are good units too; of a table that somebody else wrote an unknown one is more often a slip.
+    A benchmark may use any word; in an imported table an unknown one is more often a mistake.
     """
     terms = re.split(r"\s*[/*·]\s*|\s+", unit.strip().lower())
     return all(_is_unit_word(term.strip(" ()")) for term in terms)
 
 
 def _is_unit_word(term: str) -> bool:
-    """Tell whether a term is a known word, perhaps with a prefix, a power, or in the plural."""
+    """Return whether a term is a known word, perhaps with a prefix, a power, or in the plural."""
     term = re.sub(r"(?:\^?-?[²³23])$", "", term) or term
     bare = term.removesuffix("ps") if len(term) > 3 else term  # as in GBps
     forms = {term, bare, term.removesuffix("s")} if len(term) > 3 else {term}
@@ -195,7 +189,7 @@ def whole_of(component: str) -> str:
 
 
 def wholes_of(component: str) -> list[str]:
-    """Return a component and all that it is a part of: ``network.loopback``, ``network``."""
+    """Return a component and its parents: ``network.loopback``, ``network``."""
     words = component.split(".")
     return [".".join(words[:count]) for count in range(len(words), 0, -1)]
 
@@ -203,8 +197,8 @@ def wholes_of(component: str) -> list[str]:
 def value_text(value: float | None, unit: str = "") -> str:
     """Return a measured value with four significant digits, and its unit if one is given.
 
-    The unit ``1`` of a mere ratio is not written. A missing value is a dash; of numbers that are none there
-    is one spelling: NaN, Infinity, -Infinity.
+    The unit ``1`` of a ratio is not written. A missing value is a dash; other values that are no numbers are
+    NaN, Infinity and -Infinity.
     """
     if value is None:
         return "-"
@@ -223,34 +217,35 @@ def value_text(value: float | None, unit: str = "") -> str:
 
 
 def measured_text(value: float | None, expected: float | None, unit: str) -> str:
-    """Return what was measured beside what is expected, as every line says it: ``402 GB/s, expected 439``."""
-    beside = "" if expected is None else f", expected {value_text(expected)}"
-    return f"{value_text(value, unit)}{beside}"
+    """Return a value and the expected one: ``402 GB/s, expected 439``."""
+    more = "" if expected is None else f", expected {value_text(expected)}"
+    return f"{value_text(value, unit)}{more}"
 
 
 def slip_of(ratio: float) -> str:
-    """Return the factor between two units that a ratio of values comes near: ``1000``; empty for any other.
+    """Return the factor between two units that a ratio of values is close to: ``1000``; else empty.
 
     Args:
-        ratio: How many times as large one value is as another; below 1 it is turned round.
+        ratio: One value divided by another; below 1 the inverse counts.
     """
     ratio = 1 / ratio if 0 < ratio < 1 else ratio
-    return next((str(one) for one in _SLIPS if abs(ratio / one - 1) <= _SLIPPED), "")
+    near = (one for one in _UNIT_FACTORS if abs(ratio / one - 1) <= _FACTOR_TOLERANCE)
+    return str(next(near, ""))
 
 
 def slip_text(ratio: float) -> str:
-    """Say that two values may be in two units, with a blank in front; empty where nothing tells so."""
+    """Return a hint that two values may be in two units, with a leading blank; else empty."""
     factor = slip_of(ratio)
     return f" (a factor of {factor}: another unit?)" if factor else ""
 
 
 def exact_text(value: float, unit: str, name: str = "") -> str:
-    """Return a value of what must be exactly so: all of its digits, and no unit where it is a mere count.
+    """Return a value of an exact metric with all of its digits, and its unit unless it is a count.
 
     Args:
         value: Measured or expected.
         unit: The metric's.
-        name: The metric's name: of ``errors`` the unit ``errors`` says nothing.
+        name: The metric's name: the unit ``errors`` adds nothing to a metric ``errors``.
     """
     bare = unit in _COUNTS or (name and name.endswith(unit))
     return f"{value:.15g}" if bare else f"{value:.15g} {unit}".rstrip()
@@ -286,47 +281,47 @@ def percent_text(share: float, decimals: int | None = None) -> str:
 def relative_loss(similarity: float, better: str) -> float:
     """Return a one-sided similarity as the loss of a uniformly worse unit, relative to what is normal.
 
-    This is the scale of all losses that are shown: .12 is 12 % lower where higher is better, 12 % longer (or
-    higher) where lower is; 29 is thirty times as long. Infinite where nothing (0) was normal. Of exact
-    metrics it is the share of values that differ.
+    All texts show losses on this scale: .12 is 12 % lower where higher is better, 12 % longer (or higher)
+    where lower is; 29 is thirty times as long, and infinite if 0 is normal. For exact metrics it is the share
+    of values that differ.
     """
     if better != "lower":
         return 1 - similarity
     return 1 / similarity - 1 if similarity > 0 else math.inf
 
 
-@lru_cache(maxsize=256)  # of thousands of losses each one is reported next to the same limit
+@lru_cache(maxsize=256)  # thousands of losses are shown next to the same limit
 def loss_size(similarity: float, better: str, decimals: int | None = None) -> str:
-    """Return the size of a loss without saying in what: ``12 %``, ``30 times`` (as long, or as slow).
+    """Return the size of a loss without its direction: ``12 %``, ``30 times``.
 
     Args:
-        similarity: One-sided, of what is worse to what is normal, 0 to 1.
+        similarity: One-sided, of the worse to the normal values, 0 to 1.
         better: The metric's direction.
         decimals: Decimals of the number; None picks them.
     """
     if better == "lower" and similarity <= 0:
         return "any amount"
     multiple = {"lower": _MULTIPLE, "higher": _FRACTION}.get(better, 0.0)
-    if 0 < similarity <= multiple:  # as `loss_text` tells it, so that both say one number
+    if 0 < similarity <= multiple:  # the same number as in `loss_text`
         return f"{_times(similarity, decimals)} times"
     return percent_text(relative_loss(similarity, better), decimals)
 
 
 def size_text(loss: float, better: str) -> str:
-    """Return a relative loss, as `relative_loss` gives it, as `loss_size` does."""
+    """Return `loss_size` of a relative loss, which `relative_loss` returns."""
     return loss_size(1 / (1 + loss) if better == "lower" else max(0.0, 1 - loss), better)
 
 
 def found_from(loss: float | None, better: str) -> str:
-    """Return the loss from which on losses are found: ``91 %`` of a rate, ``2.3 times`` of a time, or a dash.
+    """Return the smallest detectable loss: ``91 %`` of a rate, ``2.3 times`` of a time, or a dash.
 
-    What should be high can only lose a share of itself, up to all of it; so no share but all is 100 %.
+    A loss of a rate is rounded to 100 % only if it is all of it.
     """
     if loss is None:
         return "-"
     if better == "lower" or not 0 < loss < 1:
         return size_text(loss, better)
-    texts = (percent_text(loss, decimals) for decimals in (None, *range(1, _MOST_DECIMALS)))
+    texts = (percent_text(loss, decimals) for decimals in (None, *range(1, _MAX_DECIMALS)))
     return next((text for text in texts if float(text.split()[0].strip("<")) < 100), ">99 %")
 
 
@@ -339,14 +334,14 @@ def loss_text(
     shape: bool = False,
     decimals: int | None = None,
 ) -> str:
-    """Say how large a loss is: ``12 % slower``, ``30 times as long``, ``1/20 of it``, ``no worse``.
+    """Return a loss in words: ``12 % slower``, ``30 times as long``, ``1/20 of it``, ``no worse``.
 
     Args:
-        similarity: One-sided, of what is worse to what is normal, 0 to 1; 1 is no loss.
+        similarity: One-sided, of the worse to the normal values, 0 to 1; 1 is no loss.
         better: The metric's direction, ``higher`` or ``lower``.
-        unit: The metric's unit: rates get slower, times longer, what else there is lower or higher.
-        than: What it is compared with, if that is to be said, e.g. ``the expected 11 GB/s``.
-        shape: The distribution is meant, whatever its median: it is worse.
+        unit: The metric's unit: rates are slower, times longer, other values lower or higher.
+        than: The other side of the comparison in words, e.g. ``the expected 11 GB/s``; may be empty.
+        shape: The loss is one of the distribution and not of its median: it is ``worse``.
         decimals: Decimals of the number; None picks them.
     """
     if similarity >= 1:
@@ -367,39 +362,38 @@ def loss_text(
     return f"{_times(similarity, decimals)} times as {word}{f' as {than}' if than else ''}"
 
 
-_NAMED = 3
-"""Metrics of one name and test that a list still names one by one, with their parameters."""
+_MAX_CASES = 3
+"""Parameters of one test and metric that a list names; more are counted."""
 
 
 def named_by(pattern: str, name: str) -> bool:
-    """Return whether a pattern is about a name: ``*`` and ``?`` stand for other letters, all else for itself.
+    """Return whether a name matches a pattern with ``*`` and ``?``.
 
-    Brackets are a part of the names of tests, so ``test_link[0]`` is that test alone.
+    Brackets match themselves, since the names of tests contain them.
     """
     return pattern == name or fnmatchcase(name, pattern.replace("[", "[[]"))
 
 
 def metric_name(*words: str) -> str:
-    """Return what names a metric in a line: benchmark, metric, perhaps a device, with blanks between.
+    """Return benchmark, metric and perhaps a device with blanks between; repeated words once.
 
-    Tables of other tools often have one name for benchmark and metric: that is said once.
+    Tables of other tools often have one name for benchmark and metric.
 
     Args:
-        words: What names it, the widest first; empty ones are left out.
+        words: The names, the widest first; empty ones are left out.
     """
-    said = [word for word in words if word]
-    return " ".join(word for n, word in enumerate(said) if n == 0 or word != said[n - 1])
+    return " ".join(word for word, _ in groupby(filter(None, words)))
 
 
 def metric_names(metrics: Iterable[tuple[str, str]]) -> list[str]:
-    """Return the metrics of a list such that each is told from the others: ``load_latency[dram]``.
+    """Return names that distinguish the metrics of a list: ``load_latency[dram]``.
 
     Args:
         metrics: Benchmark id and name of each, in order.
 
     Returns:
-        The name, with the parameters of its test if it has any, and with the test itself where several
-        tests record one name; ``5 of load_latency`` for more of one test than anybody reads.
+        The name with the parameters of its test, and with the test if several record that name;
+        ``5 of load_latency`` for many parameters.
     """
     tests: dict[str, dict[str, list[str]]] = {}
     for benchmark, name in dict.fromkeys(metrics):
@@ -408,41 +402,41 @@ def metric_names(metrics: Iterable[tuple[str, str]]) -> list[str]:
     found = []
     for name, of_tests in tests.items():
         for test, parameters_of in of_tests.items():
-            whose = f"{test} {name}".lstrip() if len(of_tests) > 1 else name
-            many = len(parameters_of) > _NAMED
-            found += (
-                [f"{len(parameters_of)} of {whose}"] if many else [whose + p for p in parameters_of]
-            )
+            full = f"{test} {name}".lstrip() if len(of_tests) > 1 else name
+            if len(parameters_of) > _MAX_CASES:
+                found.append(f"{len(parameters_of)} of {full}")
+            else:
+                found += [full + parameters for parameters in parameters_of]
     return found
 
 
 def first_of(names: Sequence[str], most: int) -> str:
-    """Return the first of many names in a line, and how many more there are."""
+    """Return the first names in a line, and how many more there are."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{', '.join(names[:most])}{more}"
 
 
 _SAME, _ALIKE = 0.01, 1.1
-"""Two losses are told as one if what is left differs by a hundredth at most, or they differ by an eleventh of
-the larger one; and never if what is left differs by a tenth of itself, since whoever reads value and expected
-divides them: of 18 and 21 times as long both are reported."""
+"""Two losses are shown as one if their similarities differ by a hundredth at most, or the losses by an
+eleventh of the larger one; never if the similarities differ by a tenth, since readers divide value and
+expected value: of 18 and 21 times as long both are shown."""
 
 
 def differs_by_median(similarity: float, of_medians: float) -> bool:
-    """Return whether a sample's loss is that of its median: else its distribution has to be told as well.
+    """Return whether a sample's loss is that of its median; else its text must name the distribution.
 
     Args:
         similarity: One-sided, of the sample to what is normal.
         of_medians: The same of its median to the expected one.
     """
     low, high = sorted((similarity, of_medians))
-    apart = max(_SAME, (1 - low) * (1 - 1 / _ALIKE))
-    return high - low <= apart and high <= _ALIKE * low
+    tolerance = max(_SAME, (1 - low) * (1 - 1 / _ALIKE))
+    return high - low <= tolerance and high <= _ALIKE * low
 
 
-def told_apart(similarity: float, threshold: float, better: str) -> int | None:
-    """Return how many decimals tell a loss from the one that is allowed; None if the usual ones do."""
-    choices: tuple[int | None, ...] = (None, *range(1, _MOST_DECIMALS))
+def distinguishing_decimals(similarity: float, threshold: float, better: str) -> int | None:
+    """Return how many decimals distinguish a loss from the allowed one; None if the usual ones do."""
+    choices: tuple[int | None, ...] = (None, *range(1, _MAX_DECIMALS))
     for decimals in choices:
         if loss_size(similarity, better, decimals) != loss_size(threshold, better, decimals):
             return decimals
@@ -450,7 +444,7 @@ def told_apart(similarity: float, threshold: float, better: str) -> int | None:
 
 
 def _times(similarity: float, decimals: int | None) -> str:
-    """Return how many times as large, without needless digits."""
+    """Return the inverse of a similarity, with two digits unless decimals are given."""
     ratio = 1 / similarity
     if not math.isfinite(ratio):
         return "endlessly many"

@@ -10,6 +10,7 @@ from pytest_anubis.core.metric import (
     Direction,
     Metric,
     MetricError,
+    distinguishing_decimals,
     found_from,
     is_known_unit,
     loss_size,
@@ -19,7 +20,6 @@ from pytest_anubis.core.metric import (
     relative_loss,
     size_text,
     slip_of,
-    told_apart,
 )
 
 
@@ -109,11 +109,11 @@ def test_nothing_normal_makes_an_endless_loss() -> None:
 
 
 def test_a_loss_close_to_the_limit_gets_the_digits_that_tell_them_apart() -> None:
-    decimals = told_apart(0.9496, 0.95, "higher")
+    decimals = distinguishing_decimals(0.9496, 0.95, "higher")
     assert loss_size(0.9496, "higher", decimals) == "5.04 %"
     assert loss_size(0.95, "higher", decimals) == "5.00 %"
-    assert told_apart(0.9, 0.95, "higher") is None
-    assert told_apart(0.9, 0.9, "higher") is None
+    assert distinguishing_decimals(0.9, 0.95, "higher") is None
+    assert distinguishing_decimals(0.9, 0.9, "higher") is None
 
 
 def test_units_of_the_trade_are_known_and_slips_are_not() -> None:

@@ -19,11 +19,11 @@ from pytest_anubis.core.metric import (
     Direction,
     Metric,
     differs_by_median,
+    distinguishing_decimals,
     exact_text,
     loss_size,
     loss_text,
     slip_text,
-    told_apart,
     value_text,
 )
 from pytest_anubis.core.sample import NOTHING_DONE, FloatArray, Population, unusable_reason
@@ -356,7 +356,7 @@ def _sentence(verdict: MetricVerdict, criterion: Criterion, alike: float, thresh
             return f"{state}, and some of its values are too good: unit? did the work happen?"
         times = f"{value_text(high / low)} times as good" if low > 0 else "better without end"
         return f"{state}: {times}{slip}, which is too good: unit? did the work happen?"
-    decimals = told_apart(alike, threshold, better)
+    decimals = distinguishing_decimals(alike, threshold, better)
     state = _compared(verdict, state, expected, alike, threshold, decimals)
     practical = f"the practical threshold of {loss_size(criterion.alpha, better, decimals)}"
     learned, spread = criterion.learned, ""

@@ -18,10 +18,10 @@ from pytest_anubis.core.baseline import (
 from pytest_anubis.core.gather import SampleStorage
 from pytest_anubis.core.metric import (
     Direction,
+    distinguishing_decimals,
     first_of,
     loss_size,
     loss_text,
-    told_apart,
 )
 from pytest_anubis.core.sample import FloatArray, Population
 from pytest_anubis.validator.learning.doubtful_values import (
@@ -445,7 +445,7 @@ def _too_far(
     found = []
     for row in np.flatnonzero(flagged).tolist():
         alike = max(0.0, 1 - float(losses[row]))
-        decimals = told_apart(alike, alpha, better)
+        decimals = distinguishing_decimals(alike, alpha, better)
         part = part_text(population.sample(row), alike, centre, better, unit)
         said = loss_text(
             alike, better, unit, than="the centre", shape=bool(part), decimals=decimals
