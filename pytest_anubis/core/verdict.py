@@ -1,4 +1,4 @@
-"""Verdicts: what was concluded about a metric, a node, and why."""
+"""Verdicts on metrics and nodes, with their reasons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pytest_anubis.core.metric import relative_loss
 
 
 class Outcome(StrEnum):
-    """The five verdicts. Only PASS says that something was measured, judged and found normal."""
+    """One of the five verdicts. Only PASS means measured, judged and found normal."""
 
     PASS = "PASS"
     MARGINAL = "MARGINAL"
@@ -24,7 +24,7 @@ class Outcome(StrEnum):
 
 
 class Reason(StrEnum):
-    """Machine-readable reason of a verdict; the words for people stand beside it."""
+    """Machine-readable reason of a verdict; `MetricVerdict.text` is for people."""
 
     WITHIN = "within"  # inside both thresholds
     UNDETECTABLE = "undetectable"  # beyond the practical threshold, inside the healthy spread
@@ -46,37 +46,39 @@ class Reason(StrEnum):
     UNSET = "unset"  # declared but never recorded
     NOT_RUN = "not-run"  # a tool or device is missing; the test says which
     PARTLY_RUN = "partly-run"  # the test ran, and a part of it was skipped
-    UNREACHED = "unreached"  # never began, for what stands in the way by itself
+    UNREACHED = "unreached"  # never began, because of a blocker
     NOT_REPORTED = "not-reported"  # planned, but crashed, hung or interrupted before it reported
-    ENVIRONMENT = "environment"  # a driver, library, container or setting stood in the way
+    ENVIRONMENT = "environment"  # a driver, library, container or setting prevented it
     REPEATED = "repeated"  # an attempt failed, and the test was repeated
     HARDWARE = "hardware"  # the hardware itself reported it: a counter, an event of the driver
-    WAIVED = "waived"  # failed as the test's own xfail mark expects, or somebody answers for it
+    WAIVED = "waived"  # failed as the test's own xfail mark expects, or covered by a waiver
     PRUNED = "pruned"  # left out by the Selector, with a stated residual risk
-    BROKEN_OFF = "broken-off"  # failed in a run that was broken off, and was not judged again since
-    GONE = "gone"  # a device that the class has gave no value at all
-    ANSWERED = "answered"  # a later run of the same passed it, or has the value that was missing
+    BROKEN_OFF = "broken-off"  # failed in a run that was broken off, and not judged again since
+    GONE = "gone"  # a device of the class gave no value at all
+    ANSWERED = "answered"  # a later run passed it, or has the missing value
 
 
 SKIPPED = (Reason.NOT_RUN, Reason.PARTLY_RUN)
-"""Reasons of what a test itself left out."""
+"""Reasons of tests that skipped themselves, or a part."""
 
 _BROKEN = (Reason.NOT_REPORTED, Reason.ENVIRONMENT, Reason.INVALID)
-"""Reasons why a test without a result says nothing about the node, and has to be looked at first."""
+"""Reasons of tests that broke: they say nothing about the node, and must be repaired first."""
 
-SEARCHED = 24
+MIN_SEARCHED = 24
 """Fewest values in which a change within a run is searched for (`validator.changes.segments` says why)."""
-MOSTLY, SEVERAL = 0.5, 4
-"""Where other load disturbed this part of a run's speeds, so many at least, it is the first thing to say."""
+MIN_DISTURBED_SHARE = 0.5
+"""Share of a run's speeds that other load must disturb for the decision to name it first."""
+MIN_DISTURBED = 4
+"""Number of speeds that it must disturb for that."""
 
 Severity = tuple[int, int, bool, float, float]
-"""What verdicts are sorted by, see `MetricVerdict.severity`."""
+"""Sort key of verdicts, see `MetricVerdict.severity`."""
 
 
 class Reference(StrEnum):
-    """What a sample was compared with, strongest first. Only a baseline can accept a node.
+    """The other side of a comparison, strongest first. Only a baseline can accept a node.
 
-    MACHINE is a baseline of this machine alone: it clears nothing that one of a fleet found.
+    MACHINE is a baseline of this machine alone, which cannot refute one of a fleet.
     """
 
     FLEET = "fleet"
@@ -94,22 +96,21 @@ class Reference(StrEnum):
 @compact("defaults")
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Waiver:
-    """Somebody answers for failures until a day: they reject nothing, and are never a PASS.
+    """A rule by which failures reject nothing until a day; they never count as PASS.
 
-    What is wrong rather than slow must be named: an exact result, a count of faults, a report of the hardware
-    and the failure of a test itself are covered only where `metric` is their name, no pattern
-    (`waivers.waiving`).
+    An exact result, a count of faults, a report of the hardware and a test's own failure are wrong and not
+    slow: a waiver covers them only if `metric` is their name and no pattern (`waivers.waiving`).
 
     Attributes:
-        owner: Who answers for it.
+        owner: The person responsible.
         reason: Why it may fail.
         expires: Its last day, ISO 8601, UTC.
-        test: Name of the test or benchmark, or a pattern with ``*`` and ``?``; empty: any. So are the others.
-        metric: Of the metric.
-        device: Of the device.
-        component: Of the component.
-        node: Of the node.
-        expired: Its last day was over when the run began, or now, for runs that are judged by a file.
+        test: Name of the test or benchmark, or a pattern with ``*`` and ``?``; empty: any.
+        metric: The same for the metric.
+        device: The same for the device.
+        component: The same for the component.
+        node: The same for the node.
+        expired: Whether its last day is over: when the run began, or now for collected runs.
     """
 
     owner: str
@@ -133,32 +134,30 @@ class Waiver:
 
 
 class Trouble(StrEnum):
-    """Which kind of trouble a verdict tells of: what people count, never the exit code."""
+    """Kind of trouble, by which people count verdicts; it decides nothing."""
 
-    SLOW = "slow"  # worse than normal, for sure
+    SLOW = "slow"  # surely worse than normal
     FAILED = "failed"  # wrong, broken, or reported by the hardware itself
-    SINGLE = "single value"  # beyond the limit, and one value tells so: to be measured again first
-    NOISY = "noisy"  # beyond the limit, and noise was allowed: to be measured again first
+    SINGLE = "single value"  # beyond the limit by one value: to be measured again first
+    NOISY = "noisy"  # beyond the limit while noise was allowed: to be measured again first
     BORDERLINE = "borderline"  # to be measured again or looked at first
-    UNCLEAR = "unclear"  # measured, and could not be judged
-    MISSING = "missing"  # no answer at all
-    NONE = ""  # none
+    UNCLEAR = "unclear"  # measured, but could not be judged
+    MISSING = "missing"  # no value
+    NONE = ""
 
     def counted(self, number: int) -> str:
-        """Return so many of the kind in words: ``2 slow``, ``8 of a single value``."""
+        """Return a count of the kind in words: ``2 slow``, ``8 of a single value``."""
         return f"{number} of a single value" if self is Trouble.SINGLE else f"{number} {self.value}"
 
 
 class Triage(StrEnum):
-    """What to do about a verdict: the order in which people read them, never the exit code."""
+    """The action that a verdict asks for, in the order in which people read them; it decides nothing."""
 
-    REJECT = "reject"  # beyond the limit for sure
-    RETEST = "retest"  # to be measured again first
-    SHARED = (
-        "shared"  # of a node: rejected for nothing but what many share; their cause is found first
-    )
-    INVESTIGATE = "investigate"  # to be looked at: unusual, changed, moved with its class
-    NONE = ""  # nothing
+    REJECT = "reject"  # surely beyond the limit
+    RETEST = "retest"  # measure again first
+    SHARED = "shared"  # a node that only a shared cause rejects: find the cause first
+    INVESTIGATE = "investigate"  # look at it: unusual, changed, moved with its class
+    NONE = ""
 
 
 @compact("defaults")
@@ -171,16 +170,16 @@ class MetricVerdict:
     Attributes:
         outcome: One of the five verdicts.
         reason: Why, for machines.
-        text: Why, in one sentence for people.
+        text: The reason in one sentence for people.
         benchmark: Benchmark id.
         metric: Metric name.
         unit: Unit of all values here.
         better: The metric's direction.
         component: The part of the node that is blamed when the verdict is bad.
         node: Name of the node.
-        test: Node id of the test that was judged; empty when the whole run was looked at.
+        test: Node id of the test that was judged; empty for a verdict on the whole run.
         device: Device within the node.
-        group: Label of the units that it was compared with; empty if there is none.
+        group: Label of the comparable units; empty if there is none.
         scope: ``unit`` (the device on its own) or ``node`` (all of the node's values pooled).
         count: How many values were judged.
         value: Median of the values, None when there are none.
@@ -191,20 +190,20 @@ class MetricVerdict:
         practical: The practical threshold alpha.
         learned: The learned threshold, None when only alpha applies.
         certainty: Probability that the loss is beyond the limit that rejects, from the scatter of the values,
-            their number and the spread of healthy units; None where it is nowhere near, or nothing tells.
+            their number and the spread of healthy units; None if it is far from the limit, or unknown.
         retest: Why a failure should be measured again before anything is repaired; empty if it is sure.
         percentile: Share of the healthy fleet, in percent, whose median is no better than this value.
-        reference: Compared with fleet, peers or self.
+        reference: What the sample was compared with.
         baseline: Digest-based id of the baseline, empty if none.
         population: From how many nodes and units the criterion was learned, e.g. ``312 nodes``.
-        disturbance: What disturbed the machine during the measurement, in words; empty if nothing.
-        evidence: Telemetry and change points found in the measurement, in words.
+        disturbance: What disturbed the machine during the measurement, one phrase each.
+        evidence: Telemetry and change points found in the measurement, one phrase each.
         action: Next step when the metric is bad.
-        waiver: Who answers for its failure, or did until it expired; None if nobody does.
-        part: Which part of the values is far off, in words, where only a part is; else empty.
-        run: The collected run that it is about, whose waivers it was held against; empty while a run goes on.
-        run_words: That run with its time, as `text` ends with it, where its node has several; else empty.
-        recovered: It failed, and a later run has answered that.
+        waiver: The waiver of its failure, which may have expired; None without one.
+        part: Which part of the values is far off, in words; empty if all of them are.
+        run: The collected run that it is about, whose waivers apply to it; empty for the current run.
+        run_words: That run with its time, which ends `text` if its node has several; else empty.
+        recovered: It failed, and a later run passed.
     """
 
     outcome: Outcome
@@ -250,44 +249,44 @@ class MetricVerdict:
 
     @property
     def compared_only(self) -> bool:
-        """Whether nothing worse than MARGINAL was found, and that beside what is no norm."""
+        """Whether it is PASS or MARGINAL by a comparison with its past or peers, not by a baseline."""
         fine = self.outcome in (Outcome.PASS, Outcome.MARGINAL)
         return fine and self.reference in (Reference.PEERS, Reference.SELF)
 
     @property
     def counted_as(self) -> str:
-        """What it counts as: its outcome; NOT_JUDGED where it passed beside what is no norm."""
+        """The outcome in counts: NOT_JUDGED for a PASS that no baseline gave."""
         passed = self.compared_only and self.outcome is Outcome.PASS
         return NOT_JUDGED if passed else self.outcome.value
 
     @property
     def shown_as(self) -> str:
-        """Its word in tables: as it counts, but what a later run answered is no plain PASS."""
+        """Its word in tables: `counted_as`, or ANSWERED if a later run passed."""
         return self.reason.name if self.reason is Reason.ANSWERED else self.counted_as
 
     @property
     def broken(self) -> bool:
-        """Whether a test as a whole hung, died, is written wrongly or was kept from its work."""
+        """Whether a whole test hung, died, is written wrongly or could not work."""
         whole = self.outcome is Outcome.INCONCLUSIVE and not self.metric
         return whole and self.reason in _BROKEN
 
     @property
     def worth_a_look(self) -> bool:
-        """Whether it rejects nothing and is to be looked at: unusual, or a part of its values is far off."""
+        """Whether it rejects nothing but is unusual, or a part of its values is far off."""
         return self.outcome is Outcome.MARGINAL or (
             self.reason is Reason.UNDETECTABLE and bool(self.part)
         )
 
     @property
     def too_short(self) -> bool:
-        """Whether it was judged as a whole only: too few values to search for a change within the run."""
+        """Whether it has too few values to search for a change within the run."""
         of_time = self.scope == "unit" and self.better in ("higher", "lower")
         judged = self.outcome in (Outcome.PASS, Outcome.MARGINAL, Outcome.FAIL)
-        return judged and of_time and 0 < self.count < SEARCHED
+        return judged and of_time and 0 < self.count < MIN_SEARCHED
 
     @property
     def triage(self) -> Triage:
-        """What to do about it; verdicts of older journals, and of users' hooks, have one too."""
+        """The action that it asks for."""
         if self.outcome is Outcome.FAIL:
             return Triage.RETEST if self.retest else Triage.REJECT
         if self.outcome is Outcome.MARGINAL:
@@ -297,9 +296,9 @@ class MetricVerdict:
 
     @property
     def trouble(self) -> Trouble:
-        """Which kind of trouble it is; of what is only listed, too."""
+        """Its kind of trouble; a verdict that is only listed has one, too."""
         if self.outcome is Outcome.FAIL and not self.retest:
-            measured = bool(self.similarity) and self.better != "equal"  # 0: not slow but wrong
+            measured = bool(self.similarity) and self.better != "equal"  # 0 is wrong, not slow
             return Trouble.SLOW if measured else Trouble.FAILED
         if self.outcome is Outcome.FAIL and self.retest in UNSURE:
             return UNSURE[self.retest]
@@ -307,39 +306,40 @@ class MetricVerdict:
 
     @property
     def severity(self) -> Severity:
-        """Sorts verdicts, the one to act on first: by triage, outcome, and the largest and surest loss."""
+        """Sort key that puts the verdict to act on first: by triage, outcome, and size of the loss."""
         triage = self.triage
         return (
             _TRIAGE_ORDER.index(triage),
             _OUTCOME_ORDER.index(self.outcome),
-            self.reason not in (Reason.HARDWARE, Reason.GONE),  # which explain what tests found
+            self.reason not in (Reason.HARDWARE, Reason.GONE),  # they explain failed tests
             (self.similarity or 0.0) if triage else 0.0,
             -(self.certainty or 0.0) if triage else 0.0,
         )
 
 
 RETEST = "RETEST"
-"""What a rejected node is called that is to be measured again, or shares its cause with many others."""
+"""Word for a rejected node that should be measured again, or shares its cause with many others."""
 
 ALLOWED_MISSING = 0.02
-"""Share of a node's values that tables may lack: of faults that one value shows, as many may be missed."""
+"""Share of a node's values that tables may lack: a fault in a single value may be missed as often."""
 
 NOT_JUDGED = "NOT_JUDGED"
-"""What represents an outcome where there are values and no norm to hold them against."""
+"""Word in place of an outcome for values that no baseline judges."""
 
 SINGLE_VALUE = "a single value"
-"""Why a failure is to be measured again that one value tells of (`MetricVerdict.retest`)."""
+"""`MetricVerdict.retest` of a failure that rests on one value."""
 
 NOISY = "measured while the machine was let be noisy"
-"""Why a failure is to be measured again that was found under wider limits (`MetricVerdict.retest`)."""
+"""`MetricVerdict.retest` of a failure under widened limits of noise."""
 
 UNSURE = {SINGLE_VALUE: Trouble.SINGLE, NOISY: Trouble.NOISY}
-"""Kind of trouble of a failure that is not near its limit, by why it is to be measured again all the same."""
+"""`MetricVerdict.retest` of failures that are not near their limit -> their kind of trouble."""
 
 HOST = ("", "cpu", "node")
-"""Devices of which a node has one: nothing to tell apart, and the component says which part it is."""
+"""Devices of which a node has one; the component says which part is meant."""
 
-LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)  # of what was not judged at all
+LEAST_SEVERE: Severity = (len(Triage), 0, False, 0.0, 0.0)
+"""Severity of a metric without a verdict."""
 _OF_REASON = {
     Reason.DISTURBED: Triage.RETEST,
     Reason.BROKEN_OFF: Triage.RETEST,
@@ -349,10 +349,10 @@ _OF_REASON = {
     Reason.TOO_GOOD: Triage.INVESTIGATE,
     Reason.HARDWARE: Triage.INVESTIGATE,
 }
-"""Of verdicts that are INCONCLUSIVE; of the other reasons the blocker itself says what to do."""
+"""Triage of INCONCLUSIVE verdicts; for other reasons the blocker says what to do."""
 _TRIAGE_ORDER = tuple(Triage)
 _TROUBLES = {
-    Outcome.FAIL: Trouble.BORDERLINE,  # what is sure is slow or failed
+    Outcome.FAIL: Trouble.BORDERLINE,  # unless it is sure
     Outcome.MARGINAL: Trouble.BORDERLINE,
     Outcome.INCONCLUSIVE: Trouble.UNCLEAR,
     Outcome.NOT_TESTED: Trouble.MISSING,
@@ -362,7 +362,7 @@ _OUTCOME_ORDER = ("FAIL", "MARGINAL", "INCONCLUSIVE", "NOT_TESTED", "PASS")
 
 
 class Decision(StrEnum):
-    """What is decided about a node; the value of an exit code hangs on it."""
+    """The decision about a node, which sets the exit status."""
 
     ACCEPTED = "ACCEPTED"
     REJECTED = "REJECTED"
@@ -375,21 +375,21 @@ class Decision(StrEnum):
 
 
 def host_trouble(verdicts: Sequence[MetricVerdict]) -> str:
-    """Say what of the whole host disturbed a run; empty where nothing did.
+    """Return what disturbed the whole host during a run; empty if nothing did.
 
-    That is other load during most of its measurements, or a host that was slower than in earlier runs where
-    this explains most of what is inconclusive.
+    Other load counts if it disturbed most measurements; a host that was slower than in earlier runs counts if
+    most inconclusive verdicts name it.
     """
     speeds = [one for one in verdicts if one.metric and one.better != "equal"]
     unclear = [one for one in speeds if one.outcome is Outcome.INCONCLUSIVE]
     slower = [one for one in unclear if HOST_SLOWER in one.disturbance]
-    if slower and len(slower) >= MOSTLY * len(unclear):
+    if slower and len(slower) >= MIN_DISTURBED_SHARE * len(unclear):
         return (
             f"{HOST_SLOWER} in {len(slower)} of {len(speeds)} measurements (another guest of this machine, "
             "or a lower clock): run again later; if it lasts, learn anew"
         )
     disturbed = [one for one in speeds if one.reason is Reason.DISTURBED]
-    if len(disturbed) < max(SEVERAL, MOSTLY * len(speeds)):
+    if len(disturbed) < max(MIN_DISTURBED, MIN_DISTURBED_SHARE * len(speeds)):
         return ""
     seen = "; ".join(disturbed[0].disturbance)
     return (
@@ -400,26 +400,25 @@ def host_trouble(verdicts: Sequence[MetricVerdict]) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeVerdict:
-    """What was decided about one node, and what stands in the way of more.
+    """The decision about a node, with the blockers of its acceptance.
 
     Attributes:
         node: Name of the node.
         decision: Accepted, rejected or neither.
-        headline: One sentence: the decision, the guilty component, the next step.
+        headline: One sentence: the decision, the failed component, the next step.
         components: Components with at least one failed metric, worst first.
-        blocking: What prevents acceptance, what is to be said first before the others.
-        listed: One line per thing that was not judged and does not block.
+        blocking: The blockers, the most important first.
+        listed: A line for each benchmark that was not judged and does not block.
         counts: Outcome name -> how many metric verdicts (`MetricVerdict.counted_as`).
         baseline: Id of the baseline that decided, empty if none.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
         residual_interval: Its 95 % interval; None if unknown.
-        triage: What to do first about what rejects, or else about what is MARGINAL.
-        lowest: Similarity of what rejects and is to be acted on first, 0 where a test failed otherwise; None
-            if nothing rejects.
-        noted: One line per thing that was judged or seen, does not block, and should be known: a loss within
-            the healthy spread, an attempt that was repeated, a waiver that covers nothing.
-        absent: Benchmarks of the baseline that never ran on it, and that nothing explains.
-        gone: Devices that its class has and that gave no value at all.
+        triage: The action for the worst rejecting verdict, or else for the worst MARGINAL one.
+        lowest: Similarity of the worst rejecting verdict, 0 if a test failed otherwise; None if none rejects.
+        noted: A line for each observation that does not block: a loss within the healthy spread, a repeated
+            attempt, a waiver that covers nothing.
+        absent: Benchmarks of the baseline that never ran on it for no known reason.
+        gone: Devices of its class that gave no value at all.
     """
 
     node: str
@@ -440,19 +439,24 @@ class NodeVerdict:
 
     @property
     def word(self) -> str:
-        """What the decision is called: RETEST where the node is not to be taken out of service by itself."""
+        """The decision's word: RETEST for a rejected node that should not be taken out of service yet."""
         waits = self.triage in (Triage.RETEST, Triage.SHARED)
         return RETEST if self.decision is Decision.REJECTED and waits else self.decision.value
 
     @property
     def hindrances(self) -> tuple[Blocker, ...]:
-        """What prevents acceptance; of several absent benchmarks the one blocker that counts them."""
+        """The blockers; several absent benchmarks have one blocker, which counts them."""
         if len(self.absent) < 2:
             return self.blocking
         return tuple(one for one in self.blocking if one.benchmark not in self.absent)
 
     @property
     def severity(self) -> tuple[int, int, bool, float, str]:
-        """Sorts nodes, the one to act on first: by decision, triage, what is gone, and the largest loss."""
-        places = _DECISION_ORDER.index(self.decision), _TRIAGE_ORDER.index(self.triage)
-        return *places, not self.gone, 1.0 if self.lowest is None else self.lowest, self.node
+        """Sort key that puts the node to act on first: by decision, triage, missing devices, and loss."""
+        return (
+            _DECISION_ORDER.index(self.decision),
+            _TRIAGE_ORDER.index(self.triage),
+            not self.gone,
+            1.0 if self.lowest is None else self.lowest,
+            self.node,
+        )

@@ -13,8 +13,8 @@ from pytest_anubis.core.blocker import Hindrance
 from pytest_anubis.core.measurement import NOT_INSTALLED
 from pytest_anubis.core.metric import first_of, metric_name
 from pytest_anubis.core.verdict import (
+    MIN_SEARCHED,
     NOT_JUDGED,
-    SEARCHED,
     SKIPPED,
     Decision,
     MetricVerdict,
@@ -271,7 +271,7 @@ def unsearched_text(verdicts: Sequence[MetricVerdict]) -> str:
     counted = Counter(component or "no component" for component in short.values())
     where = ", ".join(f"{name} {count}" for name, count in sorted(counted.items()))
     return (
-        f"not searched for changes within the run (fewer than {SEARCHED} values): {len(short)} of "
+        f"not searched for changes within the run (fewer than {MIN_SEARCHED} values): {len(short)} of "
         f"{count_text(len(judged), 'metric')} ({where})"
     )
 

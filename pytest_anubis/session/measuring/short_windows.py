@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pytest_anubis.core.verdict import SEARCHED
+from pytest_anubis.core.verdict import MIN_SEARCHED
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Criterion
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pytest_anubis.session.context import RunContext
     from pytest_anubis.settings import Settings
 
-MIN_VALUES = SEARCHED
+MIN_VALUES = MIN_SEARCHED
 """Values that the search for changes within a run needs."""
 
 

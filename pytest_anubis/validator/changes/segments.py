@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from pytest_anubis.core.metric import Direction, loss_text
 from pytest_anubis.core.sample import FloatArray, unusable_reason
-from pytest_anubis.core.verdict import SEARCHED, MetricVerdict, Outcome, Reason
+from pytest_anubis.core.verdict import MIN_SEARCHED, MetricVerdict, Outcome, Reason
 from pytest_anubis.validator.changes.steady_state import steady_from
 from pytest_anubis.validator.changes.trend import LEAST_CHANGE, rank_variance
 from pytest_anubis.validator.similarity.centre import FEWEST as FEWEST_UNITS
@@ -31,7 +31,7 @@ CERTAIN = 0.95
 """Posterior probability above which a change is reported; `DISTINCT` and the least change come on top."""
 AGE = 8
 """A segment counts once it has this many values: the median of eight withstands three outliers."""
-FEWEST = SEARCHED
+FEWEST = MIN_SEARCHED
 """Fewest values that are searched, three times `AGE`: two segments, and one more to tell a change from what
 wanders."""
 PRUNE = -25.0

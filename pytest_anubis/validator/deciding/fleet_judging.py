@@ -18,7 +18,7 @@ from pytest_anubis.core.sample import Population
 from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
     ALLOWED_MISSING,
-    SEARCHED,
+    MIN_SEARCHED,
     MetricVerdict,
     NodeVerdict,
     Outcome,
@@ -245,7 +245,7 @@ def _note_length(judged: JudgedColumns, searched: dict[tuple[str, str], bool]) -
     if pooled or population.metric.better == "equal" or not compared.any():
         return
     name = (population.benchmark, population.metric.name)
-    enough = bool((np.diff(population.offsets)[compared] >= SEARCHED).any())
+    enough = bool((np.diff(population.offsets)[compared] >= MIN_SEARCHED).any())
     searched[name] = searched.get(name, False) or enough
 
 
@@ -254,7 +254,7 @@ def _too_short(key: str, searched: Mapping[tuple[str, str], bool]) -> list[str]:
     if not short:
         return []
     return [
-        f"hardware class {key or '(unnamed)'}: not searched for changes within a run, for which {SEARCHED} "
+        f"hardware class {key or '(unnamed)'}: not searched for changes within a run, for which {MIN_SEARCHED} "
         f"values are needed: {len(short)} of {len(searched)} metrics ({first_of(short, NAMED)})"
     ]
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol, cast
 
 import pytest
 
-from pytest_anubis.core.verdict import SEARCHED
+from pytest_anubis.core.verdict import MIN_SEARCHED
 from pytest_anubis.hardware.load.clear_moments import Host, Rounds
 from pytest_anubis.hardware.load.disturbance import HostWatch
 from pytest_anubis.hardware.load.kernel_account import Account, Counts
@@ -93,7 +93,7 @@ def test_values_of_moments_that_were_not_clear_are_kept_and_do_not_count(
     aside, counted = measurements(pytester)
     assert (aside["event"], aside["values"]) == ("attempt", [50.0] * 6)
     assert (counted["event"], set(counted["values"])) == ("measurement", {100.0})
-    assert len(counted["values"]) >= SEARCHED
+    assert len(counted["values"]) >= MIN_SEARCHED
     assert counted["unclear"] == 6
     assert "disturbance" not in counted
 
@@ -179,13 +179,13 @@ def test_a_loss_is_confirmed_before_it_rejects(pytester: pytest.Pytester, learn:
     assert pytester.runpytest("--anubis").ret == 1
     (measurement,) = measurements(pytester)
     assert measurement["looks"] > 1
-    assert len(measurement["values"]) > SEARCHED
+    assert len(measurement["values"]) > MIN_SEARCHED
 
 
 def test_a_burst_that_passes_does_not_reject(pytester: pytest.Pytester, learn: Learn) -> None:
     pytester.makepyfile(test_suite=SUITE)
     learn()
-    set_rounds(pytester, *[90.0] * SEARCHED, 100.0)
+    set_rounds(pytester, *[90.0] * MIN_SEARCHED, 100.0)
     assert pytester.runpytest("--anubis").ret == 0
     assert measurements(pytester)[-1]["looks"] > 1
 
