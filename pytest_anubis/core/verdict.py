@@ -32,9 +32,7 @@ class Reason(StrEnum):
     BEYOND = "beyond"  # beyond both thresholds
     TOO_GOOD = "too-good"  # better than anything learned by more than its spread explains
     CHANGE_POINT = "change-point"  # passes as a whole, but changed within the run
-    CLASS_SHIFT = (
-        "class-shift"  # most nodes of the class moved together: the baseline is out of date
-    )
+    CLASS_SHIFT = "class-shift"  # most nodes of the class changed together: the baseline is old
     TEST_FAILED = "test-failed"  # the benchmark's own assertion or its return code failed
     NO_BASELINE = "no-baseline"  # this hardware class has no baseline
     NO_CRITERION = "no-criterion"  # the baseline has none for this metric

@@ -14,7 +14,7 @@ from pytest_anubis.core.events import Attempted
 from pytest_anubis.core.gather import Gather, Key, SampleStorage, key_of
 from pytest_anubis.core.measurement import Measurement, TestResult
 from pytest_anubis.core.run import EVIDENCE, RunRecord
-from pytest_anubis.core.sample import Problem
+from pytest_anubis.core.sample import SampleProblem
 from pytest_anubis.core.verdict import Decision, MetricVerdict, Outcome, Reason
 from pytest_anubis.core.waivers.waiving import WaiversRead
 from pytest_anubis.store.importers.import_result import ImportFileError
@@ -367,7 +367,7 @@ class RunReader:
                     device=(plan.device if plan else "") or "node",
                     run=record.run,
                     values=(),
-                    problem=Problem(kind=kind, text=text),
+                    problem=SampleProblem(kind=kind, text=text),
                 )
             if not found:
                 key = (record.run, record.node)
@@ -382,7 +382,7 @@ def _kind(result: TestResult) -> Literal["failed", "missing", "invalid"]:
     return "missing" if result.outcome in ("not reported", "crashed") else "failed"
 
 
-def _broken_tests(record: RunRecord) -> dict[str, Problem]:
+def _broken_tests(record: RunRecord) -> dict[str, SampleProblem]:
     """Return the problems of tests that failed by themselves, not by a metric's verdict."""
     # A verdict from the end of the run names no test, so benchmark and device identify it.
     judged: dict[tuple[str, str], list[MetricVerdict]] = {}
@@ -392,7 +392,7 @@ def _broken_tests(record: RunRecord) -> dict[str, Problem]:
     for test, benchmark, device in {(m.test, m.benchmark, m.device) for m in record.measurements}:
         by_test.setdefault(test, []).extend(judged.get((benchmark, device), ()))
     return {
-        result.test: Problem(
+        result.test: SampleProblem(
             kind=_kind(result),
             text=result.environment or f"test {result.outcome}: {result.text}",
         )
@@ -410,18 +410,18 @@ def _failed_by_verdict(verdicts: Sequence[MetricVerdict]) -> bool:
 
 def _problem(
     measurement: Measurement,
-    broken: Mapping[str, Problem],
+    broken: Mapping[str, SampleProblem],
     waived: Mapping[str, str],
     excused: Mapping[str, str],
-) -> Problem | None:
+) -> SampleProblem | None:
     for name in (measurement.test, f"{measurement.test} {measurement.metric.name}"):
         if name in waived:
-            return Problem(kind="waived", text=waived[name])
+            return SampleProblem(kind="waived", text=waived[name])
     if measurement.test in broken:
         return broken[measurement.test]
     heat = excused.get(measurement.test, "")
     # Neither load nor heat changes exact values.
     if (measurement.disturbance or heat) and measurement.metric.better != "equal":
         what = (*measurement.disturbance, *([heat] if heat else []))
-        return Problem(kind="disturbed", text="; ".join(what))
+        return SampleProblem(kind="disturbed", text="; ".join(what))
     return None
