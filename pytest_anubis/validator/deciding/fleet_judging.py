@@ -255,7 +255,8 @@ def _too_short(key: str, searched: Mapping[tuple[str, str], bool]) -> list[str]:
         return []
     return [
         f"hardware class {key or '(unnamed)'}: not searched for changes within a run, for which "
-        f"{MIN_SEARCHED} values are needed: {len(short)} of {len(searched)} metrics ({first_of(short, NAMED)})"
+        f"{MIN_SEARCHED} values are needed: {len(short)} of {len(searched)} metrics "
+        f"({first_of(short, NAMED)})"
     ]
 
 
