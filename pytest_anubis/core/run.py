@@ -1,4 +1,4 @@
-"""Runs: everything that one execution recorded, as its events tell it."""
+"""Runs: everything that one execution recorded."""
 
 from __future__ import annotations
 
@@ -35,53 +35,51 @@ from pytest_anubis.core.verdict import (
 from pytest_anubis.core.waivers.waiving import WaiversRead, waived_verdict, with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise, widened
 
-CAME_TO_ITS_END = (0, 1, 5, 20)
-"""Exit statuses of a run that was not broken off: accepted, rejected, nothing collected, undecided. Others
-tell of an interruption, an internal error or a wrong usage, or were given to ``pytest.exit``."""
-
+COMPLETED = (0, 1, 5, 20)
+"""Exit statuses of complete runs: accepted, rejected, nothing collected, undecided. Others mean an
+interruption, an internal error or a wrong usage, or were given to ``pytest.exit``."""
 
 THERMAL = "thermal-slowdown"
-"""Sort of `HardwareFound`: a card's clocks were lowered for heat."""
+"""Sort of `HardwareFound`: heat lowered a card's clocks."""
 
 HOT_AIR = "hot-air"
-"""Sort of `HardwareFound`: the air that the node takes in is hotter than its cards are made for."""
+"""Sort of `HardwareFound`: the intake air is hotter than the cards allow."""
 
 EVIDENCE = "evidence"
-"""Sort of `HardwareFound`: words of a driver that decide nothing by themselves, and are listed."""
+"""Sort of `HardwareFound`: messages of a driver that are listed and decide nothing."""
 
 RESUMABLE = (2, 3)
-"""Exit statuses of runs that can be gone on with: pytest's for interrupted, and for failed inside."""
+"""Exit statuses of runs that can be resumed: pytest's for interrupted, and for an internal error."""
 
 WRONG_USE = 4
-"""Exit status of a wrong usage; a run with a benchmark that is written wrongly was decided all the same."""
+"""Exit status of a wrong usage, and of a run with a wrongly written benchmark, which has a decision."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvidence:
-    """What the runs of a node say about it besides its samples.
+    """Evidence from the runs of a node other than its samples.
 
     Attributes:
-        verdicts: On what has no sample: the inventory, tests that failed or did not run, what was pruned.
-        blockers: What prevents acceptance: a worker that died, a device that was hidden, a run that was
-            broken off.
-        notes: What is only reported: attempts that failed and were repeated.
+        verdicts: Verdicts without a sample: on the inventory, and on tests that failed, did not run or were
+            pruned.
+        blockers: Blockers such as a dead worker, a hidden device, or a run that was broken off.
+        notes: Lines that are only reported: failed attempts that were repeated.
         residual_risk: Probability of an incident that pruned benchmarks leave; None if nothing was pruned.
         residual_interval: Its 95 % interval; None if unknown.
-        budget: Seconds of what the Selector chose within a budget, and of the full set; None where nothing
-            was left out for one.
+        budget: Seconds of the Selector's choice within a budget, and of the full set; None if it left
+            nothing out.
         devices: Devices that tests of every device were to run on.
-        caveats: What was switched off, for the headline.
+        caveats: The checks that were switched off, for the headline.
         planned: Benchmark or plain test, and device, of every test that was to run.
-        broken_off: Run that did not come to its end -> what happened to it; nothing of it rejects.
+        broken_off: Incomplete run -> what happened to it; its failures do not reject.
         cards: Device -> slot and serial number of its card, as far as they are known.
-        waivers: The failures that somebody answers for, as its runs had them, or for all of them.
-        waivers_of: Run -> those that it had itself, where several runs were collected; empty: `waivers` are
-            for all of them.
+        waivers: The waivers of its runs.
+        waivers_of: Run -> its own waivers, if several runs were collected; empty: `waivers` are for all.
         machines: Marks of its machine (`machine_identity.py`), one set for each that its runs came from.
-        other_machine: Its runs were asked to accept by the baseline of one other machine.
+        other_machine: Its runs asked for acceptance by the baseline of one other machine.
         required: Components, benchmarks and metrics that it must have run; empty: all.
-        noisy: Run, empty while it goes on -> the option that let its machine be noisier than usual.
-        deaths: Run, likewise, benchmark and device of tests whose process died, which `blockers` tell.
+        noisy: Run, empty for the current one -> the option that widened its limits of noise.
+        deaths: Run (as in `noisy`), benchmark and device of tests whose process died.
         missing: How many of its values are missing and need not be there, and of how many.
     """
 
@@ -106,11 +104,11 @@ class RunEvidence:
     missing: tuple[int, int] = (0, 0)
 
     def waivers_for(self, run: str) -> tuple[Waiver, ...]:
-        """Return the waivers that one run's failures are held against: a run hides no failure of another."""
+        """Return the waivers for one run's failures; the waivers of another run do not apply to them."""
         return self.waivers_of.get(run, ()) if self.waivers_of else self.waivers
 
     def with_more(self, more: RunEvidence) -> RunEvidence:
-        """Return both; of two risks the larger one."""
+        """Return both combined, with the larger of two risks."""
         risks = [
             (e.residual_risk, e.residual_interval)
             for e in (self, more)
@@ -149,35 +147,35 @@ class RunRecord:
         run: Id of the run.
         node: Name of the node that was measured.
         hardware_class: Key of the node's hardware class.
-        attributes: What the key was made of.
+        attributes: The parts of the key.
         profile: ``smoke``, ``standard`` or ``soak``.
         started: ISO 8601, UTC.
-        ended: ISO 8601, UTC; empty when the run never finished.
+        ended: ISO 8601, UTC; empty if the run never finished.
         purpose: ``measure`` only recorded, ``learn`` recorded for a baseline, ``acceptance`` judged.
-        exit_status: pytest's exit status; None when the run never finished.
+        exit_status: pytest's exit status; None if the run never finished.
         inventory: The node's inventory as plain data; may be empty.
         settings: The settings of the run as plain data; may be empty.
         baseline: Digest of the baseline that the run was judged with; empty if none.
         devices: Devices that tests of every device run on; empty if none was given.
         tests: Its tests as they were typed, quoted for a shell; empty if unknown.
-        root: The folder in which the tests' ids begin, from where they were typed; empty: the same.
-        traits: What a table says of the node besides: its driver, firmware, batch, rack, ...
-        took: Benchmark -> its seconds on the node, of an imported file that says them.
-        file_dated: `started` is when the imported file was last written, as it names no time.
-        unread: Lines of an imported file about the node that could not be read.
-        looked_at: What besides tests was looked at in all its parts, as in `RunStarted`.
-        after: Id of the node's run before it in its store; empty if unknown.
-        campaign: The soak that it is a cycle of; empty if it is none.
-        cause: What broke the run off, as far as it knows; empty if nothing did.
-        planned: Every test that the run meant to execute.
+        root: Path from the working directory to the folder in which the tests' ids begin; may be empty.
+        traits: Further traits of the node from a table: driver, firmware, batch, rack, ...
+        took: Benchmark -> its seconds on the node, from an imported file.
+        file_dated: `started` is when the imported file was last written, since it names no time.
+        unread: How many lines of an imported file about the node could not be read.
+        looked_at: What was checked besides tests in all parts of the run, as in `RunStarted`.
+        behind: Seconds by which the machine's clock was behind, as in `RunStarted`.
+        after: Id of the node's previous run in its store; empty if unknown.
+        campaign: Name of the soak of which it is a cycle; may be empty.
+        cause: What broke the run off; empty if unknown, or if nothing did.
+        planned: Every planned test.
         results: How every test ended; a planned test without an end is ``not reported``.
-        measurements: In the order in which they were recorded; what a test had measured when it was cut
-            short, and ran again later, is among the events as attempts.
-        verdicts: In the order in which they were reached; of a test that was repeated, those of its last
-            attempt. Each knows its test.
-        node_verdict: What was decided about the node; None when the run did not get that far.
+        measurements: In the order in which they were recorded; values of a test that was cut short and ran
+            again are among the events as attempts.
+        verdicts: In the order in which they were reached; for a repeated test, those of its last attempt.
+        node_verdict: The decision about the node; None if the run did not get that far.
         events: All other events (deaths of workers, attempts, the Selector's choice, ...), in order.
-        warnings: What was wrong with the journal itself, one line each.
+        warnings: Faults of the journal itself, one line each.
     """
 
     run: str
@@ -214,50 +212,50 @@ class RunRecord:
 
     @property
     def head(self) -> RunStarted:
-        """How the run began."""
+        """The first event of its journal."""
         return RunStarted(**{name: getattr(self, name) for name in _HEAD})
 
     @property
     def broken_off(self) -> str:
-        """What happened to the run, so that nothing may be concluded from its end; empty if nothing did."""
+        """Why the run is incomplete and its end proves nothing; empty if it is complete."""
         if not self.ended:
             return "never finished"
         if self.cause:
             return f"was broken off: {self.cause}"
         wrongly_written = self.exit_status == WRONG_USE and self.node_verdict is not None
-        if self.exit_status not in CAME_TO_ITS_END and not wrongly_written:
+        if self.exit_status not in COMPLETED and not wrongly_written:
             return f"was broken off (exit status {self.exit_status})"
         return ""
 
     @property
     def cut_short(self) -> bool:
-        """Whether it can be gone on with: it was interrupted or failed inside, or never came to its end."""
+        """Whether it can be resumed: it was interrupted, had an internal error, or never finished."""
         return bool(self.settings) and (not self.ended or self.exit_status in RESUMABLE)
 
     @property
     def switched_off(self) -> tuple[str, ...]:
-        """What was taken away from the checks in any part of the run, one phrase each."""
-        parts, found = self.parts, []
-        if any(part.get("gate") == "off" for part in parts):
+        """The checks that were switched off in any part of the run, one phrase each."""
+        found = []
+        if any(part.get("gate") == "off" for part in self.parts):
             found.append("the gate (the inventory was not compared)")
-        if any(part.get("inventory") for part in parts):
+        if any(part.get("inventory") for part in self.parts):
             found.append("reading this machine's inventory (a recorded one was used)")
         return tuple(found)
 
     @property
     def replayed(self) -> bool:
-        """Whether a recorded inventory was used that is not known to be one of the machine that measured."""
+        """Whether it used a recorded inventory that may be of another machine."""
         recorded = any(part.get("inventory") for part in self.parts)
         return recorded and MACHINE not in (self.looked_at or ())
 
     @property
     def quiet_limits(self) -> str:
-        """The option by which the machine was let be noisier than usual in any part; empty if it was not."""
+        """The option that widened the limits of noise in any part; empty if none did."""
         return widened(self.parts)
 
     @property
     def parts(self) -> list[Mapping[str, Any]]:
-        """The settings of each part of the run: of its start, and of every time that it was gone on with."""
+        """The settings of each part of the run: of its start, and of every resumption."""
         return [self.settings, *(e.settings for e in self.events if isinstance(e, Resumed))]
 
     @property
@@ -267,7 +265,7 @@ class RunRecord:
 
     @property
     def hardware(self) -> tuple[HardwareFound, ...]:
-        """What the hardware itself reported, in order; a resumed run keeps what its earlier part found."""
+        """The reports of the hardware from all parts of the run, in order."""
         return tuple(event for event in self.events if isinstance(event, HardwareFound))
 
     @property
@@ -277,9 +275,9 @@ class RunRecord:
 
     @property
     def ambient_overheating(self) -> str:
-        """Why heat was not one card's own, in words; empty if it was, or if nothing was hot.
+        """Why heat is not the fault of one card, in words; empty if it is, or if nothing was hot.
 
-        A card alone cannot be told from its room: without a sensor of the air it is blamed.
+        The only card of a node is blamed unless a sensor of the air shows that the room is hot.
         """
         found = self.hardware
         slowed = {event.device for event in found if event.sort == THERMAL}
@@ -293,7 +291,7 @@ class RunRecord:
 
     @property
     def excused(self) -> frozenset[str]:
-        """Tests whose values a hot room or chassis explains: they speak against no card."""
+        """Tests whose low values a hot room or chassis explains."""
         if not self.ambient_overheating:
             return frozenset()
         return frozenset(
@@ -302,20 +300,20 @@ class RunRecord:
 
     @property
     def driver_words(self) -> tuple[str, ...]:
-        """What drivers logged that decides nothing by itself, in one line for people; empty if nothing."""
+        """The drivers' messages that decide nothing, in one line; empty if there are none."""
         words = list(dict.fromkeys(e.text for e in self.hardware if e.sort == EVIDENCE))
         more = f"; and {len(words) - 3} more in the journal" if len(words) > 3 else ""
         return (f"kernel log: {'; '.join(words[:3])}{more}",) if words else ()
 
     @property
     def waivers(self) -> tuple[Waiver, ...]:
-        """The failures that somebody answers for, as the latest part of the run had them."""
+        """The waivers of the latest part of the run."""
         found = (e.waivers for e in reversed(self.events) if isinstance(e, WaiversRead))
         return next(found, ())
 
     @property
     def reached(self) -> tuple[MetricVerdict, ...]:
-        """The verdicts as they were reached, whoever answers for them, and marked where noise was allowed."""
+        """The verdicts before waivers, with failures under widened limits of noise marked."""
         return self._in_noise(self.verdicts)
 
     def _in_noise(self, verdicts: Iterable[MetricVerdict]) -> tuple[MetricVerdict, ...]:
@@ -324,31 +322,34 @@ class RunRecord:
 
     @property
     def effective_verdicts(self) -> tuple[MetricVerdict, ...]:
-        """The verdicts as they count: what an xfail mark expects, or a waiver covers, is no failure.
+        """The verdicts as they count.
 
-        Where the room or chassis was too hot for all cards, what is slow for that is INCONCLUSIVE. What names
-        the collected run that it is about was held against that run's waivers and marks already. What is slow
-        is to be measured again where the machine was let be noisy.
+        A failure that an xfail mark expects or a waiver covers is waived. A slow result is INCONCLUSIVE if
+        the room or chassis was too hot, and to be measured again if the limits of noise were widened. The
+        marks and waivers of a collected run have been applied to its verdicts already.
         """
-        waived, excused, why = self.waived, self.excused, self.ambient_overheating
-        if not (waived or excused or self.waivers):
+        waived = self.waived
+        excused = self.excused
+        why = self.ambient_overheating
+        waivers = self.waivers
+        if not (waived or excused or waivers):
             return self.reached
-        told = (
-            v
-            if v.run
-            else waived_verdict(v)
-            if v.test in waived
-            else _excused_verdict(v, why)
-            if v.test in excused
-            else v
-            for v in self.verdicts
-        )
-        waivers, fail_on = self.waivers, str(self.settings.get("fail_on", ""))
-        return self._in_noise(v if v.run else with_waiver(v, waivers, fail_on) for v in told)
+        fail_on = str(self.settings.get("fail_on", ""))
+
+        def counted(verdict: MetricVerdict) -> MetricVerdict:
+            if verdict.run:
+                return verdict
+            if verdict.test in waived:
+                verdict = waived_verdict(verdict)
+            elif verdict.test in excused:
+                verdict = _excused_verdict(verdict, why)
+            return with_waiver(verdict, waivers, fail_on)
+
+        return self._in_noise(map(counted, self.verdicts))
 
     @property
     def lanes(self) -> tuple[LaneCores, ...]:
-        """Which lane worked on which CPUs, in the latest part of the run; empty without accelerators."""
+        """The CPUs of each lane in the latest part of the run; empty without accelerators."""
         found = (e.lanes for e in reversed(self.events) if isinstance(e, LanesPlaced))
         return next(found, ())
 
@@ -363,10 +364,10 @@ class RunRecord:
 
     @property
     def blockers(self) -> tuple[Blocker, ...]:
-        """What stands between the node and acceptance and has no verdict: deaths first.
+        """The blockers without a verdict, deaths first.
 
-        An earlier part of a resumed run is not repeated, so what blocked it stays, but for what every part
-        looks for anew, and files of which tests could be collected since.
+        A resumed run keeps the blockers of its earlier parts, except those that every part checks again, and
+        files that have been collected since.
         """
         found: list[BlockerFound] = []
         damage: list[Blocker] = []
@@ -388,18 +389,19 @@ class RunRecord:
 
     @property
     def choice(self) -> Mapping[str, Any] | None:
-        """The Selector's latest choice as plain data; None where it took no part."""
+        """The Selector's latest choice as plain data; None without a Selector."""
         found = (e.choice for e in reversed(self.events) if isinstance(e, BenchmarksChosen))
         return next(found, None)
 
     @property
     def budget(self) -> tuple[float, float] | None:
-        """Seconds of what was chosen within a budget and of the full set; None where nothing was left out."""
+        """Seconds of the choice within a budget and of the full set; None if nothing was left out."""
         choice = self.choice or {}
+        # Chosen benchmarks that the end of the budget left out.
         late = {one.benchmark for one in self.verdicts if one.reason is Reason.PRUNED}
         if choice.get("mode") != "budget" or not (choice.get("pruned") or late):
             return None
-        try:  # of what was chosen, the end of the budget left some out
+        try:
             costs = {item["benchmark"]: item["cost_seconds"] for item in choice.get("picked") or ()}
             spent = choice["cost"] - sum(costs.get(name, 0.0) for name in late)
             return spent, float(choice["full_cost"])
@@ -413,31 +415,31 @@ def died_at(event: WorkerDied) -> str:
 
 
 def given_up_text(lane: str) -> str:
-    """Return that nothing more runs on a lane."""
+    """Return the line about a lane that the run has given up."""
     return f"lane {lane} is given up: its workers died again and again"
 
 
 def card_texts(devices: Iterable[str], inventory: Mapping[str, Any]) -> dict[str, str]:
-    """Return device -> slot and serial number of its card in words, as far as an inventory knows them.
+    """Return device -> slot and serial number of its card in words, as far as an inventory has them.
 
-    A pair (``cuda:0>cuda:3``) represents its two ends.
+    A pair (``cuda:0>cuda:3``) counts as its two devices.
     """
     found = {}
     accelerators = inventory.get("accelerators") or ()
     for device in (end for name in devices for end in name.split(">")):
         position = device.partition(":")[2]
         if position.isdecimal() and int(position) < len(accelerators):
-            slot, serial = (
-                str(accelerators[int(position)].get(k) or "") for k in ("pci", "serial")
-            )
-            told = [f"slot {slot}"] if slot else []
-            told += [f"serial number {serial}"] if serial not in ("", REDACTED) else []
-            found[device] = ", ".join(told)
-    return {device: words for device, words in found.items() if words}
+            card = accelerators[int(position)]
+            slot, serial = (str(card.get(key) or "") for key in ("pci", "serial"))
+            words = [f"slot {slot}"] if slot else []
+            words += [f"serial number {serial}"] if serial not in ("", REDACTED) else []
+            if words:
+                found[device] = ", ".join(words)
+    return found
 
 
 def _excused_verdict(verdict: MetricVerdict, why: str) -> MetricVerdict:
-    """Return a bad verdict on a metric as one that heat excuses: it makes a card slow, never wrong."""
+    """Return a bad verdict as excused by heat, which makes a card slow but never wrong."""
     bad = verdict.outcome in (Outcome.FAIL, Outcome.MARGINAL)
     if not bad or verdict.value is None or verdict.better == "equal":
         return verdict
@@ -454,5 +456,5 @@ _HEAD = tuple(field.name for field in dataclasses.fields(RunStarted))
 
 
 def run_of(head: RunStarted, **more: Any) -> RunRecord:
-    """Return a run that has begun so, with what else is known of it."""
+    """Return a run from its first event and further fields."""
     return RunRecord(**{name: getattr(head, name) for name in _HEAD} | more)

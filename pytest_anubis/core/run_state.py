@@ -1,7 +1,7 @@
-"""The one interpreter of events: from what happened, in order, to what is known of a run.
+"""The state of a run, built from its events.
 
-It is used live, by a run that is resumed, and whenever a journal is read back: what a run knows of itself at
-any moment is what its journal will tell.
+Live runs, resumed runs and readers of journals all use it, so that a journal yields the state that its run
+had.
 """
 
 from __future__ import annotations
@@ -46,15 +46,15 @@ NEVER_STARTED = "never started"
 
 
 class RunState:
-    """What is known of one run; empty until its first event.
+    """The state of one run; empty until its first event.
 
     Attributes:
-        planned: Every planned test, by node id.
-        results: How each test ended that has ended, by node id.
-        elsewhere: Benchmarks that are no part of the run's profile.
-        node_verdict: What was decided; None until then.
-        expected: Where and when the tests were expected to run; None if none was given.
-        warnings: What was wrong with the journal that the events came from.
+        planned: Node id -> planned test.
+        results: Node id -> how the test ended.
+        elsewhere: Benchmarks of other profiles.
+        node_verdict: The decision; None before it.
+        expected: Where and when the tests were expected to run; None if unknown.
+        warnings: Faults of the journal that the events came from.
     """
 
     def __init__(self) -> None:
@@ -68,34 +68,29 @@ class RunState:
         self._running: dict[str, None] = {}
         self._measurements: list[Measurement] = []
         self._verdicts: list[MetricVerdict] = []
-        self._judged: dict[str, list[MetricVerdict]] = {}  # test -> those of its last attempt
-        self._latest: dict[str, list[Measurement]] = {}  # test -> those of its last attempt
-        self._attempts: dict[str, list[Measurement]] = {}  # test -> those that do not count
+        self._judged: dict[str, list[MetricVerdict]] = {}  # test -> verdicts of its last attempt
+        self._latest: dict[str, list[Measurement]] = {}  # test -> values of its last attempt
+        self._attempts: dict[str, list[Measurement]] = {}  # test -> values that do not count
         self._events: list[Event] = []
         self._waivers: tuple[Waiver, ...] = ()
-        self._cut: set[str] = set()  # in flight when their worker or the run ended
-        self._failing: dict[str, str] = {}  # running test -> what its setup or body failed of
-        # Repeated test -> what an earlier attempt failed of.
-        self._failed_before: dict[str, str] = {}
-        # (test, metric, group) of an exact result that was wrong in an attempt: none later makes it right.
+        self._cut: set[str] = set()  # tests that ran when their worker or the run ended
+        self._failing: dict[str, str] = {}  # running test -> failure of its setup or body
+        self._failed_before: dict[str, str] = {}  # repeated test -> failure of an earlier attempt
+        # (test, metric, group) -> wrong exact result of an attempt, which no later attempt corrects.
         self._wrong: dict[tuple[str, str, str], MetricVerdict] = {}
         self._finished: RunFinished | None = None
         self._latest_part: Resumed | None = None
 
     def apply(self, event: Event) -> None:
-        """Take note of one event.
+        """Apply one event; no event is refused, since a damaged journal may lack any of them.
 
-        Nothing is refused: an end without a beginning, a verdict on an unknown test and the like are what a
-        damaged journal holds. After the run's end nothing counts any more unless it is resumed: the last
-        words of a worker that was not waited for are no part of what was decided. Only what broke the run off
-        after its verdict, while others still wrote their reports, takes an acceptance back.
+        After the run's end only a resumption, damage, or an interruption counts: other late events come from
+        a worker that the decision did not wait for. An interruption after the decision, while reports are
+        written, takes an acceptance back.
         """
         late = isinstance(event, RunFinished) and bool(event.broken_off)
-        if (
-            self._finished is not None
-            and not late
-            and not isinstance(event, (Resumed, DamageFound))
-        ):
+        ended = self._finished is not None
+        if ended and not late and not isinstance(event, (Resumed, DamageFound)):
             return
         match event:
             case RunStarted():
@@ -132,12 +127,12 @@ class RunState:
                 self._other(event)
 
     def _start(self, test: str) -> None:
-        if test in self._running and test not in self._cut:  # whoever repeats it has hidden why
+        if test in self._running and test not in self._cut:  # another plugin repeats it
             self._failed_before.setdefault(test, "its end was never reported")
         self._cut.discard(test)
         self._running[test] = None
         self._attempts.pop(test, None)
-        # Of a test that is repeated the last attempt counts; what the others measured is kept.
+        # The last attempt of a test counts; values of earlier ones are kept as attempts.
         earlier = self._latest.pop(test, [])
         if earlier:
             gone = {id(one) for one in earlier}
@@ -149,9 +144,9 @@ class RunState:
         self._note_failure(test, judged)
 
     def _note_failure(self, test: str, judged: list[MetricVerdict]) -> None:
-        """Keep in mind that an attempt failed even if its end was lost: grey hardware comes and goes.
+        """Remember that an attempt failed, even if its end was lost, since failing hardware may recover.
 
-        An exact result that was wrong fails for good: a right one later does not unmake it.
+        A wrong exact result fails for good, even if a later attempt is right.
         """
         for verdict in judged:
             if verdict.outcome is not Outcome.FAIL:
@@ -176,24 +171,25 @@ class RunState:
         elif isinstance(event, Attempted):
             self._attempts.setdefault(event.measurement.test, []).append(event.measurement)
         elif isinstance(event, Resumed):
-            # What was concluded at the end of the earlier part, about no test in particular, is concluded
-            # anew, as is what was concluded about a test that never ended.
+            # Verdicts on the whole run, and on tests that never ended, are reached again.
             for test in self._judged.keys() - self.results.keys():
                 self._note_failure(test, self._judged[test])
             self._cut.update(self._running)
             kept = {} if event.changed else self.results
             self._verdicts = [v for v in self._verdicts if v.test in kept]
             self._judged = {t: found for t, found in self._judged.items() if t in kept}
-            self.node_verdict, self._finished, self._latest_part = None, None, event
+            self.node_verdict = None
+            self._finished = None
+            self._latest_part = event
 
     @property
     def begun(self) -> bool:
-        """True once the run's first event was applied."""
+        """Whether the run's first event was applied."""
         return self._head is not None
 
     @property
     def judged(self) -> bool:
-        """True once a verdict was reached."""
+        """Whether a verdict was reached."""
         return bool(self._verdicts)
 
     @property
@@ -208,27 +204,27 @@ class RunState:
 
     @property
     def running(self) -> tuple[str, ...]:
-        """Tests that have begun and not ended, without those whose worker or run is gone."""
+        """Tests that have begun and not ended, and whose worker and run are alive."""
         return tuple(test for test in tuple(self._running) if test not in self._cut)
 
     def measured(self, test: str) -> list[Measurement]:
-        """Return what the last attempt of a test has measured so far."""
+        """Return the measurements of a test's last attempt so far."""
         return list(self._latest.get(test, ()))
 
     def attempts(self, test: str) -> list[Measurement]:
-        """Return what a running test has measured so far that did not count."""
+        """Return the measurements of a running test that do not count."""
         return list(self._attempts.get(test, ()))
 
     def verdicts_of(self, test: str) -> list[MetricVerdict]:
-        """Return the verdicts on the last attempt of a test, as they count beside waivers."""
+        """Return the verdicts on a test's last attempt, with waivers applied."""
         fail_on = str(self._head.settings.get("fail_on", "")) if self._head else ""
         return [with_waiver(one, self._waivers, fail_on) for one in self._judged.get(test, ())]
 
     def record(self) -> RunRecord:
-        """Return all that is known now.
+        """Return the run as far as it is known now.
 
         Raises:
-            ValueError: Nothing has happened yet.
+            ValueError: There is no event yet.
         """
         head = self._head
         if head is None:
@@ -254,26 +250,26 @@ class RunState:
             measurements=tuple(self._measurements),
             verdicts=(*self._verdicts, *self._wrong.values()),
             node_verdict=self._decided(),
-            events=(*self._events, *self._unsaid_repeats()),
+            events=(*self._events, *self._lost_repeats()),
             warnings=tuple(self.warnings),
             **more,
         )
 
     def _decided(self) -> NodeVerdict | None:
-        """Return the decision; an acceptance does not hold where a part of the journal is lost."""
+        """Return the decision; an acceptance is taken back if a part of the journal is lost."""
         decided = self.node_verdict
         lost = next((one.text for one in self._events if isinstance(one, DamageFound)), "")
         if not lost or decided is None or decided.decision is not Decision.ACCEPTED:
             return decided
         return undecided_by(decided, lost)
 
-    def _unsaid_repeats(self) -> list[TestRepeated]:
-        """Return the attempts that failed and of whose repetition no event tells: their end was lost."""
-        said = {event.test for event in self._events if isinstance(event, TestRepeated)}
+    def _lost_repeats(self) -> list[TestRepeated]:
+        """Return the failed attempts without an event, since their end was lost."""
+        known = {event.test for event in self._events if isinstance(event, TestRepeated)}
         return [
             TestRepeated(test=test, phase="call", text=text)
             for test, text in self._failed_before.items()
-            if test not in said
+            if test not in known
         ]
 
     def _all_results(self) -> tuple[TestResult, ...]:
@@ -289,7 +285,7 @@ class RunState:
 
 
 def undecided_by(verdict: NodeVerdict, why: str) -> NodeVerdict:
-    """Return an acceptance taken back for one more blocker."""
+    """Return an accepted node as undecided, with one more blocker."""
     subject = f"node {verdict.node}" if verdict.node else "the node"
     return replace(
         verdict,

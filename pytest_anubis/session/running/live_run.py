@@ -27,7 +27,7 @@ from pytest_anubis.core.events import (
     RunStarted,
     WorkerDied,
 )
-from pytest_anubis.core.run import CAME_TO_ITS_END
+from pytest_anubis.core.run import COMPLETED
 from pytest_anubis.core.run_state import RunState, undecided_by
 from pytest_anubis.core.verdict import Decision, NodeVerdict
 from pytest_anubis.core.waivers.waiving import WaiversRead
@@ -233,7 +233,7 @@ class Run:
         """Decide, close the journal, file the run."""
         if self._journal is None or self._withdrawn(self._journal, int(exitstatus)):
             return
-        if not self.broken and exitstatus not in CAME_TO_ITS_END:
+        if not self.broken and exitstatus not in COMPLETED:
             self.broken = f"exit status {int(exitstatus)}"
         self._ends.broken_off()
         state = self.state
@@ -246,7 +246,11 @@ class Run:
             self._decide_guarded(session)
         elif not self.broken and state.missing:
             session.exitstatus = Decision.UNDECIDED.exit_code
+<<<<<<< HEAD
         if self.broken and session.exitstatus in CAME_TO_ITS_END:  # pytest.exit may have set it
+=======
+        if self.broken and session.exitstatus in COMPLETED:  # as pytest.exit may ask for
+>>>>>>> 53df52cb (core/run and core/run_state in plain words)
             session.exitstatus = pytest.ExitCode.INTERRUPTED
         elif self.usage_errors() and not self.broken and not self.internal_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
