@@ -246,11 +246,7 @@ class Run:
             self._decide_guarded(session)
         elif not self.broken and state.missing:
             session.exitstatus = Decision.UNDECIDED.exit_code
-<<<<<<< HEAD
-        if self.broken and session.exitstatus in CAME_TO_ITS_END:  # pytest.exit may have set it
-=======
-        if self.broken and session.exitstatus in COMPLETED:  # as pytest.exit may ask for
->>>>>>> 53df52cb (core/run and core/run_state in plain words)
+        if self.broken and session.exitstatus in COMPLETED:  # pytest.exit may have set it
             session.exitstatus = pytest.ExitCode.INTERRUPTED
         elif self.usage_errors() and not self.broken and not self.internal_error:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR

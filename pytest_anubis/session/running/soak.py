@@ -126,13 +126,8 @@ class Soak:
                     self._process.send_signal(signal.SIGINT)
                 code = self._process.wait()
             record = _record(self._settings.store, run_id)
-<<<<<<< HEAD:pytest_anubis/session/running/soak.py
-            if record is None or code not in CAME_TO_ITS_END:
-                _say(*_last_lines(output))  # the only explanation
-=======
             if record is None or code not in COMPLETED:
-                _say(*_last_lines(told))  # nothing else says why
->>>>>>> 53df52cb (core/run and core/run_state in plain words):pytest_anubis/session/soaking/soak.py
+                _say(*_last_lines(output))  # the only explanation
         if record is None:
             return Cycle(number=number, run=run_id, exit_code=code, headline="no verdict")
         self._node, self._class = record.node, record.hardware_class
