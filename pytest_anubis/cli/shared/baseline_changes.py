@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 Key = tuple[str, str, str, str]
 """Benchmark, metric, group, scope."""
 
-SEEN = ("metric", "centre", "alpha", "learned", "unconfirmed", "detectable")
-"""Fields of a criterion that the table shows; others are named by the words that the file has for them."""
+IN_TABLE = ("centre", "alpha", "learned", "unconfirmed", "detectable", "unit", "version", "metric")
+"""Fields of a criterion and its metric that the table shows; those below it go by their names in the file."""
+
+IN_HEAD = ("criteria", "created", "nodes", "runs", "digest")
+"""Fields of a baseline that the lines above the table show, or the table itself."""
 
 SHOWN = 40
 """Lines of one list shown; backtests of a fleet have thousands."""
@@ -32,16 +36,18 @@ class Changes:
     Attributes:
         changed: The criteria that differ, (before, now), in order of their keys.
         same: How many do not.
+        fields: What else of the file differs, such as its inventory, by the names of the file.
     """
 
     changed: tuple[tuple[Criterion, Criterion], ...]
     same: int
     gone: tuple[Key, ...]
     added: tuple[Key, ...]
+    fields: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Say whether any criterion differs."""
-        return bool(self.changed or self.gone or self.added)
+        """Say whether anything differs."""
+        return bool(self.changed or self.gone or self.added or self.fields)
 
 
 def key_of(one: Criterion) -> Key:
@@ -66,7 +72,14 @@ def changes_of(old: Baseline, new: Baseline) -> Changes:
         same=len(both) - len(changed),
         gone=tuple(sorted(before.keys() - after.keys())),
         added=tuple(sorted(after.keys() - before.keys())),
+        fields=_unlike(old, new, IN_HEAD),
     )
+
+
+def _unlike(old: Any, new: Any, but: Collection[str]) -> tuple[str, ...]:
+    """Return the names of the fields in which two values of one dataclass differ, without some."""
+    names = (one.name for one in fields(old) if one.name not in but)
+    return tuple(name for name in names if getattr(old, name) != getattr(new, name))
 
 
 def _meant(one: Criterion) -> Criterion:
@@ -75,7 +88,7 @@ def _meant(one: Criterion) -> Criterion:
 
 
 def changes_plain(changes: Changes) -> dict[str, Any]:
-    """Return the same as plain data: ``changed``, ``same``, ``gone`` and ``added``."""
+    """Return the same as plain data: ``changed``, ``same``, ``gone``, ``added`` and ``fields``."""
     return {
         "changed": [
             key_plain(key_of(new)) | {"before": _plain(old), "now": _plain(new)}
@@ -84,6 +97,7 @@ def changes_plain(changes: Changes) -> dict[str, Any]:
         "same": changes.same,
         "gone": [key_plain(key) for key in changes.gone],
         "added": [key_plain(key) for key in changes.added],
+        "fields": list(changes.fields),
     }
 
 
@@ -109,7 +123,9 @@ def changes_lines(changes: Changes, most: int | None = None) -> list[str]:
         lines.append(f"... and {len(changes.changed) - most} more that differ")
     if changes.same or not changes:
         lines.append(f"{count_text(changes.same, 'criterion')} as before")
-    lines += _unseen(changes.changed)
+    lines += _beyond_table(changes.changed)
+    if changes.fields:
+        lines.append(f"of the whole file: {', '.join(changes.fields)} (compare the files)")
     lines += _listed("no longer there", changes.gone, most)
     return lines + _listed("new", changes.added, most)
 
@@ -120,22 +136,25 @@ def _listed(what: str, keys: tuple[Key, ...], most: int | None) -> list[str]:
     return [*lines, f"{what}: {more} more"] if more else lines
 
 
-def _unseen(changed: Iterable[tuple[Criterion, Criterion]]) -> list[str]:
-    """Name the fields beside those of the table that differ anywhere."""
-    words: dict[str, int] = {}
+def _beyond_table(changed: Iterable[tuple[Criterion, Criterion]]) -> list[str]:
+    """Name the fields outside of the table that differ in any criterion."""
+    counts: Counter[str] = Counter()
     for old, new in changed:
-        for one in fields(Criterion):
-            if one.name not in SEEN and getattr(old, one.name) != getattr(new, one.name):
-                words[one.name] = words.get(one.name, 0) + 1
-    told = ", ".join(f"{name} of {count}" for name, count in words.items())
-    return [f"besides: {told}"] if told else []
+        counts.update(_unlike(old, new, IN_TABLE))
+        counts.update(_unlike(old.metric, new.metric, IN_TABLE))
+    names = ", ".join(f"{name} of {count}" for name, count in counts.items())
+    return [f"besides: {names}"] if names else []
 
 
 def _row(old: Criterion, new: Criterion) -> list[str]:
     before, after = old.typical, new.typical
-    change = f"{100 * (after - before) / before:+.1f} %" if before else "-"
+    exact = new.metric.better == "equal"
     if after == before:
         change = "-"
+    elif exact or not before:
+        change = f"was {value_text(before, old.metric.unit)}"
+    else:
+        change = f"{100 * (after - before) / before:+.1f} %"
     if old.metric.unit != new.metric.unit:
         change = f"unit {old.metric.unit} -> {new.metric.unit}"
     elif old.metric.version != new.metric.version:
@@ -143,7 +162,7 @@ def _row(old: Criterion, new: Criterion) -> list[str]:
     name = new.benchmark.rpartition("/")[2] + (f" ({new.group})" if new.group else "")
     centre = value_text(after, new.metric.unit)
     row = [name, new.metric.name, new.scope, centre, change]
-    if new.metric.better == "equal":  # thresholds mean nothing to what must be exactly so
+    if exact:  # thresholds mean nothing to what must be exactly so
         return [*row, "-", "-", "-", "-"]
     pairs = [(old.alpha, new.alpha), (old.learned, new.learned), (old.unconfirmed, new.unconfirmed)]
     row += [_arrow(*map(similarity_text, pair)) for pair in pairs]
