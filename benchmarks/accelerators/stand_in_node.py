@@ -26,7 +26,7 @@ from typing import Literal
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # this checkout's packages
 
 from benchmarks import ROOT
-from pytest_anubis.cli.learning.rounds import LEAST_ON_CARDS
+from pytest_anubis.cli.learning.rounds import MIN_ROUNDS_ON_CARDS
 from tests.hardware.nvml_stand_in import Node, nvml_library
 from tests.quiet import QUIET
 
@@ -336,7 +336,7 @@ def learned(folder: Path, library: Path, cards: int = CARDS) -> Path:
     node = node_of(folder, library, cards)
     command = [sys.executable, "-m", "pytest_anubis.cli.main", "learn", "test_node.py"]
     # Two workers are one lane of cards and one of the node: the same class as without workers.
-    command += [f"--rounds={LEAST_ON_CARDS}", "--pytest-args=--anubis-in-process"]
+    command += [f"--rounds={MIN_ROUNDS_ON_CARDS}", "--pytest-args=--anubis-in-process"]
     done = subprocess.run(
         command, cwd=folder, env=environment(node, {"FAULTY": "0"}), capture_output=True, text=True,
         check=False,

@@ -1,4 +1,4 @@
-"""The parser of ``anubis`` and its exit codes: 0 fine, 1 negative verdict, 2 wrong usage or input."""
+"""The command line ``anubis``; its exit codes are 0 fine, 1 negative verdict, 2 wrong usage or input."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ ELSEWHERE = {
     **{word: f"fleet {word}" for word in ("drain-list", "plan", "run", "status", "verdict")},
     **{word: f"history {word}" for word in ("defect", "incident", "nodes", "state")},
 }
-"""What people type for a command and is an action of one."""
+"""Words that people type as commands, and the actions that they mean."""
 
 SHELLS = ("bash", "zsh", "tcsh")
 FLAG = "--print-completion"
@@ -48,10 +48,10 @@ FLAG = "--print-completion"
 _NO_CHOICE = re.compile(
     r"(?P<head>.*invalid choice: '(?P<word>[^']*)') \(choose from (?P<every>[^)]*)\)"
 )
-"""What argparse says of a word that is none of a few."""
+"""argparse's message about a word that is no valid choice."""
 
 _MAY_BE_BLANK = ("--note", "--pytest-args")
-"""Options that name nothing."""
+"""Options whose value may be blank."""
 
 WRONG = 2
 """Exit code of wrong usage or input, and of an answer that could not be written."""
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     every = any(word.startswith(FLAG) for word in given)
     name = "" if every else next((word for word in given if not word.startswith("-")), "")
-    # Behind a command the list of the others cannot be asked for; each parser costs half a millisecond.
+    # Only the parsers that are needed are made: each costs half a millisecond.
     alone = given[:1] == [name] and name in COMMANDS
     listed = {name: COMMANDS[name]} if alone else COMMANDS
     for command, text in listed.items():
@@ -84,12 +84,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             module = importlib.import_module(module_of(command))
             module.add(sub)
             sub.set_defaults(handler=module.run)
-    if sys.stdout is None:  # closed by whoever called (``>&-``); files must not get its number
+    if sys.stdout is None:  # the caller closed it (``>&-``); files must not get its number
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     try:
         refuse_blanks(given)
         options = parser.parse_args(given)
-        # Programs get the JSON alone; what people would read stands beside it, on the standard error.
+        # A program that reads the standard output gets the JSON alone; text for people goes to stderr.
         places = [str(getattr(options, name, "")) for name in ("json", "prometheus")]
         printed = "-" in places or getattr(options, "format", "") == "json"
         with words_aside(wanted=printed):
@@ -116,19 +116,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _is_ours(error: Exception) -> bool:
-    """Return whether an error's text is a line for people, as that of every error class of this package."""
+    """Return whether an error's class is one of this package, whose texts are lines for people."""
     return type(error).__module__.startswith("pytest_anubis.")
 
 
 def refuse_blanks(words: Sequence[str]) -> None:
-    """Refuse what is blank where a name belongs, such as ``--node "$NODE"`` without such a variable.
+    """Refuse blank words where a name belongs, such as ``--node "$NODE"`` without such a variable.
 
     Raises:
         CommandError: A word is blank, or the value behind an option's ``=`` is.
     """
     before = ""
     for word in words:
-        if word == "--":  # what follows is pytest's
+        if word == "--":  # pytest's arguments follow
             return
         option, equals, value = (
             word.partition("=")
@@ -143,13 +143,13 @@ def refuse_blanks(words: Sequence[str]) -> None:
 
 
 class _Command(argparse.ArgumentParser):
-    """A parser that takes options by their whole names, and says what a misspelt word may have been."""
+    """A parser that takes only whole option names, and suggests the nearest word for a misspelt one."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **{"allow_abbrev": False, **more})
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse; what is left over is wrong here, where the options of this very command are known."""
+        """Parse, and refuse unknown words here, where the options of this very command are known."""
         options, unknown = super().parse_known_args(args, namespace)
         if unknown:
             known = [name for action in self._actions for name in action.option_strings]
@@ -160,21 +160,23 @@ class _Command(argparse.ArgumentParser):
         return options, unknown
 
     def error(self, message: str) -> NoReturn:
-        """End with what is wrong; of a word that is none of a few, with the one that was probably meant."""
-        told = _NO_CHOICE.fullmatch(message)
-        if told is not None:
-            every = re.findall(
-                r"[^\s',]+", told["every"]
-            )  # quoted or not, by the version of Python
-            near = difflib.get_close_matches(told["word"], every, 1)
-            near = [ELSEWHERE[told["word"]]] if told["word"] in ELSEWHERE else near
+        """End with the message; for an invalid choice it suggests the word that was probably meant."""
+        match = _NO_CHOICE.fullmatch(message)
+        if match is not None:
+            # The choices are quoted or not, by the version of Python.
+            choices = re.findall(r"[^\s',]+", match["every"])
+            word = match["word"]
+            near = [ELSEWHERE[word]] if word in ELSEWHERE else []
+            near = near or difflib.get_close_matches(word, choices, 1)
             if near:
-                message = f"{told['head']}; did you mean {near[0]!r}? (choose from {told['every']})"
+                message = (
+                    f"{match['head']}; did you mean {near[0]!r}? (choose from {match['every']})"
+                )
         super().error(message)
 
 
 class PrintCompletion(argparse.Action):
-    """Prints the script for one shell and ends; all commands' options must have been declared."""
+    """Prints the completion script for one shell, which shtab makes from the parsers, and ends."""
 
     def __call__(
         self,
@@ -183,7 +185,7 @@ class PrintCompletion(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        """Print it.
+        """Print the script.
 
         Raises:
             CommandError: shtab is not installed.
@@ -200,13 +202,13 @@ class PrintCompletion(argparse.Action):
 
 
 def _complete_files(parser: argparse.ArgumentParser, how: Any) -> None:
-    """Let everything that is a path, or may be one, complete as one."""
+    """Let shells complete every argument that is, or may be, a path as one."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             for sub in action.choices.values():
                 _complete_files(sub, how)
         elif action.type is Path or not (action.option_strings or action.choices or action.type):
-            action.complete = how  # type: ignore[attr-defined]  # where shtab looks for it
+            action.complete = how  # type: ignore[attr-defined]  # shtab reads this attribute
 
 
 def _parser() -> tuple[_Command, argparse._SubParsersAction[_Command]]:
@@ -216,7 +218,7 @@ def _parser() -> tuple[_Command, argparse._SubParsersAction[_Command]]:
         description="Hardware acceptance testing: learn what is normal, judge nodes, keep history.",
         epilog="The tests themselves are run with: pytest --anubis suites/. Exit codes: 0 fine, "
         "1 negative verdict, 2 wrong usage or input, 20 judged, but neither accepted nor rejected, "
-        "130 interrupted. Whoever stops reading the output (head) changes none of them, and no file that is "
+        "130 interrupted. A reader that stops early (head) changes none of them, and no file that is "
         "written. A file that would fill the memory is "
         "refused; the environment variable PYTEST_ANUBIS_MAX_INPUT, e.g. 4GiB, raises the limit.",
     )

@@ -10,7 +10,7 @@ import pytest
 from pytest_anubis.core.history import NodeRecord
 from pytest_anubis.core.standing.standing_of import JudgedRun, Standing
 from pytest_anubis.core.verdict import Decision, NodeVerdict, Triage
-from pytest_anubis.fleet.node_places import NodePlace, drain_lines, places_of
+from pytest_anubis.fleet.fleet_status import NodeStatus, drain_lines, statuses_of
 from pytest_anubis.store.fleet.last_runs import LastRun, NodeLast
 from tests.cli.command_line import anubis
 from tests.cli.commands.test_judged_fleet import write
@@ -24,7 +24,7 @@ NODES = {  # in the order in which they are to be told
 }
 
 
-def places() -> tuple[NodePlace, ...]:
+def statuses() -> tuple[NodeStatus, ...]:
     """Return where nodes stand whose rejections are the older, the less urgent they are."""
     found = []
     for age, (name, (triage, lowest, gone)) in enumerate(NODES.items()):
@@ -40,16 +40,16 @@ def places() -> tuple[NodePlace, ...]:
         by = JudgedRun(run="r", began=last.started, decision="REJECTED")
         standing = Standing(decision=Decision.REJECTED, by=by)
         found.append(NodeLast(node=NodeRecord(name=name), last=last, standing=standing))
-    return places_of(found, now=200.0, risks={}, accepted_risk=1.0)
+    return statuses_of(found, now=200.0, risks={}, accepted_risk=1.0)
 
 
 def test_the_order_is_that_of_verdicts_whatever_their_age() -> None:
-    assert [one.node for one in places()] == list(NODES)
+    assert [one.node for one in statuses()] == list(NODES)
 
 
 @pytest.mark.parametrize("scontrol", [False, True])
 def test_what_is_to_be_measured_again_is_a_remark(scontrol: bool) -> None:
-    lines, refused = drain_lines(places(), scontrol=scontrol)
+    lines, refused = drain_lines(statuses(), scontrol=scontrol)
     assert refused == []
     assert [line.startswith("#") for line in lines] == [False] * 4 + [True]
     assert "a-borderline" in lines[-1]
@@ -57,7 +57,7 @@ def test_what_is_to_be_measured_again_is_a_remark(scontrol: bool) -> None:
 
 @pytest.mark.parametrize("scontrol", [False, True])
 def test_a_rejected_node_without_a_name_of_a_host_is_listed(scontrol: bool) -> None:
-    second, evil = (replace(places()[0], node=name) for name in ("n1~6bfd", "n\nreboot"))
+    second, evil = (replace(statuses()[0], node=name) for name in ("n1~6bfd", "n\nreboot"))
     lines, refused = drain_lines([second, evil], scontrol=scontrol)
     assert len(lines) == len(refused) == 2
     assert all(line.startswith("#") and "\n" not in line for line in lines)

@@ -194,7 +194,7 @@ def test_who_is_drained_already_or_was_put_into_service_again_is_not_drained(
         (["--history", "EMPTY"], "no node in it, or none that was asked for"),
         (["--history", "postgresql+psycopg://x@127.0.0.1:1/none"], "127.0.0.1"),
         (["nowhere"], "nowhere"),
-        (["--history", "EMPTY", "x"], "name no folders beside it"),
+        (["--history", "EMPTY", "x"], "name no folders with it"),
         (["--nodes-file", "no.csv", "--history", "EMPTY"], "no.csv: cannot be read"),
     ],
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_anubis.cli.learning.rounds import ENDING, LEAST_ON_CARDS
+from pytest_anubis.cli.learning.rounds import END_SECONDS, MIN_ROUNDS_ON_CARDS
 from pytest_anubis.distributed.dispatch.prediction import plan
 from pytest_anubis.distributed.dispatch.tasks import Task, layout, make_task
 from pytest_anubis.distributed.dispatch.xdist_scheduler import TEST_OVERHEAD, WORKER_END_SECONDS
@@ -97,4 +97,4 @@ def test_a_profile_takes_no_longer_on_its_cards(
 
 def test_learning_on_one_card_takes_no_longer_than_it_should(tmp_path: Path) -> None:
     alone = plan(tasks_of("smoke", 1, tmp_path), layout(("cuda:0",), 1), overhead=TEST_OVERHEAD)
-    assert LEAST_ON_CARDS * alone.wall + ENDING <= LEARNING
+    assert MIN_ROUNDS_ON_CARDS * alone.wall + END_SECONDS <= LEARNING

@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
 
 ALL = "all"
-"""Stands for every metric that nobody has decided about."""
+"""The name of all metrics without a decision."""
 SELF_CHECK_BEFORE = (
     "how many nodes of its own fleet it rejects was counted before this decision; learning the same runs "
     "again keeps the decision and counts anew"
 )
-CHANGES = 12
+MAX_CHANGES = 12
 """Criteria that promoting a baseline shows as changed; 'anubis baseline diff' shows all."""
 
 
@@ -93,14 +93,14 @@ def add(parser: argparse.ArgumentParser) -> None:
         "--to", type=Path, metavar="DIR", help="folder in use; default: the file's"
     )
     add_json(promote, "what is in use now, and what it replaced")
-    expire = add_action(actions, "expire", _expire, "take a baseline out of use; it is kept beside")
+    expire = add_action(actions, "expire", _expire, "take a baseline out of use, and keep its file")
     expire.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
     add_json(expire, "where it is kept")
     groups = add_action(
         actions,
         "populations",
         _populations,
-        "show slower groups of nodes that nobody has decided about, and decide",
+        "show slower groups of nodes that need a decision, and decide",
     )
     groups.add_argument("file", type=Path, help="e.g. baselines/CLASS.json")
     groups.add_argument(
@@ -133,7 +133,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Do what was asked for."""
+    """Carry out the action."""
     try:
         return int(options.action(options) or 0)
     except OSError as error:
@@ -165,7 +165,7 @@ def _list(options: argparse.Namespace) -> None:
 
 
 def _summary(path: Path, baseline: Baseline) -> dict[str, Any]:
-    """Return what the list says of one baseline."""
+    """Return what the list shows of one baseline."""
     return {
         "file": str(path),
         "hardware_class": baseline.hardware_class,
@@ -179,7 +179,7 @@ def _summary(path: Path, baseline: Baseline) -> dict[str, Any]:
 
 
 def _the_file(path: Path) -> Path:
-    """Return a baseline's file, also where the folder is named that holds just this one."""
+    """Return a baseline's file; a folder stands for the only baseline in it."""
     if not path.is_dir():
         return path
     found = sorted(path.glob("*.json"))
@@ -243,13 +243,13 @@ def _promote(options: argparse.Namespace) -> None:
     if old is not None:
         changes = changes_of(old, used)
         plain["changes"] = changes_plain(changes)
-        lines += changes_lines(changes, CHANGES)
+        lines += changes_lines(changes, MAX_CHANGES)
     lines = lines if kept is None else [f"replaced, kept as {kept}", *lines]
     answer(options.json, plain, *lines)
 
 
 def _edited_in_place(path: Path) -> list[str]:
-    """Say that nothing can be compared with a file that was edited where it lies."""
+    """Return a line if a file was edited in place, so that its earlier content is unknown."""
     try:
         load_baseline(path)
     except BaselineError:
@@ -261,7 +261,7 @@ def _edited_in_place(path: Path) -> list[str]:
 
 
 def _before(path: Path) -> Baseline | None:
-    """Return the baseline that is replaced; None where it cannot be read, which a new one mends."""
+    """Return the baseline that is replaced; None if it cannot be read, which the new one mends."""
     try:
         return load_baseline(path, sealed=False)
     except BaselineError:
@@ -355,7 +355,7 @@ def _backtest(options: argparse.Namespace) -> int:
         raise CommandError(f"no run of hardware class {new.hardware_class} among those given")
     mine = [run for run in runs.journals if run.hardware_class in classes]
     result = backtest(ours, old, new, failed_checks(mine, runs.unmeasured))
-    # What the lines are cut to stands there whole.
+    # The lines are cut, the JSON is complete.
     plain = to_plain(result) | {"old": _summary(path, old), "new": _summary(options.new, new)}
     answer(options.json, plain, *backtest_lines(result))
     return 0

@@ -1,4 +1,4 @@
-"""``anubis certify``: measure which benchmarks may run at the same time, and write it beside the baseline."""
+"""``anubis certify``: measure which benchmarks may run at the same time, and write certificates."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from pytest_anubis.store.scratch_folders import ScratchFolder
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
 
-LEAST_ROUNDS = 3
+MIN_ROUNDS = 3
 """Fewest rounds: pairs must meet in as many, or a quiet moment looks like harmlessness."""
 
 
@@ -62,7 +62,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=5,
         help="rounds, each one run alone and one together (default: 5); every round brings other "
-        "benchmarks together, and what harmed each other stays apart from then on",
+        "benchmarks together, and pairs that harmed each other stay apart from then on",
     )
     add_profile(parser)
     parser.add_argument(
@@ -78,11 +78,11 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure alternately alone and together, judge every pair that met, and write the certificates."""
+    """Measure alone and together in turns, judge every pair that met, and write the certificates."""
     if not 0 < options.alpha < 1:
         raise CommandError(f"--alpha {options.alpha:g}: must lie between 0 and 1")
-    if options.rounds < LEAST_ROUNDS:
-        raise CommandError(f"--rounds {options.rounds}: at least {LEAST_ROUNDS} are needed")
+    if options.rounds < MIN_ROUNDS:
+        raise CommandError(f"--rounds {options.rounds}: at least {MIN_ROUNDS} are needed")
     for test in options.tests:
         if not Path(test.partition("::")[0]).exists():
             raise CommandError(f"{test}: no such file or folder")
@@ -108,7 +108,7 @@ def _written(
     alone: Sequence[RunRecord],
     together: Sequence[RunRecord],
 ) -> Path | None:
-    """Write the certificates; None where there are none."""
+    """Write the certificates; return None if there are none."""
     if not found:
         say("nothing can overlap: every pair shares a device or a declared resource, or runs alone")
         return None
@@ -131,7 +131,7 @@ def _written(
 
 
 def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunRecord]]:
-    """Run the set alone and with every pair allowed that is not refused yet, in turns."""
+    """Run the set alone and with every pair that is not refused yet, in turns."""
     stamp = dt.datetime.now(dt.UTC).strftime("%Y%m%d-%H%M%S")
     alone: list[RunRecord] = []
     together: list[RunRecord] = []
@@ -143,7 +143,7 @@ def _measure(options: argparse.Namespace) -> tuple[list[RunRecord], list[RunReco
             name = f"certify-{stamp}-{number + 1:02d}"
             tests = order(alone[0], number) if alone else options.tests
             alone.append(_run(options, tests, nothing, f"{name}-alone"))
-            # What was refused stays apart from now on, and what is still open comes first, so it meets again.
+            # Refused pairs stay apart from now on; undecided ones come first, so that they meet again.
             found = certify(alone, together, alpha=options.alpha)
             refused = {(c.first, c.second) for c in found if not c.granted and not c.open}
             tests = order(
@@ -162,11 +162,11 @@ def _tell(rounds: int, number: int, begin: float) -> None:
 
 
 def order(first: RunRecord, number: int, open_ones: Collection[str] = ()) -> list[str]:
-    """Return the tests in an order of this round's own, so that every round brings others together.
+    """Return the tests in this round's own order, so that every round brings other pairs together.
 
     Args:
         first: The first run, which planned them.
-        number: The round, from 0, which keeps the order that pytest found.
+        number: The round, from 0, which keeps pytest's order.
         open_ones: Benchmarks of pairs that must meet again; they come first.
     """
     plans = list(first.planned)
@@ -177,7 +177,7 @@ def order(first: RunRecord, number: int, open_ones: Collection[str] = ()) -> lis
 
 
 def _every_pair(record: RunRecord) -> list[Certificate]:
-    """Allow every pair; what collides by device or resource stays apart all the same."""
+    """Return a certificate for every pair; a shared device or resource still keeps a pair apart."""
     benchmarks = sorted({plan.benchmark for plan in record.planned if plan.benchmark})
     return [
         Certificate(first=first, second=second, granted=True)
@@ -212,15 +212,15 @@ def _run(
 def _show(
     found: Sequence[Certificate], alone: Sequence[RunRecord], together: Sequence[RunRecord]
 ) -> None:
-    rows = [["benchmark", "beside", "met", "worst metric", "similarity", ""]]
+    rows = [["benchmark", "together with", "met", "worst metric", "similarity", ""]]
     for one in found:
         names = [name.rpartition("/")[2] for name in (one.first, one.second)]
         word = "may overlap" if one.granted else f"apart: {one.reason}"
         rows.append([*names, str(one.met), one.metric, similarity_text(one.similarity), word])
     if found:
         say(*table(rows).splitlines())
-    apart, beside = _median(alone), _median(together)
-    say(f"alone {apart:.1f} s, with pairs allowed {beside:.1f} s (medians of whole runs)")
+    lone, paired = _median(alone), _median(together)
+    say(f"alone {lone:.1f} s, with pairs allowed {paired:.1f} s (medians of whole runs)")
 
 
 def _median(runs: Sequence[RunRecord]) -> float:

@@ -1,4 +1,4 @@
-"""``anubis doctor``: this machine's inventory, and what is missing for a full validation of it."""
+"""``anubis doctor``: this machine's inventory, and what a full validation of it lacks."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ from pytest_anubis.store.baselines.baseline_files import BaselineError, find_bas
 if TYPE_CHECKING:
     from pytest_anubis.core.inventory import Inventory
 
-LATEST = 5
-"""Runs out of the store that say how long benchmarks take here: a middle one of them is no exception."""
+MAX_RUNS = 5
+"""Latest runs of the store that show how long benchmarks take here: their median is no exception."""
 
 _PARTS = {"accelerators": "accelerator", "disks": "disk", "nics": "nic"}
-"""Lists of parts in an inventory -> what one of them is called."""
+"""Lists of parts in an inventory -> name of one part."""
 
 TOOLS = {
     "fio": "disk benchmarks do not run; install it, e.g. apt install fio",
@@ -79,7 +79,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print everything; missing things are said, and are no error."""
+    """Print the inventory and what is missing, which is no error."""
     place = baseline_place(options)
     inventory = _recorded(options.inventory) if options.inventory else read_inventory()
     if options.redact:
@@ -118,7 +118,7 @@ def _record(path: Path, inventory: Inventory) -> None:
 
 
 def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
-    """Print an inventory, leaving out what could not be read; parts that are not there are reported."""
+    """Print an inventory without what could not be read, and with the kinds of parts that are not there."""
     for name, value in data.items():
         if not indent and name in _PARTS and not value:
             say(f"{name}: none found")
@@ -129,7 +129,7 @@ def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
             _print_nested(value, indent + "  ")
         elif isinstance(value, list) and value and isinstance(value[0], Mapping):
             for number, item in enumerate(value, 1):
-                # Counted for people: "disks 0:" was taken for a count.
+                # Counted from 1: "disks 0:" reads as a count.
                 say(f"{indent}{_PARTS.get(name, name)} {number} of {len(value)}:")
                 _print_nested(item, indent + "  ")
         else:
@@ -139,14 +139,14 @@ def _print_nested(data: Mapping[str, Any], indent: str = "") -> None:
 
 
 def _is_empty(value: Any) -> bool:
-    """Return whether nothing would be printed of a value: a heading alone says nothing."""
+    """Return whether a value has nothing to print."""
     if isinstance(value, Mapping):
         return all(_is_empty(one) for one in value.values())
     return value in (None, "", [])
 
 
 def _missing_here(inventory: Inventory) -> list[str]:
-    """Return what this machine lacks besides its inventory; a recorded one has nothing to be installed on."""
+    """Return what this machine lacks apart from its inventory, unlike a recorded one."""
     nvme = any(disk.name.startswith("nvme") for disk in inventory.disks)
     wanted = {tool: text for tool, text in TOOLS.items() if tool != "smartctl" or nvme}
     lines = [f"{tool}: {text}" for tool, text in wanted.items() if shutil.which(tool) is None]
@@ -171,11 +171,11 @@ def _missing_here(inventory: Inventory) -> list[str]:
 
 
 def _untrue_costs(store: Path, key: str) -> list[str]:
-    """Return the benchmarks that took much longer than they declare in the latest runs of this class."""
+    """Return lines on benchmarks that took much longer than they declare in the latest runs of a class."""
     from pytest_anubis.store.collected_runs import read_runs
     from pytest_anubis.store.earlier_runs import latest_journals
 
-    paths = latest_journals(store, hardware_class=key, most=LATEST)
+    paths = latest_journals(store, hardware_class=key, most=MAX_RUNS)
     return cost_lines(read_runs(paths).runs) if paths else []
 
 

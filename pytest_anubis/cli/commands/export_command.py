@@ -1,4 +1,4 @@
-"""``anubis export --parquet DIR``: what was measured, as tables that other tools scan."""
+"""``anubis export --parquet DIR``: samples as tables that other tools can scan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anubis fleet``: the tests on many hosts, and one verdict for all of them."""
+"""``anubis fleet``: run the tests on many hosts, and give one verdict for all of them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ CODES = (
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the actions."""
-    explain(parser, "Run the tests on many hosts, and say what came of it.", CODES)
+    explain(parser, "Run the tests on many hosts, and show what they decided.", CODES)
     actions = parser.add_subparsers(metavar="ACTION", required=True)
     one = add_action(
         actions, "verdict", _verdict,
@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _verdict(options: argparse.Namespace) -> int:
     expected = [host.name for host in _hosts("--expect", options.expect)] if options.expect else []
-    return _tell(options, options.folders, expected, {})
+    return _answer(options, options.folders, expected, {})
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -173,7 +173,7 @@ def _run(options: argparse.Namespace) -> int:
         raise CommandError(f"{options.output}: cannot be written ({error.strerror})") from error
     why = {end.host.name: end.trouble for end in ends if end.trouble}
     found = [end.journal.parent for end in ends if end.journal is not None]
-    return _tell(options, found, [host.name for host in hosts], why)
+    return _answer(options, found, [host.name for host in hosts], why)
 
 
 def _hosts(flag: str, text: str) -> list[Host]:
@@ -183,7 +183,7 @@ def _hosts(flag: str, text: str) -> list[Host]:
         raise CommandError(f"{flag}: {error}") from error
 
 
-def _tell(
+def _answer(
     options: argparse.Namespace,
     places: Sequence[Path],
     expected: Sequence[str],

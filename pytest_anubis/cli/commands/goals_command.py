@@ -1,4 +1,4 @@
-"""``anubis goals TESTS``: why everything is measured, with what the latest run says."""
+"""``anubis goals TESTS``: why everything is measured, with the verdicts of the latest runs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from pytest_anubis.report.text.goal_tree import (
 if TYPE_CHECKING:
     from pytest_anubis.core.run import RunRecord
 
-MOST_RUNS = 50
-"""Latest runs that are searched for what the latest one does not say."""
+MAX_RUNS = 50
+"""Latest runs that are searched for verdicts that the latest one lacks."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -73,58 +73,58 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _latest_first(store: Path) -> Iterator[RunRecord]:
-    """Yield the runs of a store, the latest first; one that is damaged is left out: others may tell."""
+    """Yield the runs of a store, the latest first, without damaged ones."""
     journals = sorted(
         (store / "runs").glob("*/journal.jsonl"), key=lambda path: path.stat().st_mtime
     )
-    for path in journals[: -MOST_RUNS - 1 : -1]:
+    for path in journals[: -MAX_RUNS - 1 : -1]:
         with contextlib.suppress(CommandError):
             yield read_run(str(path), store)
 
 
-class _Goals:
-    """Gathers what every collected benchmark says about itself."""
+class _GoalCollector:
+    """pytest plugin that gathers the goals of the collected benchmarks."""
 
     def __init__(self) -> None:
         self.found: dict[str, BenchmarkGoal] = {}
-        self._elsewhere: list[pytest.Item] = []
+        self._deselected: list[pytest.Item] = []
 
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
-        self._elsewhere += items  # those of other profiles
+        self._deselected += items  # those of other profiles
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        for item in (*session.items, *self._elsewhere):
-            said: dict[str, Any] = {}
-            for mark in reversed(list(item.iter_markers("anubis"))):  # the nearest counts
-                said |= mark.kwargs
+        for item in (*session.items, *self._deselected):
+            declared: dict[str, Any] = {}
+            for mark in reversed(list(item.iter_markers("anubis"))):  # the nearest mark counts
+                declared |= mark.kwargs
             measures = "anubis_metric" in getattr(item, "fixturenames", ())
-            if not measures and not any(map(said.get, ASKING)):
+            if not measures and not any(map(declared.get, ASKING)):
                 continue
             module = getattr(getattr(item, "module", None), "__name__", "")
             name = portable_id(item.nodeid, module).partition("[")[0]
             self.found[name] = BenchmarkGoal(
                 benchmark=name,
-                component=said.get("component", ""),
-                goal=said.get("goal", ""),
-                question=said.get("question", ""),
-                action=said.get("action", ""),
-                metrics=_names(said.get("metrics", ())),
+                component=declared.get("component", ""),
+                goal=declared.get("goal", ""),
+                question=declared.get("question", ""),
+                action=declared.get("action", ""),
+                metrics=_metric_names(declared.get("metrics", ())),
             )
 
 
-def _names(declared: object) -> tuple[str, ...]:
-    """Return the metrics that a mark declares; `anubis goals` must not fail where a run would say why."""
+def _metric_names(declared: object) -> tuple[str, ...]:
+    """Return the metrics that a mark declares; a wrong value is none, since only a run reports it."""
     return tuple(map(str, declared)) if isinstance(declared, list | tuple) else ()
 
 
 def _collect(tests: list[str]) -> list[BenchmarkGoal]:
-    goals = _Goals()
+    goals = _GoalCollector()
     output, errors = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
         arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", *tests]
         status = pytest.main(arguments, plugins=[goals])
     if status not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
         lines = (errors.getvalue() + output.getvalue()).strip().splitlines()
-        telling = [line for line in lines if line.startswith(("ERROR", "E  "))]
-        raise CommandError("\n".join(telling or lines[-3:]))
+        errors_only = [line for line in lines if line.startswith(("ERROR", "E  "))]
+        raise CommandError("\n".join(errors_only or lines[-3:]))
     return list(goals.found.values())

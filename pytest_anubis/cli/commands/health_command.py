@@ -1,4 +1,4 @@
-"""``anubis health``: is this node fit, by its last verdicts? At once, for health checks and prologs."""
+"""``anubis health``: whether this node is fit by its last verdicts; fast, for health checks and prologs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from pytest_anubis.store.kept_rejections import KeptRejection, keep_rejection, k
 from pytest_anubis.store.node_standing import StandingError, boot_id, read_standing
 from pytest_anubis.store.waiver_files import WaiverError, read_waivers
 
-ENV_STORE = "PYTEST_ANUBIS_STORE"  # as `options` has it, which loads pytest
+ENV_STORE = "PYTEST_ANUBIS_STORE"  # repeated here, since `options` loads pytest
 
 ACTS = ("drain", "drain-resume", "label")
 
@@ -84,8 +84,9 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Answer; the exit code is that of the decision."""
-    node, now = node_name(os.environ, options.node or "", where="--node"), time.time()
+    """Print the answer; the exit code is that of the decision."""
+    node = node_name(os.environ, options.node or "", where="--node")
+    now = time.time()
     health = _health(options, node, now)
     if options.patch and options.json:
         raise CommandError("--patch prints in place of the answer: leave --json out")
@@ -106,7 +107,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _document(node: str, health: Health) -> dict[str, Any]:
-    """Return the answer for programs; times in seconds since 1970, None where no run is behind it."""
+    """Return the JSON answer; times are in seconds since 1970, None without a run."""
     known = health.kept
     return {
         "schema": 1,
@@ -134,17 +135,17 @@ def _health(options: argparse.Namespace, node: str, now: float) -> Health:
         standing = read_standing(options.store, node)
     except StandingError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
-    if standing is None and (filed := _filed(options.store, node, now, limit)) is not None:
-        return filed
-    if standing is None and (lost := _lost(options.store, node)) is not None:
-        return lost
+    if standing is None:
+        filed = _filed(options.store, node, now, limit) or _lost_rejection(options.store, node)
+        if filed is not None:
+            return filed
     running = standing.running if standing else ""
     alive = not running or is_written(journal_path(options.store, running))
     found = health_of(
         standing, node, now=now, max_age=limit, boot=boot_id(), alive=alive, holds=holds
     )
     if found.decision is Decision.ACCEPTED and _imports(options.store).is_dir():
-        filed = _filed(options.store, node, now, limit)  # what was imported may be worse
+        filed = _filed(options.store, node, now, limit)  # an imported run may be worse
         return found if filed is None or filed.decision is Decision.ACCEPTED else filed
     return found
 
@@ -154,11 +155,11 @@ def _imports(store: Path) -> Path:
 
 
 def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health | None:
-    """Return what the store's history says of a node that was imported, or that it lacks an import."""
+    """Return the answer of the store's history on an imported node, or that an import is not filed yet."""
     there = may_be_there(str(store))
-    if not there and not _imports(store).is_dir():  # else a third of a second is lost
+    if not there and not _imports(store).is_dir():  # opening a history takes a third of a second
         return None
-    from pytest_anubis.fleet.node_places import Place, places_of
+    from pytest_anubis.fleet.fleet_status import Status, statuses_of
     from pytest_anubis.store.fleet.last_runs import NodeLast, last_of_history
     from pytest_anubis.store.fleet.unfiled import unfiled
     from pytest_anubis.store.history.database import HistoryError
@@ -176,31 +177,31 @@ def _filed(store: Path, node: str, now: float, max_age: float | None) -> Health 
     except HistoryError as error:
         return Health(Decision.UNDECIDED, line(f"{LEADER}UNREADABLE", str(error)))
     judged = [one for one in known if one.last is not None or one.unfiled]
-    short = node.partition(".")[0]  # a node may be filed under its short name or its full one
+    short = node.partition(".")[0]  # a node may be filed under its short or its full name
     mine = [one for one in judged if one.node.name == node]
     mine = mine or [one for one in judged if one.node.name.partition(".")[0] == short]
-    for place in places_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
-        said = f"{node}: {place.why}; {place.act}" if place.act else f"{node}: {place.why}"
+    for status in statuses_of(mine, now=now, risks={}, accepted_risk=1.0, max_age=max_age):
+        said = f"{node}: {status.why}; {status.act}" if status.act else f"{node}: {status.why}"
         neither = Health(Decision.UNDECIDED, line(f"{LEADER}NO-VERDICT", said))
-        if place.group:
-            return Health(Decision.UNDECIDED, place.reason)
-        if place.reason and place.place is Place.QUARANTINED:
-            keep_rejection(store, node, KeptRejection(place.reason, place.run))
-            return Health(Decision.REJECTED, place.reason)
+        if status.group:
+            return Health(Decision.UNDECIDED, status.reason)
+        if status.reason and status.status is Status.QUARANTINED:
+            keep_rejection(store, node, KeptRejection(status.reason, status.run))
+            return Health(Decision.REJECTED, status.reason)
         kept = kept_rejection(store, node)
-        if kept is not None and place.place is not Place.FIT:
-            asked = partial(has_run, node=place.node, run=kept.run)
-            if not use(str(store), asked):  # lost, not answered
-                return _lost(store, node)
+        if kept is not None and status.status is not Status.FIT:
+            has_it = partial(has_run, node=status.node, run=kept.run)
+            if not use(str(store), has_it):  # lost, not answered
+                return _lost_rejection(store, node)
         keep_rejection(store, node, None)
-        if place.place is Place.FIT:
-            return Health(Decision.ACCEPTED, line(f"{LEADER}ACCEPTED", run=place.run))
+        if status.status is Status.FIT:
+            return Health(Decision.ACCEPTED, line(f"{LEADER}ACCEPTED", run=status.run))
         return neither
     return None
 
 
-def _lost(store: Path, node: str) -> Health | None:
-    """Return a rejection that the store's history knew, and has lost with its run; None without one."""
+def _lost_rejection(store: Path, node: str) -> Health | None:
+    """Return a rejection that the store's history had and lost with its run; None without one."""
     kept = kept_rejection(store, node)
     if kept is None:
         return None

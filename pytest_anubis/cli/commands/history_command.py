@@ -1,4 +1,4 @@
-"""``anubis history``: a node's runs and how its similarities move; incidents and defects."""
+"""``anubis history``: a node's runs and how its similarities moved; incidents, defects and nodes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     folder = "://" not in store and not is_mistaken(store)
     if folder and action in _READING and not Path(store).is_dir():
         raise CommandError(f"{store}: no history yet; run 'pytest --anubis suites/' first")
-    return int(action(options) or 0)  # those that can only succeed or fail return nothing
+    return int(action(options) or 0)  # most actions return nothing
 
 
 def _show(options: argparse.Namespace) -> None:
@@ -69,7 +69,7 @@ def _show(options: argparse.Namespace) -> None:
 
 
 _READING = (_show, list_nodes, list_incidents, list_defects)
-"""What shows a history that is there and makes none."""
+"""Actions that only read a history, so that they must not create one."""
 
 
 def _plain(run: RunSummary) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def _node_lines(node: str, state: str, runs: tuple[RunSummary, ...]) -> list[str
 
 
 def _movement(runs: tuple[RunSummary, ...]) -> list[list[str]]:
-    """Return a row a metric that was judged at least twice: first, lowest, last, and the change."""
+    """Return a row for each metric that was judged at least twice: first, lowest, last, and the change."""
     series: dict[tuple[str, str, str], list[float]] = {}
     for run in runs:
         for key, value in run.similarities.items():

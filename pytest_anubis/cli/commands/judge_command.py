@@ -1,4 +1,4 @@
-"""``anubis judge RUNS --baseline DIR``: collected runs against baselines, without pytest."""
+"""``anubis judge RUNS --baseline DIR``: judge collected runs against baselines, without pytest."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
     )
     from pytest_anubis.cli.shared.judged_json import judged_json, write_judged
     from pytest_anubis.cli.site.fleet_source import judged_source
-    from pytest_anubis.cli.site.fleet_telling import tell_fleet
+    from pytest_anubis.cli.site.terminal_lines import say_fleet
 
     printed = str(options.json) == "-"
     baselines = _baselines(options)
@@ -120,7 +120,7 @@ def run(options: argparse.Namespace) -> int:
                 raise CommandError(
                     f"{options.json}: cannot be written ({error.strerror})"
                 ) from error
-    tell_fleet(options, source)
+    say_fleet(options, source)
     if text := without_run_text(unrun):
         say(text)
     worst = min(rows, key=lambda row: (row.verdict.severity, row.look is None), default=None)
@@ -147,7 +147,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _without_run(options: argparse.Namespace, runs: RunSet) -> set[str]:
-    """Return the nodes of the history without a run: they are in no row and in no count of decisions."""
+    """Return the nodes of the history without a run, which are in no row and no count."""
     if not options.history:
         return set()
     names = set(registered_without_run(options.history, wanted_of(options)))
@@ -157,7 +157,7 @@ def _without_run(options: argparse.Namespace, runs: RunSet) -> set[str]:
 def _dossier_command(
     options: argparse.Namespace, row: NodeRow, rows: Sequence[NodeRow]
 ) -> list[str]:
-    """Return the command line of one node's dossier; of one in several classes it names the class."""
+    """Return the command line of a node's dossier, with the class if the node is in several."""
     node = row.verdict.node
     several = sum(one.verdict.node == node for one in rows) > 1
     named = ["--baseline", str(options.baseline)] if options.baseline is not None else []

@@ -1,42 +1,34 @@
-"""``anubis learn``: run the benchmarks some rounds on this machine, or take collected runs, and learn."""
+"""``anubis learn``: learn baselines from rounds measured on this machine, or from collected runs."""
 
 from __future__ import annotations
 
 import argparse
-import errno
-import shlex
 import sys
-import tempfile
-from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.learning.class_learning import golden_of, learned_class
-from pytest_anubis.cli.learning.doubts import has_doubtful_values, is_doubtful, is_rejected, spoiled
-from pytest_anubis.cli.learning.gaps import gaps_of, nothing_measured
-from pytest_anubis.cli.learning.learned_json import (
-    class_answer,
-    gaps_answer,
-    learned_document,
+from pytest_anubis.cli.learning.class_learning import (
+    NOT_ACCEPTED,
+    ClassLearner,
+    LearnResult,
+    learned_class,
+    naming_full_disk,
 )
+from pytest_anubis.cli.learning.doubts import (
+    undersampled_metrics,
+)
+from pytest_anubis.cli.learning.learned_json import learned_document
 from pytest_anubis.cli.learning.learning_engines import add_engine, check_engine, engine_of
 from pytest_anubis.cli.learning.next_commands import (
-    judge_command,
-    kept_lines,
+    kept_line,
     longer_command,
     see_commands,
 )
-from pytest_anubis.cli.learning.option_values import (
-    add_limits,
-    check_names,
-    left_out,
-    loss_of,
-)
-from pytest_anubis.cli.learning.rounds import LEAST_ROUNDS, Rounds
-from pytest_anubis.cli.learning.true_costs import cost_lines
+from pytest_anubis.cli.learning.option_values import add_limits, check_names, left_out, loss_of
+from pytest_anubis.cli.learning.rounds import MIN_ROUNDS, Rounds
 from pytest_anubis.cli.shared.arguments import (
     add_json,
     add_output,
@@ -48,52 +40,35 @@ from pytest_anubis.cli.shared.arguments import (
     explain,
 )
 from pytest_anubis.cli.shared.class_split import class_lines, split_classes
-from pytest_anubis.cli.shared.command_error import CommandError, of_file
+from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.cli.shared.history_access import duration
 from pytest_anubis.cli.shared.learn_sources import holds_runs
-from pytest_anubis.cli.shared.printing import say, write_file, write_json
-from pytest_anubis.cli.shared.progress import Progress
+from pytest_anubis.cli.shared.printing import say, write_json
 from pytest_anubis.cli.shared.run_sources import add_sources, read_history, wanted_of
-from pytest_anubis.core.identity.machine_marks import identity_marks
 from pytest_anubis.passwords import shown_place
-from pytest_anubis.report.text.learned_text import criteria_lines, learned_lines
 from pytest_anubis.report.text.numbers import count_text, duration_text
-from pytest_anubis.report.text.power_text import next_line, power_lines
-from pytest_anubis.report.text.text_table import clip
-from pytest_anubis.store.baselines.baseline_files import BaselineError, seal
-from pytest_anubis.store.baselines.kept_files import put_in_force
 from pytest_anubis.store.best_probe import forget_best
 from pytest_anubis.store.run_filter import RunFilter
-from pytest_anubis.validator.deciding.ledger import uncovered_components
-from pytest_anubis.validator.deciding.plain_checks import plain_checks
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.sample import Population
     from pytest_anubis.store.collected_runs import RunSet
-    from pytest_anubis.store.samples.spilled_values import SpilledValues
 
 
 SMOKE_TIME = 180.0
-"""Seconds that learning the smoke set takes from start to end, unless somebody says otherwise or the fewest
-rounds take longer: with the installation before it and the run after it that is within six minutes."""
+"""Seconds that learning the smoke set takes by default, unless the fewest rounds take longer: with the
+installation before it and the run after it that is within six minutes."""
 
 DEFAULT_ROUNDS = 5
-"""Rounds of the longer profiles: with them the noise is known, and each takes minutes or hours."""
+"""Rounds of the longer profiles: they show the noise, and each takes minutes or hours."""
 
 DETECT = 0.1
-"""Loss that every metric is to find: what a job that waits for its slowest node notices."""
-
-NAMED = 100
-"""Characters for the names of metrics in one line: more is read in the file."""
-NOT_ACCEPTED = 20
-"""Exit code of a baseline that was written and is less than it claims: as that of an undecided node."""
+"""Loss that every metric should find: a job that waits for its slowest node notices it."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    # Why nothing was learned and what helps is known after the rounds.
-    parser.set_defaults(nothing="", helps=None)
     explain(
         parser,
         "Learn what is normal, and write a baseline for each hardware class: from rounds of the tests that "
@@ -132,8 +107,8 @@ def add(parser: argparse.ArgumentParser) -> None:
         type=loss_of,
         default=DETECT,
         metavar="LOSS",
-        help="loss that every metric is to find: where one cannot, its tests run again while --for lasts, "
-        f"and it is told in the end (default: {DETECT:.0%})".replace("%", "%%"),
+        help="loss that every metric is to find: the tests of one that cannot find it run again while --for "
+        f"lasts, and the output ends with its name (default: {DETECT:.0%})".replace("%", "%%"),
     )
     parser.add_argument(
         "--rounds",
@@ -153,23 +128,19 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Learn, write one baseline per hardware class, and say what came of it."""
-    options.learned, options.failed = [], {}
-    try:
-        code = _run(options)
-    except CommandError:
-        if options.json is not None and options.learned:  # other classes have their baseline
-            write_json(options.json, learned_document(options.learned, 2, failed=options.failed))
-        raise
-    if options.json is not None:
+    """Learn, write one baseline per hardware class, and return the exit code."""
+    result = _result(options)
+    if options.json is not None and (result.classes or not result.error):
         document = learned_document(
-            options.learned, code, nothing=options.nothing, failed=options.failed
+            result.classes, result.exit_code, nothing=result.nothing, failed=result.failed
         )
         write_json(options.json, document)
-    return code
+    if result.error:
+        raise CommandError(result.error)
+    return result.exit_code
 
 
-def _run(options: argparse.Namespace) -> int:
+def _result(options: argparse.Namespace) -> LearnResult:
     if not 0 < options.alpha < 1:
         raise CommandError(f"--alpha {options.alpha:g}: must lie between 0 and 1")
     if bool(options.sources) == bool(options.history):
@@ -187,55 +158,59 @@ def _run(options: argparse.Namespace) -> int:
                 "the tests to measure, or leave the option out to learn from the runs"
             )
         check_engine(options, measuring=False)
-        return _learn(options, paths, measured=False)
+        return _learn(options, paths, see=see_commands(options))
     check_engine(options, measuring=True)
     if wanted_of(options) != RunFilter():
         raise CommandError("--nodes, --metrics, --since and the like choose among runs, not tests")
     if any(runs):
         raise CommandError("give either tests to run here or collected runs, not both")
+    return _measure_and_learn(options)
+
+
+def _measure_and_learn(options: argparse.Namespace) -> LearnResult:
+    """Run rounds of the tests on this machine, and learn from them."""
+    if options.rounds is not None and options.time is not None:
+        raise CommandError("--rounds and --for exclude each other: give a number or a time")
+    seconds: float | None = options.time
+    count: int | None = options.rounds
+    if seconds is None and count is None:
+        seconds, count = (
+            (SMOKE_TIME, None) if options.profile == "smoke" else (None, DEFAULT_ROUNDS)
+        )
     rounds = Rounds(
         tests=options.sources,
         store=Path(options.store).resolve(),
         profile=options.profile,
         pytest_args=options.pytest_args,
         unwanted=options.without,
-        failed=options.failed,
     )
+    forget_best(rounds.store)
     try:
-        paths = _measure(options, rounds)
+        if seconds is None:
+            paths = rounds.of_number(count or DEFAULT_ROUNDS, undersampled_metrics)
+        else:
+            preview = partial(_preview, options)
+            asked = options.time is not None
+            paths = rounds.within(
+                seconds, options.detect, preview, undersampled_metrics, asked=asked
+            )
     except KeyboardInterrupt:
-        for line in kept_lines(options, rounds.finished, LEAST_ROUNDS):
-            say(line, file=sys.stderr)
+        say(kept_line(options, rounds.finished, MIN_ROUNDS), file=sys.stderr)
         raise
     if rounds.disturbed:
-        options.nothing = rounds.disturbed
         say(f"anubis learn: nothing can be learned: {rounds.disturbed}", file=sys.stderr)
-        return NOT_ACCEPTED
-    options.helps = rounds.what_helps
-    code = _learn(options, paths, measured=True)
-    for test, why in options.failed.items():
+        return LearnResult(exit_code=NOT_ACCEPTED, nothing=rounds.disturbed, failed=rounds.failed)
+    longer = longer_command(options, seconds=seconds, rounds=count)
+    result = replace(_learn(options, paths, rounds=rounds, longer=longer), failed=rounds.failed)
+    if result.error or not rounds.failed:
+        return result
+    for test, why in rounds.failed.items():
         say(f"failed, and has no more rounds: {test}: {why}; mend it, and learn again")
-    return NOT_ACCEPTED if options.failed else code
-
-
-def _measure(options: argparse.Namespace, rounds: Rounds) -> list[Path]:
-    """Run the tests on this machine, each round a run with its own journal."""
-    forget_best(rounds.store)
-    if options.rounds is not None and options.time is not None:
-        raise CommandError("--rounds and --for exclude each other: give a number or a time")
-    asked = options.time is not None
-    if options.rounds is None and options.time is None and options.profile == "smoke":
-        options.time = SMOKE_TIME
-    elif options.rounds is None and options.time is None:
-        options.rounds = DEFAULT_ROUNDS
-    if options.time is not None:
-        preview = partial(_preview, options)
-        return rounds.within(options.time, options.detect, preview, spoiled, asked=asked)
-    return rounds.of_number(options.rounds, spoiled)
+    return replace(result, exit_code=NOT_ACCEPTED)
 
 
 def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | None:
-    """Learn from the rounds so far, for what they can show; None where nothing can be learned yet."""
+    """Learn from the rounds so far, for what they can show; None if nothing can be learned yet."""
     from pytest_anubis.store.collected_runs import RunsError, read_runs
     from pytest_anubis.validator import LearnError
 
@@ -249,180 +224,66 @@ def _preview(options: argparse.Namespace, paths: Sequence[Path]) -> Baseline | N
         return None  # the end of the command says what is wrong
 
 
-def _learn(options: argparse.Namespace, paths: list[Path], *, measured: bool = False) -> int:
-    from pytest_anubis.store.samples.spilled_values import SpilledValues
-
-    try:
-        # The cluster first: reading a fleet takes minutes, and an address is mistyped in seconds.
-        with engine_of(options) as engine, SpilledValues() as storage:
-            return _learn_from(options, paths, engine, storage, measured=measured)
-    except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
-        raise CommandError(
-            f"{tempfile.gettempdir()}: no space left for the values; name another folder with TMPDIR"
-        ) from error
-
-
-def _learn_from(
+def _learn(
     options: argparse.Namespace,
     paths: list[Path],
-    engine: Executor | None,
-    storage: SpilledValues,
     *,
-    measured: bool,
-) -> int:
-    from pytest_anubis.cli.shared.collected_judging import read_collected
+    rounds: Rounds | None = None,
+    longer: Sequence[str] = (),
+    see: Sequence[Sequence[str]] = (),
+) -> LearnResult:
+    """Learn every hardware class of some runs, print the lines of each, and write its baseline.
 
-    if options.history:
-        runs = read_history(options, learning=True, storage=storage)
-    else:
-        runs = read_collected(paths, wanted_of(options), learning=True, storage=storage)
-    runs = split_classes(runs, options.split)
-    say(*class_lines(runs))
+    Args:
+        options: Options of the command.
+        paths: The runs, unless a history is named.
+        rounds: The rounds on this machine; None if the runs were collected.
+        longer: Command that measures longer.
+        see: Commands that show the nodes that the lines name.
+    """
+    from pytest_anubis.cli.shared.collected_judging import read_collected
+    from pytest_anubis.store.samples.spilled_values import SpilledValues
+
+    # Connect to the cluster first: an address is mistyped in seconds, and reading a fleet takes minutes.
+    with naming_full_disk(), engine_of(options) as engine, SpilledValues() as spilled:
+        if options.history:
+            runs = read_history(options, learning=True, storage=spilled)
+        else:
+            runs = read_collected(paths, wanted_of(options), learning=True, storage=spilled)
+        runs = split_classes(runs, options.split)
+        say(*class_lines(runs), *_unread_lines(runs))
+        learner = ClassLearner(
+            options=options,
+            runs=runs,
+            rounds=rounds,
+            longer=longer,
+            see=see,
+            engine=engine,
+            spilled=spilled,
+        )
+        return learner.learn_all(_wanted_populations(options, runs))
+
+
+def _unread_lines(runs: RunSet) -> list[str]:
+    """Return a note on lines of imported tables that could not be used."""
     unread: dict[str, int] = {}
     for run in runs.runs:  # each day of a table has all lines about its node
         if run.unread:
             unread[run.node] = max(run.unread, unread.get(run.node, 0))
-    if unread:
-        lines, nodes = count_text(sum(unread.values()), "line"), count_text(len(unread), "node")
-        what = f"{lines} about {nodes} could not be used, as 'anubis import' said"
-        say(f"note: {what}: they teach nothing")
-    by_class: dict[str, list[Population]] = {}
-    if runs.populations:  # else it is reported below why there are none
+    if not unread:
+        return []
+    lines = count_text(sum(unread.values()), "line")
+    nodes = count_text(len(unread), "node")
+    what = f"{lines} about {nodes} could not be used, as 'anubis import' said"
+    return [f"note: {what}: they teach nothing"]
+
+
+def _wanted_populations(options: argparse.Namespace, runs: RunSet) -> dict[str, list[Population]]:
+    """Return the populations to learn from, by hardware class."""
+    if runs.populations:  # without any, a later line says why
         check_names(options, runs.populations)
+    by_class: dict[str, list[Population]] = {}
     for population in runs.populations:
-        if left_out(population, options.without):
-            continue
-        by_class.setdefault(population.hardware_class, []).append(population)
-    chosen = partial(gaps_of, runs, partly=bool(wanted_of(options).metrics))
-    if not by_class:
-        gaps = chosen()
-        say(*gaps.lines(verbose=options.verbose))
-        raise nothing_measured(gaps, refused=bool(runs.refused))
-    without, doubtful = [], 0
-    for key, populations in sorted(by_class.items()):
-        see = None if measured else see_commands(options)
-        learn = partial(
-            learned_class, options, key, populations, runs, engine=engine, storage=storage
-        )
-        several = len(by_class) > 1
-        baseline, written = _learn_class(
-            options, key, populations, runs, learn, several=several, see=see
-        )
-        if not baseline.criteria:
-            if has_doubtful_values(baseline):
-                doubtful += 1
-                say(
-                    f"{key}: no baseline: look at the values that the findings name, and learn again"
-                )
-            else:
-                without.append(key)
-            continue
-        gaps = chosen(key)
-        doubt = is_doubtful(baseline, populations, options) or bool(gaps.unset)
-        doubt |= measured and is_rejected(Path(options.store), baseline.nodes)
-        doubtful += doubt
-        options.learned[-1] |= gaps_answer(gaps, doubtful=doubt)
-        say(*gaps.lines(verbose=options.verbose), *written)
-        if measured:
-            say(
-                next_line(
-                    judge=judge_command(options),
-                    learn=longer_command(options),
-                    bare=bool(uncovered_components(baseline)),
-                    mend=bool(gaps.unset),
-                )
-            )
-    if without:
-        more = f"; to measure longer: {shlex.join(longer_command(options))}" if measured else ""
-        raise CommandError(
-            f"{', '.join(without)}: no criterion could be learned; the findings above say why{more}"
-        )
-    lost = any(one.damaged for one in runs.refused)
-    return NOT_ACCEPTED if doubtful or lost else 0
-
-
-def _learn_class(
-    options: argparse.Namespace,
-    key: str,
-    populations: list[Population],
-    runs: RunSet,
-    learn: Callable[..., Baseline],
-    *,
-    several: bool,
-    see: Sequence[Sequence[str]] | None,
-) -> tuple[Baseline, list[str]]:
-    """Learn and write the baseline of one class, and tell of it; one without criteria is not written.
-
-    Args:
-        options: Those of the command.
-        key: The class.
-        populations: What there is of it.
-        runs: Where it comes from.
-        learn: Learns it.
-        several: There are other classes, too.
-        see: Commands that show nodes that are named; None where the rounds of this machine are learned from.
-
-    Returns:
-        The baseline, and lines that tell where it was written.
-    """
-    from pytest_anubis.cli.learning.kept_decisions import check_size, with_kept_decisions
-    from pytest_anubis.validator import LearnError
-
-    check_size(key, options.output, {node for one in populations for node in one.nodes})
-
-    with Progress("learning") as progress:
-        try:
-            baseline = learn(progress=progress.count)
-        except LearnError as error:
-            raise CommandError(f"{key}: {error}") from error
-    of_class = [run for run in runs.runs if run.hardware_class == key]
-    marks = {mark for run in of_class for mark in identity_marks(run.inventory)}
-    baseline = replace(
-        baseline,
-        inventory=golden_of(runs, key),
-        checks=plain_checks(of_class),
-        machine=tuple(sorted(marks)) if baseline.one_machine else (),
-    )
-    baseline, kept = with_kept_decisions(
-        baseline, options.output, {one.benchmark for one in populations}
-    )
-    path = before = None
-    try:  # before anything is said: whoever reads may have seen enough (``head``)
-        if baseline.criteria:
-            path, before = put_in_force(baseline, options.output)
-    except (OSError, BaselineError) as error:
-        raise of_file(error, done="written") from error
-    options.learned.append(class_answer(baseline, path, before))
-    say(*learned_lines(baseline, verbose=options.verbose, see=see or ()))
-    if options.verbose:
-        say(*criteria_lines(baseline, whole=True))
-    if see is None:
-        say(*power_lines(baseline, options.detect, verbose=options.verbose))
-    say(*kept, *(cost_lines(of_class) if options.verbose else ()))
-    if path is None:
-        return baseline, []
-    written = [f"written: {path}"]
-    if before is not None:
-        written.append(f"the one that was in force before is kept: {before}")
-    if baseline.undecided:
-        metrics = count_text(len(baseline.undecided), "metric")
-        written.append(
-            f"somebody must decide about slower groups of nodes in {metrics} "
-            f"({clip(', '.join(baseline.undecided), NAMED)}): anubis baseline populations {path}"
-        )
-    if options.html is not None:
-        page = options.html
-        _write_page(
-            page.with_name(f"{page.stem}-{path.stem}{page.suffix}") if several else page,
-            baseline,
-            populations,
-        )
-    return baseline, written
-
-
-def _write_page(path: Path, baseline: Baseline, populations: list[Population]) -> None:
-    from pytest_anubis.report.pages.learned_page import learn_page
-
-    write_file(path, learn_page(seal(baseline), populations))  # under the name that its file has
+        if not left_out(population, options.without):
+            by_class.setdefault(population.hardware_class, []).append(population)
+    return by_class

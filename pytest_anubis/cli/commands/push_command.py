@@ -1,4 +1,4 @@
-"""``anubis push``: runs and imports that are not in a fleet's history yet are filed there, each once."""
+"""``anubis push``: file new runs and imports in a fleet's history, each once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``anubis report RUN``: a run's summary, JSON, HTML page and gauges, rebuilt from its journal."""
+"""``anubis report RUN``: rebuild a run's summary, JSON, HTML page and gauges from its journal."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ from pytest_anubis.store.run_filter import RunFilter
 if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
-NAMED = 8
-"""Nodes or classes named where the one that was asked for is not there."""
+MAX_NAMES_LISTED = 8
+"""Nodes or classes named in place of one that does not exist."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -150,7 +150,7 @@ def _fleet(options: argparse.Namespace) -> int:
     """Write the pages of a fleet.
 
     Raises:
-        CommandError: Something was asked for that the pages of a fleet are not, or they cannot be made.
+        CommandError: An option does not go with the pages of a fleet, or they cannot be made.
     """
     from pytest_anubis.cli.shared.collected_judging import (
         judge_collected,
@@ -197,15 +197,15 @@ def _fleet(options: argparse.Namespace) -> int:
     )
     index = write_site(options.html, source, dict(source.judged.baselines))
     counts = Counter(row.verdict.decision for row in source.rows)
-    told = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)
-    say(f"{count_text(len(source.rows), 'node')}: {told}")
+    counted = ", ".join(f"{counts[decision]} {decision.value}" for decision in Decision)
+    say(f"{count_text(len(source.rows), 'node')}: {counted}")
     more = (without_run_text(source.without_run), source.without_baseline, source.filed_text)
     say(*filter(None, more), f"written: {index}")
     return 0
 
 
 def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | RunSet | None:
-    """Return the run that is named, as it was; else what is to be judged: None where files hold it.
+    """Return the named run, or the set of runs to judge; None if the runs to judge are in files.
 
     Raises:
         CommandError: There is no such run.
@@ -225,19 +225,19 @@ def _named_run(options: argparse.Namespace, one_of_many: bool) -> RunRecord | Ru
 def _collected(
     options: argparse.Namespace, runs: RunSet | None
 ) -> tuple[RunRecord | None, Baseline | None]:
-    """Judge what was collected; return the one node's record, or None once several were shown.
+    """Judge collected runs; return the record of the only node, or None once several were shown.
 
     Raises:
-        CommandError: No such node, or what only one node has was asked of several.
+        CommandError: There is no such node, or an option needs a single node.
     """
     from pytest_anubis.cli.shared.collected_judging import (
-        NodeRuns,
         judge_collected,
         read_collected,
         rows_of,
         strictness_of,
     )
     from pytest_anubis.cli.shared.judged_json import judged_json
+    from pytest_anubis.cli.shared.node_runs import NodeRuns
     from pytest_anubis.cli.site.fleet_source import judged_source
 
     baselines = baselines_in_force(options)
@@ -245,7 +245,7 @@ def _collected(
         runs = read_history(options)
     elif runs is None:
         paths = [collected_path(name, options.store) for name in options.name]
-        every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # told below
+        every_class = dataclasses.replace(wanted_of(options), hardware_class="")  # checked below
         runs = read_collected(paths, every_class)
     runs = split_classes(runs, options.split)
     judged = judge_collected(runs, baselines, **strictness_of(options, baselines))
@@ -267,22 +267,20 @@ def _collected(
     if len(rows) == 1:
         source = judged_source(options, runs, judged, every, places=options.name)
         (row,) = (one for one in source.rows if one.unit == rows[0].unit)
-        if (
-            row.shared is not None and row.verdict.triage is not Triage.SHARED
-        ):  # else it is in the way
+        if row.shared is not None and row.verdict.triage is not Triage.SHARED:
             say(f"{row.verdict.node}: {row.shared}")
         return NodeRuns(runs, judged).run_of(row), baselines.get(rows[0].hardware_class)
     if options.prometheus is not None:
         raise CommandError(
-            f"--prometheus tells of one node, and these are {len(rows)}: {_narrower(options, classes)}"
+            f"--prometheus writes one node, and these are {len(rows)}: {_narrower(options, classes)}"
         )
     source = judged_source(options, runs, judged, rows, places=options.name)
     if options.json is not None:
         pieces = judged_json(source.judged, lambda done, total: None, source.shifts)
         write_file(options.json, "".join(pieces))
-    from pytest_anubis.cli.site.fleet_telling import tell_fleet
+    from pytest_anubis.cli.site.terminal_lines import say_fleet
 
-    tell_fleet(options, source)
+    say_fleet(options, source)
     if options.html is not None:
         from pytest_anubis.cli.site.site_writing import judged_document
 
@@ -292,23 +290,23 @@ def _collected(
 
 
 def _narrower(options: argparse.Namespace, classes: list[str]) -> str:
-    """Return what to add to have one node: its name, or its class where one node is in several."""
+    """Return the option that leaves one node: its name, or its class if the node is in several."""
     if options.node is None:
         return "add --node NAME"
     return f"it is in the classes {_some(classes)}: add --class KEY"
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
-    return ", ".join(names[:NAMED]) + more
+    more = f" and {len(names) - MAX_NAMES_LISTED} more" if len(names) > MAX_NAMES_LISTED else ""
+    return ", ".join(names[:MAX_NAMES_LISTED]) + more
 
 
 def completed(record: RunRecord, baseline: Baseline | None = None) -> RunRecord:
-    """Give a run that was cut short the verdicts that its missing tests deserve.
+    """Give a run that was cut short the verdicts for its missing tests.
 
     Args:
         record: The run.
-        baseline: That of its class today; it is used if the run was judged against the very same.
+        baseline: The baseline of its class today, used if the run was judged against the same one.
     """
     damaged = any(isinstance(event, DamageFound) for event in record.events)
     settled = record.node_verdict is not None and not record.broken_off and not damaged

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from pytest_anubis.selector.risk.forecast import Outlook, RiskModel
 
 MODELS = ("auto", "exponential", "weibull", "cox", "cox-time")
-SHOWN = 40
+MAX_NODES_SHOWN = 40
 """Nodes shown on the terminal without ``--all``."""
 
-AHEAD = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
-"""Hours ahead for which the page shows how many incidents are to be expected."""
+HOURS_AHEAD = (1, 3, 6, 12, 24, 48, 96, 168, 336, 720)
+"""Hours ahead for which the page shows how many incidents are expected."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Fit or load a model, and show what it says about the fleet."""
+    """Fit or load a model, and show the risks of the fleet."""
     from pytest_anubis.selector.risk.after_passing import after_passing
     from pytest_anubis.store.history.fleet_history import read_fleet
     from pytest_anubis.store.history.node_rows import unknown_node
@@ -169,7 +169,7 @@ def _rows(fleet: FleetHistory, outlook: Outlook, risk: RiskModel, now: float) ->
 
 
 def _story(risk: RiskModel) -> ModelStory:
-    """Return why the model was taken, for people."""
+    """Return why the model was chosen, for people."""
     from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
 
     found = risk.backtest
@@ -210,7 +210,7 @@ def _story(risk: RiskModel) -> ModelStory:
 
 
 def _passed_words(passed: PassedRuns | None, horizon: float) -> str:
-    """Return what happened to nodes that had passed validation; empty where nobody knows yet."""
+    """Return what happened to nodes after they passed validation; empty if that is unknown yet."""
     if passed is None:
         return ""
     return (
@@ -254,7 +254,7 @@ def _show(
     *,
     whole: bool,
 ) -> None:
-    most = None if whole else SHOWN
+    most = None if whole else MAX_NODES_SHOWN
     say(*risk_lines(rows, outlook.horizon, outlook.basis, within, most=most))
     words = _passed_words(passed, outlook.horizon)
     say(*([words] if words else []), *model_lines(story))
@@ -283,7 +283,7 @@ def _page(
 ) -> None:
     from pytest_anubis.selector.risk.forecast import fleet_risk
 
-    hours = sorted({*AHEAD, options.horizon / 3600})
+    hours = sorted({*HOURS_AHEAD, options.horizon / 3600})
     expected = [
         (ahead, fleet_risk(_look(options, fleet, risk, now, ahead * 3600).risks)) for ahead in hours
     ]

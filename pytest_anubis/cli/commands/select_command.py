@@ -1,4 +1,4 @@
-"""``anubis select``: which benchmarks are worth their time on a node now, without pytest."""
+"""``anubis select``: choose the benchmarks that are worth their time on a node now, without pytest."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from pytest_anubis.core.history import NodeRecord
     from pytest_anubis.selector.choice.choice_inputs import Choice, ChoiceRequest, Offer
 
-BESIDE_PLAN = (
+PLAN_DIFFERS = (
     "note: chosen as pytest --anubis-select does: risks count nothing that ran before, as an acceptance "
-    "stands by itself; 'anubis fleet plan' counts what a node passed last, and chooses what spares most cost "
-    "in a window"
+    "rests on this run alone; 'anubis fleet plan' counts what a node passed last, and chooses what spares "
+    "most cost in a window"
 )
-"""Where the choice for a node and the plan of a fleet differ by design, of the same history."""
+"""How this choice for a node differs by design from the plan of a fleet with the same history."""
 
 
 ELSEWHERE = "only other classes have run"
-"""Why a benchmark that the history knows is not offered: nobody knows whether it applies."""
-NAMED = 3
-"""Benchmarks which are not offered that are named without --explain."""
+"""Why a known benchmark is not offered: it may not apply to this class."""
+MAX_NAMES_LISTED = 3
+"""Benchmarks that are not offered and named without --explain."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -85,7 +85,7 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Choose and show."""
+    """Choose the benchmarks, and print them."""
     from pytest_anubis.selector.choice.choice_record import choice_record
 
     if options.by is None:
@@ -109,10 +109,10 @@ def run(options: argparse.Namespace) -> int:
     for line in choice_lines(record):
         say(line)
     if elsewhere:
-        some = ", ".join(elsewhere if options.explain else elsewhere[:NAMED])
-        more = ", ..." if len(elsewhere) > NAMED and not options.explain else ""
+        some = ", ".join(elsewhere if options.explain else elsewhere[:MAX_NAMES_LISTED])
+        more = ", ..." if len(elsewhere) > MAX_NAMES_LISTED and not options.explain else ""
         say(f"without {count_text(len(elsewhere), 'benchmark')} that {ELSEWHERE} ({some}{more})")
-    say(BESIDE_PLAN)
+    say(PLAN_DIFFERS)
     lines = explain_lines(record) if options.explain else list(choice.plan.chosen)
     say(*lines)
     return 0
@@ -160,7 +160,7 @@ def _choose(options: argparse.Namespace) -> tuple[Choice, ChoiceRequest, tuple[s
 
 
 def _nodes(names: list[str], known: tuple[NodeRecord, ...]) -> list[NodeRecord]:
-    """Return the nodes that are asked about; they must be known and of one hardware class."""
+    """Return the named nodes, which must be known and of one hardware class."""
     from pytest_anubis.store.history.node_rows import unknown_node
 
     by_name = {node.name: node for node in known}

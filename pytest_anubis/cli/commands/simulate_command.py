@@ -1,4 +1,4 @@
-"""``anubis simulate``: policies of validation on a simulated fleet, before one is tried on a real one."""
+"""``anubis simulate``: compare policies of validation on a simulated fleet before a real one has one."""
 
 from __future__ import annotations
 
@@ -36,14 +36,13 @@ if TYPE_CHECKING:
 
 SWEEP = "0.3,0.1,0.05,0.02,0.01,0.005"
 PAST_HOURS = 90 * 24.0
-OWN = ("history", "costs", "wear", "manifest", "stays", "defective")
-"""Options that tell of a fleet of one's own."""
+OWN_OPTIONS = ("history", "costs", "wear", "manifest", "stays", "defective")
+"""Options that describe the user's own fleet."""
 PAST_SHARE = 0.25
-"""The past that rates are learned from: another fleet, of whose nodes this share had the full set before a
-job."""
+"""Share of nodes that had the full set before a job in the simulated past from which rates are learned."""
 
-LARGEST_COSTS = 1 << 20
-"""Bytes of a table of costs: ten thousand benchmarks with long names."""
+MAX_COSTS_BYTES = 1 << 20
+"""Size of a table of costs: ten thousand benchmarks with long names."""
 
 PAPER = (
     "the paper states up to 22.61 x MTBI against no validation, and 92.07 % less validation time than "
@@ -110,7 +109,7 @@ def add(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--told",
         action="store_true",
-        help="add a Selector that is told the true rates in place of learning them",
+        help="add a Selector that knows the true rates in place of learning them",
     )
     parser.add_argument(
         "--kinds-seen", action="store_true", help="the kind of an incident is known"
@@ -155,7 +154,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _own(options: argparse.Namespace) -> OwnFleet:
-    """Return what the options tell of a fleet of one's own; what is named by itself goes before a history."""
+    """Return what the options say of the user's own fleet; single options outrank a history."""
     from pytest_anubis.selector.simulation.scenarios import OwnFleet, own_of
 
     costs = _costs(options.costs) if options.costs is not None else None
@@ -174,9 +173,9 @@ def _own(options: argparse.Namespace) -> OwnFleet:
 
 
 def _costs(path: Path) -> dict[str, tuple[float, float]]:
-    """Read what benchmarks take and find: (share, hours) by name."""
+    """Read the share of defects that benchmarks find, and the hours that they take, by name."""
     try:
-        text = read_bytes(path, largest=LARGEST_COSTS).decode("utf-8-sig")
+        text = read_bytes(path, largest=MAX_COSTS_BYTES).decode("utf-8-sig")
         rows = csv.DictReader(io.StringIO(text, newline=""))
         rows.fieldnames = [str(name).strip() for name in rows.fieldnames or ()]
         if {"benchmark", "time", "share"} - set(rows.fieldnames):
@@ -210,7 +209,7 @@ def _sweep(text: str) -> tuple[float, ...]:
 
 
 def _learned(world: Scenario, nodes: int) -> DefectRates:
-    """Return rates learned from the simulated past of another fleet: what an operator could know."""
+    """Return rates learned from the simulated past of another fleet, as an operator could know them."""
     from pytest_anubis.selector.simulation.hidden_defects import learn_rates
     from pytest_anubis.selector.simulation.policies import Full
     from pytest_anubis.selector.simulation.simulated_fleet import record_usage
@@ -243,7 +242,7 @@ def _policies(
 def _all_runs(
     world: Scenario, policies: dict[Key, Policy], options: argparse.Namespace
 ) -> dict[Key, list[Outcome]]:
-    """Return every policy's outcomes, one a seed: the same fleets meet all policies."""
+    """Return every policy's outcomes, one for each seed; all policies meet the same fleets."""
     tasks = [(key, seed) for seed in range(options.seeds) for key in policies]
     found: dict[tuple[Key, int], Outcome] = {}
     with Progress("simulating") as progress:
@@ -294,7 +293,7 @@ def _figures(outcomes: dict[Key, list[Outcome]]) -> list[Figures]:
 
 def _title(options: argparse.Namespace) -> str:
     seen = "seen" if options.kinds_seen else "not seen"
-    own = [f"--{name}" for name in OWN if getattr(options, name) not in (None, "")]
+    own = [f"--{name}" for name in OWN_OPTIONS if getattr(options, name) not in (None, "")]
     with_own = f" with your own {', '.join(own)}" if own else ""
     return (
         f"scenario {options.scenario}{with_own}, {options.nodes} nodes for {options.time / 86400:g} days, "
@@ -303,10 +302,10 @@ def _title(options: argparse.Namespace) -> str:
 
 
 def _fitted(options: argparse.Namespace, own: OwnFleet, found: list[Figures]) -> list[str]:
-    """Say what a history gave and what the scenario, and how often incidents came in both."""
+    """Return what the history and the scenario contributed, and how often incidents came in both."""
     if not options.history:
         return []
-    given = {name for name in OWN if getattr(options, name) not in (None, "")}
+    given = {name for name in OWN_OPTIONS if getattr(options, name) not in (None, "")}
     ours = [] if "costs" in given else ["durations and what they find"]
     ours += [] if own.mtbi is None else ["how often incidents come"]
     names = {
@@ -354,7 +353,7 @@ def _lines(
 
 
 def _interval_words(seeds: int) -> str:
-    """Return what intervals over so many seeds are worth; empty where they are worth what they state."""
+    """Return how far intervals over so many seeds are off; empty if they hold what they state."""
     from pytest_anubis.selector.simulation.policy_comparison import ENOUGH_SEEDS, MIN_SEEDS
 
     if seeds < MIN_SEEDS:

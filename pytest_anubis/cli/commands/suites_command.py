@@ -1,4 +1,4 @@
-"""``anubis suites``: copy the benchmark set that came with this package, to be run and changed."""
+"""``anubis suites``: copy the benchmark set of this package, to run and change it."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ NAME = "suites"
 """The folder's own name is part of the benchmarks' ids and of what they import, so a copy keeps it."""
 
 SHIPPED = "shipped"
-"""Folder of the package that holds the set. It is no package itself, so that the set is imported as
-``suites`` from there as from a copy."""
+"""Folder of the package with the set. It is no package itself: the set is imported as ``suites`` from there
+as from a copy."""
 
 _WITNESS = Path("compute", "test_gemm.py")
-"""A file by which the set is told from another folder of that name."""
+"""A file that only the benchmark set has."""
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -44,15 +44,15 @@ def add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Copy, and say what to type next."""
+    """Copy the set, and print what to type next."""
     origin, target = source(Path(pytest_anubis.__file__).parent), options.folder / NAME
     if target.exists():
         raise CommandError(f"{target}: is there already; name another folder, or move it away")
     try:
         options.folder.mkdir(parents=True, exist_ok=True)
-        # All of it or nothing: half a set would be in the way of the next try.
-        with tempfile.TemporaryDirectory(dir=options.folder, prefix=f".{NAME}-") as beside:
-            whole = Path(beside, NAME)
+        # All of it or nothing: half a set would block the next try.
+        with tempfile.TemporaryDirectory(dir=options.folder, prefix=f".{NAME}-") as scratch:
+            whole = Path(scratch, NAME)
             shutil.copytree(origin, whole, ignore=shutil.ignore_patterns("__pycache__"))
             whole.rename(target)
     except OSError as error:
@@ -69,16 +69,16 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _reason(error: OSError) -> str:
-    """Return why a copy failed: of a folder `shutil` lists (from, to, reason) for every file."""
+    """Return why a copy failed; for a folder `shutil` lists (from, to, reason) of every file."""
     several = error.args[0] if isinstance(error, shutil.Error) and error.args else None
     return str(several[0][-1] if isinstance(several, list) and several else error)
 
 
 def source(package: Path) -> Path:
-    """Return where the benchmark set lies in the package; in a clone a link leads to it.
+    """Return the folder of the benchmark set in the package; in a clone it is a link.
 
     Raises:
-        CommandError: It is not there.
+        CommandError: It does not exist.
     """
     place = package / SHIPPED / NAME
     if not (place / _WITNESS).is_file():

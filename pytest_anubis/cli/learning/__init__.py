@@ -1,4 +1,4 @@
-"""The rounds that ``anubis learn`` runs on this machine: how many, of what, and what is told meanwhile.
+"""``anubis learn``: how many rounds of which tests to run here, and what to say of what was learned.
 
 Learning itself is in ``validator/learning``. Open ``rounds.py`` first.
 """

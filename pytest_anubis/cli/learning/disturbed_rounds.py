@@ -1,4 +1,4 @@
-"""What is said of rounds in which others disturbed every measurement: by what, and what helps."""
+"""Lines on rounds in which others disturbed every measurement: what disturbed them, and what helps."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pytest_anubis.hardware.load.disturbance import processes_named
 from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.report.text.text_table import clip
 
-SEEN = 200
-"""Characters for what was seen: some kinds of disturbance with who it was."""
+MAX_CAUSES_LENGTH = 200
+"""Characters for the kinds of disturbance and the processes behind them."""
 _NUMBER = re.compile(r"[\d.]+")
 
 
-def _of_speed(record: RunRecord) -> list[Measurement]:
-    """Return what load can change: an exact value teaches, whatever else runs."""
+def _speed_measurements(record: RunRecord) -> list[Measurement]:
+    """Return the measurements that load can change; an exact value teaches whatever else runs."""
     return [one for one in record.measurements if one.metric.better != "equal"]
 
 
 def wholly_disturbed(record: RunRecord) -> bool:
-    """Return whether others disturbed every measurement of speed of a round, so that it teaches none."""
-    timed = _of_speed(record)
+    """Return whether others disturbed every measurement of speed in a round, so that it teaches none."""
+    timed = _speed_measurements(record)
     return bool(timed) and all(one.disturbance for one in timed)
 
 
@@ -32,7 +32,7 @@ def disturbed_line(record: RunRecord) -> str:
     """Return one line about a round of which nothing can be learned; empty where something can."""
     if not wholly_disturbed(record):
         return ""
-    every = count_text(len(_of_speed(record)), "measurement")
+    every = count_text(len(_speed_measurements(record)), "measurement")
     return (
         f"others disturbed all of its {every} of speed, so none of them teaches anything: "
         f"{what_helps([record])}"
@@ -50,19 +50,19 @@ def disturbed_end(records: Sequence[RunRecord]) -> str:
 def what_helps(
     records: Sequence[RunRecord], metrics: Collection[tuple[str, str]] | None = None
 ) -> str:
-    """Say what disturbed, and what helps: stopping it, or allowing processes that are always there.
+    """Return what disturbed, and what helps: stop it, or allow processes that are always there.
 
     Args:
         records: The rounds.
         metrics: Benchmark and name of those that count; None for all of speed.
 
     Returns:
-        Empty where nothing disturbed any of them.
+        The text; empty if nothing disturbed any of them.
     """
     phrases = [
         phrase
         for record in records
-        for one in (_of_speed(record) if metrics is None else record.measurements)
+        for one in (_speed_measurements(record) if metrics is None else record.measurements)
         if metrics is None or (one.benchmark, one.metric.name) in metrics
         for phrase in one.disturbance
     ]
@@ -71,7 +71,7 @@ def what_helps(
     kinds: dict[str, str] = {}
     for phrase in phrases:
         kinds.setdefault(_NUMBER.sub("", phrase.partition(":")[0]), phrase)
-    seen = clip("; ".join(kinds.values()), SEEN)
+    seen = clip("; ".join(kinds.values()), MAX_CAUSES_LENGTH)
     names = processes_named(phrases)
     if not names:
         return f"{seen}; stop what disturbs"

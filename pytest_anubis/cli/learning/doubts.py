@@ -1,16 +1,15 @@
-"""What makes a learned baseline less than it claims, said in lines that name the way out."""
+"""Reasons why a learned baseline is less than it claims, as lines that name the way out."""
 
 from __future__ import annotations
 
 import argparse
 import shlex
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_anubis.cli.learning.next_commands import without_command
-from pytest_anubis.cli.shared.printing import say
 from pytest_anubis.codec.moments import day_of
 from pytest_anubis.core.baseline import DOUBTFUL
 from pytest_anubis.core.metric import metric_names
@@ -24,31 +23,35 @@ if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
     from pytest_anubis.core.sample import Population
 
-NAMED = 8
-"""Components that are named without ``-v``."""
+MAX_COMPONENTS = 8
+"""Components that are listed without ``-v``."""
 
 
-def is_doubtful(
-    baseline: Baseline, populations: Sequence[Population], options: argparse.Namespace
-) -> bool:
-    """Say what makes a baseline less than it claims, and return whether anything does.
+def doubts_of(
+    baseline: Baseline,
+    populations: Sequence[Population],
+    options: argparse.Namespace,
+    explain_disturbance: Callable[[Sequence[tuple[str, str]]], str] | None = None,
+) -> tuple[list[str], bool]:
+    """Return lines on what makes a baseline less than it claims, and whether anything does.
 
     Args:
-        baseline: As learned, with a criterion at least.
+        baseline: As learned, with at least one criterion.
         populations: What it was learned from.
-        options: Those of the command; with ``--accept-rate`` the rate that it does hold is no doubt, and
-            ``helps`` says what would have let metrics count, where this command measured them.
+        options: Options of the command; ``--accept-rate`` silences the doubt about the error rate.
+        explain_disturbance: Says what disturbed some metrics and what helps; None if the runs were collected.
     """
-    check, doubt = baseline.self_check, bool(baseline.undecided)
+    lines: list[str] = []
+    check = baseline.self_check
     if check is not None and not check.holds and not options.accept_rate:
-        say(
+        lines.append(
             "the stated error rate does not hold (see above): leave out what breaks it (--without METRIC), "
             "learn its populations apart, or take the rate as it is with --accept-rate"
         )
         alone = [f"{f.benchmark} {f.metric}" for f in baseline.findings if f.kind == "rejects-many"]
         if alone:
-            say(f"without what breaks it alone: {shlex.join(without_command(options, alone))}")
-        doubt = True
+            command = shlex.join(without_command(options, alone))
+            lines.append(f"without what breaks it alone: {command}")
     disturbed = {
         (population.benchmark, population.metric.name)
         for population in populations
@@ -56,59 +59,52 @@ def is_doubtful(
     }
     keys = ((item.benchmark, item.metric) for item in baseline.unjudged)
     if lost := [key for key in keys if key in disturbed]:
+        cause = explain_disturbance(lost) if explain_disturbance else ""
+        again = f"learn again when this machine is quiet: {cause}" if cause else "measure again"
         names = ", ".join(metric_names(lost))
-        told = options.helps(lost) if options.helps else ""
-        again = f"learn again when this machine is quiet: {told}" if told else "measure again"
-        say(f"{count_text(len(lost), 'metric')} lost to disturbances: {names}; {again}")
-        doubt = True
-    doubt = doubt or has_doubtful_values(baseline)
+        lines.append(f"{count_text(len(lost), 'metric')} lost to disturbances: {names}; {again}")
     if bare := uncovered_components(baseline):
-        say(
+        lines.append(
             "nothing is accepted while these components have no metric that shows a loss of a half:"
         )
-        told = bare if options.verbose else bare[:NAMED]
-        say(*(f"  {one.component}: {one.why}" for one in told))
-        if len(bare) > len(told):
-            say(f"  ... and {len(bare) - len(told)} more (-v shows all)")
-    return doubt or bool(bare)
+        shown = bare if options.verbose else bare[:MAX_COMPONENTS]
+        lines += [f"  {one.component}: {one.why}" for one in shown]
+        if len(bare) > len(shown):
+            lines.append(f"  ... and {len(bare) - len(shown)} more (-v shows all)")
+    return lines, bool(lines or baseline.undecided) or has_doubtful_values(baseline)
 
 
-def is_rejected(store: Path, nodes: Sequence[str]) -> bool:
-    """Say which nodes that were just learned from are rejected; return whether any is.
-
-    What was learned calls their faults normal.
-    """
+def rejected_lines(store: Path, nodes: Sequence[str]) -> list[str]:
+    """Return a line that names the rejected nodes among those learned from: their faults count as normal."""
     holds = holds_on(day_of(time.time()))
     try:
         known = [read_standing(store, node) for node in nodes]
     except StandingError as error:
-        say(f"{error}: whether these nodes are rejected is not known")
-        return True
-    named = [
+        return [f"{error}: whether these nodes are rejected is not known"]
+    rejected = [
         one.node
         for one in known
         if one is not None and one.runs and one.standing(holds).decision is Decision.REJECTED
     ]
-    if named:
-        say(
-            f"rejected, so this baseline calls its fault normal: {', '.join(named)}; mend it and learn "
-            "again, or take the baseline before (baselines/expired) back"
-        )
-    return bool(named)
+    if not rejected:
+        return []
+    return [
+        f"rejected, so this baseline calls its fault normal: {', '.join(rejected)}; mend it and learn "
+        "again, or take the baseline before (baselines/expired) back"
+    ]
 
 
 def has_doubtful_values(baseline: Baseline) -> bool:
-    """Return whether somebody must look at values first; the findings name the nodes."""
+    """Return whether a finding asks an operator to look at values of a node."""
     return any(finding.kind == DOUBTFUL for finding in baseline.findings)
 
 
-def spoiled(runs: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
-    """Return which metrics (benchmark and name) have fewer quiet samples than wanted."""
+def undersampled_metrics(runs: Sequence[Path], wanted: int) -> set[tuple[str, str]]:
+    """Return the metrics (benchmark and name) with fewer quiet samples than wanted."""
     from pytest_anubis.store.collected_runs import read_runs
 
-    populations = read_runs(runs).populations
     return {
         (population.benchmark, population.metric.name)
-        for population in populations
+        for population in read_runs(runs).populations
         if len(population) - len(population.problems) < wanted
     }

@@ -1,6 +1,6 @@
-"""What a new baseline keeps of the one that it replaces, and what it loses.
+"""What a new baseline takes over from the one that it replaces, and what it loses.
 
-Decisions about slower groups of nodes outlive learning anew, where a metric splits at the same place.
+Decisions about slower groups of nodes outlive learning anew if a metric splits at the same place.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ from pytest_anubis.store.baselines.baseline_files import (
 )
 from pytest_anubis.validator.limits.second_population import Decision, decided
 
-NAMED = 300
-"""Most characters of a list of benchmarks in one line."""
+MAX_NAMES_LENGTH = 300
+"""Characters of a list of benchmarks in one line."""
 
-MANY = 10
-"""Nodes of a baseline from which on it is not replaced by one of less than half as many."""
+PROTECTED_NODES = 10
+"""A baseline of so many nodes or more is not replaced by one of less than half as many."""
 
-SAME = 0.05
-"""Relative difference up to which both groups are those of before: a loss that matters is no smaller."""
+SAME_CENTRE = 0.05
+"""Relative difference up to which two groups count as those of before; a loss that matters is larger."""
 
 
 def decisions_in(folder: Path, hardware_class: str) -> Callable[[Criterion], Decision]:
-    """Return what was decided about a new criterion's groups, by the baseline that is in force.
+    """Return a function that gives a new criterion the decision about its groups in the baseline in force.
 
-    Learning asks it before it checks itself, so that the check counts what the decision rejects.
+    Learning calls it before the self-check, so that the check counts what the decision rejects.
 
     Args:
-        folder: Where the file in force stands, if there is one.
+        folder: Folder of the file in force, if there is one.
         hardware_class: The class.
     """
     before = _in_force(folder, hardware_class)
-    old = {} if before is None else {_key(criterion): criterion for criterion in before.criteria}
+    old = _by_key(before)
     return lambda criterion: _decision(criterion, old.get(_key(criterion)))
 
 
@@ -53,14 +53,14 @@ def _in_force(folder: Path, hardware_class: str) -> Baseline | None:
 
 
 def check_size(hardware_class: str, folder: Path, nodes: Collection[str]) -> None:
-    """Refuse to learn from a few nodes what is to replace the baseline of many.
+    """Refuse to replace the baseline of many nodes by one of a few.
 
     Raises:
         CommandError: The baseline in force is of more than twice as many nodes.
     """
     before = _in_force(folder, hardware_class)
     count = 0 if before is None else len(before.nodes)
-    if count >= MANY and 2 * len(nodes) < count:
+    if count >= PROTECTED_NODES and 2 * len(nodes) < count:
         raise CommandError(
             f"{hardware_class}: the baseline in {folder} is of {count} nodes, and these runs are of "
             f"{len(nodes)}: judge them by it ('anubis judge'), learn from all runs together, or write "
@@ -71,52 +71,58 @@ def check_size(hardware_class: str, folder: Path, nodes: Collection[str]) -> Non
 def with_kept_decisions(
     baseline: Baseline, folder: Path, measured: Collection[str] = ()
 ) -> tuple[Baseline, list[str]]:
-    """Return a baseline with what was decided about the same groups in the one that it replaces.
+    """Return a baseline with the decisions about the same groups in the one that it replaces.
 
     Args:
         baseline: As learned.
-        folder: Where its file will stand, and the one before it stands, if there is one.
-        measured: Benchmarks that were learned from, whether or not a criterion came of it.
+        folder: Folder of its file, and of the one before it if there is one.
+        measured: Benchmarks that were learned from, also those without a criterion.
 
     Returns:
-        The baseline, and one line for each metric that says what was kept; before them one that says of
-        which benchmarks the criteria are lost.
+        The baseline, and lines: one on the benchmarks that are no longer judged, one for each metric whose
+        decision was kept.
     """
     before = _in_force(folder, baseline.hardware_class)
     if before is None:
         return baseline, []
-    old = {_key(criterion): criterion for criterion in before.criteria}
+    old = _by_key(before)
     criteria, kept = [], {}
     for criterion in baseline.criteria:
-        what = _decision(criterion, old.get(_key(criterion)))
-        if what:
-            criterion = decided(criterion, what)
-            kept[criterion.metric.name] = what
+        decision = _decision(criterion, old.get(_key(criterion)))
+        if decision:
+            criterion = decided(criterion, decision)
+            kept[criterion.metric.name] = decision
         criteria.append(criterion)
     lost = sorted({one.benchmark for one in before.criteria} - set(measured)) if measured else []
-    gone = [
-        f"replaces a baseline that judged {count_text(len(lost), 'benchmark')} more, not measured this time "
-        f"and not judged any longer: {clip(', '.join(lost), NAMED)}; learn all of them together to have both"
-    ]
-    gone = gone if lost and baseline.criteria else []
+    lines = []
+    if lost and baseline.criteria:
+        lines.append(
+            f"replaces a baseline that judged {count_text(len(lost), 'benchmark')} more, not measured this "
+            f"time and not judged any longer: {clip(', '.join(lost), MAX_NAMES_LENGTH)}; learn all of them "
+            "together to have both"
+        )
     if not kept:
-        return baseline, gone
+        return baseline, lines
     changed = replace(baseline, criteria=tuple(criteria))
-    open_ones = set(changed.undecided)
+    undecided = set(changed.undecided)
     findings = tuple(
         finding
         for finding in baseline.findings
         if finding.kind != "undecided-population"
         or finding.metric not in kept
-        or finding.metric in open_ones
+        or finding.metric in undecided
     )
     words = {"both": "both groups are accepted", "faster": "only the faster group is accepted"}
-    lines = [
-        f"kept from the baseline before, since {name} splits at the same place: {words[what]} "
+    lines += [
+        f"kept from the baseline before, since {name} splits at the same place: {words[decision]} "
         "(anubis baseline populations changes it)"
-        for name, what in sorted(kept.items())
+        for name, decision in sorted(kept.items())
     ]
-    return replace(changed, findings=findings), gone + lines
+    return replace(changed, findings=findings), lines
+
+
+def _by_key(baseline: Baseline | None) -> dict[tuple[str, str, str, str], Criterion]:
+    return {} if baseline is None else {_key(one): one for one in baseline.criteria}
 
 
 def _key(criterion: Criterion) -> tuple[str, str, str, str]:
@@ -124,9 +130,9 @@ def _key(criterion: Criterion) -> tuple[str, str, str, str]:
 
 
 def _decision(new: Criterion, old: Criterion | None) -> Decision:
-    """Return what was decided about the groups of a criterion, empty where nothing was or they are others."""
+    """Return the earlier decision about a criterion's groups; empty without one, or for other groups."""
     if old is None or old.second is None or new.second is None:
         return ""
     pairs = ((new.typical, old.typical), (new.second.typical, old.second.typical))
-    same = all(abs(now - then) <= SAME * max(now, then) for now, then in pairs)
+    same = all(abs(now - then) <= SAME_CENTRE * max(now, then) for now, then in pairs)
     return old.second.decided if same and old.metric.variant == new.metric.variant else ""

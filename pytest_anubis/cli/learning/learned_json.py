@@ -1,4 +1,4 @@
-"""What learning came to, as plain data: what its lines say, for programs."""
+"""The JSON answer of ``anubis learn``: everything that its lines say."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def learned_document(
     failed: Mapping[str, str],
     nothing: str = "",
 ) -> dict[str, Any]:
-    """Return what the command as a whole came to.
+    """Return the whole answer.
 
     Args:
-        classes: What `class_answer` gave of each class.
+        classes: `class_answer` of each hardware class.
         exit_code: The command's.
         failed: Test that failed in a round -> why.
         nothing: Why nothing could be learned; empty where something could.
@@ -41,13 +41,17 @@ def learned_document(
     }
 
 
-def class_answer(baseline: Baseline, path: Path | None, replaced: Path | None) -> dict[str, Any]:
-    """Return what was learned of one class.
+def class_answer(
+    baseline: Baseline, path: Path | None, replaced: Path | None, *, gaps: Gaps, doubtful: bool
+) -> dict[str, Any]:
+    """Return what was learned of one hardware class.
 
     Args:
         baseline: As learned.
-        path: Its file; None where it was not written, as it has no criterion.
-        replaced: Where the one that was in force before is kept; None if there was none.
+        path: Its file; None if it was not written, as it has no criterion.
+        replaced: Where the baseline that was in force before is kept; None if there was none.
+        gaps: What was not measured.
+        doubtful: Whether the baseline is less than it claims.
     """
     without = uncovered_components(baseline)
     plain: dict[str, Any] = to_plain(
@@ -78,16 +82,11 @@ def class_answer(baseline: Baseline, path: Path | None, replaced: Path | None) -
             "findings": baseline.findings,
         }
     )
-    files = {"file": path and str(path), "replaced": replaced and str(replaced)}
-    # Of one that was not written nobody asks what else is missing.
-    return plain | files | gaps_answer(Gaps(), doubtful=not baseline.criteria)
-
-
-def gaps_answer(gaps: Gaps, *, doubtful: bool) -> dict[str, Any]:
-    """Return what was not measured, and whether the baseline is less than it claims."""
-    return {
+    return plain | {
+        "file": path and str(path),
+        "replaced": replaced and str(replaced),
         "doubtful": doubtful,
         "skipped": [{"test": test, "reason": why} for test, why in gaps.skipped],
-        "not_applicable": gaps.apart,
+        "not_applicable": gaps.not_applicable,
         "never_recorded": [{"benchmark": test, "metric": name} for test, name in gaps.unset],
     }

@@ -1,4 +1,4 @@
-"""What learns the metrics of a fleet: this process, or a Dask cluster; the baseline is the same."""
+"""Engines that learn the metrics of a fleet: this process or a Dask cluster, with the same baseline."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from pytest_anubis.report.text.numbers import count_text
 T = TypeVar("T")
 R = TypeVar("R")
 
-CONNECT = 10.0
+CONNECT_SECONDS = 10.0
 """Seconds that a scheduler has to answer: it is on the same network, and somebody waits."""
-LOOK = 5.0
+POLL_SECONDS = 5.0
 """Seconds between two looks whether any worker is left."""
-ALONE = 60.0
-"""Seconds without any worker after which the learning ends: a restarted worker is back in a few."""
-AHEAD = 2
-"""Metrics for each thread that are on their way at a time: one is learned, and the next one is there."""
+MAX_SECONDS_ALONE = 60.0
+"""Seconds without any worker after which learning ends: a restarted worker is back in a few."""
+TASKS_PER_THREAD = 2
+"""Metrics that each thread has at a time: it learns one, and the next one has arrived."""
 _PORT = 8786
-"""The port on which Dask's scheduler listens unless somebody says another."""
+"""Default port of Dask's scheduler."""
 
 
 def add_engine(parser: argparse.ArgumentParser) -> None:
@@ -46,14 +46,14 @@ def add_engine(parser: argparse.ArgumentParser) -> None:
 
 
 def check_engine(options: argparse.Namespace, *, measuring: bool) -> None:
-    """Refuse what does not go together.
+    """Refuse options that contradict each other.
 
     Args:
-        options: Those of the command.
-        measuring: It is measured here, not learned from collected runs.
+        options: Options of the command.
+        measuring: Tests are measured here, and no collected runs are read.
 
     Raises:
-        CommandError: It does not.
+        CommandError: They do.
     """
     if measuring and (options.engine == "dask" or options.scheduler):
         raise CommandError(
@@ -72,7 +72,7 @@ def check_engine(options: argparse.Namespace, *, measuring: bool) -> None:
 
 @contextlib.contextmanager
 def engine_of(options: argparse.Namespace) -> Iterator[Executor | None]:
-    """Yield what the metrics are learned by; None for this process.
+    """Yield the executor that learns the metrics; None for this process.
 
     Raises:
         CommandError: The cluster cannot be used.
@@ -86,10 +86,10 @@ def engine_of(options: argparse.Namespace) -> Iterator[Executor | None]:
 
 
 class DaskEngine(Executor):
-    """The workers of a Dask cluster: a few tasks are on their way at a time, a dead worker's are done again.
+    """A Dask cluster that computes a few tasks at a time, and repeats those of a dead worker.
 
     Args:
-        address: Its scheduler's.
+        address: Address of its scheduler.
 
     Raises:
         CommandError: Dask is missing, the scheduler does not answer, there is no worker, or one has another
@@ -109,16 +109,16 @@ class DaskEngine(Executor):
         self._address = address
         if address.startswith("tls:"):
             self._check_certificates(distributed.Security)
-        # A task holds its metric's values: a dead worker takes nothing along that nobody else has.
+        # A task holds its metric's values, so that no values are lost with a worker.
         self._settings: Any = dask.config.set(
             {"distributed.admin.large-graph-warning-threshold": "1TB"}
         )
         try:
-            # A client of an address that is none is left half open: it would close whenever Python collects
-            # it, and wait for ever if that is while another one begins.
+            # A client of a malformed address stays half open. Python closes it whenever it collects it, and
+            # that waits for ever if another client is starting.
             get_address_host_port(address)
             connect: Any = distributed.Client  # Dask has no types
-            self._client = connect(address, timeout=CONNECT, set_as_default=False)
+            self._client = connect(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, ValueError, TypeError, ImportError) as error:
             said = str(error).partition("\n")[0][:120]  # a line's worth
             raise CommandError(
@@ -132,7 +132,7 @@ class DaskEngine(Executor):
             raise
 
     def _check_certificates(self, security: Any) -> None:
-        """Refuse to connect without what TLS needs: Dask would wait, and say so in many lines."""
+        """Refuse to connect without certificates for TLS: Dask would wait, and fail with many lines."""
         mend = (
             "tell Dask which certificates to use: DASK_DISTRIBUTED__COMM__TLS__CA_FILE, ..__CLIENT__CERT and "
             "..__CLIENT__KEY"
@@ -188,11 +188,11 @@ class DaskEngine(Executor):
         )
 
     def submit(self, fn: Callable[..., R], /, *args: Any, **kwargs: Any) -> Future[R]:
-        """Return a future that is done: what a worker returned, or why it could not."""
+        """Return a finished future with a worker's result or error."""
         done: Future[R] = Future()
         try:
             done.set_result(self._result(self._client.submit(fn, *args, pure=False, **kwargs)))
-        except Exception as error:  # as every executor: whoever asks for the result gets it
+        except Exception as error:  # the caller gets it with the result
             done.set_exception(error)
         return done
 
@@ -206,7 +206,7 @@ class DaskEngine(Executor):
         """
         waiting: deque[Any] = deque()
         for task in tasks:
-            if len(waiting) >= AHEAD * max(sum(self._threads().values()), 1):
+            if len(waiting) >= TASKS_PER_THREAD * max(sum(self._threads().values()), 1):
                 yield self._result(waiting.popleft())
             waiting.append(self._client.submit(fn, task, pure=False))
         while waiting:
@@ -218,10 +218,10 @@ class DaskEngine(Executor):
         alone = 0.0
         while True:
             try:
-                return future.result(timeout=LOOK)
+                return future.result(timeout=POLL_SECONDS)
             except TimeoutError:
-                alone = 0.0 if self._threads() else alone + LOOK
-                if alone >= ALONE:
+                alone = 0.0 if self._threads() else alone + POLL_SECONDS
+                if alone >= MAX_SECONDS_ALONE:
                     raise CommandError(
                         f"--scheduler {self._address}: its workers are gone, for a minute; start some and "
                         "learn again (a worker that is killed again and again needs more memory)"
@@ -235,13 +235,13 @@ class DaskEngine(Executor):
                 raise self._broken(error) from None
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Leave the cluster; it runs on."""
-        self._client.close(timeout=LOOK)
+        """Leave the cluster, which runs on."""
+        self._client.close(timeout=POLL_SECONDS)
         self._settings.__exit__(None, None, None)
 
 
 def versions() -> dict[str, str]:
-    """Return what the bytes of a baseline depend on, besides the values."""
+    """Return the versions that the bytes of a baseline depend on, besides the values."""
     import numpy
     import scipy
 

@@ -1,4 +1,4 @@
-"""Values of options as people write them: a rate, a loss, a promise; else argparse's error."""
+"""Options of ``anubis learn`` on how strict criteria are and what is learned; readers of their values."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def add_limits(parser: argparse.ArgumentParser) -> None:
-    """Declare what decides how strict criteria are, and which are learned."""
+    """Declare the options on how strict criteria are, and which are learned."""
     parser.add_argument(
         "--alpha",
         type=float,
@@ -87,18 +87,18 @@ def promise_of(text: str) -> tuple[str, float]:
 
 
 def left_out(population: Population | Measurement, names: Collection[str]) -> bool:
-    """Return whether a metric is named by ``--without``: itself, its benchmark, or both with a blank between.
+    """Return whether ``--without`` names a metric: by itself, by its benchmark, or both with a blank between.
 
-    A benchmark may be named with or without the file that it stands in.
+    A benchmark may be named with or without its file.
     """
     metric, whole = population.metric.name, population.benchmark
     benchmarks = {whole, whole.rpartition("/")[2], whole.rpartition("::")[2]}
-    told = {metric, *benchmarks, *(f"{one} {metric}" for one in benchmarks)}
-    return not told.isdisjoint(names)
+    aliases = {metric, *benchmarks, *(f"{one} {metric}" for one in benchmarks)}
+    return not aliases.isdisjoint(names)
 
 
 def check_names(options: argparse.Namespace, populations: Sequence[Population]) -> None:
-    """Refuse names of ``--without`` and ``--promise`` that no run knows, and to leave all of them out.
+    """Refuse names of ``--without`` and ``--promise`` that no run has, and a ``--without`` that names all.
 
     Raises:
         CommandError: A name is unknown, or nothing is left to learn.

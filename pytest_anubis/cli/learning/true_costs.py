@@ -1,4 +1,4 @@
-"""Whether costs are true: benchmarks that take much longer on a class than they declare."""
+"""Benchmarks that take much longer on a hardware class than they declare, for `learn` and `doctor`."""
 
 from __future__ import annotations
 
@@ -8,22 +8,19 @@ from statistics import median_low
 from pytest_anubis.core.run import RunRecord
 from pytest_anubis.report.text.numbers import count_text, duration_text, value_text
 
-TOO_LONG = 2.0
-"""How many times its declared cost a benchmark may take: times on two healthy classes differ by less, and
-what nobody expects to take so long spoils every plan (deadlines, the Selector, how long the set takes)."""
+MAX_FACTOR = 2.0
+"""How many times its declared cost a benchmark may take. Times on two healthy classes differ by less, and a
+benchmark beyond it spoils every plan (deadlines, the Selector, the duration of the set)."""
 
 
 def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
-    """Return a line for every benchmark that took more than `TOO_LONG` times what its mark declares.
+    """Return a line for each benchmark that took more than `MAX_FACTOR` times its declared cost, worst first.
 
-    The median over runs and devices counts, the lower one of two: one run that others disturbed says nothing.
-    Journals keep the cost in the profile of their run.
+    The lower median over runs and devices counts, so that one disturbed run says nothing. A journal has the
+    declared costs for the profile of its run.
 
     Args:
-        runs: Of one hardware class; verdicts, measurements and events are not looked at.
-
-    Returns:
-        The worst first.
+        runs: Runs of one hardware class.
     """
     taken: dict[str, list[float]] = {}
     declared: dict[str, float] = {}
@@ -37,7 +34,7 @@ def cost_lines(runs: Iterable[RunRecord]) -> list[str]:
     found = [
         (seconds / declared[name], name, seconds)
         for name, seconds in ((name, median_low(some)) for name, some in taken.items())
-        if seconds > TOO_LONG * declared[name]
+        if seconds > MAX_FACTOR * declared[name]
     ]
     return [
         f"cost: {name} is declared to take {duration_text(declared[name])} (the cost in its mark, for this "

@@ -1,4 +1,4 @@
-"""One round: the benchmarks in a process of their own, whose journal says how far they are."""
+"""Running one round of tests in its own process, watched through its journal."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ from pytest_anubis.store.journal.journal_file import journal_path
 from pytest_anubis.store.journal.journal_reading import FollowedJournal, read_journal
 from pytest_anubis.validator.deciding.decision_headline import uncollected_once
 
-LOOK = 1.0
-"""Seconds between two looks at a round's journal: people read no faster, and looking takes from the round."""
+POLL_SECONDS = 1.0
+"""Seconds between two looks at a round's journal: people read no faster, and looking disturbs the round."""
 
-KEPT = 400
-"""Lines of a round's output that are shown when it fails: pytest's report of some failures."""
+MAX_OUTPUT_LINES = 400
+"""Lines of a failed round's output that are shown: pytest's report of some failures."""
 
-BLOCK = 1 << 16
-"""Bytes of a round's output that are read at a time, and at its end: far more than such lines are long."""
+MAX_OUTPUT_BYTES = 1 << 16
+"""Bytes that are read of a round's output, at its end: far more than such lines need."""
 
 CHATTER = (
     "bringing up nodes...",
@@ -38,21 +38,21 @@ CHATTER = (
     "anubis: run recorded in ",
     "no tests ran in ",
 )
-"""Beginnings of lines that pytest and its plugins print in every round, which say nothing of a failure."""
+"""Beginnings of lines that pytest and its plugins print in every round, also without a failure."""
 
-SOME_FAILED = (1, 20)
-"""Exit codes of a run in which tests failed, or did not report: what the others measured is worth keeping."""
+TESTS_FAILED = (1, 20)
+"""Exit codes of a run in which tests failed or did not report; what the others measured is kept."""
 
 FAILED = ("failed", "error", "crashed", "not reported")
-"""How a test ended of which nothing is learned."""
+"""Outcomes of tests from which nothing is learned."""
 
-NOTHING = 5
-"""Exit code of pytest where it collected no test."""
+NO_TESTS = 5
+"""Exit code of pytest that collected no test."""
 
-INTERRUPTED = 2.0
-"""Seconds after an interrupt within which a round that had it too begins to end."""
+INTERRUPT_GRACE = 2.0
+"""Seconds within which a round that got the same interrupt begins to end."""
 
-ENDING = 30.0
+CLOSING_SECONDS = 30.0
 """Seconds within which an interrupted round closes its journal: its workers alone may take ten of them."""
 
 
@@ -66,7 +66,7 @@ def run_round(
     tell: Callable[[RunProgress], None],
     without: Sequence[str] = (),
 ) -> RunRecord:
-    """Measure once, in a process and a run of its own.
+    """Run the tests once, only measuring, in a process and a run of their own.
 
     Args:
         tests: Files, folders or node ids.
@@ -74,15 +74,15 @@ def run_round(
         profile: Sizes and durations.
         run_id: Name of the run.
         pytest_args: More of pytest's own arguments, as a shell would split them.
-        tell: Hears how far the round is.
+        tell: Called with the progress of the round.
         without: Node ids of tests that are left out. To name the others instead would not do: ids begin at
-            pytest's root, and what is on a command line at the folder it is typed in.
+            pytest's root, and paths on a command line at the current folder.
 
     Returns:
-        The round, some of whose tests may have failed (`failed_tests`).
+        The round; some of its tests may have failed (`failed_tests`).
 
     Raises:
-        CommandError: The round failed and measured nothing; what it printed is on stdout.
+        CommandError: The round failed and measured nothing; its output is on stdout.
     """
     command = [
         *(sys.executable, "-m", "pytest", "--anubis", "--anubis-mode=measure"),
@@ -95,22 +95,22 @@ def run_round(
         *tests,
     ]
     path = journal_path(store, run_id)
-    # Into a file: what a test has left running may hold a pipe open for ever.
+    # Into a file: a process that a test left running may hold a pipe open for ever.
     with tempfile.TemporaryFile() as output:
         with subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT) as process:
             journal = FollowedJournal(path)
             try:
                 while process.poll() is None:
-                    tell(_moment(journal))
-                    time.sleep(LOOK)
+                    tell(_progress(journal))
+                    time.sleep(POLL_SECONDS)
             except BaseException:
                 _end(process)
                 raise
-        kept = _kept(path) if process.returncode in SOME_FAILED else None
+        kept = _partial_round(path) if process.returncode in TESTS_FAILED else None
         if process.returncode != 0 and kept is None:
-            show(_said(output.fileno()))
+            show(_last_output(output.fileno()))
             why = _uncollected(path)
-            if process.returncode == NOTHING:
+            if process.returncode == NO_TESTS:
                 raise CommandError(
                     f"{', '.join(tests)}: no test is in there; runs and tables to learn from are named by "
                     "their files (FILE.csv), or imported first (anubis import)"
@@ -127,8 +127,8 @@ def failed_tests(record: RunRecord) -> list[TestResult]:
     return [one for one in record.results if one.outcome in FAILED]
 
 
-def _kept(path: Path) -> RunRecord | None:
-    """Return a round in which tests failed, if others measured something and all files were collected."""
+def _partial_round(path: Path) -> RunRecord | None:
+    """Return a round in which some tests failed if others measured something and every file was collected."""
     try:
         record = read_journal(path)
     except JournalError:
@@ -140,7 +140,7 @@ def _kept(path: Path) -> RunRecord | None:
 
 
 def _uncollected(path: Path) -> str:
-    """Return which files of a round could not be collected, and why; empty if all could."""
+    """Return which files of a round could not be collected, and why; empty if all were."""
     try:
         blockers = read_journal(path).blockers
     except JournalError:
@@ -150,31 +150,30 @@ def _uncollected(path: Path) -> str:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """Let a round close its journal: a terminal has interrupted it too, whoever sent us a signal has not."""
+    """Let a round close its journal; a terminal interrupts it too, but a signal to this process does not."""
     try:
-        process.wait(INTERRUPTED)
+        process.wait(INTERRUPT_GRACE)
     except subprocess.TimeoutExpired:
         process.send_signal(signal.SIGINT)
         try:
-            process.wait(ENDING)
-        except (
-            subprocess.TimeoutExpired
-        ):  # what a script starts behind itself (&) ignores interrupts
+            process.wait(CLOSING_SECONDS)
+        except subprocess.TimeoutExpired:  # a script's background process ignores interrupts
             process.send_signal(signal.SIGTERM)
             process.wait()
 
 
-def _said(descriptor: int) -> str:
-    """Return the last lines of what a round has printed into a file, but for what every round prints."""
+def _last_output(descriptor: int) -> str:
+    """Return the end of what a round printed into a file, without the lines that every round prints."""
     size = os.fstat(descriptor).st_size
-    text = os.pread(descriptor, BLOCK, max(0, size - BLOCK)).decode(errors="replace")
-    lines = [line for line in text.splitlines() if not line.startswith(CHATTER)]
-    told = "\n".join(lines[-KEPT:]).strip("\n")
-    return f"{told}\n" if told else ""
+    text = os.pread(descriptor, MAX_OUTPUT_BYTES, max(0, size - MAX_OUTPUT_BYTES))
+    lines = text.decode(errors="replace").splitlines()
+    kept = [line for line in lines if not line.startswith(CHATTER)][-MAX_OUTPUT_LINES:]
+    end = "\n".join(kept).strip("\n")
+    return f"{end}\n" if end else ""
 
 
-def _moment(journal: FollowedJournal) -> RunProgress:
+def _progress(journal: FollowedJournal) -> RunProgress:
     try:
         return run_progress(journal.look())
-    except JournalError:  # whoever reads it at the end says why
+    except JournalError:  # the reader at the end of the round says why
         return RunProgress()

@@ -1,7 +1,7 @@
 """Options that several commands share, each declared once.
 
-What is read and what is written have different names: ``--baseline`` is always a place that is read, ``-o``
-always one that is written.
+Places that are read and places that are written have different names: ``--baseline`` is always read, ``-o``
+always written.
 """
 
 from __future__ import annotations
@@ -21,16 +21,22 @@ FINE_OR_WRONG = "Exit codes: 0 done, 2 wrong usage or input."
 
 
 def explain(parser: argparse.ArgumentParser, text: str, codes: str = FINE_OR_WRONG) -> None:
-    """Say in a command's help what it does, and what its exit codes mean."""
-    parser.description, parser.epilog = text, codes
+    """Set a command's help: what it does, and what its exit codes mean."""
+    parser.description = text
+    parser.epilog = codes
 
 
 def add_action(
     actions: Any, name: str, run: Callable[..., Any], text: str, codes: str = FINE_OR_WRONG
 ) -> argparse.ArgumentParser:
-    """Declare an action of a command; its own help says what the command's list of actions says.
+    """Declare an action of a command, and return its parser.
 
-    `text` is a sentence without capital and full stop; `actions` is what `add_subparsers` returned.
+    Args:
+        actions: What `add_subparsers` returned.
+        name: The action's name.
+        run: Carries it out.
+        text: Its help: a sentence without capital and full stop.
+        codes: What its exit codes mean.
     """
     action: argparse.ArgumentParser = actions.add_parser(
         name, help=text, description=f"{text[0].upper()}{text[1:]}.", epilog=codes
@@ -40,7 +46,7 @@ def add_action(
 
 
 def add_noun(nouns: Any, name: str, text: str) -> Any:
-    """Declare a noun of a command and return its actions, which are declared next; as `add_action`."""
+    """Declare a noun of a command, and return its actions, which are declared next."""
     noun = nouns.add_parser(name, help=text)
     explain(noun, text[0].upper() + text[1:] + ".")
     return noun.add_subparsers(metavar="ACTION", required=True)
@@ -68,7 +74,7 @@ def add_profile(parser: argparse.ArgumentParser) -> None:
 
 
 def add_verbose(parser: argparse.ArgumentParser, text: str) -> None:
-    """Declare ``-v``, which says more; `text` is its help."""
+    """Declare ``-v``; `text` is its help."""
     parser.add_argument("-v", "--verbose", action="count", default=0, help=text)
 
 
@@ -85,10 +91,7 @@ def add_output(parser: argparse.ArgumentParser, *, more: str = "") -> None:
 
 
 def add_baseline(parser: argparse.ArgumentParser, *, more: str = "") -> None:
-    """Declare ``--baseline``, the baselines in force; `more` ends its help.
-
-    `baseline_place` reads it.
-    """
+    """Declare ``--baseline``, which `baseline_place` reads; `more` ends its help."""
     parser.add_argument(
         "--baseline",
         type=Path,
@@ -98,10 +101,10 @@ def add_baseline(parser: argparse.ArgumentParser, *, more: str = "") -> None:
 
 
 def baseline_place(options: argparse.Namespace) -> Path:
-    """Return where the baselines in force are: the place that was named, else the default one.
+    """Return where the baselines in force are: the named place, else the default one, which may be missing.
 
     Raises:
-        CommandError: What was named is not there. The default place may be missing.
+        CommandError: The named place does not exist.
     """
     named: Path | None = options.baseline
     if named is not None and not named.exists():
@@ -117,15 +120,15 @@ def add_require(parser: argparse.ArgumentParser, *, more: str = "") -> None:
         default=[],
         metavar="NAME",
         help="component, benchmark or metric that a node must have run to be accepted, whatever else it did "
-        "not run ('any': whatever it ran); can be given again; default: what its runs were told "
+        "not run ('any': whatever it ran); can be given again; default: what its runs required "
         f"(--anubis-require), else all of the baseline{more}",
     )
 
 
 def add_strictness(parser: argparse.ArgumentParser, *, more: str = "") -> None:
-    """Declare what else makes a decision of collected runs milder or stricter; `strictness_words` repeats it.
+    """Declare the options that make the decision on collected runs milder or stricter.
 
-    `more` ends each help text.
+    `strictness_words` repeats them; `more` ends each help text.
     """
     parser.add_argument(
         "--fail-on",
@@ -161,7 +164,7 @@ def add_strictness(parser: argparse.ArgumentParser, *, more: str = "") -> None:
 
 
 def strictness_words(options: argparse.Namespace) -> list[str]:
-    """Return the options of `add_strictness` and `add_require` again, for a command line to suggest."""
+    """Return the options of `add_strictness` and `add_require` as words of a command line."""
     words = [word for name in options.require for word in ("--require", name)]
     words += ["--fail-on", options.fail_on] if options.fail_on != "fail" else []
     words += ["--waivers", str(options.waivers)] if options.waivers is not None else []
@@ -172,7 +175,7 @@ def strictness_words(options: argparse.Namespace) -> list[str]:
 
 
 def add_nodes_file(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--nodes-file``, which says what nodes share."""
+    """Declare ``--nodes-file``, a table of what nodes have in common."""
     parser.add_argument(
         "--nodes-file",
         type=Path,
@@ -184,7 +187,7 @@ def add_nodes_file(parser: argparse.ArgumentParser) -> None:
 
 
 def add_split(parser: argparse.ArgumentParser) -> None:
-    """Declare ``--split``; `class_split.split_classes` goes by it."""
+    """Declare ``--split``, which `class_split.split_classes` reads."""
     parser.add_argument(
         "--split",
         action="append",
@@ -199,13 +202,13 @@ def add_split(parser: argparse.ArgumentParser) -> None:
 def add_json(
     parser: argparse.ArgumentParser, what: str, *, bare: bool = False, inherited: bool = False
 ) -> None:
-    """Declare ``--json``, which in every command names a file or, as ``-``, the standard output.
+    """Declare ``--json``, which names a file or, as ``-``, the standard output.
 
     Args:
-        parser: The command's.
+        parser: The command's parser.
         what: What is written, e.g. ``the inventory``.
-        bare: The option alone prints too, as it did before it took a file.
-        inherited: The parser above has it too.
+        bare: The option without a value prints, too.
+        inherited: A parent parser has the option, too.
     """
     more: dict[str, Any] = {"nargs": "?", "const": "-"} if bare else {}
     more |= {"default": argparse.SUPPRESS} if inherited else {}
@@ -225,7 +228,7 @@ def add_pytest_args(parser: argparse.ArgumentParser) -> None:
 
 
 class _Joined(argparse.Action):
-    """Joins the words of an option that is given several times: what is proposed may be appended."""
+    """Joins the words of an option that is given several times, so that suggested words can be appended."""
 
     def __call__(
         self,
@@ -234,5 +237,5 @@ class _Joined(argparse.Action):
         values: str | Sequence[Any] | None,
         option_string: str | None = None,
     ) -> None:
-        said = getattr(namespace, self.dest)
-        setattr(namespace, self.dest, f"{said} {values}".strip())
+        before = getattr(namespace, self.dest)
+        setattr(namespace, self.dest, f"{before} {values}".strip())

@@ -1,4 +1,4 @@
-"""What differs between two baselines of one class: criteria, what they find, and verdicts on earlier runs."""
+"""Differences between two baselines of one class: criteria, what they find, verdicts on earlier runs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ IN_TABLE = ("centre", "alpha", "learned", "unconfirmed", "detectable", "unit", "
 IN_HEAD = ("criteria", "created", "nodes", "runs", "digest")
 """Fields of a baseline that the lines above the table show, or the table itself."""
 
-SHOWN = 40
+MAX_LINES = 40
 """Lines of one list shown; backtests of a fleet have thousands."""
 
 
@@ -51,7 +51,7 @@ class Changes:
 
 
 def key_of(one: Criterion) -> Key:
-    """Return what a criterion is about."""
+    """Return the key of a criterion."""
     return one.benchmark, one.metric.name, one.group, one.scope
 
 
@@ -88,7 +88,7 @@ def _meant(one: Criterion) -> Criterion:
 
 
 def changes_plain(changes: Changes) -> dict[str, Any]:
-    """Return the same as plain data: ``changed``, ``same``, ``gone``, ``added`` and ``fields``."""
+    """Return the differences as plain data: ``changed``, ``same``, ``gone``, ``added`` and ``fields``."""
     return {
         "changed": [
             key_plain(key_of(new)) | {"before": _plain(old), "now": _plain(new)}
@@ -175,22 +175,22 @@ def _arrow(before: str, now: str) -> str:
 
 
 def backtest_lines(result: Backtest) -> list[str]:
-    """Return what a new baseline would have said otherwise about earlier runs, for a terminal."""
+    """Return lines on the verdicts of earlier runs that a new baseline would change."""
     lines = [
         f"{count_text(result.nodes, 'node')} in {count_text(result.runs, 'run')}: "
         f"{result.rejected_before} rejected before, {result.rejected_after} now",
-        *(f"only the new one rejects {name}" for name in result.newly_rejected[:SHOWN]),
-        *(f"only the old one rejects {name}" for name in result.newly_passed[:SHOWN]),
+        *(f"only the new one rejects {name}" for name in result.newly_rejected[:MAX_LINES]),
+        *(f"only the old one rejects {name}" for name in result.newly_passed[:MAX_LINES]),
     ]
     rows = [["node", "device", "benchmark", "metric", "before", "now"]]
     rows += [
         [f.node, f.device, f.benchmark.rpartition("/")[2], f.metric, f.before.value, f.after.value]
-        for f in result.changes[:SHOWN]
+        for f in result.changes[:MAX_LINES]
     ]
     if result.changes:
         lines += table(rows).splitlines()
-    if len(result.changes) > SHOWN:
-        lines.append(f"... and {len(result.changes) - SHOWN} more verdicts that change")
+    if len(result.changes) > MAX_LINES:
+        lines.append(f"... and {len(result.changes) - MAX_LINES} more verdicts that change")
     if result.per_thousand is not None:
         from pytest_anubis.selector.risk.choosing.model_accuracy import binomial_interval
 

@@ -1,4 +1,4 @@
-"""Hardware classes of collected runs, split by a version or a setting that tells their nodes apart."""
+"""Splitting the hardware classes of collected runs by a version or a setting of their nodes."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from pytest_anubis.core.sample import Population
     from pytest_anubis.store.collected_runs import RunSet
 
-SHOWN = 12
-"""Names of attributes that are offered: more is no list that anybody reads."""
+MAX_NAMES_LISTED = 12
+"""Names of attributes or classes in one line."""
 
 
 def facts_of(run: RunRecord) -> dict[str, str]:
-    """Return what could tell a run's node from others of its class: versions, firmware, settings."""
+    """Return what may differ between a run's node and others of its class: versions, firmware, settings."""
     facts = {**run.traits, **run.attributes}
-    with contextlib.suppress(InventoryError):  # where the inventory is needed, its reader says so
+    with contextlib.suppress(InventoryError):  # the part that needs the inventory reports it
         if run.inventory:
             facts |= node_facts(inventory_from_plain(run.inventory, where=run.run))
     return facts
 
 
 def class_lines(runs: RunSet) -> list[str]:
-    """Return a line that names the hardware classes among runs, where there are several."""
+    """Return a line that names the hardware classes of some runs, if there are several."""
     from pytest_anubis.store.importers.import_result import UNCLASSIFIED
 
     nodes: dict[str, set[str]] = {}
@@ -42,9 +42,10 @@ def class_lines(runs: RunSet) -> list[str]:
         return []
     most = sorted(nodes, key=lambda key: (-len(nodes[key]), key))
     named = ", ".join(
-        f"{key or '(unnamed)'} ({count_text(len(nodes[key]), 'node')})" for key in most[:SHOWN]
+        f"{key or '(unnamed)'} ({count_text(len(nodes[key]), 'node')})"
+        for key in most[:MAX_NAMES_LISTED]
     )
-    more = f" and {len(most) - SHOWN} more" if len(most) > SHOWN else ""
+    more = f" and {len(most) - MAX_NAMES_LISTED} more" if len(most) > MAX_NAMES_LISTED else ""
     forgotten = (
         f"; {UNCLASSIFIED} is what an import named no class of: import those files again with --class KEY"
         if UNCLASSIFIED in nodes
@@ -54,32 +55,32 @@ def class_lines(runs: RunSet) -> list[str]:
 
 
 def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
-    """Return the runs with classes that are split by attributes, as ``--anubis-split`` would have named them.
+    """Return the runs with classes that are split by attributes, as ``--anubis-split`` would have split them.
 
     Raises:
-        CommandError: No run knows one of them.
+        CommandError: No run has one of them.
     """
     if not names:
         return runs
     from pytest_anubis.core.gather import Gather
 
-    # A table may hold one node in two classes, so a run is told by its class too.
+    # A table may hold one node in two classes, so the class is part of a run's key.
     every = {_unit(run): facts_of(run) for run in (*runs.runs, *runs.journals)}
     for name in names:
         if not any(name in facts for facts in every.values()):
             known = sorted({name for facts in every.values() for name in facts})
-            more = ", ..." if len(known) > SHOWN else ""
+            more = ", ..." if len(known) > MAX_NAMES_LISTED else ""
             raise CommandError(
                 f"--split {name}: none of these runs knows it of its node; they know "
-                f"{', '.join(known[:SHOWN]) or 'nothing of their nodes'}{more}"
+                f"{', '.join(known[:MAX_NAMES_LISTED]) or 'nothing of their nodes'}{more}"
             )
 
-    def apart(run: RunRecord) -> RunRecord:
+    def split(run: RunRecord) -> RunRecord:
         own = split_by([n for n in names if n not in run.attributes], every[_unit(run)])
         key = split_key(run.hardware_class, run.attributes, own) if own else run.hardware_class
         return replace(run, hardware_class=key, attributes={**run.attributes, **own})
 
-    changed = tuple(map(apart, runs.runs))
+    changed = tuple(map(split, runs.runs))
     keys = {_unit(old): new.hardware_class for old, new in zip(runs.runs, changed, strict=True)}
     # Runs that were split when they were taken and those that are split now are one population.
     gather = Gather()
@@ -89,7 +90,7 @@ def split_classes(runs: RunSet, names: Sequence[str]) -> RunSet:
     return replace(
         runs,
         runs=changed,
-        journals=tuple(map(apart, runs.journals)),
+        journals=tuple(map(split, runs.journals)),
         populations=gather.populations(),
     )
 
@@ -99,7 +100,7 @@ def _unit(run: RunRecord) -> tuple[str, str, str]:
 
 
 def _parts(population: Population, keys: dict[tuple[str, str, str], str]) -> list[Population]:
-    """Return a population's rows by the class of their run."""
+    """Return a population's rows, grouped by the class of their run."""
     by_class: dict[str, list[int]] = {}
     was = population.hardware_class
     for row, (run, node) in enumerate(zip(population.runs, population.nodes, strict=True)):

@@ -1,4 +1,4 @@
-"""Collected runs and imports, judged: what ``anubis judge`` and ``anubis report`` share."""
+"""Judging of collected runs and imports, shared by ``anubis judge`` and ``anubis report``."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ from pytest_anubis.codec.moments import moment
 from pytest_anubis.core.blocker import Blocker
 from pytest_anubis.core.history import CLOCKS_DIFFER, TOGETHER
 from pytest_anubis.core.identity.alike_devices import without_repeats
-from pytest_anubis.core.measurement import Measurement
 from pytest_anubis.core.metric import first_of
 from pytest_anubis.core.run import RunEvidence, RunRecord
 from pytest_anubis.core.standing.recorded_run import judged_of, was_killed
 from pytest_anubis.core.standing.standing_of import JudgedRun
 from pytest_anubis.core.verdict import (
     Decision,
-    MetricVerdict,
     NodeVerdict,
-    Reason,
     Waiver,
 )
 from pytest_anubis.core.waivers.waiving import holds_on
@@ -47,17 +44,13 @@ from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet, judge_fl
 from pytest_anubis.validator.deciding.requirement import Requirement, known_things, names_alike
 from pytest_anubis.validator.deciding.run_decision import evidence_of
 from pytest_anubis.validator.judging.column_judging import JudgedColumns
-from pytest_anubis.validator.judging.verdict_table import PASS, REASONS
 
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline, UnlikeNode
     from pytest_anubis.core.gather import SampleStorage
 
-NAMED = 3
+MAX_NODES_LISTED = 3
 """Nodes named in a note."""
-_WITHIN = REASONS.index(Reason.WITHIN)
-_FAR = 0.5
-"""Share of the allowed loss below which it is certain that what passed has passed."""
 
 
 def read_collected(
@@ -67,13 +60,13 @@ def read_collected(
     learning: bool = False,
     storage: SampleStorage | None = None,
 ) -> RunSet:
-    """Read journals, imports, tables and folders of them; say what was wrong inside, and what is left out.
+    """Read journals, imports, tables and folders of them; print what was wrong and what is left out.
 
     Args:
         paths: Where they are.
         wanted: Which runs and samples are taken.
-        learning: Refuse runs that nothing may be learned from.
-        storage: Where values lie that are too many for the memory; None: in memory.
+        learning: Refuse runs from which nothing may be learned.
+        storage: Keeps the values that exceed the memory; None: all stay in memory.
 
     Raises:
         RunsError: A path does not exist, or there is no run in any of them.
@@ -82,24 +75,24 @@ def read_collected(
         runs = read_runs(
             paths, learning=learning, progress=progress.say, wanted=wanted, storage=storage
         )
-    return told_runs(runs)
+    say_notes(runs)
+    return runs
 
 
-def told_runs(runs: RunSet) -> RunSet:
-    """Say what was wrong inside of runs, and what is left out; return them."""
+def say_notes(runs: RunSet) -> None:
+    """Print what was wrong in some runs, and what is left out."""
     for warning in runs.warnings:
         say(f"note: {warning}")
     for refused in runs.refused:
-        # Without a name the reason says which file it is.
+        # Without a run's name, the reason says which file it is.
         what = f"run {refused.run} of {refused.node}: " if refused.run else ""
         say(f"left out: {what}{refused.reason}")
     if early := _from_the_future(runs, time.time()):
         say(f"note: {early}")
-    return runs
 
 
 def _from_the_future(runs: RunSet, now: float) -> str:
-    """Say in one line which runs begin in the future by this clock; empty if none does."""
+    """Return one line on the runs that begin in the future by this clock; empty if none does."""
     early = _ahead(runs, now)
     if not early:
         return ""
@@ -112,22 +105,22 @@ def _from_the_future(runs: RunSet, now: float) -> str:
 
 
 def _ahead(runs: RunSet, now: float) -> dict[tuple[str, str], float]:
-    """Return (run, node) -> by how many seconds it began after the present, as its clock had it."""
+    """Return (run, node) -> seconds by which it began in the future, for runs beyond the tolerance."""
     began = {(one.run, one.node): moment(one.started) for one in runs.runs}
     off = {unit: when - now for unit, when in began.items() if when is not None}
     return {unit: seconds for unit, seconds in off.items() if seconds > CLOCKS_DIFFER}
 
 
 def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: Any) -> JudgedFleet:
-    """Judge all nodes of collected runs, as `judge_fleet`, with what their journals say besides samples.
+    """Judge all nodes of collected runs, as `judge_fleet`, with the other evidence of their journals.
 
-    What failed holds however old it is. A node is accepted only by its latest run and those of the days
-    before it that complete it (`of_latest_days`).
+    A failure counts however old it is. A node is accepted only by its latest run and those of the days before
+    it that complete it (`of_latest_days`).
 
-    `strictness` is that of `strictness_of`; without it they are judged as strictly as by default.
+    `strictness` comes from `strictness_of`; without it the defaults apply.
 
     Raises:
-        CommandError: Something is required that no baseline knows.
+        CommandError: A required name is in no baseline.
     """
     for name in strictness.get("required", ()):
         one = Requirement((name,))
@@ -141,14 +134,16 @@ def judge_collected(runs: RunSet, baselines: dict[str, Baseline], **strictness: 
     ahead = {*_ahead(runs, time.time()), *killed}
     judged = _judged(runs, baselines, ahead, strictness)
     near, aged = of_latest_days(runs, ahead)
-    if any(verdict.decision is Decision.ACCEPTED for verdict in _of(judged, aged).values()):
+    if any(
+        verdict.decision is Decision.ACCEPTED for verdict in _verdicts_on(judged, aged).values()
+    ):
         judged = _completed(judged, _judged(near, baselines, ahead, strictness), aged)
     judged = dataclasses.replace(judged, notes=(*judged.notes, *_by_file_dates(runs)))
     return _with_unlike(judged, _started(runs))
 
 
 def _by_file_dates(runs: RunSet) -> list[str]:
-    """Say which nodes' runs are in the order of their files' dates alone: a copy changes these."""
+    """Return a note on nodes whose runs are ordered by the dates of their files, which a copy changes."""
     several: dict[str, set[str]] = {}
     for run in runs.runs:
         several.setdefault(run.node, set()).add(run.run)
@@ -156,8 +151,9 @@ def _by_file_dates(runs: RunSet) -> list[str]:
     if not found:
         return []
     return [
-        f"the runs of {count_text(len(found), 'node')} ({first_of(sorted(found), NAMED)}) are in the order "
-        "of their files' dates, which a copy changes: import with --date WHEN, or with a column 'time'"
+        f"the runs of {count_text(len(found), 'node')} ({first_of(sorted(found), MAX_NODES_LISTED)}) are in "
+        "the order of their files' dates, which a copy changes: import with --date WHEN, or with a column "
+        "'time'"
     ]
 
 
@@ -181,7 +177,7 @@ def _judged(
         )
 
 
-def _of(judged: JudgedFleet, units: Collection[Unit]) -> dict[Unit, NodeVerdict]:
+def _verdicts_on(judged: JudgedFleet, units: Collection[Unit]) -> dict[Unit, NodeVerdict]:
     """Return the verdicts on some nodes."""
     known = zip(judged.nodes, judged.details, strict=True)
     found = {(verdict.node, detail.hardware_class): verdict for verdict, detail in known}
@@ -189,8 +185,8 @@ def _of(judged: JudgedFleet, units: Collection[Unit]) -> dict[Unit, NodeVerdict]
 
 
 def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -> JudgedFleet:
-    """Return verdicts that accept nodes with older runs only where their latest days do, too."""
-    alone = _of(near, aged)
+    """Return verdicts that accept a node with older runs only if its latest days do, too."""
+    alone = _verdicts_on(near, aged)
     details = {
         (verdict.node, detail.hardware_class): detail
         for verdict, detail in zip(near.nodes, near.details, strict=True)
@@ -211,11 +207,9 @@ def _completed(judged: JudgedFleet, near: JudgedFleet, aged: Collection[Unit]) -
 
 
 def _with_unlike(judged: JudgedFleet, began: Mapping[Unit, str]) -> JudgedFleet:
-    """Say of accepted nodes which of them learning found to be no part of the healthy ones.
-
-    It is told wherever the decision is: as a note on all of them, and with each of these nodes.
-    """
-    nodes, details, told = list(judged.nodes), list(judged.details), dict[str, str]()
+    """Mark accepted nodes that learning found unlike the healthy ones, and add a note on all of them."""
+    nodes, details = list(judged.nodes), list(judged.details)
+    unlike_nodes: dict[str, str] = {}
     for place, (verdict, detail) in enumerate(zip(nodes, details, strict=True)):
         if verdict.decision is not Decision.ACCEPTED:
             continue
@@ -223,49 +217,53 @@ def _with_unlike(judged: JudgedFleet, began: Mapping[Unit, str]) -> JudgedFleet:
         one = unlike_node(verdict.node, judged.baselines.get(key))
         if one is not None and not _recovered(one, key, judged.columns, began):
             unlike = unlike_text(one)
-            told[verdict.node] = unlike
+            unlike_nodes[verdict.node] = unlike
             known = f"{UNLIKE}: {unlike}; {ACCEPTED_UNLIKE}"
             nodes[place] = dataclasses.replace(verdict, noted=(*verdict.noted, known))
             details[place] = dataclasses.replace(detail, unlike=unlike)
-    if not told:
+    if not unlike_nodes:
         return judged
     return dataclasses.replace(
         judged,
         nodes=tuple(nodes),
         details=tuple(details),
-        notes=(*judged.notes, accepted_unlike(told)),
+        notes=(*judged.notes, accepted_unlike(unlike_nodes)),
     )
 
 
 def _recovered(
     one: UnlikeNode, key: str, columns: Sequence[JudgedColumns], began: Mapping[Unit, str]
 ) -> bool:
-    """Return whether what a node was worst in when it was learned from has half of that loss at most now."""
-    latest: dict[str, float] = {}  # when its run began -> the similarity there
+    """Return whether a node has lost at most half as much now as when it was learned from."""
+    similarities: dict[str, float] = {}  # by the time its run began
     for judged in columns:
-        of, whole = judged.population, judged.criterion and judged.criterion.scope == "node"
+        of = judged.population
+        pooled = judged.criterion and judged.criterion.scope == "node"
         if (of.hardware_class, of.benchmark, of.metric.name) != (key, one.benchmark, one.metric):
             continue
         for row, (node, device) in enumerate(zip(of.nodes, of.devices, strict=True)):
-            if node == one.node and ("" if whole else device) == one.device:
+            if node == one.node and ("" if pooled else device) == one.device:
                 when = began.get((of.runs[row], node), "")
-                latest[when] = max(latest.get(when, 0.0), float(judged.similarity[row]))
-    return bool(latest) and 1 - latest[max(latest)] <= (1 - one.similarity) / 2
+                similarities[when] = max(similarities.get(when, 0.0), float(judged.similarity[row]))
+    if not similarities:
+        return False
+    return 1 - similarities[max(similarities)] <= (1 - one.similarity) / 2
 
 
 def strictness_of(options: argparse.Namespace, baselines: Mapping[str, Baseline]) -> dict[str, Any]:
-    """Return what `judge_collected` takes of the options of `add_require` and `add_strictness`.
+    """Return the options of `add_require` and `add_strictness` as arguments of `judge_collected`.
 
     Raises:
         CommandError: The clock is behind a baseline.
         WaiverError: The file of waivers cannot be read.
     """
-    late = {moment(one.created) or 0.0: key for key, one in baselines.items()}
-    behind = max(late, default=0.0) - time.time()
+    created = {moment(one.created) or 0.0: key for key, one in baselines.items()}
+    latest = max(created, default=0.0)
+    behind = latest - time.time()
     if options.waivers is not None and behind > CLOCKS_DIFFER:
         raise CommandError(
             f"--waivers: the clock of this machine is {duration_text(behind)} behind the baseline of "
-            f"{late[max(late)]}, so it is unknown which waivers have expired: set it (timedatectl); if it is "
+            f"{created[latest]}, so it is unknown which waivers have expired: set it (timedatectl); if it is "
             "right, the baseline was learned by a clock that was ahead: learn it anew"
         )
     waivers = None if options.waivers is None else read_waivers(options.waivers, today())
@@ -295,115 +293,20 @@ def rows_of(judged: JudgedFleet) -> list[NodeRow]:
     ]
 
 
-class NodeRuns:
-    """What was collected, node by node: found once for all, since a fleet has thousands of nodes."""
-
-    def __init__(self, runs: RunSet, judged: JudgedFleet) -> None:
-        self._judged = judged
-        self._places: dict[Unit, list[tuple[JudgedColumns, int]]] = {}
-        for columns in judged.columns:
-            key = columns.population.hardware_class
-            for place, node in enumerate(columns.population.nodes):
-                self._places.setdefault((node, key), []).append((columns, place))
-        self._alike: dict[int, dict[str, Any]] = {}  # what all that passed by one criterion share
-        self._runs: dict[Unit, list[RunRecord]] = {}
-        for run in runs.runs:
-            self._runs.setdefault((run.node, run.hardware_class), []).append(run)
-        self._journals: dict[Unit, list[RunRecord]] = {}
-        for run in runs.journals:
-            self._journals.setdefault((run.node, run.hardware_class), []).append(run)
-
-    def run_of(self, row: NodeRow, *, brief: bool = False) -> RunRecord:
-        """Return what was collected of one node as one run, with the verdicts that it was given now.
-
-        Args:
-            row: The node.
-            brief: Leave out the sentence and the certainty of what passed far from its limit: a fleet has
-                millions of these.
-        """
-        unit = row.verdict.node, row.hardware_class
-        measurements: list[Measurement] = []
-        verdicts: list[MetricVerdict] = []
-        for columns, place in self._places.get(unit, ()):
-            population = columns.population
-            verdict = self._passed(columns, place) if brief else None
-            if verdict is None:
-                verdict = columns.of_run(place, self._judged.baselines.get(unit[1]))
-            verdicts.append(verdict)
-            if verdict.scope == "unit" and len(values := population.sample(place)):
-                measurements.append(
-                    Measurement(
-                        test=population.benchmark,
-                        benchmark=population.benchmark,
-                        component=population.component,
-                        metric=population.metric,
-                        device=population.devices[place],
-                        group=population.group,
-                        values=tuple(values.tolist()),
-                        disturbance=verdict.disturbance,
-                        looks=population.looks.get(place, 1),
-                    )
-                )
-        judged_ones = {(v.benchmark, v.metric, v.device, v.scope) for v in verdicts}
-        verdicts += [
-            v for v in row.verdicts if (v.benchmark, v.metric, v.device, v.scope) not in judged_ones
-        ]
-        same = self._runs[unit]
-        journals = self._journals.get(unit, [])
-        latest = max([*journals, *same], key=lambda run: run.started)  # of one moment: the journal
-        others = f" and {len(same) - 1} more" if len(same) > 1 else ""
-        return dataclasses.replace(
-            latest,
-            run=f"{latest.run}{others}",
-            measurements=tuple(measurements),
-            verdicts=tuple(verdicts),
-            node_verdict=row.verdict,
-            baseline=row.verdict.baseline,
-            exit_status=None,
-        )
-
-    def _passed(self, columns: JudgedColumns, place: int) -> MetricVerdict | None:
-        """Return the verdict on a unit that passed far from its limit; None of any other."""
-        if columns.outcome[place] != PASS or columns.reason[place] != _WITHIN:
-            return None
-        population, alike = columns.population, float(columns.similarity[place])
-        special = (columns.changes, columns.current, columns.waived, columns.splits)
-        near = not 1 - alike < _FAR * (1 - columns.threshold[place])
-        if near or not columns.reference.is_baseline or any(place in one for one in special):
-            return None
-        same = self._alike.get(id(columns))
-        if same is None:
-            full = columns.verdict(place, self._judged.baselines.get(population.hardware_class))
-            own = {"text": "", "certainty": None, "percentile": None}
-            same = {f.name: getattr(full, f.name) for f in dataclasses.fields(full)} | own
-            self._alike[id(columns)] = same
-        return MetricVerdict(
-            **same
-            | {
-                "node": population.nodes[place],
-                "device": population.devices[place],
-                "run": population.runs[place],
-                "count": int(population.offsets[place + 1] - population.offsets[place]),
-                "value": float(columns.value[place]),
-                "similarity": alike,
-            }
-        )
-
-
 def _checked(runs: RunSet) -> dict[str, list[JudgedRun]]:
-    """Return what each journal says of its node, of nodes with several: one may have answered another."""
+    """Return the journals of nodes with several as judged runs: a later one may answer an earlier one."""
     counts = Counter(run.node for run in runs.journals)
     found: dict[str, list[JudgedRun]] = {}
     for run in runs.journals:
         if counts[run.node] > 1:
             after = "" if run.replayed else run.after
-            said = dataclasses.replace(judged_of(run, began=0.0), after=after)
-            found.setdefault(run.node, []).append(said)
+            judged = dataclasses.replace(judged_of(run, began=0.0), after=after)
+            found.setdefault(run.node, []).append(judged)
     return found
 
 
 def _started(runs: RunSet) -> dict[tuple[str, str], str]:
-    """Return when each run began; one that may be another machine's has no date, and so answers nothing."""
+    """Return when each run began; a run that may be another machine's has no date, so it answers nothing."""
     others = {(run.run, run.node) for run in runs.journals if run.replayed}
     return {
         unit: "" if unit in others else run.started
@@ -413,30 +316,32 @@ def _started(runs: RunSet) -> dict[tuple[str, str], str]:
 
 
 def _evidence(runs: RunSet) -> dict[tuple[str, str], RunEvidence]:
-    """Return what the journals of each node say besides samples."""
+    """Return the evidence in the journals of each node besides samples."""
     found: dict[tuple[str, str], RunEvidence] = {}
     several: dict[tuple[str, str], list[RunRecord]] = {}
     for run in runs.journals:
         key = (run.hardware_class, run.node)
-        said = evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
-        found[key] = found[key].with_more(said) if key in found else said
+        evidence = evidence_of(run, runs.unmeasured.get((run.run, run.node), ()))
+        found[key] = found[key].with_more(evidence) if key in found else evidence
         several.setdefault(key, []).append(run)
     for key, those in several.items():
         if any(run.waivers for run in those):
-            of = _waivers_today(those)
+            today_waivers = _waivers_today(those)
             last = max(those, key=lambda run: run.started)
-            found[key] = dataclasses.replace(found[key], waivers=last.waivers, waivers_of=of)
+            found[key] = dataclasses.replace(
+                found[key], waivers=last.waivers, waivers_of=today_waivers
+            )
     measured = {node for population in runs.populations for node in population.nodes}
     for run in runs.runs:
-        if run.unread and run.node not in measured:  # else no verdict would name it
+        if run.unread and run.node not in measured:  # otherwise no verdict would name it
             found.setdefault((run.hardware_class, run.node), RunEvidence())
     return found
 
 
 def _waivers_today(runs: Sequence[RunRecord]) -> dict[str, tuple[Waiver, ...]]:
-    """Return run -> the waivers that its failures are held against today, as a node's standing has them.
+    """Return run -> the waivers that apply to its failures today, as in a node's standing.
 
-    They are its own, and for what it failed those with which a later run accepted the node in spite of it.
+    They are its own, and those with which a later run accepted the node in spite of the same failures.
     """
     holds = holds_on(today())
     found = {

@@ -1,4 +1,4 @@
-"""The error that ends a command with a line for people, as error classes of other parts do."""
+"""The error that ends a command with one line for people."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ class CommandError(Exception):
 
 
 def of_file(error: Exception, *, done: str = "read") -> CommandError:
-    """Return the line for a file that could not be used, without the number that the system gives its reason.
+    """Return the error for a file that could not be used, without the system's error number.
 
     Args:
-        error: One of ours, which is a line for people already, or the system's.
+        error: An error of this package, which is a line for people already, or the system's.
         done: What could not be done with the file.
     """
     if isinstance(error, OSError) and error.filename is not None:

@@ -1,4 +1,4 @@
-"""Opening a history that must be there already, and what the commands about risk share."""
+"""Opening a history, and options and models that the commands about risk share."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ T = TypeVar("T")
 
 
 def row_number(text: str) -> int:
-    """Return the number of a record, as the list of them shows it; for argparse."""
+    """Return a record's number, as lists show it; for argparse."""
     number = int(text)
-    if not 0 < number < 1 << 63:  # what a database takes
+    if not 0 < number < 1 << 63:  # the range of a database
         raise ValueError(text)
     return number
 
 
 def add_history(parser: argparse.ArgumentParser, *, inherited: bool = False) -> None:
-    """Declare ``--history``, its place, and the older spelling; `inherited` where the parser above has it."""
+    """Declare ``--history`` and its older spelling; `inherited` if a parent parser has it, too."""
     parser.add_argument(
         "--history",
         "--store",
@@ -58,15 +58,15 @@ def add_horizon(parser: argparse.ArgumentParser) -> None:
 
 
 def use(store: str, work: Callable[[History], T], *, limit: float | None = None) -> T:
-    """Do something with a history, which is made if it is not there.
+    """Open a history, create it if it is missing, and return what `work` returns.
 
     Args:
         store: The store's folder or a database URL.
-        work: Gets the open history; prints nothing, since the time that it may take is limited.
-        limit: Seconds; None: as many as one question may take.
+        work: Gets the open history; it prints nothing, since its time is limited.
+        limit: Seconds; None: as many as one query may take.
 
     Raises:
-        HistoryError: The history cannot be used, or refuses.
+        HistoryError: The history cannot be used, or refuses the change.
     """
     from pytest_anubis.store.history.bounded_use import use_history
 
@@ -74,14 +74,14 @@ def use(store: str, work: Callable[[History], T], *, limit: float | None = None)
 
 
 def may_be_there(store: str) -> bool:
-    """Return whether a history may be at a place: a database may, a folder only where it has the file."""
+    """Return whether a place may hold a history: any database, or a folder with the file."""
     from pytest_anubis.store.history.database import HISTORY_NAME
 
     return "://" in store or Path(store, HISTORY_NAME).is_file()
 
 
 def read(store: str, work: Callable[[History], T]) -> T:
-    """Do something with a history that must be there already; as `use`."""
+    """Open a history that must exist, and return what `work` returns; as `use`."""
     if not may_be_there(store) and not is_mistaken(store):
         raise CommandError(
             f"{store}: no history yet; run 'pytest --anubis suites/', or enter incidents with "
@@ -92,13 +92,13 @@ def read(store: str, work: Callable[[History], T]) -> T:
 
 
 def check_file_is_there(place: str) -> None:
-    """Refuse a URL of SQLite whose file is not there: a command that only reads would make it.
+    """Refuse an SQLite URL whose file does not exist: reading would create it.
 
     Args:
-        place: A URL, or the folder of a store, of which this says nothing.
+        place: A URL or the folder of a store; folders are not checked.
 
     Raises:
-        CommandError: There is no such file.
+        CommandError: The file does not exist.
     """
     path = place.partition("?")[0].removeprefix("sqlite:///")
     if place.startswith("sqlite:///") and path not in ("", ":memory:") and not Path(path).exists():
@@ -109,7 +109,7 @@ def check_file_is_there(place: str) -> None:
 
 
 def day_and_time(moment: float) -> str:
-    """Return a time of the history for people: ``2026-11-20 14:00``, UTC."""
+    """Return a time of the history for people, in UTC: ``2026-11-20 14:00``."""
     from pytest_anubis.store.history.database import shown_time
 
     return shown_time(moment)[:16].replace("T", " ")
@@ -120,7 +120,7 @@ def plain_record(record: Any, *times: str) -> dict[str, Any]:
 
     Args:
         record: A dataclass of `core.history` whose fields are plain.
-        times: Its fields that are times, which become ISO 8601; None stays None.
+        times: Its fields with times, which become ISO 8601; None stays None.
     """
     from pytest_anubis.store.history.database import shown_time
 
@@ -132,7 +132,7 @@ def plain_record(record: Any, *times: str) -> dict[str, Any]:
 
 
 def model_path(store: str) -> Path | None:
-    """Return where a store keeps its risk model; None for a database elsewhere."""
+    """Return where a store keeps its risk model; None for a database URL."""
     from pytest_anubis.store.history.risk_model_files import MODEL_NAME
 
     return None if "://" in store else Path(store) / MODEL_NAME
@@ -142,8 +142,8 @@ def load_risk_model(path: Path) -> RiskModel:
     """Read a risk model.
 
     Raises:
-        CommandError: It makes no sense.
-        HistoryError: It cannot be read, or is of another schema.
+        CommandError: Its content is invalid.
+        HistoryError: It cannot be read, or has another schema.
     """
     from pytest_anubis.selector.risk.forecast import RiskModel
     from pytest_anubis.store.history.risk_model_files import read_model

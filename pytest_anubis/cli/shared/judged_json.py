@@ -24,8 +24,8 @@ from pytest_anubis.validator.judging.verdict_table import FAIL, MARGINAL, OUTCOM
 
 SCHEMA = 2
 _NULL = "null"
-SORTED = 100_000
-"""Most bad verdicts that are sorted: some seconds' work. Where more are bad it is a matter of the class."""
+MAX_SORTED = 100_000
+"""Bad verdicts that are sorted: some seconds' work. More of them are a matter of the whole class."""
 
 
 def write_judged(
@@ -38,19 +38,21 @@ def write_judged(
 
     ``version`` is that of this program, and ``baselines`` has the digest of each class's baseline. Every
     verdict has node, device, benchmark, metric, scope, unit, component, value, similarity, limit (the
-    threshold that the similarity was held against; the key is older than the word), verdict, reason and the
-    reference that decided (a `Reference`); one that is not PASS also has triage (reject, retest,
-    investigate or empty), the expected value, the loss relative to it, the certainty that it is beyond the
-    limit, and the sentence for people, and one of a run that changed has onset, size and probability of the
-    change; one that a waiver covers has the waiver. What does not exist is null. What is bad comes first,
-    the one to act on first before the others, as do the nodes, each with what is done ``next``. Findings
-    concern a class as a whole; ``shared`` has what separates nodes of a class, such as their batch.
+    similarity's threshold, under an older name), verdict, reason and the `Reference` that decided. Missing
+    values are null.
+
+    A verdict that is not PASS also has triage (reject, retest, investigate or empty), the expected value, the
+    loss relative to it, the certainty that it is beyond the limit, and the sentence for people; one of a run
+    that changed has onset, size and probability of the change; one that a waiver covers has the waiver. Bad
+    verdicts and nodes come first, in the order in which to act on them; every node has what to do ``next``.
+    Findings concern a class as a whole; ``shared`` has the traits that separate nodes of a class, such as
+    their batch.
 
     Args:
-        judged: What was judged.
+        judged: The verdicts.
         path: The file, replaced when all is written.
         progress: Called with (done, all) populations.
-        shifts: What separates nodes of a class.
+        shifts: Traits that separate nodes of a class.
 
     Raises:
         OSError: The disk refuses.
@@ -63,7 +65,7 @@ def write_judged(
 def judged_json(
     judged: JudgedFleet, progress: Callable[[int, int], None], shifts: Sequence[TraitShift] = ()
 ) -> Iterator[str]:
-    """Yield the text of the file, in pieces and in ASCII; as `write_judged`."""
+    """Yield the file's text in pieces, in ASCII; arguments as of `write_judged`."""
     nodes = [
         {
             **to_plain(row.verdict, full=True),
@@ -90,12 +92,12 @@ def judged_json(
     for number, row in first:
         yield separator + tables[number].row(row)
         separator = ",\n"
-    told: dict[int, set[int]] = {}
+    written: dict[int, set[int]] = {}
     for number, row in first:
-        told.setdefault(number, set()).add(row)
+        written.setdefault(number, set()).add(row)
     heads = _LastHeads()
     for number, table in enumerate(tables):
-        texts, left_out = table.rows(heads), told.get(number)
+        texts, left_out = table.rows(heads), written.get(number)
         if left_out:
             texts = [text for row, text in enumerate(texts) if row not in left_out]
         rows = ",\n".join(texts)
@@ -107,18 +109,18 @@ def judged_json(
 
 
 def _worst_first(tables: Sequence[_Table]) -> list[tuple[int, int]]:
-    """Return (table, row) of everything bad, the one to act on first; none where they are too many."""
+    """Return (table, row) of all bad verdicts in the order to act on them; empty if there are too many."""
     places = []
     for number, table in enumerate(tables):
         bad = (table.columns.outcome == FAIL) | (table.columns.outcome == MARGINAL)
         places += [(number, row) for row in np.flatnonzero(bad).tolist()]
-    if len(places) > SORTED:
+    if len(places) > MAX_SORTED:
         return []
     return sorted(places, key=lambda place: (tables[place[0]].verdict(place[1]).severity, place))
 
 
 class _Table:
-    """The rows of one population as text."""
+    """One population's rows as text."""
 
     def __init__(self, columns: JudgedColumns, baseline: Baseline | None) -> None:
         self.columns = columns
@@ -161,7 +163,7 @@ class _Table:
     def _texts(self, part: slice, heads: Sequence[str]) -> list[str]:
         columns, first, tails = self.columns, part.start, self._tails
         similarities = _numbers(columns.similarity[part])
-        # Most of a row's text is that of other rows of its population: a fleet has millions of a few kinds.
+        # Most of a row's text is shared with other rows of its population.
         kinds = zip(
             columns.outcome[part].tolist(),
             columns.reason[part].tolist(),
@@ -183,7 +185,7 @@ class _Table:
         ]
 
     def _end(self, row: int, usual: str) -> str:
-        """Return the end of a row of which there is more to tell than its kind."""
+        """Return the end of a row that has more than the rows of its kind."""
         columns, end = self.columns, usual[:-1]
         if columns.outcome[row] != PASS or row in columns.answered:
             full = self.verdict(row)
@@ -202,7 +204,7 @@ class _Table:
 
 
 class _Tails(dict[tuple[int, int, float | None, bool], str]):
-    """Ends of rows, from the limit on, by outcome, reason, limit and whether there is a similarity."""
+    """Cache of row ends, from the limit on, by outcome, reason, limit and whether there is a similarity."""
 
     def __init__(self, reference: Reference) -> None:
         super().__init__()
@@ -219,14 +221,14 @@ class _Tails(dict[tuple[int, int, float | None, bool], str]):
 
 
 class _LastHeads:
-    """The beginnings of the rows of the last population: most have the units of the one before."""
+    """Cache of the row beginnings of the last population: most populations have the same units."""
 
     def __init__(self) -> None:
         self._units: tuple[Sequence[str], Sequence[str]] = ((), ())
         self._heads: list[str] = []
 
     def of(self, population: Population, make: Callable[[], list[str]]) -> list[str]:
-        """Return those of a population."""
+        """Return the beginnings for a population."""
         units = (population.nodes, population.devices)
         if units != self._units:
             self._units, self._heads = units, make()

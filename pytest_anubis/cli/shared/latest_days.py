@@ -1,4 +1,4 @@
-"""Runs of a node that complete each other: the latest one, and those of the days before it."""
+"""Runs of a node that complete each other: the latest run, and those of the days before it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Unit = tuple[str, str]
 
 
 def of_latest_days(runs: RunSet, ahead: Collection[tuple[str, str]]) -> tuple[RunSet, set[Unit]]:
-    """Return the runs that complete each node's latest one, and of which nodes there are older ones.
+    """Return the runs that complete each node's latest one, and the nodes that have older runs.
 
     Args:
-        runs: What was collected; a run whose date is unknown is never too old.
-        ahead: (run, node) of runs whose clock was ahead of the present: they make no other one old.
+        runs: What was collected; a run without a date is never too old.
+        ahead: (run, node) of runs whose clock was ahead; they make no other run old.
     """
     began = {(run.run, run.node, run.hardware_class): moment(run.started) for run in runs.runs}
     latest: dict[Unit, float] = {}
@@ -36,21 +36,16 @@ def of_latest_days(runs: RunSet, ahead: Collection[tuple[str, str]]) -> tuple[Ru
 
 
 def only(runs: RunSet, units: Collection[tuple[str, str]]) -> RunSet:
-    """Return what was collected in some runs, each named by its id and node."""
-    rows = [
-        (
-            one,
-            [
-                row
-                for row, unit in enumerate(zip(one.runs, one.nodes, strict=True))
-                if unit in units
-            ],
-        )
-        for one in runs.populations
-    ]
+    """Return the part of a set of runs that belongs to some runs, each named by its id and node."""
+    kept = []
+    for one in runs.populations:
+        units_of_rows = zip(one.runs, one.nodes, strict=True)
+        rows = [row for row, unit in enumerate(units_of_rows) if unit in units]
+        if rows:
+            kept.append(one.only(rows))
     return replace(
         runs,
         runs=tuple(run for run in runs.runs if (run.run, run.node) in units),
         journals=tuple(run for run in runs.journals if (run.run, run.node) in units),
-        populations=tuple(one.only(mine) for one, mine in rows if mine),
+        populations=tuple(kept),
     )

@@ -1,4 +1,4 @@
-"""What ``anubis learn`` takes a folder for: tests to be run here, or runs that were collected."""
+"""Recognising what ``anubis learn`` was given: tests to be run here, or collected runs."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pytest_anubis.report.text.numbers import count_text
 from pytest_anubis.store.journal.journal_reading import JOURNAL_NAME
 
 DEFAULT_STORE = ".anubis"
-"""The store's name on other machines, whose runs were brought here with it."""
+"""Name of the store on other machines, whose runs were copied here with it."""
 
 
 def holds_runs(path: Path, store: Path) -> bool:
-    """Return whether runs are meant, not tests; of a folder that holds both it is said what is taken.
+    """Return whether a path holds runs to learn from, not tests; print which if it holds both.
 
-    What was measured here before lies in the store, below the tests: it is no reason not to measure again.
-    Runs elsewhere were brought there to be learned from.
+    Runs in this machine's store, below the tests, are earlier measurements and no reason not to measure
+    again. Runs elsewhere were brought here to be learned from.
 
     Args:
         path: File or folder that was named.
@@ -38,7 +38,7 @@ def holds_runs(path: Path, store: Path) -> bool:
             one.suffix in PARQUET and one.parent == path for one in files
         )
         return bool(runs) or exported or any(path.rglob(JOURNAL_NAME))
-    # Beside tests lies what they compute with: other arrays than those of an import are no runs.
+    # Tests come with data of their own, so only the arrays of an import count as runs.
     runs = [one for one in runs if one.name == JOURNAL_NAME or is_columns(one)]
     if not runs:
         return False
@@ -59,9 +59,9 @@ def holds_runs(path: Path, store: Path) -> bool:
 
 
 def _files(folder: Path, store: Path) -> Iterator[Path]:
-    """Yield the files below a folder; not those of virtual environments and of hidden folders but stores.
+    """Yield the files below a folder, without virtual environments and hidden folders other than stores.
 
-    pytest collects nothing there either, and libraries bring tests and data of their own.
+    pytest collects nothing there either, and libraries bring their own tests and data.
     """
     kept = {store.name, DEFAULT_STORE}
     for name, folders, files in os.walk(folder):

@@ -1,4 +1,4 @@
-"""What the commands print and write: the one way to the terminal, where text out of a file stays text."""
+"""Output of the commands: the one way to the terminal, where text from a file cannot act as a command."""
 
 from __future__ import annotations
 
@@ -16,28 +16,26 @@ from pytest_anubis.cli.shared.command_error import CommandError
 from pytest_anubis.report.text.text_table import printable, wrap
 from pytest_anubis.store.atomic import write_atomically
 
-_programs: list[TextIO] = []
-"""The standard output, while it is for a program and not for people."""
+_program_outputs: list[TextIO] = []
+"""The standard output, while a program reads it."""
 
 _COMMAND = re.compile(r"\b(anubis|pytest) (--?[a-z]|[a-z])")
-"""What is to be typed: broken by us, its first half would be run when it is pasted."""
+"""A command to be typed: a terminal must not break it, or its first half would be run when it is pasted."""
 
 _lost: list[str] = []
-"""Why an output took no more text (a full disk), until somebody asks."""
+"""Why an output took no more text, such as a full disk, until `lost_output` is called."""
 
 
 def say(*lines: str, file: TextIO | None = None, flush: bool = False) -> None:
-    """Print lines of text; a terminal has sentences that are longer than it go on below, between words.
+    """Print lines of text; on a terminal, long sentences continue on the next line, between words.
 
-    A row of a table and what holds a command to be typed stay one line everywhere.
-
-    A name out of a journal, a baseline or a table may hold line ends, colours and commands for the
-    terminal: they are shown as escapes, so every line is ours.
+    Rows of tables and lines with a command to be typed stay one line. A name from a journal, a baseline or a
+    table may hold line ends, colours and terminal commands: they are printed as escapes.
 
     Args:
         lines: One string a line, without line ends.
         file: Where to; default the standard output.
-        flush: Have it seen at once.
+        flush: Write it at once.
     """
     width = edge(file)
     parts = (part for line in lines for part in _parts(printable(line), width))
@@ -47,58 +45,57 @@ def say(*lines: str, file: TextIO | None = None, flush: bool = False) -> None:
 
 
 def _parts(line: str, width: int | None) -> list[str]:
-    """Return a line as a terminal is to show it."""
-    said = line.lstrip()
-    if width is None or "  " in said or _COMMAND.search(said):
+    """Return a line as the lines that a terminal shows."""
+    text = line.lstrip()
+    if width is None or "  " in text or _COMMAND.search(text):
         return [line]
-    return wrap(line, width, indent=" " * (len(line) - len(said) + 2))
+    return wrap(line, width, indent=" " * (len(line) - len(text) + 2))
 
 
 def edge(file: TextIO | None = None) -> int | None:
-    """Return the columns after which a terminal breaks words; None of what is none."""
+    """Return the columns after which a terminal breaks words; None for any other output."""
     out = file or sys.stdout
     try:
         return shutil.get_terminal_size().columns if out.isatty() else None
-    except (OSError, ValueError, AttributeError):  # closed, or an output of somebody's own making
+    except (OSError, ValueError, AttributeError):  # closed, or an output of the caller's own making
         return None
 
 
 def show(text: str, *, file: TextIO | None = None) -> None:
     """Print text that another program reads, such as JSON, as it is.
 
-    What the encoding of the terminal does not have is written as an escape. Whoever reads may have seen
-    enough (``head``, ``less``), or a disk be full: then the rest goes nowhere, and the command goes on, as
-    it has files to write and a verdict to give.
+    Characters that the output's encoding lacks become escapes. If the reader has gone (``head``, ``less``) or
+    a disk is full, the rest of the text is dropped: the command still has files to write and a verdict.
     """
     out = file or sys.stdout
     encoding = getattr(out, "encoding", None) or "utf-8"
     try:
         out.write(text.encode(encoding, "backslashreplace").decode(encoding))
     except OSError as error:
-        _lead_nowhere(out, error)
+        _discard_rest(out, error)
 
 
 def flush_output(file: TextIO | None = None) -> None:
-    """Have everything seen that was printed so far, if somebody reads it still."""
+    """Write everything that was printed so far, if there still is a reader."""
     out = file or sys.stdout
     try:
         out.flush()
     except OSError as error:
-        _lead_nowhere(out, error)
+        _discard_rest(out, error)
 
 
 def lost_output() -> str:
-    """Return why something that was printed stands nowhere, and forget it; empty where nobody missed it."""
-    said = _lost[0] if _lost else ""
+    """Return why printed text was lost, and forget it; empty if none was lost."""
+    reason = _lost[0] if _lost else ""
     _lost.clear()
-    return said
+    return reason
 
 
-def _lead_nowhere(out: TextIO, error: OSError) -> None:
-    """Let an output that takes no more end in the null device, for child processes and the buffer too."""
-    if not isinstance(error, BrokenPipeError):  # whoever closes a pipe has what he wanted
+def _discard_rest(out: TextIO, error: OSError) -> None:
+    """Redirect an output that takes no more to the null device, also for child processes and the buffer."""
+    if not isinstance(error, BrokenPipeError):  # a reader that closes the pipe has what it wanted
         _lost.append(error.strerror or str(error))
-    with contextlib.suppress(OSError):  # one that has no descriptor has no buffer of its own either
+    with contextlib.suppress(OSError):  # without a descriptor it has no buffer of its own either
         descriptor = out.fileno()
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, descriptor)
@@ -106,7 +103,7 @@ def _lead_nowhere(out: TextIO, error: OSError) -> None:
 
 
 def terminal_width() -> int | None:
-    """Return the columns of the terminal; None where the output is none: then a line is one line."""
+    """Return the columns of the terminal; None for another output, where lines are not broken."""
     if os.environ.get("COLUMNS", "").isdecimal() or sys.stdout.isatty():
         return shutil.get_terminal_size().columns
     return None
@@ -124,31 +121,31 @@ def write_json(path: str, document: Mapping[str, Any], *, aside: bool = False) -
 
 @contextlib.contextmanager
 def words_aside(*, wanted: bool) -> Iterator[None]:
-    """Have what is said for people on the standard error, as the standard output is for a program.
+    """Print text for people on the standard error, as a program reads the standard output.
 
-    What is written to the file ``-`` goes to the standard output all the same.
+    What is written to the file ``-`` still goes to the standard output.
     """
     if not wanted:
         yield
         return
-    _programs.append(sys.stdout)
+    _program_outputs.append(sys.stdout)
     try:
         with contextlib.redirect_stdout(sys.stderr):
             yield
     finally:
-        _programs.pop()
+        _program_outputs.pop()
 
 
 def show_answer(text: str) -> None:
     """Print what a program asked for, such as JSON, on the standard output."""
-    show(text, file=_programs[-1] if _programs else None)
+    show(text, file=_program_outputs[-1] if _program_outputs else None)
 
 
 def answer(place: str | None, document: Mapping[str, Any], *lines: str) -> None:
     """Give a command's answer as lines for people, as JSON, or both.
 
     Args:
-        place: The value of ``--json``: None prints the lines, a file is written beside them, ``-`` prints the
+        place: The value of ``--json``: None prints the lines, a file is written as well, ``-`` prints the
             JSON and nothing else.
         document: What the lines say.
         lines: For people.
@@ -167,7 +164,7 @@ def write_file(path: Path, text: str, *, aside: bool = False) -> None:
 
     Args:
         path: The file.
-        text: What it is to hold.
+        text: Its content.
         aside: Say so on the standard error, as the output itself is for programs.
 
     Raises:

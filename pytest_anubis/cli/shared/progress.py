@@ -18,7 +18,7 @@ SILENT = 1.0
 
 
 class Progress:
-    """Says on stderr how far something has come that is named, e.g. ``reading``."""
+    """Progress of work with a name, e.g. ``reading``, on stderr."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -50,14 +50,14 @@ class Progress:
         self.say(f"{done} of {total}, about {left:.0f} s left")
 
 
-EVERY = 20.0
-"""Seconds between two lines of a round where nothing can be drawn over: a log stays short and shows life."""
+LOG_SECONDS = 20.0
+"""Seconds between two lines of a live line that is no terminal: a log stays short and shows life."""
 
 
 class LiveLine:
-    """One line that always tells the newest; a context manager.
+    """One line with the newest state of a long command; a context manager.
 
-    On a terminal it is drawn over by `rich`; into a file or a pipe it is written now and then.
+    On a terminal `rich` draws over it; a file or a pipe gets a line now and then.
     """
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ class LiveLine:
             from rich.live import Live
 
             console = Console(stderr=True, highlight=False)
-            # What is printed meanwhile goes above the line, unless it goes elsewhere.
+            # Text printed meanwhile goes above the line, unless it goes elsewhere.
             live = Live(
                 console=console,
                 transient=True,
@@ -87,7 +87,7 @@ class LiveLine:
         self._live = None
 
     def show(self, text: str) -> None:
-        """Replace the line; into a file it is written when it has changed and the last one is old enough.
+        """Replace the line; a file gets it if it has changed and the last one is old enough.
 
         Args:
             text: One line; it may name files and processes of others.
@@ -97,8 +97,9 @@ class LiveLine:
             from rich.text import Text
 
             self._live.update(Text(text, no_wrap=True, overflow="ellipsis"))
-        elif text != self._shown and time.monotonic() - self._last >= EVERY:
-            self._last, self._shown = time.monotonic(), text
+        elif text != self._shown and time.monotonic() - self._last >= LOG_SECONDS:
+            self._last = time.monotonic()
+            self._shown = text
             say(text, file=sys.stderr, flush=True)
 
     def say(self, text: str) -> None:

@@ -45,7 +45,7 @@ def read_run(name: str, store: Path) -> RunRecord:
 
 
 def _while_it_runs(record: RunRecord) -> RunRecord:
-    """Return a run that is still going on, whose tests without an end have not failed to come to one."""
+    """Return a run that still goes on with such a reason at its tests that have not ended."""
     results = tuple(
         replace(one, text=_NOT_YET.get(one.text, one.text))
         if one.outcome == "not reported"
@@ -56,9 +56,9 @@ def _while_it_runs(record: RunRecord) -> RunRecord:
 
 
 def is_collection(name: str) -> bool:
-    """Say whether a name is that of an import, a table or a folder of runs, and not of one run.
+    """Return whether a name is that of an import, a table or a folder of runs, not of one run.
 
-    A journal may have any name: what it said is rebuilt, not judged anew.
+    A journal may have any name: its verdicts are shown again, not judged anew.
     """
     path = Path(name)
     if path.is_dir():
@@ -72,6 +72,6 @@ def is_collection(name: str) -> bool:
 
 
 def collected_path(name: str, store: Path) -> Path:
-    """Return the file or folder that a name stands for: a path, or a run's id in the store."""
+    """Return the path for a name: a path that exists, or a run's id in the store."""
     path = Path(name)
     return path if path.exists() else journal_path(store, name)

@@ -1,4 +1,4 @@
-"""Options of the commands that take runs from files or from a history: where from, and which."""
+"""Options of commands that take runs from files or from a history, and reading those runs."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from pytest_anubis.store.collected_runs import RunSet
 
 MAX_NODES_LISTED = 3
-"""Names in the sentence on nodes without a run: a fleet that was just registered has hundreds."""
+"""Names in the sentence on nodes without a run; a newly registered fleet has hundreds."""
 
 
 def add_sources(parser: argparse.ArgumentParser, *, with_metrics: bool = True) -> None:
-    """Declare ``--history`` and the options that choose among runs; `wanted_of` reads those."""
+    """Declare ``--history`` and the options that choose among runs, which `wanted_of` reads."""
     chosen = parser.add_argument_group("which runs that were collected")
     chosen.add_argument(
         "--history",
@@ -59,7 +59,7 @@ def add_sources(parser: argparse.ArgumentParser, *, with_metrics: bool = True) -
 
 
 def since(text: str) -> float:
-    """Read a moment for argparse: ISO 8601 (without a zone: UTC), or how long ago it was."""
+    """Read a time for argparse: ISO 8601 (without a zone: UTC), or how long ago it was."""
     try:
         found = moment(str(time.time() - seconds(text)))
     except ValueError:
@@ -72,7 +72,7 @@ def since(text: str) -> float:
 
 
 def wanted_of(options: argparse.Namespace) -> RunFilter:
-    """Return which runs are wanted."""
+    """Return the filter for the wanted runs."""
     return RunFilter(
         nodes=_patterns(options.nodes),
         exclude=_patterns(options.exclude),
@@ -83,22 +83,20 @@ def wanted_of(options: argparse.Namespace) -> RunFilter:
 
 
 def source_words(options: argparse.Namespace) -> list[str]:
-    """Return the options that name the same runs again, for a command line that is suggested."""
+    """Return the options that name the same runs, as words of a suggested command line."""
     words = ["--history", shown_place(options.history)] if options.history else []
     for name in ("nodes", "exclude", "metrics"):
         words += [word for given in getattr(options, name) for word in (f"--{name}", given)]
     if options.hardware_class:
         words += ["--class", options.hardware_class]
     if options.since is not None:
-        words += [
-            "--since",
-            datetime.fromtimestamp(options.since, UTC).isoformat(timespec="seconds"),
-        ]
+        moment_text = datetime.fromtimestamp(options.since, UTC).isoformat(timespec="seconds")
+        words += ["--since", moment_text]
     return words
 
 
 def read_sources(options: argparse.Namespace, *, storage: SampleStorage | None = None) -> RunSet:
-    """Read the wanted runs that were named, or those of the history in their place; as `read_collected`.
+    """Read the wanted runs from the named files or the named history; as `read_collected`.
 
     Raises:
         CommandError: Neither is named, or both are.
@@ -117,14 +115,14 @@ def read_sources(options: argparse.Namespace, *, storage: SampleStorage | None =
 def read_history(
     options: argparse.Namespace, *, learning: bool = False, storage: SampleStorage | None = None
 ) -> RunSet:
-    """Read the wanted runs of the history that was named; as `read_collected`.
+    """Read the wanted runs of the named history; as `read_collected`.
 
     Raises:
-        CommandError: It is not there.
+        CommandError: There is no such history.
         HistoryError: It cannot be used.
         RunsError: It has no such run.
     """
-    from pytest_anubis.cli.shared.collected_judging import told_runs
+    from pytest_anubis.cli.shared.collected_judging import say_notes
     from pytest_anubis.store.fleet.stored_runs import read_stored
 
     with Progress("reading") as progress:
@@ -135,15 +133,16 @@ def read_history(
             progress=progress.say,
             storage=storage,
         )
-    return told_runs(runs)
+    say_notes(runs)
+    return runs
 
 
 def read_history_run(options: argparse.Namespace, name: str) -> RunRecord | RunSet:
-    """Read one run of the history that was named, by its id or ``latest``; an import as a set of one run.
+    """Read one run of the named history, by its id or ``latest``; an import as a set of one run.
 
     Raises:
-        CommandError: It is not there.
-        HistoryError: It cannot be used, or there is no such run, or several.
+        CommandError: There is no such history.
+        HistoryError: It cannot be used, or has no such run or several.
     """
     from pytest_anubis.store.fleet.stored_runs import read_stored_run
 
@@ -151,10 +150,10 @@ def read_history_run(options: argparse.Namespace, name: str) -> RunRecord | RunS
 
 
 def history_place(name: str) -> Path | str:
-    """Return a history that must be there: a URL, or the folder of a store.
+    """Return a history that must exist: a URL, or the folder of a store.
 
     Raises:
-        CommandError: It is a folder, and none is there.
+        CommandError: The folder does not exist.
     """
     if "://" in name:
         check_file_is_there(name)
@@ -171,11 +170,11 @@ def _patterns(given: list[str]) -> tuple[str, ...]:
 
 
 def registered_without_run(place: str, wanted: RunFilter) -> tuple[str, ...]:
-    """Return the nodes of a history that have no run at all, sorted; those that were removed are left out.
+    """Return the registered nodes that have no run at all, sorted, without those that were removed.
 
     Args:
-        place: Its folder or URL.
-        wanted: Which nodes, by name and class; its other filters are of runs, which these have none of.
+        place: Folder or URL of a history.
+        wanted: Which nodes, by name and class; its other filters concern runs.
 
     Raises:
         HistoryError: It cannot be read.
@@ -191,7 +190,7 @@ def registered_without_run(place: str, wanted: RunFilter) -> tuple[str, ...]:
 
 
 def without_run_text(names: Collection[str]) -> str:
-    """Return in one sentence that registered nodes have no run yet; empty without any."""
+    """Return a sentence on registered nodes without a run; empty if there are none."""
     if not names:
         return ""
     shown = ", ".join(sorted(names)[:MAX_NODES_LISTED])

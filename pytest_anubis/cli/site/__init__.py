@@ -1,6 +1,6 @@
-"""The pages of a fleet as files: what is read and judged, brought into one view, and written to a folder.
+"""The view of a judged fleet: what is known of its nodes, as lines for the terminal and as pages.
 
-What the pages look like is in ``report/fleet``. Open ``site_writing.py`` first.
+How pages look is in ``report/fleet``. Open ``fleet_source.py`` first.
 
 PYTEST_DONT_REWRITE
 """

@@ -1,4 +1,4 @@
-"""What a fleet's pages and the lines about it rest on: judged nodes, and what is known of each."""
+"""Judged nodes with everything known of them, from which a fleet's pages and terminal lines are made."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from pytest_anubis.validator.surveying.unit_medians import UnitMedians, unit_med
 
 WORST_FIRST = (Decision.REJECTED, Decision.UNDECIDED, Decision.ACCEPTED)
 REGISTER = "nodes.csv"
-"""Name of a table of nodes that is read where it lies beside collected runs."""
+"""Name of a table of nodes that is read from the folders of collected runs."""
 _NO_TRAITS = ("node", "class", "since", "state", "on", "note")
-"""Columns of a register that are no traits: what has a place of its own, or changes from day to day."""
+"""Columns of a register that are no traits: they have their own meaning, or change from day to day."""
 SERIAL = "serial"
-"""A trait that is shown, and separates no nodes: each has its own."""
+"""A trait that is shown and separates no nodes, since each node has its own."""
 FIRST = ("rack", "batch")
-"""Traits that operators look for first: they have the first columns."""
-MOST_VALUES = 400
-"""Most values of a trait; a column with more is a name."""
+"""Traits that operators look for first, so they have the first columns."""
+MAX_VALUES = 400
+"""Values of a trait; a column with more is a name."""
 Traits = dict[str, dict[str, str]]
 """Node -> name of a trait -> its value."""
 
@@ -45,13 +45,13 @@ class FleetSource:
     Attributes:
         runs: Everything that was read.
         judged: The verdicts.
-        rows: One a node and hardware class.
-        traits: Of every node: the register's first, then what its runs say of it.
-        filed: What a history has of nodes whose class has no baseline: the last decision, and its day.
-        without_run: Names of nodes that are registered and have no run; they are in no row.
-        tables: The samples of each class as one table; empty where no trait of nodes is known.
-        shifts: What separates nodes of a class, slow ones first.
-        registered: Whether a register says anything of its nodes.
+        rows: One for each node and hardware class.
+        traits: Traits of every node: the register's first, then those that its runs report.
+        filed: Last decision and its day in a history, of nodes whose class has no baseline.
+        without_run: Names of registered nodes without a run; they are in no row.
+        tables: The samples of each class as one table; empty if no trait of nodes is known.
+        shifts: Traits that separate nodes of a class, slow nodes first.
+        registered: A register has some of the nodes.
     """
 
     runs: RunSet
@@ -66,12 +66,12 @@ class FleetSource:
 
     @property
     def began(self) -> dict[tuple[str, str], float]:
-        """Run and node -> when it began, seconds since 1970, of the runs with a date."""
+        """Run and node -> when it began, seconds since 1970, for runs with a date."""
         return _began(self.runs)
 
     @property
     def without_baseline(self) -> str:
-        """How many nodes were held against nothing, and what to do about it; empty where there is none."""
+        """How many nodes were compared with no baseline, and what to do; empty if there are none."""
         alone = [row for row in self.rows if row.hardware_class not in self.judged.baselines]
         if not alone:
             return ""
@@ -87,14 +87,14 @@ class FleetSource:
 
     @property
     def filed_text(self) -> str:
-        """What the history has of such nodes in one sentence; empty without any."""
+        """One sentence on the history's decisions about such nodes; empty if there are none."""
         if not self.filed:
             return ""
         counts = Counter(decision for decision, _ in self.filed.values())
-        told = ", ".join(f"{counts[one]} {one.value}" for one in WORST_FIRST if counts[one])
+        counted = ", ".join(f"{counts[one]} {one.value}" for one in WORST_FIRST if counts[one])
         days = sorted(day for _, day in self.filed.values())
         when = f"on {days[0]}" if days[0] == days[-1] else f"from {days[0]} to {days[-1]}"
-        return f"as filed in the history when they ran, {when}: {told}"
+        return f"as filed in the history when they ran, {when}: {counted}"
 
 
 def judged_source(
@@ -106,16 +106,16 @@ def judged_source(
     places: Sequence[str],
     without_run: Collection[str] = (),
 ) -> FleetSource:
-    """Gather what is known of nodes that are judged already, out of the places that were named.
+    """Gather what the named places hold on nodes that are judged already.
 
     Args:
-        options: Those of the command: ``nodes_file``, a table of nodes (racks, batches and the like) in place
-            of those that lie in `places`, and ``history``, which is named in their place.
+        options: Options of the command: ``nodes_file``, a table of nodes that replaces those in `places`, and
+            ``history``, which replaces `places`.
         runs: Everything that was read.
         judged: The verdicts.
-        rows: The nodes that are to be shown.
+        rows: The nodes to show.
         places: Files and folders that were named.
-        without_run: Nodes that are registered and have no run as far as the register's owner knows.
+        without_run: Registered nodes without a run, as far as the history knows.
 
     Raises:
         HistoryError: A table or the history cannot be read.
@@ -165,7 +165,7 @@ def judged_source(
 def survey(
     runs: RunSet, rows: Sequence[NodeRow], traits: Traits
 ) -> tuple[list[UnitMedians], list[TraitShift]]:
-    """Return the samples of each class as one table, and what separates its nodes, slow ones first."""
+    """Return the samples of each class as one table, and the traits that separate its nodes."""
     telling = telling_traits(traits, rows)
     medians = class_tables(runs, rows) if telling else []
     shifts = _shifts(medians, telling, traits, rows, _began(runs))
@@ -175,7 +175,7 @@ def survey(
 def _mended(
     shift: TraitShift, runs: RunSet, rows: Sequence[NodeRow], tables: Sequence[UnitMedians]
 ) -> tuple[str, ...]:
-    """Return the nodes that have a shift's trait, or had it, and of which a later run answered its loss."""
+    """Return the nodes that have or had a shift's trait, and whose loss a later run answered."""
     lost = {(one.benchmark, one.metric.name) for one in shift.metrics if one.worse}
     had = {run.node for run in runs.runs if facts_of(run).get(shift.trait) == shift.value}
     answered = [
@@ -196,7 +196,7 @@ def _mended(
 
 
 def class_tables(runs: RunSet, rows: Sequence[NodeRow]) -> list[UnitMedians]:
-    """Return the samples of each class of the nodes that are shown as one table."""
+    """Return one table of samples for each class of the shown nodes."""
     classes = {row.hardware_class for row in rows}
     return [one for one in unit_medians(runs.populations) if one.hardware_class in classes]
 
@@ -213,7 +213,7 @@ def _shifts(
     rows: Sequence[NodeRow],
     began: Mapping[tuple[str, str], float],
 ) -> list[TraitShift]:
-    """Return what separates the nodes of each class, slow ones first."""
+    """Return the traits that separate the nodes of each class, slow nodes first."""
     wanted = {
         node: {name: own[name] for name in telling if name in own} for node, own in traits.items()
     }
@@ -234,7 +234,7 @@ def _largest(shift: TraitShift) -> float:
 
 
 def is_history(place: str) -> bool:
-    """Say whether a source is a history: a database URL, or a folder with one and no runs of its own."""
+    """Return whether a source is a history: a database URL, or a folder with one and without runs."""
     from pytest_anubis.store.history.database import HISTORY_NAME
 
     return "://" in place or (
@@ -243,15 +243,15 @@ def is_history(place: str) -> bool:
 
 
 def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
-    """Return what is registered of the nodes of runs.
+    """Return what is registered of nodes.
 
     Args:
-        places: Where the runs lie: a history, or files and folders. Of these the history of their store says
-            what it knows, and a table of nodes that lies in one counts too.
-        table: A table of nodes in place of such tables.
+        places: Where the runs are: a history, or files and folders. The history of their store and a table of
+            nodes in a folder count, too.
+        table: A table of nodes that replaces those in the folders.
 
     Raises:
-        HistoryError: A table, or a history that was named, cannot be read; another one is noted.
+        HistoryError: A table, or a history that was named, cannot be read; another history is noted.
     """
     found: Traits = {}
     homes = dict.fromkeys(one for place in places for one in _homes(place))
@@ -259,16 +259,18 @@ def register_of(places: Sequence[str], table: Path | None = None) -> Traits:
         for node, traits in _stored_traits(name, named=name in places).items():
             own = {name: text for name, text in traits.items() if name not in _NO_TRAITS}
             found.setdefault(node, {}).update(own)
-    beside = [path for place in places if (path := Path(place, REGISTER)).is_file()]
-    for one in beside if table is None else [table]:
+    tables = [path for place in places if (path := Path(place, REGISTER)).is_file()]
+    for one in tables if table is None else [table]:
         for node, traits in read_register(one).items():
             found.setdefault(node, {}).update(traits)
     return found
 
 
 def _stored_traits(name: str, *, named: bool) -> Traits:
-    """Return what a history says of its nodes; of one that was not named, nothing where it cannot be read."""
-    from pytest_anubis.store.history.database import HistoryError  # loads a third of a second
+    """Return a history's traits of its nodes; of an unreadable history that was not named, nothing."""
+    from pytest_anubis.store.history.database import (
+        HistoryError,  # loading it takes a third of a second
+    )
     from pytest_anubis.store.history.node_records import node_traits
 
     try:
@@ -281,12 +283,12 @@ def _stored_traits(name: str, *, named: bool) -> Traits:
 
 
 def _homes(place: str) -> list[str]:
-    """Return where the history of runs may be: their store has it, which is two folders up at most."""
+    """Return where the history of runs may be: their store has it, at most two folders up."""
     return [place] if "://" in place else [place, *map(str, Path(place).absolute().parents[:2])]
 
 
 def stored_verdicts(place: str) -> dict[str, tuple[str, float]]:
-    """Return what a history has as each node's last decision, and when that run began (epoch seconds).
+    """Return each node's last decision in a history, and when that run began (seconds since 1970).
 
     Raises:
         HistoryError: It cannot be read.
@@ -297,7 +299,7 @@ def stored_verdicts(place: str) -> dict[str, tuple[str, float]]:
 
 
 def read_register(path: Path) -> Traits:
-    """Return what a table of nodes says of each: every column but its name, class and dates.
+    """Return a table's traits of each node: every column but its name, class and dates.
 
     Raises:
         HistoryError: It cannot be read or has no column ``node``.
@@ -317,7 +319,7 @@ def read_register(path: Path) -> Traits:
 def telling_traits(
     traits: Mapping[str, Mapping[str, str]], rows: Sequence[NodeRow]
 ) -> tuple[str, ...]:
-    """Return the names of traits that tell nodes of one class apart, those that people look for first."""
+    """Return the names of traits that distinguish nodes of one class, in the order of the columns."""
     values: dict[str, dict[str, set[str]]] = {}
     sizes: dict[str, int] = {}
     for row in rows:
@@ -328,8 +330,6 @@ def telling_traits(
     telling = [
         name
         for name, by_class in values.items()
-        if any(
-            1 < len(found) <= min(MOST_VALUES, sizes[key] / 2) for key, found in by_class.items()
-        )
+        if any(1 < len(found) <= min(MAX_VALUES, sizes[key] / 2) for key, found in by_class.items())
     ]
     return (*(n for n in FIRST if n in telling), *(n for n in telling if n not in FIRST))

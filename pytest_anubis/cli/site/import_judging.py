@@ -1,4 +1,4 @@
-"""The baselines in force, and by them the verdicts of imports that are filed in a history, run by run."""
+"""The baselines in force, and the judge that gives imports their verdicts when they are filed."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 def baselines_in_force(options: argparse.Namespace) -> dict[str, Baseline]:
-    """Return the baselines of `add_baseline` by hardware class; none where the default place is not there.
+    """Return the baselines of `add_baseline` by hardware class; none if the default place does not exist.
 
     Raises:
-        CommandError: They cannot be read, or what was named is not there.
+        CommandError: They cannot be read, or the named place does not exist.
     """
     place = baseline_place(options)
     try:
@@ -35,10 +35,10 @@ def baselines_in_force(options: argparse.Namespace) -> dict[str, Baseline]:
 
 
 def import_judge(options: argparse.Namespace) -> Judge | None:
-    """Return what gives imports their verdicts, by the baselines of `add_baseline`; None without any.
+    """Return the judge of imports, by the baselines of `add_baseline`; None without any.
 
     Raises:
-        CommandError: The baselines that were named cannot be read.
+        CommandError: The named baselines cannot be read.
     """
     baselines = baselines_in_force(options)
     return _ImportJudge(baselines) if baselines else None
@@ -52,10 +52,11 @@ class _ImportJudge:
     def __call__(self, runs: RunSet) -> Iterator[RunRecord]:
         """Yield every run of an import with its verdicts; each run of a node is judged by itself.
 
-        What is bad only as on all nodes that share a trait is to be looked into before a node is drained.
+        A failure that all nodes with a trait share is marked, to be looked into before a node is drained.
         """
-        from pytest_anubis.cli.shared.collected_judging import NodeRuns, judge_collected, rows_of
+        from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
         from pytest_anubis.cli.shared.latest_days import only
+        from pytest_anubis.cli.shared.node_runs import NodeRuns
         from pytest_anubis.cli.site.fleet_source import survey
 
         for name in dict.fromkeys(run.run for run in runs.runs):
@@ -67,9 +68,9 @@ class _ImportJudge:
             yield from map(of_node.run_of, with_shared(found, survey(own, found, traits)[1]))
 
     def together(self, imports: Sequence[Path]) -> Mapping[RunKey, NodeVerdict]:
-        """Return what its runs of the last days say of each node that they accept, or reject as its group.
+        """Return the verdicts on nodes that their runs of the last days accept, or reject like their group.
 
-        An acceptance is that of the latest run, whose date it has; a shared cause explains all of them.
+        An acceptance is that of the latest run, with its date; a shared cause explains all of a node's runs.
         """
         if self._together is None:
             from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of

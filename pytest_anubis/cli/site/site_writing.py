@@ -1,4 +1,4 @@
-"""Writing a fleet's pages into a folder: metrics and nodes first, the page that leads to them last."""
+"""Writing a fleet's pages into a folder: nodes and metrics first, the index that links them last."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_anubis.cli.shared.collected_judging import NodeRuns
 from pytest_anubis.cli.shared.command_error import CommandError
+from pytest_anubis.cli.shared.node_runs import NodeRuns
 from pytest_anubis.cli.shared.progress import Progress
 from pytest_anubis.cli.site.fleet_source import FleetSource
 from pytest_anubis.cli.site.view_building import fleet_view
@@ -28,20 +28,20 @@ from pytest_anubis.store.atomic import write_atomically
 if TYPE_CHECKING:
     from pytest_anubis.core.baseline import Baseline
 
-DRAWN = 12
-"""Most measurements drawn in a node's page, those that are no plain PASS: a fleet has thousands of pages."""
-PAGES = 5000
-"""Nodes with a page, the worst first: what a folder on a file share holds without making people wait."""
-_HEAD = 4096
-"""Bytes of a page in which its mark stands."""
-_NAME = 80
-"""Characters of a name that stand in a file's name: file systems take 255 bytes."""
+MAX_PLOTS = 12
+"""Measurements drawn in a node's page, those that are not PASS: a fleet has thousands of pages."""
+MAX_NODE_PAGES = 5000
+"""Nodes with a page, the worst first: as many as a folder on a file share holds without delay."""
+_MARK_BYTES = 4096
+"""Bytes at the beginning of a page that contain its mark."""
+_MAX_NAME = 80
+"""Characters of a name in a file's name: file systems take 255 bytes."""
 
 
 def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]) -> Path:
-    """Write the pages; return the one to open.
+    """Write the pages, and return the index.
 
-    A page of another kind that is called like ours is not replaced.
+    A page of another kind with the same name is not replaced.
 
     Raises:
         CommandError: It cannot be written, or something else is there.
@@ -61,7 +61,7 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
         for name in ("nodes", "metrics"):
             (folder / name).mkdir(parents=True, exist_ok=True)
         with Progress("writing") as progress:
-            for number, node in enumerate(view.nodes[:PAGES]):
+            for number, node in enumerate(view.nodes[:MAX_NODE_PAGES]):
                 link = f"nodes/{names[number]}"
                 record = runs.run_of(node.row, brief=True)
                 drawn = _drawn(record)
@@ -76,7 +76,9 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
                 nodes.append(dataclasses.replace(node, link=link, anchors=anchors))
                 progress.count(number + 1, len(view.nodes))
         view = dataclasses.replace(
-            view, nodes=(*nodes, *view.nodes[PAGES:]), notes=(*view.notes, *_without_page(view))
+            view,
+            nodes=(*nodes, *view.nodes[MAX_NODE_PAGES:]),
+            notes=(*view.notes, *_without_page(view)),
         )
         for number, one in enumerate(view.metrics):
             write_atomically(folder / one.link, metric_page(view, number), durable=False)
@@ -89,29 +91,29 @@ def write_site(folder: Path, source: FleetSource, baselines: dict[str, Baseline]
 
 
 def judged_document(source: FleetSource) -> str:
-    """Return the fleet's page of judged nodes as one file, with what was found on them below."""
+    """Return the page of judged nodes as one file, with the findings on each below."""
     return fleet_index(on_one_page(fleet_view(source)))
 
 
 def _without_page(view: FleetView) -> list[str]:
-    left = len(view.nodes) - PAGES
+    left = len(view.nodes) - MAX_NODE_PAGES
     if left <= 0:
         return []
     return [
-        f"the {PAGES} worst nodes have a page here, {left} have none: 'anubis report SOURCE --node NAME "
-        "--html FILE' writes one"
+        f"the {MAX_NODE_PAGES} worst nodes have a page here, {left} have none: 'anubis report SOURCE --node "
+        "NAME --html FILE' writes one"
     ]
 
 
 def _refuse_others(index: Path) -> None:
-    """Refuse to replace a page that is not one of ours.
+    """Refuse to replace a page that is not the index of a fleet.
 
     Raises:
         CommandError: There is one, or it cannot be read.
     """
     try:
         with open_regular(index) as there:
-            ours = MARK.encode() in there.read(_HEAD)
+            ours = MARK.encode() in there.read(_MARK_BYTES)
     except FileNotFoundError:
         return
     except OSError as error:
@@ -125,12 +127,12 @@ def _refuse_others(index: Path) -> None:
 
 
 def _drawn(record: RunRecord) -> Sequence[Case]:
-    """Return the measurements that have plots: the worst, as far as they are not a plain PASS."""
+    """Return the measurements to draw: the worst of those that are not PASS."""
     cases = cases_of(record.measurements, record.effective_verdicts)
     bad = [
         case for case in cases if case.verdict is None or case.verdict.outcome is not Outcome.PASS
     ]
-    return cases[: min(len(bad), DRAWN)]
+    return cases[: min(len(bad), MAX_PLOTS)]
 
 
 def _metric_of(case: Case) -> tuple[str, str]:
@@ -145,10 +147,10 @@ def _metric_file(one: FleetMetric) -> str:
 
 
 def _node_files(nodes: Sequence[tuple[str, str]]) -> list[str]:
-    """Return a file name for every node and class that any file system and any link takes as it is.
+    """Return a file name for every node and class that any file system and any link can hold.
 
-    A name that had to be changed, that differs from another one by capitals only, or that is in several
-    classes, has a digest: the page of a node is called alike whenever it is written.
+    A name has a digest if it had to be changed, differs from another one only by capitals, or occurs in
+    several classes. The same node always gets the same name.
     """
     counts = Counter(name.casefold() for name, _ in nodes)
     files = []
@@ -162,4 +164,4 @@ def _node_files(nodes: Sequence[tuple[str, str]]) -> list[str]:
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:_NAME]
+    return re.sub(r"[^A-Za-z0-9._-]", "_", name)[:_MAX_NAME]

@@ -1,4 +1,4 @@
-"""From judged nodes to what the pages of a fleet show: cells, metrics, shifts, drifts, costs."""
+"""From judged nodes to the view that a fleet's pages show: cells, metrics, shifts, drifts, costs."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from pytest_anubis.validator.judging.column_judging import JudgedColumns
 from pytest_anubis.validator.judging.verdict_table import OUTCOMES, PASS, REASONS
 from pytest_anubis.validator.surveying.metric_drift import metric_drifts
 
-Place = tuple[str, str]
+MetricKey = tuple[str, str]
 """Benchmark and metric."""
 _RANK = np.array([OUTCOME_ORDER.index(outcome) for outcome in OUTCOMES])
 _STEPS = 1000
-"""Steps of a similarity in a cell: a loss of a tenth of a per cent is distinguished."""
+"""Steps of a similarity in a cell: they distinguish a loss of a tenth of a per cent."""
 _NONE = 2 * _STEPS
-"""Stands for no similarity: after all that have one."""
+"""Number for no similarity, after all others."""
 _UNKNOWN = 2.0
-"""Similarity of a cell where nothing was compared, as in `CellKind`."""
+"""Similarity of a cell without a comparison, as in `CellKind`."""
 _BAD = (Outcome.FAIL, Outcome.MARGINAL)
 
 
@@ -56,9 +56,9 @@ class _Cells:
     """The worst verdict on every node by every metric.
 
     Attributes:
-        code: Shape (nodes, metrics): rank, similarity, outcome, reason and unit in one number, by which the
-            worst comes first; -1 where nothing was measured.
-        units: Direction and unit, by their number.
+        code: Shape (nodes, metrics): rank, similarity, outcome, reason and unit packed into one number that
+            sorts the worst first; -1 where nothing was measured.
+        units: Direction and unit -> their number.
     """
 
     code: npt.NDArray[np.int64]
@@ -78,7 +78,7 @@ class _Cells:
         return np.asarray(((code * 8 + outcome) * 64 + reason) * 4096 + unit, dtype=np.int64)
 
     def lower(self, rows: npt.NDArray[np.int64], column: int, codes: npt.NDArray[np.int64]) -> None:
-        """Keep the worst of what is there and what is new."""
+        """Keep the worst of the present and the new codes."""
         here = np.full(len(self.code), np.iinfo(np.int64).max)
         np.minimum.at(here, rows, codes)
         old = self.code[:, column]
@@ -86,10 +86,10 @@ class _Cells:
         self.code[:, column] = np.where(here == np.iinfo(np.int64).max, -1, here)
 
     def kinds(self) -> tuple[tuple[CellKind, ...], list[list[int]]]:
-        """Return what cells say, the worst first, and the number of each cell's kind."""
+        """Return the kinds of cells, the worst first, and the number of each cell's kind."""
         names = {number: unit for unit, number in self.units.items()}
         found = np.unique(self.code[self.code >= 0])
-        told: dict[int, CellKind] = {}
+        kind_of: dict[int, CellKind] = {}
         for code in found.tolist():
             rest, unit = divmod(code, 4096)
             rest, reason = divmod(rest, 64)
@@ -97,10 +97,10 @@ class _Cells:
             alike = rest % 4096
             better, name = names[unit]
             similarity = None if alike == _NONE else alike / _STEPS
-            told[code] = cell_kind(OUTCOMES[outcome], REASONS[reason], similarity, better, name)
-        kinds = sorted(set(told.values()))
+            kind_of[code] = cell_kind(OUTCOMES[outcome], REASONS[reason], similarity, better, name)
+        kinds = sorted(set(kind_of.values()))
         place = {kind: number for number, kind in enumerate(kinds)}
-        table = np.array([place[told[code]] for code in found.tolist()], dtype=np.int64)
+        table = np.array([place[kind_of[code]] for code in found.tolist()], dtype=np.int64)
         cells = np.full(self.code.shape, -1, dtype=np.int64)
         known = self.code >= 0
         if known.any():
@@ -109,25 +109,25 @@ class _Cells:
 
 
 def fleet_view(source: FleetSource) -> FleetView:
-    """Return what the pages show; nodes have no dossiers, metrics no pages yet."""
+    """Return the view for the pages; nodes have no dossiers and metrics no pages yet."""
     rows = sorted(source.rows, key=lambda row: row.verdict.severity)
     places = {(row.verdict.node, row.hardware_class): number for number, row in enumerate(rows)}
-    names: dict[Place, tuple[Metric, str]] = {}
+    names: dict[MetricKey, tuple[Metric, str]] = {}
     classes = {row.hardware_class for row in rows}
     shown = [one for one in source.judged.columns if one.population.hardware_class in classes]
     for columns in shown:
         population = columns.population
         key = (population.benchmark, population.metric.name)
         names.setdefault(key, (population.metric, population.component))
-    beside = [(row, v) for row in rows for v in row.verdicts if v.outcome is not Outcome.PASS]
-    for _, verdict in beside:  # of what has no sample: a test that failed, a report of the hardware
+    bad = [(row, v) for row in rows for v in row.verdicts if v.outcome is not Outcome.PASS]
+    for _, verdict in bad:  # also without a sample: a failed test, a report of the hardware
         key = (verdict.benchmark, verdict.metric or "(test)")
         if key not in names:
             names[key] = _metric_of(verdict), verdict.component
     order = {key: number for number, key in enumerate(names)}
     cells = _Cells(np.full((len(rows), len(names)), -1, dtype=np.int64))
     _fill(cells, shown, places, order)
-    for row, verdict in beside:
+    for row, verdict in bad:
         column = order[verdict.benchmark, verdict.metric or "(test)"]
         alike = np.nan if verdict.similarity is None else verdict.similarity
         packed = cells.packed(
@@ -144,7 +144,7 @@ def fleet_view(source: FleetSource) -> FleetView:
     )
     traits = telling_traits(source.traits, rows)
     shifts, drifts = source.shifts, _drifts(source)
-    # What separates nodes is looked for first.
+    # Traits that separate nodes come first.
     traits = tuple(
         dict.fromkeys(
             [*(name for name in FIRST if name in traits), *(one.trait for one in shifts), *traits]
@@ -186,7 +186,7 @@ def fleet_view(source: FleetSource) -> FleetView:
 
 
 def _filed(source: FleetSource, row: NodeRow) -> str:
-    """Return what a history has of a node that was held against no baseline: ``REJECTED 2026-03-01``."""
+    """Return a history's decision on a node that was compared with no baseline: ``REJECTED 2026-03-01``."""
     if row.hardware_class in source.judged.baselines or row.verdict.node not in source.filed:
         return ""
     decision, day = source.filed[row.verdict.node]
@@ -205,18 +205,18 @@ def _fill(
     cells: _Cells,
     judged: Sequence[JudgedColumns],
     places: Mapping[tuple[str, str], int],
-    order: Mapping[Place, int],
+    order: Mapping[MetricKey, int],
 ) -> None:
     last: tuple[Sequence[str], str, npt.NDArray[np.int64]] | None = None
     for columns in judged:
         population = columns.population
         key = population.hardware_class
         if last is None or last[0] != population.nodes or last[1] != key:  # most have the same rows
-            # Of some nodes alone the others have no place.
+            # Only some nodes may be shown; the others have no row.
             rows = np.array([places.get((n, key), -1) for n in population.nodes], dtype=np.int64)
             last = (population.nodes, key, rows)
         codes = cells.packed(population.metric, columns.outcome, columns.reason, columns.similarity)
-        # What a later run answered is no more how the node is.
+        # A verdict that a later run answered no longer describes the node.
         here = (last[2] >= 0) & (columns.reason != REASONS.index(Reason.ANSWERED))
         column = order[population.benchmark, population.metric.name]
         cells.lower(last[2][here], column, codes[here])
@@ -224,13 +224,13 @@ def _fill(
 
 def _metrics(
     source: FleetSource,
-    names: Mapping[Place, tuple[Metric, str]],
+    names: Mapping[MetricKey, tuple[Metric, str]],
     classes: Sequence[str],
     kinds: Sequence[CellKind],
     table: Sequence[Sequence[int]],
 ) -> list[FleetMetric]:
     """Return the metrics in the order of `names`; `classes` has the hardware class of each of the nodes."""
-    parts: dict[Place, list[ClassMetric]] = {}
+    parts: dict[MetricKey, list[ClassMetric]] = {}
     for columns in source.judged.columns:
         key = (columns.population.benchmark, columns.population.metric.name)
         parts.setdefault(key, []).append(_class_metric(source, columns))
@@ -264,7 +264,7 @@ def _metrics(
 def _counts(
     metric: Metric, outcomes: npt.NDArray[np.str_], alike: npt.NDArray[np.float64]
 ) -> dict[str, Any]:
-    """Return how many nodes fail and are MARGINAL, and the lowest similarity, None where there is none."""
+    """Return how many nodes FAIL and are MARGINAL, and the lowest similarity, None if there is none."""
     worst = float(alike.min(initial=_UNKNOWN))
     return {
         "failed": int((outcomes == Outcome.FAIL.value).sum()),
@@ -303,7 +303,7 @@ def _class_metric(source: FleetSource, columns: JudgedColumns) -> ClassMetric:
 
 
 def _drifts(source: FleetSource) -> list[MetricDrift]:
-    """Return metrics over time, those that drift first."""
+    """Return metrics over time, drifting ones first."""
     began, drifts = source.began, list[MetricDrift]()
     for table in source.tables or class_tables(source.runs, source.rows):
         own = [one for one in source.shifts if one.hardware_class == table.hardware_class]
@@ -312,7 +312,7 @@ def _drifts(source: FleetSource) -> list[MetricDrift]:
 
 
 def _times(journals: Sequence[RunRecord]) -> list[BenchmarkTime]:
-    """Return what every benchmark cost, the dearest first; retries and failed tests cost as well."""
+    """Return what every benchmark cost, the dearest first; retries and failed tests count, too."""
     seconds: dict[str, float] = {}
     tests: dict[str, int] = {}
     nodes: dict[str, set[str]] = {}

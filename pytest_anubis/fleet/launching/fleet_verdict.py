@@ -1,4 +1,4 @@
-"""What a fleet's runs said: where each node stands by its journals, and who sent none."""
+"""The verdict on a fleet: what each node's journals say of it, and which nodes sent none."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from pytest_anubis.store.node_standing import dated_run
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetVerdict:
-    """One row a node, and what could not be read.
+    """The verdicts on a fleet's nodes, and what could not be read.
 
     Attributes:
-        rows: The nodes, the worst first.
+        rows: One for each node, the worst first.
         notes: One line each: refused files, machines of one name.
-        damaged: Files of which nobody knows whose they are.
+        damaged: Damaged files of unknown nodes.
     """
 
     rows: tuple[NodeRow, ...]
@@ -39,7 +39,7 @@ class FleetVerdict:
 
     @property
     def exit_code(self) -> int:
-        """1 a node is rejected; 20 one is neither, or a file damaged, or there is none; else 0."""
+        """1 if a node is rejected; 20 if one is undecided, a file is damaged or there is no node; else 0."""
         decisions = {row.verdict.decision for row in self.rows}
         if Decision.REJECTED in decisions:
             return Decision.REJECTED.exit_code
@@ -55,14 +55,14 @@ def fleet_verdict(
     now: float | None = None,
     answered: Collection[tuple[str, str]] = (),
 ) -> FleetVerdict:
-    """Return the fleet's verdict: of each node what follows from all its runs.
+    """Return the verdict on each node from all its runs.
 
     Args:
         runs: What was collected.
-        expected: Nodes that must be there; empty: whoever sent a journal.
+        expected: Nodes that must be there; empty: all that sent a journal.
         why: Node -> why it sent none, as far as it is known.
         now: Seconds since 1970; default: this clock's.
-        answered: (run, node) of the runs whose defect somebody has closed.
+        answered: (run, node) of the runs whose defect was closed.
     """
     present = time.time() if now is None else now
     by_node: dict[str, list[RunRecord]] = {}
@@ -105,7 +105,7 @@ def _row(run: RunRecord, now: float) -> NodeRow:
         verdict.decision is Decision.ACCEPTED
         and (early := (moment(run.started) or 0.0) - now) > CLOCKS_DIFFER
     ):
-        # Another run may have been later; a rejection stands whenever it was.
+        # Its real time is unknown, so another run may be later; a rejection counts whenever it was.
         why = f"accepted by run {run.run}, {early / 3600:.1f} h in the future: the clocks differ"
         verdict = _undecided(run.node, why)
     return NodeRow(
@@ -120,22 +120,23 @@ def _row(run: RunRecord, now: float) -> NodeRow:
 def _standing_run(
     runs: Sequence[RunRecord], holds: Holds, answered: Collection[tuple[str, str]]
 ) -> RunRecord:
-    """Return the run that rejects a node, or its latest one, with the decision that holds today."""
+    """Return the run that rejects a node, or its latest one, with the decision that applies today."""
     runs = [run for run in runs if said_of_node(run) or not run.replayed] or runs
     ordered = in_order(
         replace(dated_run(run, time.time()), answered=(run.run, run.node) in answered)
         for run in runs
     )
-    stands = standing_of(ordered, holds)
-    by = stands.by if stands.by and (stands.failures or ordered[-1].decision) else ordered[-1]
+    standing = standing_of(ordered, holds)
+    settled = standing.by and (standing.failures or ordered[-1].decision)
+    by = standing.by if standing.by and settled else ordered[-1]
     found = next(run for run in runs if run.run == by.run)
     if not said_of_node(found):
         return found
-    if stands.answered:
+    if standing.answered:
         why = f"run {found.run} rejected it, and its defect was closed since"
         return replace(found, node_verdict=_undecided(found.node, why))
     verdict = found.node_verdict or _undecided(found.node, f"run {found.run} {found.broken_off}")
-    verdict, verdicts = with_standing(verdict, found.effective_verdicts, stands)
+    verdict, verdicts = with_standing(verdict, found.effective_verdicts, standing)
     return replace(found, node_verdict=verdict, verdicts=verdicts)
 
 

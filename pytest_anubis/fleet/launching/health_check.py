@@ -1,4 +1,4 @@
-"""Is this node fit, by what is known already? Answered from its standing, at once."""
+"""The health check of a node: whether it is fit, from what is known already, without measuring."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MINUTE, _HOUR, _DAY = 60.0, 3600.0, 86400.0
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The answer.
+    """The answer of a health check.
 
     Attributes:
-        decision: Of the last verdict; UNDECIDED where it says nothing about today.
+        decision: The last verdict's; UNDECIDED if it says nothing about today.
         text: One line, as a drain reason.
-        kept: The run that it rests on; None where there is none.
+        kept: The run behind it; None if there is none.
     """
 
     decision: Decision
@@ -41,41 +41,41 @@ def health_of(
     alive: bool = True,
     holds: Holds | None = None,
 ) -> Health:
-    """Return whether a node is fit by all its runs; what is unknown, old or cut short is UNDECIDED.
+    """Return whether a node is fit by all its runs; unknown, old or interrupted runs leave it UNDECIDED.
 
-    A node that was rejected stays so however old that is, and whatever ran since without judging what had
+    A rejected node stays rejected, however old that is and whatever ran since without judging what had
     failed: neither time nor another test repairs anything.
 
     Args:
-        standing: What is known of it; None before its first run.
+        standing: What is known of the node; None before its first run.
         node: Its name.
         now: Seconds since 1970.
-        max_age: Seconds after which an acceptance says nothing any more; None: never.
+        max_age: Seconds after which an acceptance is too old; None: never.
         boot: Id of this start of the machine; empty if unknown.
-        alive: A process still writes the journal of the run that is under way, if one is.
-        holds: Says which waivers of its runs hold; default by their own last days, at `now`.
+        alive: A process still writes the journal of the run that goes on, if one does.
+        holds: Says which waivers of its runs hold; default: by their own last days, at `now`.
     """
     holds = holds or holds_on(day_of(now))
-    stands = standing.standing(holds) if standing else Standing()
-    kept = standing.kept(stands) if standing else None
+    today = standing.standing(holds) if standing else Standing()
+    kept = standing.kept(today) if standing else None
     if standing is None or kept is None:
         code, began = "NO-VERDICT", "no run"
         if standing is not None and standing.running:
             code = "NO-VERDICT" if alive else "CUT-SHORT"
             began = f"run {standing.running} began {_ago(now - standing.since)}"
         return _open(code, f"{node}: {began} here; judge it with pytest --anubis", kept)
-    if stands.decision is not Decision.REJECTED and len(machines := standing.machines) > 1:
+    if today.decision is not Decision.REJECTED and len(machines := standing.machines) > 1:
         one, other = (several[-1].judged.run for several in machines[:2])
         why = f"{node} names two machines (runs {one}, {other}): name each by --anubis-node"
         return _open("TWO-MACHINES", why, kept)
-    if stands.answered:
+    if today.answered:
         why = "rejected, and its defect closed since: judge it with pytest --anubis"
         return _open("ANSWERED", why, kept)
-    if stands.decision is not Decision.ACCEPTED:
-        told = lapsed_text(stands) or _reason(kept, stands)
-        if not told.startswith(LEADER):
-            told = line(f"{LEADER}{stands.decision}", told, run=kept.judged.run)
-        return Health(stands.decision or Decision.UNDECIDED, told, kept)
+    if today.decision is not Decision.ACCEPTED:
+        reason = lapsed_text(today) or _reason(kept, today)
+        if not reason.startswith(LEADER):
+            reason = line(f"{LEADER}{today.decision}", reason, run=kept.judged.run)
+        return Health(today.decision or Decision.UNDECIDED, reason, kept)
     age = now - kept.judged.ended
     if standing.running and standing.boot and boot and standing.boot != boot:
         return _open("CUT-SHORT", f"the machine went down during run {standing.running}", kept)
@@ -90,16 +90,17 @@ def health_of(
         return _open("CLOCK", f"accepted {span_text(-age)} in the future: the clocks differ", kept)
     if age > limit:
         return _open("OLD-VERDICT", f"accepted {_ago(age)}, the limit is {span_text(limit)}", kept)
-    told = line(f"{LEADER}ACCEPTED", _ago(age), run=kept.judged.run)
-    return Health(Decision.ACCEPTED, told, kept)
+    return Health(
+        Decision.ACCEPTED, line(f"{LEADER}ACCEPTED", _ago(age), run=kept.judged.run), kept
+    )
 
 
-def _reason(kept: KeptRun, stands: Standing) -> str:
-    """Return why a run decided so; what it found and a later run answered is no reason any more."""
+def _reason(kept: KeptRun, today: Standing) -> str:
+    """Return why a run decided so, without failures that a later run answered."""
     failed = kept.judged.failed
-    left = [key for key in failed if key in stands.failures]
+    left = [key for key in failed if key in today.failures]
     if not left or (kept.reason and len(left) == len(failed)):
-        return kept.reason or str(stands.decision)
+        return kept.reason or str(today.decision)
     benchmark, metric, device, _ = left[0]
     code = reason_code(metric or benchmark.rpartition("::")[2].removeprefix("test_"))
     more = f"and {len(left) - 1} more" if len(left) > 1 else ""
@@ -115,7 +116,7 @@ def _ago(seconds: float) -> str:
 
 
 def span_text(seconds: float) -> str:
-    """Return how long something is ago, coarsely: ``3 d``."""
+    """Return a span of time, coarsely: ``3 d``."""
     for length, unit in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min")):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"

@@ -1,4 +1,4 @@
-"""Lists of hosts: a file, names with commas, and Slurm's way of writing many (``n[1-3,7]``)."""
+"""Lists of hosts: a file, names with commas, and Slurm's ranges (``n[1-3,7]``)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from pathlib import Path
 
 from pytest_anubis.codec import CodecError, read_bytes
 
-_MOST = 200_000
-"""Hosts in one list: twice the largest fleet; ``n[0-999999999]`` is a slip of the finger."""
-_LARGEST = 16 << 20  # bytes of a file of hosts
+_MAX_HOSTS = 200_000
+"""Hosts in one list: twice the largest fleet; ``n[0-999999999]`` is a typing error."""
+_MAX_BYTES = 16 << 20  # of a file of hosts
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 _DESTINATION = re.compile(r"[A-Za-z0-9_.@:/%\[\]-]+")
 _PIECE = re.compile(r"([^\[\],]*)\[([0-9,-]+)\]([^\[\],]*)")
 
 
 class HostListError(ValueError):
-    """It is no list of hosts; the one-line message says where and why."""
+    """A text is no list of hosts; the one-line message says where and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +37,11 @@ class Host:
 def read_hosts(text: str) -> list[Host]:
     """Read a list: ``@FILE`` or the path of a file with one host a line, else names.
 
-    A line of a file is ``NAME`` or ``NAME DESTINATION``; what follows ``#`` is a remark. Of a table
-    (``FILE.csv``) it is the column ``node``, each name once.
+    A line of a file is ``NAME`` or ``NAME DESTINATION``; ``#`` begins a remark. A table (``FILE.csv``) has
+    the names in the column ``node``.
 
     Raises:
-        HostListError: There is none in it, one stands there twice, or one is no host.
+        HostListError: It has no host, the same host twice, or something that is no host.
     """
     path = Path(text.removeprefix("@"))
     try:
@@ -55,7 +55,7 @@ def read_hosts(text: str) -> list[Host]:
 
 def _of_file(path: Path) -> list[Host]:
     try:
-        lines = read_bytes(path, largest=_LARGEST).decode("utf-8").splitlines()
+        lines = read_bytes(path, largest=_MAX_BYTES).decode("utf-8").splitlines()
     except OSError as error:
         raise HostListError(f"{path}: cannot be read ({error.strerror})") from error
     except UnicodeDecodeError:
@@ -89,7 +89,7 @@ def _of_table(lines: list[str], path: Path) -> list[Host]:
 
 
 def is_host(name: str) -> bool:
-    """Return whether a name is that of one host."""
+    """Return whether a text is the name of one host."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -103,7 +103,7 @@ def _checked(hosts: list[Host], where: str) -> list[Host]:
                 f"{where}: {host.destination[:40]!r} is nothing that ssh connects to"
             )
         if host.name in seen:
-            raise HostListError(f"{where}: {host.name} stands there twice; name every node once")
+            raise HostListError(f"{where}: {host.name} is listed twice; name every node once")
         seen.add(host.name)
     if not hosts:
         raise HostListError(f"{where}: no host in it")
@@ -114,7 +114,7 @@ def expand(text: str) -> list[str]:
     """Return the names of ``a,b`` and ``n[01-03,7]``, leading zeros kept.
 
     Raises:
-        HostListError: It is written wrongly, or is too long.
+        HostListError: It is malformed, or too long.
     """
     found: list[str] = []
     for piece in re.findall(r"(?:[^,\[\]]|\[[^\]]*\]?|\])+", text.strip()):
@@ -130,7 +130,7 @@ def expand(text: str) -> list[str]:
             if span is None or int(span[2] or span[1]) < int(span[1]):
                 raise HostListError(f"{piece[:40]!r}: {one!r} is no range, e.g. 1-3")
             first, last = int(span[1]), int(span[2] or span[1])
-            if len(found) + last - first >= _MOST:
-                raise HostListError(f"{piece[:40]!r}: more than {_MOST:,} hosts")
+            if len(found) + last - first >= _MAX_HOSTS:
+                raise HostListError(f"{piece[:40]!r}: more than {_MAX_HOSTS:,} hosts")
             found += [f"{head}{number:0{len(span[1])}}{tail}" for number in range(first, last + 1)]
     return [name for name in found if name]

@@ -1,4 +1,4 @@
-"""A node's verdict as Kubernetes keeps it: labels, an annotation, a condition; and the call that sets it."""
+"""A node's verdict in Kubernetes: labels, an annotation and a condition, and the calls that set them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from pytest_anubis.fleet.launching.health_check import Health
 from pytest_anubis.report.export.drain_reason import LEADER
 
 PREFIX = "pytest-anubis.io"
-"""Of labels and annotations; a site with a domain of its own replaces it (``--prefix``)."""
+"""Default domain of labels and annotations; ``--prefix`` replaces it."""
 
 CONDITION = "AnubisHardwareProblem"
-"""As node-problem-detector has it: True is a problem."""
+"""A condition as node-problem-detector sets them: True is a problem."""
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Where a pod finds its own account."""
-_SECONDS = 10.0
+"""Folder of a pod's own service account."""
+_TIMEOUT = 10.0
 """Seconds for the API server, which answers in well under one or is gone."""
-_LABEL = 63  # characters of a label's value
+_MAX_LABEL = 63  # characters of a label's value
 _STATUS = {Decision.ACCEPTED: "False", Decision.REJECTED: "True", Decision.UNDECIDED: "Unknown"}
 
 
 class KubernetesError(RuntimeError):
-    """The API server could not be told; the message is one line for people."""
+    """The API server could not be used; the message is one line for people."""
 
 
 def label_patch(health: Health, prefix: str = PREFIX) -> dict[str, Any]:
@@ -49,9 +49,9 @@ def condition_patch(
     """Return a strategic merge patch of a node's status with the condition.
 
     Args:
-        health: The answer.
+        health: The answer of the health check.
         now: Seconds since 1970.
-        before: The condition as it is, whose time of change is kept where its status stays.
+        before: The condition as it is; while its status stays, its time of change does, too.
     """
     moment = datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     status = _STATUS[health.decision]
@@ -71,11 +71,11 @@ def condition_patch(
 
 def label_value(text: str) -> str:
     """Return a text as the value of a label: at most 63 of ``A-Za-z0-9._-``, letter or digit at both ends."""
-    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:_LABEL].strip("._-")
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:_MAX_LABEL].strip("._-")
 
 
 def condition_reason(text: str) -> str:
-    """Return the code of a reason in CamelCase: ``ANB:NVLINK-BW gpu3 ...`` becomes ``NvlinkBw``."""
+    """Return the code of a reason in CamelCase: ``NvlinkBw`` for ``ANB:NVLINK-BW gpu3 ...``."""
     code = text.partition(" ")[0].removeprefix(LEADER)
     words = "".join(word.capitalize() for word in re.findall(r"[A-Za-z0-9]+", code))
     return words if words[:1].isalpha() else f"Anubis{words}"
@@ -89,7 +89,7 @@ def apply_patches(
     Raises:
         KubernetesError: This is no pod, or the API server refuses or does not answer.
     """
-    api = _Api(account)
+    api = _ApiServer(account)
     known = api.call("GET", f"/api/v1/nodes/{node}").get("status", {}).get("conditions") or []
     before = next((one for one in known if one.get("type") == CONDITION), None)
     api.call("PATCH", f"/api/v1/nodes/{node}", label_patch(health, prefix), "merge-patch")
@@ -97,11 +97,11 @@ def apply_patches(
     api.call("PATCH", f"/api/v1/nodes/{node}/status", status, "strategic-merge-patch")
 
 
-class _Api:
-    """The API server as a pod reaches it."""
+class _ApiServer:
+    """The API server, called with a pod's service account."""
 
     def __init__(self, account: Path) -> None:
-        import ssl  # half of the start of a health check, which seldom calls
+        import ssl  # takes half of a health check's start-up, and is rarely needed
 
         host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
         try:
@@ -129,7 +129,7 @@ class _Api:
             },
         )
         try:
-            with urllib.request.urlopen(request, timeout=_SECONDS, context=self._tls) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=_TIMEOUT, context=self._tls) as answer:  # noqa: S310
                 found = json.loads(answer.read())
         except urllib.error.HTTPError as error:
             raise KubernetesError(

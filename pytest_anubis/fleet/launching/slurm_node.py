@@ -1,4 +1,4 @@
-"""What Slurm says of a node, and telling it: only ever its own reasons, and only where it was asked for."""
+"""A node's state in Slurm, and changes to it: only reasons of this program, and only on request."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pytest_anubis.core.verdict import Decision
 from pytest_anubis.report.export.drain_reason import LEADER
 
-SECONDS = 5.0
-"""Seconds for `scontrol`: before a slurmd has registered it hangs, and Slurm ends a health check after 60."""
+TIMEOUT = 5.0
+"""Seconds for `scontrol`: it hangs until slurmd has registered, and Slurm ends a health check after 60."""
 
 _STATE = re.compile(r"(?:^|\s)State=(\S+)")
 _ADDRESS = re.compile(r"(?:^|\s)NodeAddr=(\S+)")
@@ -18,16 +18,16 @@ _REASON = re.compile(r"(?:^|\s)Reason=(.*?)(?:\s\[[^\[\]]*@[^\[\]]*\])?\s*$")
 
 
 class SlurmError(RuntimeError):
-    """Slurm could not be asked or told; the message is one line for people."""
+    """Slurm did not answer or refused; the message is one line for people."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlurmNode:
-    """A node's state.
+    """A node's state in Slurm.
 
     Attributes:
-        drained: It takes no jobs, by somebody's order.
-        reason: Why, as it was told; empty if nobody said.
+        drained: It takes no jobs, by an operator's or a program's order.
+        reason: Why; empty if no reason was given.
     """
 
     drained: bool
@@ -35,23 +35,23 @@ class SlurmNode:
 
     @property
     def ours(self) -> bool:
-        """Whether the reason is of this program."""
+        """Whether this program gave the reason."""
         return self.reason.startswith(LEADER)
 
 
 def act(node: str, decision: Decision, text: str, *, resume: bool) -> str:
-    """Drain a rejected node, or resume an accepted one that was drained for a reason of this program.
+    """Drain a rejected node, or resume an accepted one that this program drained.
 
-    What somebody else drained is left as it is, and its reason too.
+    A node that was drained for another reason is left as it is.
 
     Args:
         node: The node's name in Slurm.
-        decision: Of the health check.
+        decision: The health check's.
         text: The reason.
-        resume: Put an accepted node back to work.
+        resume: Resume an accepted node.
 
     Returns:
-        What was done, in a few words; empty if nothing was to be done.
+        What was done, in a few words; empty if nothing was.
 
     Raises:
         SlurmError: Slurm did not answer, or refused.
@@ -60,7 +60,7 @@ def act(node: str, decision: Decision, text: str, *, resume: bool) -> str:
     if decision is Decision.REJECTED:
         if known.drained and not known.ours:
             return (
-                f"left as it is: drained already for {known.reason or 'a reason that nobody told'}"
+                f"left as it is: drained already for {known.reason or 'a reason that is not known'}"
             )
         if known.drained and known.reason == text:
             return ""
@@ -115,12 +115,12 @@ def _scontrol(*arguments: str) -> str:
     try:
         done = subprocess.run(
             ["scontrol", *arguments],
-            capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
+            capture_output=True, text=True, timeout=TIMEOUT, check=False, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except FileNotFoundError:
         raise SlurmError("scontrol is not on PATH") from None
     except subprocess.TimeoutExpired:
-        raise SlurmError(f"scontrol did not answer within {SECONDS:g} s") from None
+        raise SlurmError(f"scontrol did not answer within {TIMEOUT:g} s") from None
     except OSError as error:
         raise SlurmError(f"scontrol: {error.strerror}") from error
     if done.returncode:

@@ -1,7 +1,7 @@
-"""The tests on many hosts by ssh: one process a host, its journal brought here, and one line for what failed.
+"""Running the tests on many hosts by ssh: one process for each host, whose journal is copied here.
 
-A host that does not answer costs its own time only. What a host's shell reads is
-quoted word by word, here there is no shell.
+A host that does not answer costs only its own time. Words for a host's shell are quoted one by one; here
+there is no shell.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ SSH = (
     "ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=10",
     "-o", "ServerAliveCountMax=3",
 )  # fmt: skip
-"""Asks nobody for a password, and knows within half a minute that a host is gone."""
+"""Never asks for a password, and notices within half a minute that a host is gone."""
 
 FETCH_SECONDS = 300.0
-"""Seconds for one journal: a soak's has some hundred MiB."""
+"""Seconds to copy one journal; a soak's has some hundred MiB."""
 GRACE = 60.0
-"""Seconds beyond a host's own time limit, in which pytest ends there and what it said arrives."""
+"""Seconds beyond a host's own time limit in which pytest ends there and its output arrives."""
 _SSH_FAILED = 255  # ssh's own exit code, whatever the remote program's
 _TIMED_OUT = (124, 137)  # of timeout(1): ended, killed
 _VERDICTS = {0: "accepted", 1: "rejected", 20: "undecided"}
@@ -41,8 +41,8 @@ class HostEnd:
     Attributes:
         host: The host.
         code: Exit code of pytest there; None where it is not known.
-        seconds: What it took.
-        trouble: Why there is no journal, or no end, in one line; empty if all is well.
+        seconds: How long it took.
+        trouble: Why there is no journal, or no end, in one line; empty if there is no trouble.
         journal: Its journal here; None if none arrived.
     """
 
@@ -54,7 +54,7 @@ class HostEnd:
 
     @property
     def text(self) -> str:
-        """One line."""
+        """The end in one line."""
         if self.trouble:
             left = "; what there is stays on the host" if self.journal is None else ""
             return f"{self.host.name}: {self.trouble}{left}"
@@ -64,18 +64,18 @@ class HostEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What is run, and where.
+    """One run of the tests on a set of hosts.
 
     Attributes:
         hosts: The hosts, each once.
         folder: Folder on the hosts in which pytest starts.
-        arguments: Behind ``pytest --anubis``.
-        name: Of this launch: the beginning of the runs' ids.
-        results: Folder here for journals and what the hosts printed.
+        arguments: Arguments after ``pytest --anubis``.
+        name: Name of the launch, with which the runs' ids begin.
+        results: Folder here for journals and the hosts' output.
         python: Python on the hosts.
         seconds: Time limit of a host; None: none.
-        parallel: Hosts at a time.
-        store: The hosts' store, from their folder.
+        parallel: Number of hosts at a time.
+        store: The hosts' store, relative to their folder.
         ssh: The program and its options.
     """
 
@@ -93,7 +93,7 @@ class Launch:
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, say: Say) -> list[HostEnd]:
-        """Run on all hosts; each end is said when it is there.
+        """Run on all hosts, and report each end as it comes.
 
         Raises:
             OSError: The folder of the results cannot be written.
@@ -120,7 +120,7 @@ class Launch:
         return f"{self.name}-{host.name}"[:128]
 
     def _host(self, host: Host) -> HostEnd:
-        begun = time.monotonic()
+        began = time.monotonic()
         log = self.results / "logs" / f"{host.name}.log"
         limit = None if self.seconds is None else self.seconds + GRACE
         try:
@@ -133,12 +133,12 @@ class Launch:
             elif code is not None and code not in _VERDICTS:
                 trouble = f"pytest ended with {code}: {_last_line(log)}"
             journal, lost = self._fetch(host)
-        except OSError as error:  # this machine's: the disk is full, ssh is not installed
+        except OSError as error:  # of this machine: the disk is full, or ssh is not installed
             trouble = f"{error.filename or 'ssh'}: {error.strerror}"
-            return HostEnd(host, None, time.monotonic() - begun, trouble, None)
+            return HostEnd(host, None, time.monotonic() - began, trouble, None)
         if lost and not trouble:
             trouble = f"no journal ({lost}); it said: {_last_line(log) or 'nothing'}"
-        return HostEnd(host, code, time.monotonic() - begun, trouble, journal)
+        return HostEnd(host, code, time.monotonic() - began, trouble, journal)
 
     def _command(self, host: Host) -> str:
         words = ["env", f"PYTEST_ANUBIS_NODE={host.name}", self.python, "-m", "pytest", "--anubis"]
@@ -147,12 +147,14 @@ class Launch:
             f"--anubis-run-id={self.run_id(host)}",
             *self.arguments,
         ]
-        if self.seconds is not None:  # there, since a connection that ends does not end a program
+        if (
+            self.seconds is not None
+        ):  # a remote program outlives its connection, so the limit is set there
             words = ["timeout", f"--kill-after={GRACE / 2:g}", f"{self.seconds:g}", *words]
         return f"cd {shlex.quote(self.folder)} && exec {shlex.join(words)}"
 
     def _fetch(self, host: Host) -> tuple[Path | None, str]:
-        """Bring a host's journal here; return it, and what went wrong in one line."""
+        """Copy a host's journal here; return it, and what went wrong in one line."""
         there = f"{self.store}/runs/{self.run_id(host)}/journal.jsonl"
         here = self.results / "runs" / self.run_id(host) / "journal.jsonl"
         here.parent.mkdir(parents=True, exist_ok=True)

@@ -19,7 +19,7 @@ there is no fault, odds of a Bayes factor reach 1 / alpha with probability alpha
 and its loss is large enough to matter besides. s_h only approximates such odds; `docs/fleet.md` has what was
 counted under noise of several forms.
 
-Several faults are named one after the other: what the first one took is given back to its ways.
+Several faults are named one after the other: each one's losses are given back to its ways first.
 """
 
 from __future__ import annotations
@@ -41,32 +41,32 @@ KINDS = 5
 """Kinds of parts, each with the same share of the prior."""
 
 ALPHA = 1e-3
-"""Chance at most of accusing somebody where nothing is wrong: one false alarm in a thousand such matrices."""
+"""Largest chance of accusing a part where nothing is wrong: one false alarm in a thousand such matrices."""
 
-LEAST_LOSS = 0.05
-"""Part of the rate whose loss matters, as for the Validator's least similarity of 0.95."""
+MIN_LOSS = 0.05
+"""Relative loss of a rate that matters, as for the Validator's least similarity of 0.95."""
 
-FLOOR = 5e-3
-"""Relative noise below which no network repeats its rates; a matrix without noise would divide by 0."""
+NOISE_FLOOR = 5e-3
+"""Relative noise below which no network repeats its rates; without noise a quotient would have 0 below."""
 
 DEAD = 1e-3
-"""Part of the median rate that a way counts with which carries nothing: its logarithm has to be finite."""
+"""Share of the median rate assumed for a way that carries nothing, since its logarithm must be finite."""
 
-EXACT = 128
+MAX_EXACT_NODES = 128
 """Nodes up to which mu is computed anew without each part's ways. One part of more nodes has less than a
 fiftieth of all ways, too few to move the median, and the work grows with the cube."""
 
-RIVAL = 0.05
-"""Posterior share from which another part is reported next to the one that is accused."""
+RIVAL_SHARE = 0.05
+"""Posterior share from which another part is reported together with the one that is accused."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What can be to blame.
+    """A part that may be to blame.
 
     Attributes:
         kind: ``node`` sends and receives slowly; ``send`` and ``receive`` are one direction of its port;
-            ``link`` is what two nodes have between them, ``way`` one direction of it.
+            ``link`` connects two nodes, ``way`` is one direction of it.
         nodes: The node; of a link both, the lower one first; of a way the sender first.
     """
 
@@ -89,13 +89,14 @@ class Part:
 
     def named(self, names: Sequence[str]) -> str:
         """Return what to call it, such as ``node b``, ``sending of b``, ``link a - b``, ``way a -> b``."""
-        told = [names[node] for node in self.nodes]
+        name = names[self.nodes[0]]
+        last = names[self.nodes[-1]]
         return {
-            "node": f"node {told[0]}",
-            "send": f"sending of {told[0]}",
-            "receive": f"receiving of {told[0]}",
-            "link": f"link {told[0]} - {told[-1]}",
-            "way": f"way {told[0]} -> {told[-1]}",
+            "node": f"node {name}",
+            "send": f"sending of {name}",
+            "receive": f"receiving of {name}",
+            "link": f"link {name} - {last}",
+            "way": f"way {name} -> {last}",
         }[self.kind]
 
 
@@ -104,10 +105,10 @@ class Accusation:
     """A part that is to blame.
 
     Attributes:
-        part: Which one.
-        losses: Lost part of the rate; of a node and a link two numbers: a node's sending and receiving, a
-            link's way from the lower node and to it.
-        confidence: Posterior probability that it is this part and no other, and not none, in 0 to 1.
+        part: The part.
+        losses: Relative losses: one, or two for a node (sending and receiving) and a link (from the lower
+            node and to it).
+        confidence: Posterior probability, 0 to 1, that this part is to blame and not another or none.
         rivals: Other parts that explain the same, with their posterior probability, the likeliest first.
     """
 
@@ -130,7 +131,7 @@ class Accusation:
 
 
 def _lost(loss: float) -> str:
-    """Return a lost part of a rate; of what is dead nobody knows more than how little is told apart."""
+    """Return a relative loss as text; the loss of a dead way is known only as a bound."""
     return size_text(min(loss, 1 - DEAD), "higher")
 
 
@@ -149,16 +150,16 @@ def attribute(
 ) -> list[Accusation]:
     """Return the parts that are to blame for slow ways, the surest first; empty if nothing stands out.
 
-    What all ways lose alike is no part's: it shows against a baseline only. Two nodes have nothing to be
-    compared with but each other's direction; three are the fewest among which a node can be told from a link.
+    A loss that all ways share belongs to no part: only a baseline shows it. Of two nodes only the directions
+    can be compared; three are the fewest among which a node can be distinguished from a link.
 
     Args:
         rates: N x N, the rate from the row's node to the column's; nan where none was measured, 0 where
-            nothing arrived. The diagonal is not looked at. Of several values of a way the caller
+            nothing arrived. The diagonal is ignored. Of several values of a way the caller
             passes the best (`typical_rates`).
-        expected: N x N, what each way should reach, up to a common factor (`expected_by_distance`); default:
-            all the same.
-        good: Nodes that are known to be good: neither they nor their ports are accused.
+        expected: N x N, the rate that each way should reach, up to a common factor
+            (`expected_by_distance`); default: all the same.
+        good: Good nodes: neither they nor their ports are accused.
 
     Raises:
         ValueError: The matrix is not square, or a rate is negative.
@@ -179,7 +180,7 @@ def attribute(
             (
                 (one.part, float(share))
                 for one, share in zip(suspects, shares, strict=True)
-                if one is not best and share >= RIVAL
+                if one is not best and share >= RIVAL_SHARE
             ),
             key=lambda rival: -rival[1],
         )
@@ -199,8 +200,8 @@ def attribute(
 def typical_rates(repeats: Sequence[Sequence[Sequence[float]]]) -> Matrix:
     """Return the best rate of each way.
 
-    What disturbs a transfer only ever slows it down, and what is slow by itself is so every time: on a shared
-    machine the best of three values spread by a third of what their medians did. What is slow now and then
+    A disturbance only ever slows a transfer down, and a faulty way is slow every time: on a shared machine
+    the best of three values spread by a third of what their medians did. A way that is slow now and then
     shows in the distribution of all values, which the Validator judges.
 
     Args:
@@ -212,7 +213,7 @@ def typical_rates(repeats: Sequence[Sequence[Sequence[float]]]) -> Matrix:
 def expected_by_distance(
     rates: Sequence[Sequence[float]] | Matrix, hops: Sequence[Sequence[int]]
 ) -> Matrix:
-    """Return for each way the median rate of those that are as far; nan where none was measured.
+    """Return for each way the median rate of all ways of the same distance; nan where none was measured.
 
     Args:
         rates: N x N as for `attribute`.
@@ -243,17 +244,17 @@ def _logarithms(rates: Matrix, expected: Matrix | None) -> Matrix:
 
 
 def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
-    """Give every part whose loss matters, with the logarithm of its odds against none."""
+    """Yield every part whose loss matters, with the logarithm of its odds against none."""
     measured = ~np.isnan(y)
     n = int(measured.sum())
     if not n:
         return
-    most_shift = np.log1p(-LEAST_LOSS)
+    max_shift = np.log1p(-MIN_LOSS)
     middle = float(np.median(y[measured]))
     nothing = float(np.abs(y[measured] - middle).sum())
 
     def odds(deviations: float, losses: int, parts: int) -> float:
-        gain = n * np.log((nothing + n * FLOOR) / (deviations + n * FLOOR))
+        gain = n * np.log((nothing + n * NOISE_FLOOR) / (deviations + n * NOISE_FLOOR))
         return float(gain - losses / 2 * np.log(n) - np.log(KINDS * parts))
 
     count = len(y)
@@ -270,9 +271,9 @@ def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
             rest = measured & ~np.logical_or.reduce(sets)
             if not rest.any():
                 continue
-            mu = float(np.median(y[rest])) if count <= EXACT else middle
+            mu = float(np.median(y[rest])) if count <= MAX_EXACT_NODES else middle
             shifts = [float(np.median(y[cells])) - mu for cells in sets]
-            if max(shifts) > most_shift:
+            if max(shifts) > max_shift:
                 continue
             left = np.abs(y[rest] - mu).sum() + sum(
                 np.abs(y[cells] - mu - shift).sum()
@@ -283,7 +284,7 @@ def _suspects(y: Matrix, good: Collection[int]) -> Iterator[_Suspect]:
                 odds(float(left), len(sets), ports),
                 tuple(zip(sets, shifts, strict=True)),
             )
-    slow = measured & (y - middle <= most_shift)
+    slow = measured & (y - middle <= max_shift)
     both = measured & measured.T
     for a, b in zip(*(found.tolist() for found in np.nonzero(slow)), strict=True):
         there, back = float(y[a, b]) - middle, float(y[b, a]) - middle

@@ -1,7 +1,7 @@
-"""Rounds of pairs: which nodes measure with which at the same time, so that nobody disturbs anybody.
+"""Rounds of pairs: which nodes measure with each other at the same time, without disturbing another pair.
 
-A round is a set of pairs in which no node stands twice; what is measured in a pair is each direction by
-itself, one after the other (`ways`).
+A round is a set of pairs in which each node occurs once; a pair is measured in each direction by itself, one
+after the other (`ways`).
 """
 
 from __future__ import annotations
@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 Pair = tuple[int, int]
-"""Two nodes by number. In a round the order says nothing; in a way the first one sends."""
+"""Two nodes by number; in a way the first one sends, in a round their order means nothing."""
 
 Round = tuple[Pair, ...]
 
 
 class PlanError(ValueError):
-    """No plan of that kind for these nodes; the message says why."""
+    """There is no such plan for these nodes; the message says why."""
 
 
 def round_robin(count: int) -> tuple[Round, ...]:
     """Return rounds in which every pair of nodes meets exactly once.
 
-    The circle method (Kirkman 1847; Lucas, Récréations mathématiques, 1883): one node stands still, the
-    others move on by one place a round. With N nodes there are N - 1 rounds and nobody waits; an odd N takes
+    The circle method (Kirkman 1847; Lucas, Récréations mathématiques, 1883): one node keeps its place, the
+    others move on by one place a round. With N nodes there are N - 1 rounds and no node waits; an odd N takes
     N rounds, and in each another node waits.
 
     Args:
@@ -32,7 +32,7 @@ def round_robin(count: int) -> tuple[Round, ...]:
         return ()
     circle: list[int | None] = list(range(count))
     if count % 2:
-        circle.append(None)  # whoever meets this one waits
+        circle.append(None)  # the node that meets this one waits
     rounds = []
     for _ in range(len(circle) - 1):
         half = len(circle) // 2
@@ -43,14 +43,14 @@ def round_robin(count: int) -> tuple[Round, ...]:
 
 
 def quick_scan(count: int, good: Collection[int]) -> tuple[Round, ...]:
-    """Return the fewest rounds in which every node meets one partner that is known to be good.
+    """Return the fewest rounds in which every node meets a partner that is known to be good.
 
-    A slow pair then speaks against the one of its nodes that is not yet known. With G good ones and S others
-    it takes ceil(S / G) rounds, one where a half is good.
+    A slow pair then accuses its other node. With G good nodes and S others this takes ceil(S / G) rounds, one
+    if half of the nodes are good.
 
     Args:
         count: How many nodes.
-        good: Those that are known to be good.
+        good: The good nodes.
 
     Raises:
         PlanError: None of them is one of the nodes.
@@ -69,8 +69,8 @@ def quick_scan(count: int, good: Collection[int]) -> tuple[Round, ...]:
 def ways(rounds: Sequence[Round]) -> tuple[Round, ...]:
     """Return the rounds with each direction by itself: first from one end, then from the other.
 
-    Both at once would disturb each other: what confirms the arrival of the one waits behind the other's data,
-    so that one slow direction makes both look slow.
+    Both at once would disturb each other: acknowledgements of one direction queue behind the other's data, so
+    that one slow direction makes both look slow.
     """
     return tuple(
         tuple((pair[end], pair[1 - end]) for pair in one) for one in rounds for end in (0, 1)

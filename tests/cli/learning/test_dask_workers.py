@@ -143,8 +143,8 @@ def test_all_workers_killed_is_one_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(engines, "LOOK", 0.2)
-    monkeypatch.setattr(engines, "ALONE", 1.0)
+    monkeypatch.setattr(engines, "POLL_SECONDS", 0.2)
+    monkeypatch.setattr(engines, "MAX_SECONDS_ALONE", 1.0)
     address = processes(2)
     joined(address, 2)
     bullets(here, 2, monkeypatch)

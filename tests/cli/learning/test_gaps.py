@@ -1,4 +1,4 @@
-"""What learning says of tests that were skipped and of metrics that were declared in vain."""
+"""Gaps in learning: tests that every run skipped, and declared metrics that no run recorded."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ def test_pair(anubis_metric):
 
 
 @pytest.mark.usefixtures("quick_processes")
-def test_what_was_not_measured_is_said_and_is_no_success_where_no_run_can_be_accepted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It ended with 0 and "in 1 of 1 metric", and the next run rejected the node."""
+def test_gaps_are_said_and_are_no_success(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "test_parts.py").write_text(SUITE)
     (tmp_path / "conftest.py").write_text(QUIET)
@@ -65,7 +62,7 @@ def run_with(name: str, *ended: tuple[str, str, str], metrics: tuple[str, ...] =
     )
 
 
-def test_a_test_that_ran_once_is_no_gap_and_tools_are_folded() -> None:
+def test_a_test_that_ran_once_is_no_gap() -> None:
     fio = "not installed: fio (apt install fio)"
     runs = [
         run_with("1", ("t.py::a", "skipped", "busy"), ("t.py::b", "skipped", fio)),
@@ -82,7 +79,7 @@ def test_a_test_that_ran_once_is_no_gap_and_tools_are_folded() -> None:
     assert gaps_of(RunSet(runs=tuple(runs)), "another class") == Gaps()
 
 
-def test_what_is_declared_counts_where_the_test_passed_and_all_metrics_were_read() -> None:
+def test_declared_metrics_of_passed_tests_count() -> None:
     runs = RunSet(
         runs=(
             run_with("1", ("t.py::a", "passed", ""), ("t.py::b", "failed", ""), metrics=("rate",)),
@@ -101,12 +98,10 @@ def test_what_is_declared_counts_where_the_test_passed_and_all_metrics_were_read
             False,
             ": the tests were skipped, as said above",
         ),
-        (Gaps(apart=2), False, ": no test applies here"),
+        (Gaps(not_applicable=2), False, ": no test applies here"),
         (Gaps(), False, ": no test recorded a metric"),
     ],
 )
-def test_why_there_is_nothing_to_learn_is_told_as_it_is(
-    gaps: Gaps, refused: bool, words: str
-) -> None:
-    told = str(nothing_measured(gaps, refused=refused))
-    assert told.startswith(f"the runs hold nothing to learn from{words}")
+def test_the_reason_for_nothing_to_learn(gaps: Gaps, refused: bool, words: str) -> None:
+    error = str(nothing_measured(gaps, refused=refused))
+    assert error.startswith(f"the runs hold nothing to learn from{words}")

@@ -103,7 +103,7 @@ def test_a_scheduler_that_is_not_there_is_one_line(
     here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "CONNECT", 0.2)
+    monkeypatch.setattr(engines, "CONNECT_SECONDS", 0.2)
     capsys.readouterr()
     for address in (NOWHERE, "nonsense", "http://x"):
         before = set(threading.enumerate())
@@ -157,8 +157,8 @@ def test_workers_that_are_gone_end_the_learning_with_a_line(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     distributed = pytest.importorskip("distributed")
-    monkeypatch.setattr(engines, "LOOK", 0.05)
-    monkeypatch.setattr(engines, "ALONE", 0.1)
+    monkeypatch.setattr(engines, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(engines, "MAX_SECONDS_ALONE", 0.1)
 
     class Silent:
         """What is left where nobody computes."""

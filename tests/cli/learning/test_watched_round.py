@@ -40,7 +40,7 @@ def measured(
 
 def test_round_is_watched_and_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watched_round, "LOOK", 0.05)
+    monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
     suite = tmp_path / "test_suite.py"
     suite.write_text(
         "import time\n"
@@ -70,7 +70,7 @@ def test_round_in_which_a_test_fails_keeps_what_the_others_measured(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watched_round, "LOOK", 0.05)
+    monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
     (tmp_path / "test_suite.py").write_text(
         "def test_speed(anubis_metric):\n"
         "    anubis_metric.record('speed', [1.0, 2.0], unit='1', better='higher')\n"
@@ -123,7 +123,7 @@ def test_tests_are_left_out_wherever_the_root_is(
         encoding="utf-8",
     )
     monkeypatch.chdir(folder)  # ids begin at the folder above
-    monkeypatch.setattr(watched_round, "LOOK", 0.05)
+    monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
     record = measured(tmp_path / "store", "test_suite.py", without=["sub/test_suite.py::test_b"])
     assert [one.test for one in record.measurements] == ["sub/test_suite.py::test_a"]
 
@@ -132,8 +132,8 @@ def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(watched_round, "INTERRUPTED", 0.0)
-    monkeypatch.setattr(watched_round, "LOOK", 0.05)
+    monkeypatch.setattr(watched_round, "INTERRUPT_GRACE", 0.0)
+    monkeypatch.setattr(watched_round, "POLL_SECONDS", 0.05)
     (tmp_path / "test_long.py").write_text(
         "import time\ndef test_x(anubis_metric):\n    time.sleep(60)\n", encoding="utf-8"
     )
@@ -152,8 +152,8 @@ def test_an_interrupt_that_the_round_did_not_have_is_passed_on(
 def test_a_round_that_ignores_interrupts_is_ended_all_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(watched_round, "INTERRUPTED", 0.0)
-    monkeypatch.setattr(watched_round, "ENDING", 0.1)
+    monkeypatch.setattr(watched_round, "INTERRUPT_GRACE", 0.0)
+    monkeypatch.setattr(watched_round, "CLOSING_SECONDS", 0.1)
     deaf = ["sh", "-c", "trap '' INT; echo ready; exec sleep 5"]
     with subprocess.Popen(deaf, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_anubis.cli.shared.collected_judging import NodeRuns, judge_collected, rows_of
+from pytest_anubis.cli.shared.collected_judging import judge_collected, rows_of
+from pytest_anubis.cli.shared.node_runs import NodeRuns
 from pytest_anubis.cli.site.site_writing import _node_files
 from pytest_anubis.core.verdict import Outcome
 from pytest_anubis.report.fleet.fleet_view import MARKS
@@ -240,7 +241,7 @@ def test_of_very_many_nodes_the_worst_have_a_page(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("pytest_anubis.cli.site.site_writing.PAGES", 1)
+    monkeypatch.setattr("pytest_anubis.cli.site.site_writing.MAX_NODE_PAGES", 1)
     runs = table(tmp_path, "n1", "n2")
     assert anubis("report", "--fleet", str(runs), "--html", "site").returncode == 0
     page = Path("site/index.html").read_text("utf-8")

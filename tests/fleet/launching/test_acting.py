@@ -78,7 +78,7 @@ def test_slurm_resumes_only_what_was_drained_here(told: Path) -> None:
 def test_a_slurm_that_does_not_answer_is_one_line(
     told: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(slurm_node, "SECONDS", 0.2)
+    monkeypatch.setattr(slurm_node, "TIMEOUT", 0.2)
     (told / "bin" / "scontrol").write_text("#!/bin/sh\nexec sleep 20\n")
     assert health(told, Decision.REJECTED, "--act=drain") == 2
     printed = capsys.readouterr()

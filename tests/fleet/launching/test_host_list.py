@@ -26,7 +26,7 @@ def test_a_file_has_one_host_a_line(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("n1,n1", "n1 stands there twice"),
+        ("n1,n1", "n1 is listed twice"),
         ("", "no host in it"),
         ("n1 -oProxyCommand=touch\n", "nothing that ssh connects to"),
         ("-oProxyCommand=x", "is no name of a host"),

@@ -82,4 +82,5 @@ def test_commands_have_the_options_that_were_given(typed: str, judge: str, learn
     learn_command.add(parser)
     options = parser.parse_args(["s", *typed.split()])
     assert " ".join(judge_command(options)).startswith(f"pytest --anubis s {judge}--html=")
-    assert " ".join(longer_command(options)) == f"anubis learn s {learn}"
+    longer = longer_command(options, seconds=options.time, rounds=options.rounds)
+    assert " ".join(longer) == f"anubis learn s {learn}"

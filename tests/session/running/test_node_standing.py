@@ -20,7 +20,7 @@ from pytest_anubis.core.standing.recorded_run import passed_checks
 from pytest_anubis.core.standing.standing_of import GATE
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason
 from pytest_anubis.core.waivers.waiving import holds_on
-from pytest_anubis.fleet.node_places import Place, places_of
+from pytest_anubis.fleet.fleet_status import Status, statuses_of
 from pytest_anubis.hardware.inventory.inventory_reading import read_inventory
 from pytest_anubis.hardware.telemetry.recorded_node import Recorded, recording_text
 from pytest_anubis.store import node_standing
@@ -429,13 +429,13 @@ def test_a_recorded_inventory_of_another_machine_accepts_nothing_and_clears_noth
         recording = Recorded(inventory=known, readings=())
         (project.path / f"{name}.json").write_text(recording_text(recording))
 
-    def places() -> list[Place]:
+    def statuses() -> list[Status]:
         with History(store) as history:
             filed = last_of_history(history, store)
         return [
-            one.place
+            one.status
             for nodes in (last_of_runs(read_runs([store]).journals), filed)
-            for one in places_of(nodes, now=time.time(), risks={}, accepted_risk=1.0)
+            for one in statuses_of(nodes, now=time.time(), risks={}, accepted_risk=1.0)
         ]
 
     def replayed(name: str) -> int:
@@ -453,18 +453,18 @@ def test_a_recorded_inventory_of_another_machine_accepts_nothing_and_clears_noth
     for name in ("other", "unknown"):
         assert replayed(name) == 0
         assert (health(store, capsys)[0], verdict()) == (20, 20)
-        assert places() == [Place.NEVER, Place.NEVER]
+        assert statuses() == [Status.NEVER, Status.NEVER]
     set_speed(project, [value / 2 for value in HEALTHY])
     assert project.runpytest("--anubis", node).ret == 1
     set_speed(project, HEALTHY)
     for name in ("other", "unknown"):
         assert replayed(name) == 0
         assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (1, 1, 1)
-        assert places() == [Place.QUARANTINED, Place.QUARANTINED]
+        assert statuses() == [Status.QUARANTINED, Status.QUARANTINED]
     assert replayed("own") == 0
     assert (health(store, capsys)[0], verdict(), main(["judge", str(store)])) == (0, 0, 0)
-    assert places() == [Place.FIT, Place.FIT]
+    assert statuses() == [Status.FIT, Status.FIT]
     set_speed(project, [value / 2 for value in HEALTHY])
     assert replayed("other") == 1
     assert (health(store, capsys)[0], verdict()) == (1, 1)
-    assert places() == [Place.QUARANTINED, Place.QUARANTINED]
+    assert statuses() == [Status.QUARANTINED, Status.QUARANTINED]

@@ -1,4 +1,4 @@
-"""Commands of whoever operates many nodes: is a node fit, launch them all, what came of it.
+"""The actions of ``anubis fleet`` on a fleet's history: its status, its drain list and plans.
 
-PYTEST_DONT_REWRITE
+Running tests on hosts is in ``fleet_command.py``. Open ``fleet_reading.py`` first.
 """

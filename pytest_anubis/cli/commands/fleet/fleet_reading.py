@@ -1,4 +1,4 @@
-"""What `anubis fleet status`, `drain-list` and `plan` read: a history or collected journals, filtered."""
+"""Reading a fleet for `fleet status`, `drain-list` and `plan`: from a history or collected journals."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class FleetRead:
     """A fleet as it was read.
 
     Attributes:
-        place: Where from, for people.
-        nodes: What is known last of each node that was asked for.
+        place: Where it was read from, for people.
+        nodes: What is known last of each wanted node.
         listed: Nodes that a list names.
         fleet: The whole history without what differs between classes; None of collected journals.
         classes: Hardware class -> the history with its durations, experience and defects.
         notes: What could not be read, one line each.
-        damaged: How many files cannot be read, or contradict another run of the same id.
+        damaged: Number of files that cannot be read, or contradict another run of the same id.
     """
 
     place: str
@@ -55,13 +55,13 @@ class FleetRead:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetRisk:
-    """How likely incidents are.
+    """Probabilities of incidents on a fleet.
 
     Attributes:
-        outlook: As if nothing had been passed.
+        outlook: Risks without regard to what nodes passed.
         mixes: Node -> its mix of kinds of incidents.
         coverage: Hardware class -> what its benchmarks expose.
-        left: Node -> what its last verdict leaves of its risk.
+        left: Node -> the risk that its last verdict leaves.
     """
 
     outlook: Outlook
@@ -71,7 +71,7 @@ class FleetRisk:
 
 
 def add_fleet(parser: argparse.ArgumentParser, *, folders: bool) -> None:
-    """Declare where a fleet is read from, `folders` of journals or a history, and which of its nodes."""
+    """Declare where a fleet is read from (a history, or `folders` of journals) and which of its nodes."""
     if folders:
         parser.add_argument(
             "folders",
@@ -90,19 +90,17 @@ def add_fleet(parser: argparse.ArgumentParser, *, folders: bool) -> None:
 
 
 def read_fleet_now(options: argparse.Namespace, *, whole: bool) -> FleetRead:
-    """Read the fleet that was named; `whole`: incidents, defects and durations as well, which a risk takes.
+    """Read the fleet that was named; `whole` includes incidents, defects and durations, for its risk.
 
     Raises:
-        CommandError: It cannot be read, or no node of it is asked for.
+        CommandError: It cannot be read, or has no wanted node.
     """
     wanted = wanted_of(options)
     listed = tuple(name for name in _listed(options.nodes_file) if wanted.wants_node(name))
     if getattr(options, "folders", None):
         if options.history:
-            raise CommandError(
-                "--history takes the runs out of a history: name no folders beside it"
-            )
-        # A rejection holds whatever its date and class, so all runs of a node are read.
+            raise CommandError("--history takes the runs out of a history: name no folders with it")
+        # All runs of a node are read: a rejection counts whatever its date and class.
         every = replace(wanted, since=None, hardware_class="")
         found = _of_folders(options.folders, every, listed)
     else:
@@ -118,7 +116,7 @@ def read_fleet_now(options: argparse.Namespace, *, whole: bool) -> FleetRead:
 
 
 def _lately(one: NodeLast, since: float | None) -> NodeLast:
-    """Return a node without runs from before a moment; a rejection is kept, however old it is."""
+    """Return a node without runs from before a time; a rejection is kept, however old it is."""
     if since is None or one.standing.failures:
         return one
     old = one.last is not None and one.last.started < since
@@ -184,10 +182,10 @@ def _of_history(
 
 
 def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) -> FleetRisk | None:
-    """Return the risks of a fleet; None where no incident was ever recorded.
+    """Return the risks of a fleet; None if no incident was ever recorded.
 
     Raises:
-        CommandError: The history makes no sense, or the model cannot be read.
+        CommandError: The history is invalid, or the model cannot be read.
     """
     from pytest_anubis.selector.planning.fleet_coverage import (
         LastPass,
@@ -228,7 +226,7 @@ def risk_of(found: FleetRead, horizon: float, model: Path | None, now: float) ->
 
 
 def kept_model(options: argparse.Namespace) -> Path | None:
-    """Return the risk model that the history's folder keeps; None where there is none."""
+    """Return the risk model in the history's folder; None if there is none."""
     path = histories.model_path(_named(options))
     return path if path is not None and path.exists() else None
 

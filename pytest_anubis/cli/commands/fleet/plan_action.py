@@ -1,4 +1,4 @@
-"""``anubis fleet plan``: what the next window should validate, as one choice over all nodes."""
+"""``anubis fleet plan``: what the next maintenance window should validate, as one choice over all nodes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from pytest_anubis.cli.commands.fleet.fleet_reading import (
     risk_of,
 )
 from pytest_anubis.cli.commands.fleet.plan_text import (
+    MAX_NAMES_LISTED,
     PARTNER,
-    RISKY,
     class_notes,
     plan_document,
     plan_line,
@@ -34,7 +34,7 @@ from pytest_anubis.core.metric import named_by
 from pytest_anubis.report.text.numbers import count_text
 
 if TYPE_CHECKING:
-    from pytest_anubis.fleet.node_places import NodePlace
+    from pytest_anubis.fleet.fleet_status import NodeStatus
     from pytest_anubis.selector.planning.window_problem import NodeCase, Window
 
 HOUR = 3600.0
@@ -101,7 +101,7 @@ def add_plan(actions: Any) -> None:
         type=_share,
         default=1.0,
         metavar="SHARE",
-        help="what an hour of a node in the window is worth beside one that an incident costs; 0: "
+        help="what an hour of a node in the window is worth, relative to one that an incident costs; 0: "
         "the window is "
         "there anyway (default: 1)",
     )
@@ -125,7 +125,7 @@ def add_plan(actions: Any) -> None:
 
 
 def _plan(options: argparse.Namespace) -> int:
-    from pytest_anubis.fleet.node_places import places_of
+    from pytest_anubis.fleet.fleet_status import statuses_of
     from pytest_anubis.selector.planning.window_plan import plan_window
 
     seconds = _hours(options.hours)
@@ -139,9 +139,9 @@ def _plan(options: argparse.Namespace) -> int:
             f"enter them with "
             "'anubis history incident import', or validate everything"
         )
-    places = places_of(found.nodes, now=now, risks=risk.left, accepted_risk=0.0, listed=())
-    partners = _partners(options, places, risk)
-    cases = _cases(options, found, risk, places, set(partners), now)
+    statuses = statuses_of(found.nodes, now=now, risks=risk.left, accepted_risk=0.0, listed=())
+    partners = _partners(options, statuses, risk)
+    cases = _cases(options, found, risk, statuses, set(partners), now)
     notes = class_notes(found, risk)
     if not cases:
         why = f"; {notes[0]}" if notes else ""
@@ -151,7 +151,9 @@ def _plan(options: argparse.Namespace) -> int:
     filed = {one.node.name for one in found.nodes}
     never = [name for name in found.listed if name not in filed]
     if never:
-        named = ", ".join(never[:RISKY]) + (", ..." if len(never) > RISKY else "")
+        named = ", ".join(never[:MAX_NAMES_LISTED]) + (
+            ", ..." if len(never) > MAX_NAMES_LISTED else ""
+        )
         say(
             f"note: not planned for, as the history does not know them: "
             f"{count_text(len(never), 'node')} of --nodes-file ({named}); run 'pytest --anubis' on them, "
@@ -204,17 +206,17 @@ def _cases(
     options: argparse.Namespace,
     found: FleetRead,
     risk: FleetRisk,
-    places: Sequence[NodePlace],
+    statuses: Sequence[NodeStatus],
     aside: set[str],
     now: float,
 ) -> list[NodeCase]:
     """Return the nodes that could be validated: in service, not rejected, and no partners."""
-    from pytest_anubis.fleet.node_places import Place
+    from pytest_anubis.fleet.fleet_status import Status
     from pytest_anubis.selector.choice.choice_inputs import exposing_open
     from pytest_anubis.selector.planning.fleet_coverage import LastPass, credit
     from pytest_anubis.selector.planning.window_problem import NodeCase
 
-    free = {one.node for one in places if one.place is not Place.QUARANTINED} - aside
+    free = {one.node for one in statuses if one.status is not Status.QUARANTINED} - aside
     risks = {one.node: one.probability for one in risk.outlook.risks}
     defects: dict[str, list[Any]] = {}
     for defect in found.fleet.defects if found.fleet is not None else ():
@@ -247,17 +249,17 @@ def _cases(
 
 
 def _partners(
-    options: argparse.Namespace, places: Sequence[NodePlace], risk: FleetRisk
+    options: argparse.Namespace, statuses: Sequence[NodeStatus], risk: FleetRisk
 ) -> tuple[str, ...]:
     """Return the accepted nodes of the least risk that are set aside."""
-    from pytest_anubis.fleet.node_places import Place
+    from pytest_anubis.fleet.fleet_status import Status
 
     count = options.partners or 0
     good = sorted(
         (
             one
-            for one in places
-            if one.decision == "ACCEPTED" and one.place in (Place.DUE, Place.FIT)
+            for one in statuses
+            if one.decision == "ACCEPTED" and one.status in (Status.DUE, Status.FIT)
         ),
         key=lambda one: (risk.left.get(one.node, 1.0), one.node),
     )

@@ -1,4 +1,4 @@
-"""A plan of a window for the terminal and as JSON."""
+"""A plan of a window, for the terminal and as JSON."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from pytest_anubis.selector.planning.window_plan import PlannedNode, WindowPlan
     from pytest_anubis.selector.planning.window_problem import Window
 
-SHOWN = 40
+MAX_NODES_SHOWN = 40
 """Nodes on the terminal without ``--all``."""
-RISKY = 5
-"""Nodes left out that are named on the terminal: the riskiest."""
-WORTH = 1.0
-"""Seconds of a window's value below which more of anything is not worth a word."""
+MAX_NAMES_LISTED = 5
+"""Names in one line: nodes, the riskiest first, or benchmarks."""
+MIN_VALUE_SECONDS = 1.0
+"""Seconds of a window's value below which an addition is not mentioned."""
 PARTNER = "partner"
 """The pool of nodes that are set aside as partners."""
 
@@ -32,7 +32,7 @@ def show_plan(
     partners: Sequence[str],
     notes: Sequence[str],
 ) -> None:
-    """Say what the plan is, for people."""
+    """Print the plan for people."""
     chosen = [one for one in plan.nodes if one.runs]
     rest = [one for one in plan.nodes if not one.runs]
     say(
@@ -43,7 +43,7 @@ def show_plan(
         *_more_words(plan),
     )
     rows = [["node", "from", "to", "risk", "then", "runs"]]
-    for one in chosen if options.all else chosen[:SHOWN]:
+    for one in chosen if options.all else chosen[:MAX_NODES_SHOWN]:
         names = ", ".join(run.benchmark.rpartition("::")[2] for run in one.runs)
         span = [_clock(one.start), _clock(one.end)]
         rows.append([one.node, *span, percent(one.before), percent(one.after), names])
@@ -54,7 +54,7 @@ def show_plan(
     if partners:
         say(f"set aside as partners: {', '.join(partners)}")
     if rest:
-        worst = sorted(rest, key=lambda one: (-one.before, one.node))[:RISKY]
+        worst = sorted(rest, key=lambda one: (-one.before, one.node))[:MAX_NAMES_LISTED]
         left = sum(one.before for one in rest)
         named = ", ".join(f"{one.node} {percent(one.before)}" for one in worst)
         say(
@@ -62,7 +62,7 @@ def show_plan(
         )
     say(*(f"left out: {name}: {why}" for name, why in plan.left_out.items()))
     if plan.unpinned:
-        some = ", ".join(plan.unpinned[:RISKY])
+        some = ", ".join(plan.unpinned[:MAX_NAMES_LISTED])
         say(
             f"note: what is pinned found no room on {count_text(len(plan.unpinned), 'node')} ({some})"
         )
@@ -75,12 +75,12 @@ def show_plan(
 
 
 def risk_notes(risk: FleetRisk) -> list[str]:
-    """Say what the risks of a plan rest on, one line each."""
+    """Return what the risks of a plan rest on, one line each."""
     return [f"risks: {risk.outlook.basis}", *risk.outlook.notes]
 
 
 def class_notes(found: FleetRead, risk: FleetRisk) -> list[str]:
-    """Say what cannot be planned for a hardware class, or is only assumed of it, one line each."""
+    """Return what is assumed, or cannot be planned, for each hardware class, one line each."""
     notes = []
     for key, known in sorted(risk.coverage.items()):
         nodes = count_text(sum(one.node.hardware_class == key for one in found.nodes), "node")
@@ -91,9 +91,9 @@ def class_notes(found: FleetRead, risk: FleetRisk) -> list[str]:
                 "run 'pytest --anubis suites/' on one first"
             )
         elif known.elsewhere:
-            some = ", ".join(known.elsewhere[:RISKY])
+            some = ", ".join(known.elsewhere[:MAX_NAMES_LISTED])
             count = count_text(len(known.elsewhere), "benchmark")
-            more = ", ..." if len(known.elsewhere) > RISKY else ""
+            more = ", ..." if len(known.elsewhere) > MAX_NAMES_LISTED else ""
             notes.append(f"{name}: without {count} that only other classes have run ({some}{more})")
         if known.benchmarks and known.guessed:
             notes.append(
@@ -107,16 +107,16 @@ def class_notes(found: FleetRead, risk: FleetRisk) -> list[str]:
 
 
 def _how_good(plan: WindowPlan) -> str:
-    """Say what the plan lacks to the bound that no plan can exceed, as far as it can be shown."""
+    """Return how near the plan is to the bound that no plan can exceed."""
     gap = percent(plan.gap)
     return "the best plan there is" if gap == percent(0.0) else f"within {gap} of the best possible"
 
 
 def _more_words(plan: WindowPlan) -> list[str]:
-    """Return the line on what more of anything would add; what adds nothing is not offered."""
-    offers = {"another hour": duration_text(plan.hour)} if plan.hour >= WORTH else {}
+    """Return a line on what more time, nodes or pools would add, and how much of each pool is used."""
+    offers = {"another hour": duration_text(plan.hour)} if plan.hour >= MIN_VALUE_SECONDS else {}
     for name, worth in plan.one_more.items():
-        if worth >= WORTH:
+        if worth >= MIN_VALUE_SECONDS:
             more = f"one more {'node at a time' if name.startswith('nodes') else name}"
             offers[more] = f"about {duration_text(worth)}"
     words = [f"{more} would add {worth}" for more, worth in offers.items()]

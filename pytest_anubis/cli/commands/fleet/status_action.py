@@ -1,4 +1,4 @@
-"""``anubis fleet status`` and ``drain-list``: where the nodes of a fleet stand, and which to drain."""
+"""``anubis fleet status`` and ``drain-list``: the state of every node of a fleet, and which to drain."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from pytest_anubis.report.text.numbers import count_text, duration_text, percent
 from pytest_anubis.report.text.text_table import folded, table
 
 if TYPE_CHECKING:
-    from pytest_anubis.fleet.node_places import NodePlace
+    from pytest_anubis.fleet.fleet_status import NodeStatus
 
-SHOWN = 40
+MAX_LINES = 40
 """Lines on the terminal without ``--all``."""
 
-TOLD = 5
+MAX_NOTES = 5
 """Notes about single files on the terminal; JSON has all of them."""
 
 STATUS_CODES = (
@@ -71,7 +71,7 @@ def add_status(actions: Any) -> None:
         "--all", action="store_true", help="every node on a line of its own, all of them"
     )
     _add_format(parser, ("text", "json"))
-    add_json(parser, "where every node is, and why")
+    add_json(parser, "the state of every node, and why")
 
 
 def add_drain_list(actions: Any) -> None:
@@ -98,12 +98,12 @@ def _add_format(parser: argparse.ArgumentParser, known: Sequence[str]) -> None:
 
 
 def _status(options: argparse.Namespace) -> int:
-    from pytest_anubis.fleet.node_places import exit_code, places_of
+    from pytest_anubis.fleet.fleet_status import exit_code, statuses_of
 
     now = time.time()
     found = read_fleet_now(options, whole=True)
     risk = risk_of(found, options.horizon, kept_model(options), now)
-    places = places_of(
+    statuses = statuses_of(
         found.nodes,
         now=now,
         risks={} if risk is None else risk.left,
@@ -113,25 +113,25 @@ def _status(options: argparse.Namespace) -> int:
     )
     to = "-" if options.format == "json" else options.json
     if to is not None:
-        write_json(to, _document(options, found, places, risk, now))
+        write_json(to, _document(options, found, statuses, risk, now))
     if to == "-":
-        return exit_code(places, found.damaged)
-    counts = Counter(one.word for one in places)
-    told = ", ".join(f"{counts[word]} {word}" for word in counts)
-    say(f"{count_text(len(places), 'node')}: {told}")
-    say(*_lines(places, now, whole=options.all))
-    say(*(f"note: {note}" for note in (*_some(found.notes), *_notes(options, risk))))
-    return exit_code(places, found.damaged)
+        return exit_code(statuses, found.damaged)
+    counts = Counter(one.word for one in statuses)
+    counted = ", ".join(f"{counts[word]} {word}" for word in counts)
+    say(f"{count_text(len(statuses), 'node')}: {counted}")
+    say(*_lines(statuses, now, whole=options.all))
+    say(*(f"note: {note}" for note in (*_first_notes(found.notes), *_risk_notes(options, risk))))
+    return exit_code(statuses, found.damaged)
 
 
-def _some(notes: Sequence[str]) -> list[str]:
+def _first_notes(notes: Sequence[str]) -> list[str]:
     """Return the first of many notes, and how many more there are."""
-    more = [f"{len(notes) - TOLD} more such notes"] if len(notes) > TOLD else []
-    return [*notes[:TOLD], *more]
+    more = [f"{len(notes) - MAX_NOTES} more such notes"] if len(notes) > MAX_NOTES else []
+    return [*notes[:MAX_NOTES], *more]
 
 
-def _lines(places: Sequence[NodePlace], now: float, *, whole: bool) -> list[str]:
-    from pytest_anubis.fleet.node_places import Place
+def _lines(statuses: Sequence[NodeStatus], now: float, *, whole: bool) -> list[str]:
+    from pytest_anubis.fleet.fleet_status import Status
 
     rows = [["node", "is", "for", "why"]]
     rows += [
@@ -143,22 +143,21 @@ def _lines(places: Sequence[NodePlace], now: float, *, whole: bool) -> list[str]
             + (f" ({one.device})" if "(" in one.device else "")
             + (f" -> {one.act}" if one.act else ""),
         ]
-        for one in places
-        if whole or one.place is not Place.FIT
+        for one in statuses
+        if whole or one.status is not Status.FIT
     ]
-    shown, stands_for = (rows, [0] + [1] * (len(rows) - 1)) if whole else folded(rows)
-    if not whole and len(shown) > SHOWN + 1:
-        left = sum(stands_for[SHOWN + 1 :])
-        shown = shown[: SHOWN + 1]
+    shown, counts = (rows, [0] + [1] * (len(rows) - 1)) if whole else folded(rows)
+    more = []
+    if not whole and len(shown) > MAX_LINES + 1:
+        left = sum(counts[MAX_LINES + 1 :])
+        shown = shown[: MAX_LINES + 1]
         more = [f"{count_text(left, 'more node')} that are not ACCEPTED (--all shows them)"]
-    else:
-        more = []
     if len(shown) == 1:
         return more
     return [*table(shown, width=terminal_width(), shrink=3).splitlines(), *more]
 
 
-def _notes(options: argparse.Namespace, risk: FleetRisk | None) -> list[str]:
+def _risk_notes(options: argparse.Namespace, risk: FleetRisk | None) -> list[str]:
     if risk is not None:
         return [
             f"due: a risk of more than {percent(options.risk)} within {duration_text(options.horizon)}, by "
@@ -172,20 +171,20 @@ def _notes(options: argparse.Namespace, risk: FleetRisk | None) -> list[str]:
 def _document(
     options: argparse.Namespace,
     found: FleetRead,
-    places: Sequence[NodePlace],
+    statuses: Sequence[NodeStatus],
     risk: FleetRisk | None,
     now: float,
 ) -> dict[str, Any]:
-    from pytest_anubis.fleet.node_places import Place, exit_code
+    from pytest_anubis.fleet.fleet_status import Status, exit_code
 
-    counts = Counter(one.word for one in places)
+    counts = Counter(one.word for one in statuses)
     return {
         "schema": 1,
         "at": now,
         "horizon": options.horizon,
         "accepted_risk": options.risk,
         "basis": None if risk is None else risk.outlook.basis,
-        "counts": {place.value: 0 for place in Place} | counts,
+        "counts": {one.value: 0 for one in Status} | counts,
         "nodes": [
             {
                 "node": one.node,
@@ -204,25 +203,25 @@ def _document(
                 "group": one.group,
                 "residual_risk": one.risk,
             }
-            for one in places
+            for one in statuses
         ],
-        "notes": [*found.notes, *_notes(options, risk)],
-        "exit_code": exit_code(places, found.damaged),
+        "notes": [*found.notes, *_risk_notes(options, risk)],
+        "exit_code": exit_code(statuses, found.damaged),
     }
 
 
 def _drain_list(options: argparse.Namespace) -> int:
-    from pytest_anubis.fleet.node_places import Place, drain_lines, places_of
+    from pytest_anubis.fleet.fleet_status import Status, drain_lines, statuses_of
 
     found = read_fleet_now(options, whole=False)
-    places = places_of(
+    statuses = statuses_of(
         found.nodes, now=time.time(), risks={}, accepted_risk=1.0, listed=found.listed
     )
-    due = [one for one in places if one.to_drain]
+    due = [one for one in statuses if one.to_drain]
     lines, refused = drain_lines(due, scontrol=options.format == "scontrol")
-    never = sum(one.place is Place.NEVER for one in places)
+    never = sum(one.status is Status.NEVER for one in statuses)
     unknown = [f"{count_text(never, 'node')} without any verdict: nothing is known of them"]
-    for note in (*_some(found.notes), *refused, *(unknown if never else ())):
+    for note in (*_first_notes(found.notes), *refused, *(unknown if never else ())):
         say(f"note: {note}", file=sys.stderr)
     to = "-" if options.format == "json" else options.json
     if to is not None:

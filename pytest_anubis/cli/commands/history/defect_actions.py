@@ -1,4 +1,4 @@
-"""``anubis history defect``: what validation found bad, listed, entered by hand and closed."""
+"""``anubis history defect``: list, enter and close the defects that validation found."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def add_defects(nouns: Any) -> None:
 
 
 def list_defects(options: argparse.Namespace) -> None:
-    """List them, in time order."""
+    """List defects, in time order."""
     from pytest_anubis.store.history.fleet_history import standing_defects
 
     found = use(options.history, lambda history: standing_defects(history, node=options.node))

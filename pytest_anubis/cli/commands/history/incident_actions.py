@@ -1,4 +1,4 @@
-"""``anubis history incident``: what users suffered, entered, listed and taken out."""
+"""``anubis history incident``: enter, list and withdraw incidents that users suffered."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from pytest_anubis.cli.commands.history.node_actions import IMPORT_CODES, tell_import
+from pytest_anubis.cli.commands.history.node_actions import IMPORT_CODES, answer_import
 from pytest_anubis.cli.shared.arguments import add_action, add_json, add_noun
 from pytest_anubis.cli.shared.history_access import (
     add_history,
@@ -66,7 +66,7 @@ def _import(options: argparse.Namespace) -> int:
         options.history,
         lambda history: import_incidents(history, options.file, add_nodes=add_nodes),
     )
-    return tell_import(options, result, "incident", result.left_out)
+    return answer_import(options, result, "incident", result.left_out)
 
 
 def _add(options: argparse.Namespace) -> None:
@@ -93,7 +93,7 @@ def _add(options: argparse.Namespace) -> None:
 
 
 def list_incidents(options: argparse.Namespace) -> None:
-    """List them, the latest first."""
+    """List incidents, the latest first."""
     from pytest_anubis.store.history.incident_records import incidents
 
     found = use(options.history, lambda history: incidents(history, node=options.node))

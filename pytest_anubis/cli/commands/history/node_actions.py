@@ -1,4 +1,4 @@
-"""``anubis history nodes`` and ``anubis history state``: which nodes there are, and what became of them."""
+"""``anubis history nodes`` and ``anubis history state``: the nodes of a fleet and their states."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ NODE_STATES = {
     "repair": "repair",
     "removed": "removed",
 }
-"""States as options name them, and as the history keeps them."""
+"""States as options name them -> as the history keeps them."""
 
-_FIRST = ("rack", "position", "serial", "batch")
+_FIRST_TRAITS = ("rack", "position", "serial", "batch")
 """Traits that have the first columns."""
-_MOST_COLUMNS = 4
-"""Traits that have a column: more of them make lines that no terminal shows."""
+_MAX_TRAITS = 4
+"""Traits that have a column; with more, no terminal shows the lines whole."""
 
 IMPORT_CODES = (
     "Exit codes: 0 every line is in the history; 1 some were left out, which are listed; 2 wrong usage, or a "
@@ -48,14 +48,14 @@ def add_nodes(nouns: Any) -> None:
         actions,
         "import",
         _import,
-        "register nodes from CSV, or tell more of known ones",
+        "register nodes from CSV, or add to what is known of them",
         IMPORT_CODES,
     )
     load.add_argument(
         "file",
         type=Path,
         metavar="FILE.csv",
-        help="column node; if you like class (until a run tells it), since (in service), state, on (of the "
+        help="column node; if you like class (until a run has one), since (in service), state, on (of the "
         "state; default: the file's date), note; every other (rack, position, batch, serial, ...) is kept "
         "for the fleet's page",
     )
@@ -110,10 +110,13 @@ def list_nodes(options: argparse.Namespace) -> None:
     )
     columns = sorted(
         {name for known in traits.values() for name in known},
-        key=lambda name: (_FIRST.index(name) if name in _FIRST else len(_FIRST), name),
+        key=lambda name: (
+            _FIRST_TRAITS.index(name) if name in _FIRST_TRAITS else len(_FIRST_TRAITS),
+            name,
+        ),
     )
     head = ["node", "state", "since", "hardware class", "in service since", "measured", "verdict"]
-    head += columns[:_MOST_COLUMNS]
+    head += columns[:_MAX_TRAITS]
     rows = [head]
     rows += [
         [
@@ -124,7 +127,7 @@ def list_nodes(options: argparse.Namespace) -> None:
             day_and_time(node.since),
             _measured(node.name, verdicts, counts),
             verdicts.get(node.name, ("-", 0.0))[0],
-            *(traits.get(node.name, {}).get(name, "-") for name in columns[:_MOST_COLUMNS]),
+            *(traits.get(node.name, {}).get(name, "-") for name in columns[:_MAX_TRAITS]),
         ]
         for node in nodes
     ]
@@ -135,7 +138,7 @@ def list_nodes(options: argparse.Namespace) -> None:
         removed = f"; {gone} removed, which nobody is to measure" if gone else ""
         lines.append(f"{count_text(len(there), 'node')}, {unrun} of them with no run yet{removed}")
     lines.append("one node: anubis history --node NAME")
-    if left := columns[_MOST_COLUMNS:]:
+    if left := columns[_MAX_TRAITS:]:
         lines.append(f"with --json as well: {', '.join(left)}")
     none = "no nodes yet; run 'pytest --anubis suites/', or 'anubis history nodes import'"
     plain = [
@@ -174,17 +177,17 @@ def _import(options: argparse.Namespace) -> int:
 
     result = use(options.history, lambda history: import_nodes(history, options.file))
     more = f"; kept of each: {', '.join(result.traits)}" if result.traits else ""
-    return tell_import(options, result, "node", len(result.wrong), more)
+    return answer_import(options, result, "node", len(result.wrong), more)
 
 
-def tell_import(
+def answer_import(
     options: argparse.Namespace,
     result: NodeImport | IncidentImport,
     noun: str,
     left_out: int,
     more: str = "",
 ) -> int:
-    """Say what became of a table's lines; return the exit code.
+    """Print what became of a table's lines; return the exit code.
 
     Raises:
         CommandError: There was no good line.

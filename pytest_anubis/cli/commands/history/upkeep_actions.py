@@ -1,4 +1,4 @@
-"""``anubis history roles|retain|compact``: who may do what with a history, and what is thrown away of it."""
+"""``anubis history roles|retain|compact``: rights on a history's database, and removing what is old."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _retain(options: argparse.Namespace) -> None:
     if options.contents is None and options.runs is None:
         raise CommandError("say what is old: --contents 180d, --runs 720d, or both")
     now = time.time()
-    # Years of a fleet take longer than a question.
+    # Without a time limit: the years of a fleet take longer than one query may.
     with History(history_place(options.history)) as history:
         done = retain(
             history,

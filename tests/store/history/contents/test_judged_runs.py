@@ -14,9 +14,9 @@ from pytest_anubis.core.standing.recorded_run import judged_of
 from pytest_anubis.core.standing.standing_of import standing_of
 from pytest_anubis.core.verdict import Decision, MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
 from pytest_anubis.core.waivers.waiving import holds_on
+from pytest_anubis.fleet.fleet_status import Status, drain_lines, statuses_of
 from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
 from pytest_anubis.fleet.launching.health_check import health_of
-from pytest_anubis.fleet.node_places import Place, drain_lines, places_of
 from pytest_anubis.selector.choice.choice_inputs import exposing_open
 from pytest_anubis.store.fleet.last_runs import last_of_history, last_of_runs
 from pytest_anubis.store.history.database import History
@@ -124,9 +124,9 @@ def test_everybody_says_the_same(tmp_path: Path) -> None:
         def stands() -> dict[str, str]:
             nodes = last_of_history(history, tmp_path)
             now = BEGIN + 6 * DAY
-            places = places_of(nodes, now=now, risks={}, accepted_risk=1.0)
-            drained = {line.split()[0] for line in drain_lines(places, scontrol=False)[0]}
-            assert drained == {one.node for one in places if one.place is Place.QUARANTINED}
+            statuses = statuses_of(nodes, now=now, risks={}, accepted_risk=1.0)
+            drained = {line.split()[0] for line in drain_lines(statuses, scontrol=False)[0]}
+            assert drained == {one.node for one in statuses if one.status is Status.QUARANTINED}
             filed = {name: found[0] for name, found in last_verdicts(history).items()}
             shown = {one.node.name: one.standing.decision for one in nodes}
             assert filed == {name: one.value for name, one in shown.items() if one}
@@ -166,11 +166,11 @@ def test_a_closed_defect_is_answered_for(tmp_path: Path) -> None:
         (one,) = defects(history)
         close_defect(history, one.number, "confirmed")
         assert keep_answered(str(tmp_path), one.node, one.runs) == ""
-        (place,) = places_of(
+        (place,) = statuses_of(
             last_of_history(history, tmp_path), now=BEGIN, risks={}, accepted_risk=1.0
         )
     health = health_of(read_standing(tmp_path, "n1"), "n1", now=BEGIN, max_age=None, boot="")
-    assert (place.place, health.decision) == (Place.DUE, Decision.UNDECIDED)
+    assert (place.status, health.decision) == (Status.DUE, Decision.UNDECIDED)
 
 
 def test_all_runs_of_a_closed_defect_are_answered_for(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 from pytest_anubis.cli.main import main
 from pytest_anubis.core.events import NodeDecided, RunFinished, RunStarted
 from pytest_anubis.core.verdict import Decision, NodeVerdict
+from pytest_anubis.fleet.fleet_status import Status, statuses_of
 from pytest_anubis.fleet.launching.fleet_verdict import fleet_verdict
-from pytest_anubis.fleet.node_places import Place, places_of
 from pytest_anubis.store.collected_runs import read_runs
 from pytest_anubis.store.fleet.last_runs import last_of_history, last_of_runs
 from pytest_anubis.store.fleet.pushing import push
@@ -71,10 +71,10 @@ def test_a_run_from_the_future_hides_no_later_one(
     with History(place) as history:
         nodes = last_of_history(history, place)
         found = {
-            one.node: one.place
-            for one in places_of(nodes, now=time.time(), risks={}, accepted_risk=1)
+            one.node: one.status
+            for one in statuses_of(nodes, now=time.time(), risks={}, accepted_risk=1)
         }
-        assert found == {"n1": Place.QUARANTINED, "n2": Place.UNDECIDED}
+        assert found == {"n1": Status.QUARANTINED, "n2": Status.UNDECIDED}
         assert last_verdicts(history)["n1"][0] == "REJECTED"
         assert [run.run for run in history.node_history("n1")] == ["early", "later"]
         assert [run.run for run in stored_runs(history) if run.node == "n1"] == ["early", "later"]
@@ -113,8 +113,8 @@ def test_a_host_whose_clock_differs_from_the_servers_is_put_right_both_ways(
             (3, "exactly"),
         }
         nodes = last_of_history(history, url)
-    (one,) = places_of(nodes, now=clock(), risks={}, accepted_risk=1)
-    assert one.place is Place.FIT  # it is known when it was
+    (one,) = statuses_of(nodes, now=clock(), risks={}, accepted_risk=1)
+    assert one.status is Status.FIT  # it is known when it was
 
 
 def test_in_a_folder_an_acceptance_from_the_future_is_none(
@@ -135,13 +135,13 @@ def test_in_a_folder_an_acceptance_from_the_future_is_none(
     }
     assert "accepted by run a2, 4.0 h in the future: the clocks differ" in told["n1"].headline
     nodes = last_of_runs(runs.journals)
-    places = {
-        one.node: (one.place, one.why)
-        for one in places_of(nodes, now=time.time(), risks={}, accepted_risk=1)
+    statuses = {
+        one.node: (one.status, one.why)
+        for one in statuses_of(nodes, now=time.time(), risks={}, accepted_risk=1)
     }
-    assert places["n1"] == (Place.UNDECIDED, "accepted 4 h in the future: the clocks differ")
-    assert places["n2"][0] is Place.FIT
-    assert places["n3"][0] is Place.QUARANTINED
+    assert statuses["n1"] == (Status.UNDECIDED, "accepted 4 h in the future: the clocks differ")
+    assert statuses["n2"][0] is Status.FIT
+    assert statuses["n3"][0] is Status.QUARANTINED
     main(["judge", str(tmp_path)])
     said = [line for line in capsys.readouterr().out.splitlines() if "in the future" in line]
     assert len(said) == 1

@@ -1,4 +1,4 @@
-"""Judged nodes on the terminal: findings, what nodes share, the nodes, and what tables lack of them."""
+"""Lines on judged nodes for the terminal: findings, what nodes share, the nodes, values that tables lack."""
 
 from __future__ import annotations
 
@@ -26,30 +26,30 @@ from pytest_anubis.store.journal.journal_file import RUNS_FOLDER
 from pytest_anubis.validator.deciding.fleet_judging import JudgedFleet
 
 MISSING = "missing.csv"
-"""Lists what tables lack, in the store of what was judged, unless the user names another file or it holds
-another list."""
+"""Name of the list of values that tables lack, in the store of what was judged, unless the user names another
+file or it holds another list."""
 _LISTS = "missing*.csv"
 STORE = Path(".anubis")
 _KEPT = (IMPORTS_FOLDER, RUNS_FOLDER)
 _Row = tuple[str, ...]
 _HEAD: _Row = ("node", "benchmark", "metric", "device")
-LONGEST = 400
+MAX_LINE_LENGTH = 400
 """Characters of a finding or a note without ``-v``."""
-SHARING = 3
-"""Rejected nodes from which on they may share a cause."""
-RETESTS = 40
+MIN_SHARING = 3
+"""Rejected nodes from which on a shared cause is likely."""
+MAX_RETESTS = 40
 """Nodes that a command to measure again names."""
-CHANGED = 12
-"""Nodes named that are rejected anew, or have recovered."""
-TESTS = 12
-"""Tests that a command to measure again names; of more it takes all."""
+MAX_CHANGED = 12
+"""Nodes named that are newly rejected, or have recovered."""
+MAX_TESTS = 12
+"""Tests that a command to measure again names; with more, it runs all."""
 
 
-def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
-    """Say what was found on many nodes.
+def say_fleet(options: argparse.Namespace, source: FleetSource) -> None:
+    """Print what was found on many nodes.
 
     Args:
-        options: Those of the command: ``verbose``, ``allow_missing``, perhaps ``missing``, which may be None.
+        options: Options of the command: ``verbose``, ``allow_missing``, perhaps ``missing``.
         source: The nodes to show.
     """
     judged, rows = source.judged, source.rows
@@ -60,20 +60,21 @@ def tell_fleet(options: argparse.Namespace, source: FleetSource) -> None:
     lines = fleet_lines(
         rows, source.shifts, besides=missing[:1], width=terminal_width(), verbosity=verbosity
     )
-    # The first lines are those to act on, but of a class that moved as a whole single nodes tell little.
-    said = [f"finding: {finding.text}" for finding in judged.findings]
+    # The first lines are those to act on, but for a class that moved as a whole a single node says little.
+    findings = [f"finding: {finding.text}" for finding in judged.findings]
     notes = [f"note: {note}" for note in (*judged.notes, *(judged.asides if verbosity > 0 else ()))]
     if verbosity <= 0:
-        said, notes = ([clip_but_end(line, LONGEST) for line in some] for some in (said, notes))
+        findings = [clip_but_end(one, MAX_LINE_LENGTH) for one in findings]
+        notes = [clip_but_end(one, MAX_LINE_LENGTH) for one in notes]
     known = any(source.traits.get(row.verdict.node) for row in rows)
     shared = [] if known else _sharing_lines(rows)
     changes = _change_lines(source)
-    say(*said, *lines, *changes, *_retest_lines(rows), *missing[1:], *removed)
+    say(*findings, *lines, *changes, *_retest_lines(rows), *missing[1:], *removed)
     say(*shared, *notes)
 
 
 def _missing_cells(judged: JudgedFleet, rows: Sequence[NodeRow]) -> list[_Row]:
-    """Return the values that tables lack of the nodes to show."""
+    """Return the values that tables lack of the shown nodes."""
     shown = {row.unit for row in rows if row.missing}
     return [
         (verdict.node, *cell)
@@ -86,7 +87,7 @@ def _missing_cells(judged: JudgedFleet, rows: Sequence[NodeRow]) -> list[_Row]:
 def _missing_lines(
     options: argparse.Namespace, cells: Sequence[_Row], rows: Sequence[NodeRow]
 ) -> list[str]:
-    """Say how many values tables lack, list them in a file, and say how they are measured again."""
+    """List the values that tables lack in a file; return lines on how to measure them."""
     if not cells:
         return []
     shown = [row for row in rows if row.missing]
@@ -114,15 +115,15 @@ def _missing_lines(
 
 
 def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row]) -> list[str]:
-    """Remove lists of what was missing that hold no more, and say so.
+    """Remove outdated lists of missing values, and return lines that say so.
 
-    A list is stale where all of its nodes were judged and one of its values is there now, and one that the
-    user names where nothing is missing.
+    A list is outdated if all of its nodes were judged and one of its values exists now; the list that the
+    user names is outdated if nothing is missing.
     """
     if "missing" not in options:
         return []
     places = [options.missing] if options.missing else sorted(_store(options).glob(_LISTS))
-    said, removed = [], []
+    lines, removed = [], []
     for place in places:
         listed = _listed(place)
         judged = {node for node, *_ in listed} <= nodes and not listed <= cells
@@ -131,16 +132,16 @@ def _without_stale(options: argparse.Namespace, nodes: set[str], cells: set[_Row
         try:
             place.unlink()
         except OSError as error:
-            said.append(f"{place} is out of date and cannot be removed ({error.strerror})")
+            lines.append(f"{place} is out of date and cannot be removed ({error.strerror})")
         else:
             removed.append(str(place))
     if removed:
-        said.append(f"removed, as values that it listed are there now: {', '.join(removed)}")
-    return said
+        lines.append(f"removed, as values that it listed are there now: {', '.join(removed)}")
+    return lines
 
 
 def _listed(place: Path) -> set[_Row]:
-    """Return what a list of missing values holds; nothing where it is none that was written here."""
+    """Return the values in a list of missing values; nothing if it is another kind of file."""
     try:
         head, *rows = csv.reader(io.StringIO(place.read_text(encoding="utf-8")))
     except (OSError, ValueError, csv.Error):
@@ -150,7 +151,7 @@ def _listed(place: Path) -> set[_Row]:
 
 
 def _change_lines(source: FleetSource) -> list[str]:
-    """Say which nodes the latest run of each rejects for the first time, and which have recovered."""
+    """Return a line on nodes that their latest run rejects for the first time, or that have recovered."""
     runs: dict[str, list[RunRecord]] = {}
     for run in source.runs.runs:
         runs.setdefault(run.node, []).append(run)
@@ -169,8 +170,8 @@ def _change_lines(source: FleetSource) -> list[str]:
         ):
             recovered.append(node)
     parts = [
-        f"{word}: {', '.join(names[:CHANGED])}"
-        + (f", and {len(names) - CHANGED} more" if len(names) > CHANGED else "")
+        f"{word}: {', '.join(names[:MAX_CHANGED])}"
+        + (f", and {len(names) - MAX_CHANGED} more" if len(names) > MAX_CHANGED else "")
         for word, names in (("rejected anew", new), ("recovered", recovered))
         if names
     ]
@@ -178,11 +179,11 @@ def _change_lines(source: FleetSource) -> list[str]:
 
 
 _OTHER_TOOL = "with its own tool, then import that and judge again"
-"""What is done about results of other programs."""
+"""What to do about results of other programs."""
 
 
 def _store(options: argparse.Namespace) -> Path:
-    """Return the store in which all that was judged lies; of files elsewhere, and of several, `STORE`."""
+    """Return the only store that holds everything judged, else `STORE`."""
     if "://" in (options.history or ""):
         return STORE
     places = [Path(options.history)] if options.history else options.runs
@@ -197,7 +198,7 @@ def _store_of(place: Path) -> Path | None:
 
 
 def _unused(folder: Path, text: str) -> Path:
-    """Return a file for a text that replaces no other one: commands that were shown name it."""
+    """Return the path for a list that replaces no other list, since commands on the terminal name it."""
     first = folder / MISSING
     others = (first.with_stem(f"{first.stem}-{number}") for number in itertools.count(2))
     return next(
@@ -212,15 +213,15 @@ def _holds(place: Path, text: str) -> bool:
 
 
 def _sharing_lines(rows: Sequence[NodeRow]) -> list[str]:
-    """Say how to learn what rejected nodes share, where no register of the nodes was given."""
+    """Return how to find what rejected nodes share, if no register of the nodes was given."""
     rejected = sum(row.verdict.decision is Decision.REJECTED for row in rows)
-    if rejected < SHARING:
+    if rejected < MIN_SHARING:
         return []
     return ["what they share: --nodes-file FILE.csv with the columns node, rack, batch or the like"]
 
 
 def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:
-    """Return the command that measures again what rejects nodes and is not sure yet."""
+    """Return the command that measures uncertain rejections again."""
     again = {
         row.verdict.node: row.worst.benchmark
         for row in rows
@@ -228,7 +229,7 @@ def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:
     }
     if not again:
         return []
-    if len(again) > RETESTS:
+    if len(again) > MAX_RETESTS:
         return [f"measure again first: {len(again)} nodes, which --json names as 'retest'"]
     if all("::" in one for one in again.values()):
         return [f"measure again first{_again(','.join(sorted(again)), again.values())}"]
@@ -240,14 +241,14 @@ def _retest_lines(rows: Sequence[NodeRow]) -> list[str]:
 
 
 def _again(hosts: str, benchmarks: Iterable[str], which: str = "") -> str:
-    """Return the command that runs benchmarks on hosts; where they are another tool's, what to do instead."""
+    """Return the command that runs benchmarks on hosts; for another tool's benchmarks, what to do instead."""
     benchmarks = set(benchmarks)
     if not all("::" in one for one in benchmarks):
-        names = ", ".join(sorted(one.rpartition("::")[2] for one in benchmarks)[:TESTS])
-        names += ", ..." if len(benchmarks) > TESTS else ""
+        names = ", ".join(sorted(one.rpartition("::")[2] for one in benchmarks)[:MAX_TESTS])
+        names += ", ..." if len(benchmarks) > MAX_TESTS else ""
         return f", {_OTHER_TOOL}: {names} on {which}{hosts}"
     tests = sorted({re.sub(r"\[.*", "", one).rpartition("::")[2] for one in benchmarks})
-    few = len(tests) <= TESTS and all(map(str.isidentifier, tests))
+    few = len(tests) <= MAX_TESTS and all(map(str.isidentifier, tests))
     chosen = shlex.join(["-k", " or ".join(tests)] if few else [])
     files = sorted({one.partition("::")[0] for one in benchmarks})
     typed = "suites/" if all(one.startswith("suites/") for one in files) else shlex.join(files)
