@@ -1,7 +1,7 @@
-"""What a run shows on the terminal, accepted, rejected and undecided: the screens of ``docs/first-run.md``.
+"""Screens of ``docs/first-run.md``: a run on the terminal that is accepted, rejected or undecided.
 
-Run: ``python benchmarks/pages/screens.py``; with ``--write`` they are put into the page. A node with eight
-cards is played: its inventory is a recorded one, and the benchmark records what it is told.
+Run: ``python benchmarks/pages/screens.py``; ``--write`` puts them into the page. A node with eight cards is
+simulated: its inventory is a recorded one, and its benchmark reads its values from a file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ WIDTH = "110"
 """Columns, as wide as the page shows."""
 
 VALUES = 30
-"""Of each card: enough to be searched for changes within the run."""
+"""Values of each card, enough for the search for changes within the run."""
 
 SUITE = """
 import json
@@ -55,26 +55,26 @@ import pytest
     question="does every card's memory carry its full rate?", action="reseat the card, then swap it",
 )
 def test_copy(anubis_metric, anubis_device):
-    told = json.loads(Path("told.json").read_text())[anubis_device.name]
-    if isinstance(told, str):
-        pytest.skip(told)
-    anubis_metric.record("copy_rate", told, unit="GB/s", better="higher")
+    values = json.loads(Path("values.json").read_text())[anubis_device.name]
+    if isinstance(values, str):
+        pytest.skip(values)
+    anubis_metric.record("copy_rate", values, unit="GB/s", better="higher")
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Screen:
-    """One run.
+    """A run that is simulated.
 
     Attributes:
-        title: The decision, for people.
-        told: Card -> what is told instead of healthy values: a factor, or why its test is skipped.
-        next: What whoever sees it does next.
-        shown: Whether the page shows it; what is left out is seen elsewhere on it.
+        title: The decision.
+        faults: Card -> the factor of its healthy values, or the reason why its test is skipped.
+        next: The operator's next step.
+        shown: Whether the page shows it.
     """
 
     title: str
-    told: Mapping[str, float | str]
+    faults: Mapping[str, float | str]
     next: str
     shown: bool = True
 
@@ -82,37 +82,37 @@ class Screen:
 SCREENS = (
     Screen(
         title="Accepted",
-        told={},
+        faults={},
         next="",
         shown=False,
     ),
     Screen(
         title="Rejected",
-        told={"cuda:5": 0.8},
+        faults={"cuda:5": 0.8},
         next="Next: follow the next step at the slot that is named, and run again; the node takes no work "
         "until then. `anubis report latest --html dossier.html` writes the page for the repair. For a known "
         "fault: [waivers](waivers.md).",
     ),
     Screen(
         title="Undecided",
-        told={"cuda:3": "nvbandwidth is not installed"},
+        faults={"cuda:3": "nvbandwidth is not installed"},
         next="Next: take away what prevents acceptance (here: install the tool) and run again.",
     ),
 )
 
 
 def healthy(node: int, card: int) -> list[float]:
-    """Return what a card delivers, GB/s: the same on every machine."""
+    """Return the values of a healthy card, GB/s, the same on every machine."""
     chance = random.Random(100 * node + card)
     unit = 3000 * (1 + chance.gauss(0, 0.002))
     return [round(unit * (1 + chance.gauss(0, 0.001)), 2) for _ in range(VALUES)]
 
 
 def screens(pages: Path | None = None) -> str:
-    """Play the three runs; return those that the page shows.
+    """Simulate the runs; return those that the page shows.
 
     Args:
-        pages: Folder that gets the pages of each, and that of what was learned; None makes none.
+        pages: Folder for the HTML pages of each run and of the baseline; None makes none.
     """
     pages = None if pages is None else pages.resolve()
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
@@ -144,14 +144,15 @@ def _learn(folder: Path, pages: Path | None) -> None:
 
 def _screen(folder: Path, screen: Screen, pages: Path | None) -> str:
     name = screen.title.lower()
-    told: dict[str, Any] = {f"cuda:{card}": healthy(9, card) for card in range(8)}
-    for card, what in screen.told.items():
-        told[card] = what if isinstance(what, str) else [round(what * v, 2) for v in told[card]]
-    (folder / "told.json").write_text(json.dumps(told))
+    values: dict[str, Any] = {f"cuda:{card}": healthy(9, card) for card in range(8)}
+    for card, fault in screen.faults.items():
+        skipped = isinstance(fault, str)
+        values[card] = fault if skipped else [round(fault * v, 2) for v in values[card]]
+    (folder / "values.json").write_text(json.dumps(values))
     out = io.StringIO()
     options = (
         *("-p", "no:xdist", "-p", "no:cacheprovider"),
-        *("-p", "tests.quiet"),  # whatever else this machine does
+        *("-p", "tests.quiet"),  # ignores the load of this machine
         *(("-p", "no:html") if pages is None else _html(pages / f"{name}-report.html")),
         "--color=no",
         "--tb=short",
@@ -174,7 +175,7 @@ def _html(page: Path) -> tuple[str, str]:
 
 
 def _steady(text: str) -> str:
-    """Return what is shown from the dots on, without what differs from one run to the next."""
+    """Return the output from the dots on, without what differs between runs."""
     _, _, text = text.partition("test_cards.py ")
     text = re.sub(r"sha256:[0-9a-f]+", "sha256:" + 12 * ".", text)
     text = re.sub(r" in \d+\.\d+s", "", text)

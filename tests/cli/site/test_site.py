@@ -22,7 +22,7 @@ from tests.cli.command_line import anubis
 from tests.cli.site.simulated_fleet import found, simulate
 from tests.cli.test_untrusted_text import EVIL
 from tests.golden.runs import RUNS
-from tests.report.fleet.page_rules import Rules
+from tests.report.page_rules import Rules
 
 HEAD = "node,class,benchmark,metric,unit,better,component,value\n"
 

@@ -1,4 +1,4 @@
-"""The fleet's pages: everybody can use them, findings are on top, cells lead to dossiers, text is text."""
+"""The fleet's pages, in a folder and as one file: usable by everybody, findings on top, escaped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pytest_anubis.core.survey.fleet_survey import (
     TraitShift,
 )
 from pytest_anubis.core.verdict import Decision, Outcome, Reason
-from pytest_anubis.report.fleet.fleet_index import fleet_index
+from pytest_anubis.report.fleet.fleet_index import fleet_index, on_one_page
 from pytest_anubis.report.fleet.fleet_picture import DARK, DARK_TEXT, LIGHT, LIGHT_TEXT
 from pytest_anubis.report.fleet.fleet_view import (
     BenchmarkTime,
@@ -31,7 +31,7 @@ from pytest_anubis.report.fleet.fleet_view import (
     cell_kind,
 )
 from pytest_anubis.report.fleet.metric_page import metric_page
-from tests.report.fleet.page_rules import Rules, contrast, mixed
+from tests.report.page_rules import Rules, contrast, mixed
 from tests.report.sample_run import EVIL
 from tests.report.text.test_node_text import SLOW, row
 
@@ -127,17 +127,29 @@ def data_of(page: str) -> Any:
     return json.loads(re.findall(r"id='fleet'>(.*?)</script>", page)[0])
 
 
-def test_everybody_can_use_the_pages() -> None:
+@pytest.fixture(scope="module")
+def page() -> str:
+    return fleet_index(view())
+
+
+def above_the_map(page: str) -> str:
+    return page[: page.index("id='map'")]
+
+
+def test_everybody_can_use_the_pages(page: str) -> None:
     some = view()
-    assert Rules(fleet_index(some)).wrong == []
+    assert Rules(page).wrong == []
     assert [wrong for n in range(2) for wrong in Rules(metric_page(some, n)).wrong] == []
-    bare = replace(some, shifts=(), drifts=(), times=(), traits=(), first="")
-    assert Rules(fleet_index(replace(bare, nodes=some.nodes[4:], cells=some.cells[4:]))).wrong == []
+    good = replace(some, nodes=some.nodes[4:], cells=some.cells[4:], shifts=())
+    bare = replace(good, drifts=(), times=(), traits=(), first="")
+    empty = replace(good, nodes=(), cells=[], metrics=(), kinds=(), traits=())
+    for one in (bare, on_one_page(good), on_one_page(empty)):
+        assert Rules(fleet_index(one)).wrong == []
 
 
-def test_the_rules_find_what_is_wrong() -> None:
-    page = fleet_index(view())
-    for old, new in (
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
         ("<th scope='row'>", "<th>"),
         ("<html lang='en'>", "<html>"),
         ("<label>metrics<input", "<input"),
@@ -145,9 +157,11 @@ def test_the_rules_find_what_is_wrong() -> None:
         ("href='#map?", "href='#nowhere?"),
         ("</ul>", ""),
         ("aria-label='metrics' ", ""),
-    ):
-        assert old in page
-        assert Rules(page.replace(old, new, 1)).wrong, old
+    ],
+)
+def test_the_rules_find_what_is_wrong(page: str, old: str, new: str) -> None:
+    assert old in page
+    assert Rules(page.replace(old, new, 1)).wrong
 
 
 def test_every_text_has_contrast_on_its_ground() -> None:
@@ -159,36 +173,50 @@ def test_every_text_has_contrast_on_its_ground() -> None:
     assert contrast("#000000", "#ffffff") == pytest.approx(21)
 
 
-def test_no_cell_speaks_by_its_colour_alone() -> None:
-    words = {kind.text: kind.short for kind in view().kinds}
-    assert words == {
-        "FAIL, 30 % slower": "\N{BLACK DIAMOND} 30 %",
-        "MARGINAL, 4.0 % slower": "\N{WHITE DIAMOND} 4.0 %",
-        "PASS, 2.0 % slower": "2.0 %",
-        "PASS, no worse": "\N{MIDDLE DOT}",
-    }
+@pytest.mark.parametrize(
+    ("outcome", "reason", "similarity", "short", "text"),
+    [
+        (Outcome.FAIL, Reason.BEYOND, 0.7, "\N{BLACK DIAMOND} 30 %", "FAIL, 30 % slower"),
+        (
+            Outcome.MARGINAL,
+            Reason.UNUSUAL,
+            0.96,
+            "\N{WHITE DIAMOND} 4.0 %",
+            "MARGINAL, 4.0 % slower",
+        ),
+        (Outcome.PASS, Reason.WITHIN, 0.98, "2.0 %", "PASS, 2.0 % slower"),
+        (Outcome.PASS, Reason.WITHIN, 1.0, "\N{MIDDLE DOT}", "PASS, no worse"),
+        (Outcome.PASS, Reason.WITHIN, None, "\N{MIDDLE DOT}", "PASS"),
+        (Outcome.FAIL, Reason.TEST_FAILED, None, "\N{BLACK DIAMOND} failed", "FAIL, test-failed"),
+        (Outcome.FAIL, Reason.BEYOND, None, "\N{BLACK DIAMOND} wrong", "FAIL, beyond"),
+        (Outcome.NOT_TESTED, Reason.NOT_RUN, None, "\N{EN DASH}", "NOT_TESTED, not-run"),
+    ],
+)
+def test_a_cell_has_words_for_its_colour(
+    outcome: Outcome, reason: Reason, similarity: float | None, short: str, text: str
+) -> None:
+    kind = cell_kind(outcome, reason, similarity, "higher", "GB/s")
+    assert (kind.short, kind.text) == (short, text)
+    assert (kind.level == 5) == (outcome is Outcome.FAIL)
+
+
+def test_the_worst_content_of_a_cell_comes_first() -> None:
     failed = cell_kind(Outcome.FAIL, Reason.TEST_FAILED, None, "equal", "count")
-    assert (failed.text, failed.level) == ("FAIL, test-failed", 5)
     missing = cell_kind(Outcome.NOT_TESTED, Reason.NOT_RUN, None, "higher", "GB/s")
-    assert failed < missing
-    assert missing.short == "\N{EN DASH}"
+    kinds = [failed, *view().kinds[:2], missing, *view().kinds[2:]]
+    assert sorted(kinds) == kinds
 
 
-def test_what_is_found_stands_on_top_with_the_way_to_it() -> None:
-    page = fleet_index(view())
-    top = page[: page.index("id='map'")]
-    assert "4 nodes rejected: 4 share a cause (next box), 0 are sick on their own" in top
-    assert (
-        "<b>batch B4</b>: rate 8.0 % slower; 4 of 4 rejected, 1 of 5 others; the same nodes as rack 7"
-        in top
-    )
-    assert "href='#map?trait=1+B4&amp;order=m0&amp;m=rate'" in top
-    assert (
-        "<a href='metrics/metric-time.html'>time</a>: 5.3 % longer (the last third of 1970-01-01"
-        in top
-    )
+def test_findings_are_on_top_with_their_links(page: str) -> None:
+    for words in (
+        "4 nodes rejected: 4 share a cause (next box), 0 are sick on their own",
+        "<b>batch B4</b>: rate 8.0 % slower; 4 of 4 rejected, 1 of 5 others; the same nodes as rack 7",
+        "href='#map?trait=1+B4&amp;order=m0&amp;m=rate'",
+        "<a href='metrics/metric-time.html'>time</a>: 5.3 % longer (the last third of 1970-01-01",
+    ):
+        assert words in above_the_map(page)
     still = fleet_index(replace(view(), drifts=(drift(drifts=False),)))
-    assert "no metric became worse over time" in still[: still.index("id='map'")]
+    assert "no metric became worse over time" in above_the_map(still)
 
 
 def test_nodes_that_fail_otherwise_are_sick_on_their_own() -> None:
@@ -203,24 +231,42 @@ def test_nodes_that_fail_otherwise_are_sick_on_their_own() -> None:
     assert "the 1 metric that some node fails" in page
 
 
-def test_cells_lead_to_the_place_in_the_dossier() -> None:
-    page = fleet_index(view())
+def test_a_cell_leads_to_its_place_in_the_dossier(page: str) -> None:
     cell = "<td class='c h5 FAIL'><a href='nodes/node-b0.html#c0' tabindex='-1' title='FAIL, 30 % slower'>"
     assert cell in page
+    assert "A cell leads to the node's dossier, a heading to the metric's distribution." in page
+    assert "id='found'" not in page
     data = data_of(page)
-    assert data["nodes"][0][:4] == [
-        "b0",
-        data["decisions"].index("REJECTED"),
-        "",
-        "nodes/node-b0.html",
-    ]
+    rejected = data["decisions"].index("REJECTED")
+    assert data["nodes"][0][:4] == ["b0", rejected, "", "nodes/node-b0.html"]
     assert data["nodes"][0][6] == {"0": "c0"}
-    assert data["cells"][4] == [3, 1]
-    assert data["cells"][7] == [3, -1]
+    assert (data["cells"][4], data["cells"][7]) == ([3, 1], [3, -1])
     assert "<span class='faint'>?</span>" in page
 
 
-def test_text_out_of_a_file_stays_text_and_no_other_script_runs() -> None:
+def test_a_single_page_has_what_was_found_on_its_nodes() -> None:
+    some = on_one_page(view(EVIL))
+    page = fleet_index(some)
+    assert Rules(page).wrong == []
+    assert EVIL not in page
+    assert [node.link for node in some.nodes] == ["#n0", "#n1", "#n2", "#n3", "", "", "", ""]
+    found = page[page.index("id='found'") :]
+    assert found.count("<details class='case' id='n") == 4
+    assert found.count("class='card FAIL'") == 4
+    assert "what was found</a>" in above_the_map(page)
+    assert "A cell leads to what was found on the node." in page
+    assert not re.search(r"href='[^#]", page)  # no other file is needed
+    assert "<li>g0</li>" in page  # in the list of all names
+
+
+def test_a_single_page_counts_the_nodes_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_anubis.report.fleet.fleet_index.MAX_DETAILS", 1)
+    some = on_one_page(view())
+    assert [node.link for node in some.nodes[:2]] == ["#n0", ""]
+    assert "and 3 nodes more; --json FILE writes all" in fleet_index(some)
+
+
+def test_markup_stays_text_and_no_other_script_runs() -> None:
     some = view(f"</script>{EVIL}<!--")
     page = fleet_index(some)
     assert EVIL not in page
@@ -237,7 +283,7 @@ def test_text_out_of_a_file_stays_text_and_no_other_script_runs() -> None:
     assert "<script" not in other
 
 
-def test_the_picture_has_the_worst_of_every_column_and_says_so_in_words(
+def test_the_picture_shows_the_worst_of_each_column(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     some = view()
@@ -255,11 +301,3 @@ def test_the_picture_has_the_worst_of_every_column_and_says_so_in_words(
     # The accepted ones have no batch and come first; of two nodes a column the worse one counts.
     assert zlib.decompress(content) == b"\0\0\0\5\5" + b"\0\2\0\0\0"
     assert data_of(page)["strip"] == [4, 5, 6, 7, 0, 1, 2, 3]
-
-
-def test_a_value_whose_test_failed_is_not_called_wrong() -> None:
-    said = [
-        cell_kind(Outcome.FAIL, reason, None, "higher", "GB/s").short.split()[-1]
-        for reason in (Reason.TEST_FAILED, Reason.BEYOND)
-    ]
-    assert said == ["failed", "wrong"]

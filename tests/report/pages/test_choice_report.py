@@ -266,7 +266,7 @@ def test_the_risk_of_a_fleet_in_words(probabilities: list[float], words: str) ->
     assert words in fleet_line(rows, 86400)
 
 
-def test_the_terminal_shows_the_riskiest_nodes_and_how_many_more() -> None:
+def test_the_terminal_shows_the_riskiest_nodes() -> None:
     lines = risk_lines([node("n1", 0.5), node("n2", 0.1)], 86400, "weibull model", most=1)
     assert lines[-1] == "... and 1 more nodes (--all shows them)"
     assert not any("n2" in line for line in lines)
@@ -348,7 +348,7 @@ def test_a_single_seed_has_no_interval() -> None:
     assert several[:7] == ["selector", "", "5.00", "10 %", "6000", "15.00", "1.00 to 2.00"]
 
 
-def test_the_policy_that_leaves_most_time_is_named_and_an_ideal_one_is_not() -> None:
+def test_the_answer_is_the_best_policy_but_the_ideal_one() -> None:
     rows = [
         {**figures("none", 0, 400), "useful": 228.0, "useful_low": 228.0},
         {**figures("full set", 50, 8000), "useful": 437.0, "useful_low": 430.0},
@@ -364,7 +364,7 @@ def test_the_policy_that_leaves_most_time_is_named_and_an_ideal_one_is_not() -> 
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_simulated_policies_fit_with_heads_over_their_columns(width: int) -> None:
+def test_the_table_of_policies_fits_the_terminal(width: int) -> None:
     more = {"useful_low": 90.0, "useful_high": 110.0}
     rows = [
         {**figures("none", 0, 400), "high": 1.0},

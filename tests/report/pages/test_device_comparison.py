@@ -53,9 +53,7 @@ def test_any_devices_make_a_well_formed_picture(
 
 
 @pytest.mark.parametrize(("better", "value"), [("higher", 80.0), ("lower", 120.0)])
-def test_a_bad_device_lies_in_the_shade_with_its_name_and_another_shape(
-    better: str, value: float
-) -> None:
+def test_a_bad_device_is_a_named_diamond_in_the_shade(better: str, value: float) -> None:
     good = [Device(f"cuda:{i}", 100.0 + 0.1 * i, Outcome.PASS) for i in range(7)]
     limit = 95.0 if better == "higher" else 105.0
     svg = peers_plot(
@@ -116,7 +114,7 @@ def test_only_metrics_of_several_devices_have_a_picture() -> None:
     assert [name for name, _ in peers_figures(several)] == ["a · rate"]
 
 
-def test_any_judged_device_gives_the_limit_and_the_last_measurement_counts() -> None:
+def test_any_judged_device_gives_the_limit() -> None:
     cases = [
         case("a", "cuda:0", 10.0),
         case("a", "cuda:0", 99.0),

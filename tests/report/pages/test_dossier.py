@@ -39,7 +39,7 @@ from pytest_anubis.report.pages.metric_sections import cases_of, overview, short
 from pytest_anubis.report.pages.rendering import block
 from pytest_anubis.report.text.device_identity import identity_text
 from tests.report import sample_run as dossier
-from tests.report.fleet.page_rules import Page, Rules
+from tests.report.page_rules import Page, Rules
 
 EVIL = dossier.EVIL
 
@@ -337,7 +337,7 @@ def test_alike_lines_are_merged() -> None:
     assert page.count("<li>") == 4
 
 
-def test_shared_readings_are_shown_once_others_side_by_side() -> None:
+def test_shared_readings_of_an_inventory_are_shown_once() -> None:
     html = inventory_block(dossier.inventory())
     text = Page(html).text
     assert text.count("NVIDIA H100 80GB HBM3") == 8  # the name identifies
@@ -442,9 +442,7 @@ def slow_card(device: str, **more: Any) -> MetricVerdict:
 CARDS = {f"cuda:{n}": f"slot 0000:0{n}:00.0, serial number 1{n}" for n in range(4)}
 
 
-def test_a_card_is_one_box_with_all_evidence_and_one_remedy(
-    record: RunRecord, failure: MetricVerdict
-) -> None:
+def test_a_card_has_one_box_and_one_remedy(record: RunRecord, failure: MetricVerdict) -> None:
     link = dataclasses.replace(
         failure, metric="copy_rate", component="accelerator.pcie", action="exchange the riser"
     )

@@ -37,7 +37,7 @@ def test_the_worst_nodes_come_first_and_each_has_its_card() -> None:
     assert page.count(">also") == 1  # in the cell, not above it too
 
 
-def test_what_the_page_leaves_out_is_said_with_the_way_to_have_it(
+def test_the_page_counts_what_it_leaves_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("pytest_anubis.report.pages.fleet_page.MAX_ROWS", 1)
@@ -53,7 +53,7 @@ def test_of_many_rejected_nodes_the_first_are_unfolded() -> None:
     assert len(re.findall(r"<details class='case' id='n\d+' open>", page)) == MAX_OPEN
 
 
-def test_a_column_of_which_no_node_has_anything_is_left_out() -> None:
+def test_an_empty_column_is_left_out() -> None:
     bare = fleet_page([row("bad", Decision.REJECTED, SLOW)], [])
     assert "besides" not in bare
     second = replace(SLOW, metric="other", text="other is 80 GB/s", similarity=0.8)
