@@ -180,12 +180,9 @@ class HtmlReport:
         bad = [v for v in verdicts if v.outcome in (Outcome.FAIL, Outcome.MARGINAL)]
         note = baseline_line(context.baseline) if context.baseline else context.baseline_note
         lists = (
-            ("in the way of acceptance", blocking, len(blocking) <= MAX_OPEN_LINES),
-            ("not judged, does not block", verdict.listed if verdict else (), False),
-            ("seen, does not block", verdict.noted if verdict else (), False),
-            ("crashed", died, True),
-            ("planned, but never reported", without_repeated(unexplained(run), blocking), True),
-            ("benchmarks written wrongly", source.usage_errors(), True),
+            ("crashed", died),
+            ("planned, but never reported", without_repeated(unexplained(run), blocking)),
+            ("benchmarks written wrongly", source.usage_errors()),
         )
         page = render(
             "pytest_html.html",
@@ -197,6 +194,8 @@ class HtmlReport:
             facts=[f"node {context.node}", f"hardware class {context.hardware_class}", note],
             questions=questions_text(asked_questions(run.planned, verdicts, run.results)),
             choice=selection_block(run.choice),
+            blocking=blocking,
+            max_open=MAX_OPEN_LINES,
             lists=lists,
             inventory=inventory_block(context.inventory),
         )

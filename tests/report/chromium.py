@@ -27,7 +27,7 @@ AXE = (
     "axe.run().then(told=>[told.passes.length,told.violations.map(one=>"
     "[one.impact,one.id,one.nodes.length,one.nodes[0].target.join(' ')])])"
 )
-"""How many rules the page keeps, and which it breaks: how bad, rule, how many elements, the first of them."""
+"""Number of rules kept, and the broken ones: impact, rule, number of elements, the first of them."""
 
 
 def chromium() -> str | None:

@@ -49,7 +49,7 @@ def browser() -> Iterator[Any]:
 
 
 def serious(browser: Any, page: Path) -> list[str]:
-    """What is serious on a page on a phone in the dark: rules of axe-core, and too wide a page."""
+    """Return serious findings on a dark phone: broken rules of axe-core, and too wide a page."""
     browser.size(PHONE, browsing.HEIGHT, dark=True)
     browser.open(page)
     axe = browsing.axe_source()
@@ -98,7 +98,7 @@ def test_pytest_htmls_page_begins_with_the_decision(
         ".map(one=>document.querySelector(one).getBoundingClientRect().top)"
     )
     assert tops == sorted(tops)
-    # Whoever listens to the page, or prints it, has its parts in the order of the document.
+    # The page is read aloud and printed in the order of the document.
     parts = "h1,.headline,#results-table,#environment-header,#environment,#anubis-inventory,main>p"
     order = browser.value(
         f"[...document.querySelectorAll('{parts}')].map(one=>one.id||one.className||one.tagName)"

@@ -110,9 +110,11 @@ def shift_text(shift: TraitShift, most: int = MAX_METRICS, *, counted: bool = Tr
 
 def drift_text(drift: MetricDrift) -> str:
     """Return in one sentence how a metric drifts."""
-    first, last = drift.moments[0], drift.moments[-1]
-    span = f"{day_text(first.begin)} to {day_text(last.end)}"
-    return f"{drift.size} in the last third of {span} than in the first"
+    return f"{drift.size} in the last third of {_span(drift)} than in the first"
+
+
+def _span(drift: MetricDrift) -> str:
+    return f"{day_text(drift.moments[0].begin)} to {day_text(drift.moments[-1].end)}"
 
 
 def explained(view: FleetView) -> dict[tuple[str, str], TraitShift]:
@@ -165,11 +167,9 @@ def _drift_item(view: FleetView, same: Sequence[MetricDrift]) -> dict[str, str]:
         f"{one.size} in {one.hardware_class}" if view.has_several_classes else one.size
         for one in same
     )
-    first, last = same[0].moments[0], same[0].moments[-1]
     number = view.places.get((same[0].benchmark, same[0].metric.name))
     return {
         "name": same[0].metric.name,
         "link": "" if number is None else view.metrics[number].link,
-        "text": f"{sizes} (the last third of {day_text(first.begin)} to {day_text(last.end)} against the "
-        "first)",
+        "text": f"{sizes} (the last third of {_span(same[0])} against the first)",
     }

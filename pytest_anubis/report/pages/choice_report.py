@@ -70,7 +70,8 @@ def choice_lines(event: Mapping[str, Any]) -> list[str]:
 
 def _budget_lines(event: Mapping[str, Any]) -> list[str]:
     """Return a line where the choice exceeds its budget, or the budget is too small for any benchmark."""
-    budget, lines = event["budget"], []
+    budget = event["budget"]
+    lines = []
     if event["cost"] > budget:
         lines.append(
             f"takes {duration_text(event['cost'])}, more than the budget of {duration_text(budget)}: "

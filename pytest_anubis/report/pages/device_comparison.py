@@ -138,7 +138,8 @@ def _mark(frame: Frame, device: Device, unit: str) -> str:
 
 def _names(frame: Frame, devices: Sequence[Device]) -> str:
     """Name what is not fine above its mark; where two names would overlap, only the first is shown."""
-    parts, free = [], 0
+    parts = []
+    free = 0  # where the last name ends
     for device in devices:
         half = 6 * len(device.name)
         x = min(max(frame.x(device.value), half), frame.width - half)

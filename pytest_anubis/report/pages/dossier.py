@@ -70,6 +70,7 @@ def run_page(
     verdicts = record.effective_verdicts
     cases = cases_of(record.measurements, verdicts)
     criteria = blocks.criteria_by_key(baseline)
+    blocking = list(map(str, verdict.blocking)) if verdict else []
     return render(
         "dossier.html",
         title=f"{record.node}: {verdict.word if verdict else 'not judged'}",
@@ -84,7 +85,9 @@ def run_page(
             for v in verdicts
             if v.waiver is not None
         ],
-        unjudged=_unjudged(record),
+        blocking=blocking,
+        max_open=MAX_OPEN_LINES,
+        lists=_lists(record, blocking),
         choice=selection_block(record.choice),
         peers=peers_figures(cases if drawn >= MAX_PLOTS else _same_metrics(cases, drawn)),
         overview=overview(cases, verdicts, drawn) if cases else "",
@@ -122,7 +125,7 @@ def _facts(record: RunRecord, baseline: Baseline | None) -> list[tuple[str, str]
 
 
 def _hardware(inventory: Mapping[str, Any]) -> str:
-    """Say in one line what the machine is; parts of an unknown shape are left out."""
+    """Return the machine's parts in one line; parts of an unknown shape are left out."""
     parts = []
     cards = inventory.get("accelerators")
     if isinstance(cards, list | tuple):
@@ -177,25 +180,18 @@ def _wrong(record: RunRecord, verdicts: Sequence[MetricVerdict]) -> list[tuple[s
     ]
 
 
-def _unjudged(record: RunRecord) -> list[tuple[str, Sequence[str], bool]]:
-    """Return the lists of what was not judged and what else was seen: title, lines, whether unfolded."""
-    verdict, verdicts = record.node_verdict, record.effective_verdicts
-    blocking = list(map(str, verdict.blocking)) if verdict else []
+def _lists(record: RunRecord, blocking: Sequence[str]) -> list[tuple[str, Sequence[str], bool]]:
+    """Return what else was not judged or seen: title, lines, whether unfolded; empty lists are left out."""
+    verdicts = record.effective_verdicts
     died = [
         f"{event.worker or 'worker'}: {event.text or 'died'}"
         for event in record.events
         if isinstance(event, WorkerDied)
         and not (event.test and any(event.test in line for line in blocking))
     ]
+    failed = "tests that crashed, failed outside a measurement or never reported"
     lists: list[tuple[str, Sequence[str], bool]] = [
-        ("in the way of acceptance", blocking, len(blocking) <= MAX_OPEN_LINES),
-        ("not judged, does not block", verdict.listed if verdict else (), False),
-        ("seen, does not block", verdict.noted if verdict else (), False),
-        (
-            "tests that crashed, failed outside a measurement or never reported",
-            without_repeated(_silent(record), blocking),
-            True,
-        ),
+        (failed, without_repeated(_silent(record), blocking), True),
         ("processes that died", died, True),
         ("about the journal itself", record.warnings, True),
         (unsearched_text(verdicts), unsearched_names(verdicts), False),
@@ -220,7 +216,8 @@ def _silent(record: RunRecord) -> list[str]:
 
 def _provenance(baseline: Baseline) -> list[tuple[str, str]]:
     """Return the facts of the baseline that the limits come from."""
-    rate, confidence = baseline.error_rate, baseline.confidence
+    rate = baseline.error_rate
+    confidence = baseline.confidence
     sure = f" with {percent(confidence)} confidence" if confidence is not None else " on average"
     return [
         ("baseline", f"{baseline.digest}, learned {moment_text(baseline.created)}"),

@@ -1,4 +1,4 @@
-"""What was learned, as one HTML page: the distributions of all units and the centre, metric by metric."""
+"""The page of a baseline: for each metric the distributions of all units and the centre."""
 
 from __future__ import annotations
 
@@ -137,7 +137,8 @@ def _middle(criterion: Criterion) -> float | None:
 
 
 def _facts(criterion: Criterion) -> str:
-    learned, detectable = criterion.learned, criterion.detectable
+    learned = criterion.learned
+    detectable = criterion.detectable
     facts = [
         f"centre {value_text(_middle(criterion), criterion.metric.unit)}",
         _counted(criterion),

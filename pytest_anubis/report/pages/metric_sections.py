@@ -98,7 +98,8 @@ def _key(verdict: MetricVerdict) -> tuple[str, ...]:
 
 
 def _row(case: Case, link: str) -> tuple[str, ...]:
-    measurement, verdict = case.measurement, case.verdict
+    measurement = case.measurement
+    verdict = case.verdict
     if verdict is not None:
         return _verdict_row(verdict, link)
     values = measurement.values
@@ -129,7 +130,8 @@ def short(benchmark: str) -> str:
 
 def section(case: Case, number: int, known: dict[blocks.CriterionKey, Criterion]) -> Markup:
     """Return the section of one measurement, folded where it passed; `number` is that of its anchor."""
-    measurement, verdict = case.measurement, case.verdict
+    measurement = case.measurement
+    verdict = case.verdict
     metric = measurement.metric
     passed = verdict is not None and verdict.outcome is Outcome.PASS
     return fragment(
