@@ -54,7 +54,7 @@ from pytest_anubis.validator.similarity.centre import (
 from pytest_anubis.validator.similarity.distance import worse
 from pytest_anubis.validator.similarity.partial_loss import part_text
 from pytest_anubis.validator.similarity.pooling import pooled
-from pytest_anubis.validator.similarity.too_good import strange_rows
+from pytest_anubis.validator.similarity.too_good import slip_between, strange_rows
 from pytest_anubis.validator.similarity.usable_rows import (
     LARGE,
     BoolArray,
@@ -167,6 +167,9 @@ def _of_fleet(
         # Of two groups of nearly one size, which is the larger one is luck: the faster one is the centre.
         faster = even.side == better
         slower = rows.usable & ~even.members if faster else even.members
+        if factor := slip_between(rows, slower):
+            why = f"two groups of nearly one size differ by a factor of {factor}: another unit?"
+            return _refused(population, rows, _rows(slower), why, exclusions)
         centre, (below, above), centred = _settled_centre(
             rows, columns, rows.usable & ~slower, better, alpha, method
         )

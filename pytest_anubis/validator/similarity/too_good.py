@@ -30,6 +30,9 @@ LEAST_SLIP = 7.5
 and a group of units that is less far away may be as healthy."""
 SPREADS = 10.0
 """The same in standard deviations of the units' medians, where no limit is learned yet."""
+MIN_SLIP_OF_GROUPS = 10.0
+"""Ratio of two groups' medians from which one is no other kind of healthy hardware: a benchmark of caches
+is four times as fast on one half of a fleet of cloud machines, a link of 16 lanes eight times one of two."""
 FEW = 0.35
 """Share of the units beyond which they are a population of their own (`criterion_learning.EVEN`)."""
 
@@ -84,3 +87,17 @@ def strange_rows(rows: Rows, metric: Metric) -> dict[int, float]:
         if better[row] > 0 or slip_of(math.exp(-better[row]))
     }
     return found if len(found) < FEW * int(rows.usable.sum()) else {}
+
+
+def slip_between(rows: Rows, slower: BoolArray) -> str:
+    """Return the factor between two units if a group and the others differ by it: ``1000``; else empty.
+
+    A factor below `MIN_SLIP_OF_GROUPS` may also be two kinds of healthy hardware.
+
+    Args:
+        rows: Of the population.
+        slower: Shape (n,), units of the group.
+    """
+    medians = rows.medians()
+    low, high = sorted(float(np.median(medians[of])) for of in (slower, rows.usable & ~slower))
+    return slip_of(high / low) if low > 0 and high / low >= MIN_SLIP_OF_GROUPS else ""

@@ -59,6 +59,17 @@ def test_a_few_slips_are_named_and_cost_no_criterion(
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
+@pytest.mark.parametrize("factor", [60, 1000, 1 / 1024])
+@pytest.mark.parametrize("slipped", [8, 10, 12])
+def test_no_criterion_where_a_unit_slipped_on_half(
+    better: Direction, factor: float, slipped: int
+) -> None:
+    baseline = learn(rates(better, [factor] * slipped + [1.0] * (20 - slipped)))
+    assert baseline.criteria == ()
+    assert "another unit" in named(baseline)
+
+
+@pytest.mark.parametrize("better", ["higher", "lower"])
 @pytest.mark.parametrize("times", [[1.0] * 20, [1.0] * 17 + [1.2, 1.1, 0.95], [1.0] * 19 + [0.5]])
 def test_healthy_and_slow_fleets_have_nothing_doubtful(
     better: Direction, times: list[float]
