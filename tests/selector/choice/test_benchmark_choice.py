@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from pytest_anubis.core.history import Defect
 from pytest_anubis.core.metric import percent_text
 from pytest_anubis.selector.choice.benchmark_choice import joint_risk, make_plan
+from pytest_anubis.selector.choice.choice_plan import Plan
 from pytest_anubis.selector.choice.choice_reasons import duration_words
 from pytest_anubis.selector.choice.cover_problem import (
     WEIGHT,
@@ -21,7 +23,7 @@ from pytest_anubis.selector.choice.cover_problem import (
     greedy,
     make_problem,
 )
-from pytest_anubis.selector.choice.coverage import Candidate, learn_coverage, ordered
+from pytest_anubis.selector.choice.coverage import Candidate, Coverage, learn_coverage, ordered
 from pytest_anubis.selector.risk.node_status import NodeRisk
 from pytest_anubis.selector.selector_error import SelectorError
 
@@ -33,9 +35,9 @@ patterns = st.lists(
 costs = st.lists(st.integers(0, 50), min_size=len(NAMES), max_size=len(NAMES))
 
 
-def known(sets: list[set[str]], **facts: object) -> list[Defect]:
+def known(sets: list[set[str]]) -> list[Defect]:
     return [
-        Defect(number=i, node="n", found=0.0, benchmarks=tuple(sorted(s)), **facts)  # type: ignore[arg-type]
+        Defect(number=i, node="n", found=0.0, benchmarks=tuple(sorted(s)))
         for i, s in enumerate(sets)
     ]
 
@@ -45,6 +47,18 @@ def options(seconds: list[int], pinned: str = "") -> list[Candidate]:
         Candidate(benchmark=name, cost_seconds=float(cost), pinned=name in pinned)
         for name, cost in zip(NAMES, seconds, strict=True)
     ]
+
+
+def nodes(*risks: float) -> list[NodeRisk]:
+    return [NodeRisk(node=str(i), probability=p) for i, p in enumerate(risks)]
+
+
+def planned(
+    candidates: list[Candidate], sets: list[set[str]], *risks: float, **more: Any
+) -> tuple[Plan, Coverage]:
+    """Plan without exploration, from the bare shares of defects."""
+    coverage = learn_coverage(known(sets), candidates, smoothing=0)
+    return make_plan(candidates, coverage, nodes(*risks), **({"explore": 0} | more)), coverage
 
 
 def every_choice(candidates: list[Candidate]) -> list[tuple[tuple[str, ...], float]]:
@@ -67,21 +81,16 @@ def left(risks: list[float], covered: float) -> float:
     st.floats(0.02, 0.9),
     st.lists(st.floats(1e-6, 0.5), min_size=1, max_size=4),  # below, 1 - prod(1 - p) is rounding
 )
-def test_cheapest_set_is_as_cheap_as_brute_force(
+def test_cheapest_set_is_that_of_brute_force(
     sets: list[set[str]], seconds: list[int], part: float, risks: list[float]
 ) -> None:
     candidates = options(seconds)
-    coverage = learn_coverage(known(sets), candidates, smoothing=0)
     p0 = joint_risk(risks) * part
-    nodes = [NodeRisk(node=str(i), probability=p) for i, p in enumerate(risks)]
-    plan = make_plan(candidates, coverage, nodes, p0=p0, explore=0)
+    plan, coverage = planned(candidates, sets, *risks, p0=p0)
     slack = 1e-6  # the choice is made in parts of ten million
-    strict = [c for chosen, c in every_choice(candidates) if left(risks, coverage.of(chosen)) <= p0]
-    loose = [
-        c
-        for chosen, c in every_choice(candidates)
-        if left(risks, coverage.of(chosen)) <= p0 + slack
-    ]
+    residual = [(left(risks, coverage.of(chosen)), c) for chosen, c in every_choice(candidates)]
+    strict = [c for risk, c in residual if risk <= p0]
+    loose = [c for risk, c in residual if risk <= p0 + slack]
     assert left(risks, coverage.of(plan.chosen)) <= p0 + slack
     assert plan.optimal
     assert min(loose) <= plan.cost <= min(strict, default=math.inf) + 1e-9
@@ -95,11 +104,7 @@ def test_budget_buys_what_brute_force_buys(
     sets: list[set[str]], seconds: list[int], budget: int
 ) -> None:
     candidates = options(seconds)
-    coverage = learn_coverage(known(sets), candidates, smoothing=0)
-    risk = [NodeRisk(node="n", probability=0.3)]
-    plan = make_plan(
-        candidates, coverage, risk, mode="budget", budget_seconds=budget, p0=None, explore=0
-    )
+    plan, coverage = planned(candidates, sets, 0.3, mode="budget", budget_seconds=budget, p0=None)
     best = max(coverage.of(chosen) for chosen, c in every_choice(candidates) if c <= budget)
     assert plan.cost <= budget
     assert coverage.of(plan.chosen) == pytest.approx(best, abs=1e-5)
@@ -112,9 +117,8 @@ def test_least_cost_is_that_of_brute_force(
 ) -> None:
     candidates = options(seconds)
     coverage = learn_coverage(known(sets), candidates)
-    risk = [NodeRisk(node="n", probability=p)]
     plan = make_plan(
-        candidates, coverage, risk, mode="cost", incident_seconds=incident, p0=None, explore=0
+        candidates, coverage, nodes(p), mode="cost", incident_seconds=incident, p0=None, explore=0
     )
 
     def total(chosen: tuple[str, ...], cost: float) -> float:
@@ -130,63 +134,51 @@ def test_order_of_input_does_not_matter(
     sets: list[set[str]], seconds: list[int], order: list[int], p0: float
 ) -> None:
     candidates = options(seconds)
-    risk = [NodeRisk(node="n", probability=0.2)]
     turned = [candidates[i] for i in order]
-    one = make_plan(candidates, learn_coverage(known(sets), candidates), risk, p0=p0, seed=3)
-    other = make_plan(turned, learn_coverage(known(sets[::-1]), turned), risk, p0=p0, seed=3)
+    one, other = (
+        make_plan(own, learn_coverage(known(defects), own), nodes(0.2), p0=p0, seed=3)
+        for own, defects in ((candidates, sets), (turned, sets[::-1]))
+    )
     assert one == other
 
 
 def test_equal_costs_fall_to_the_smaller_id() -> None:
-    candidates = options([5] * len(NAMES))
-    coverage = learn_coverage(known([{"c", "g"}, {"b", "d"}, {"e", "f"}]), candidates, smoothing=0)
-    plan = make_plan(candidates, coverage, [NodeRisk(node="n", probability=0.5)], p0=0.0, explore=0)
+    sets = [{"c", "g"}, {"b", "d"}, {"e", "f"}]
+    plan, _ = planned(options([5] * len(NAMES)), sets, 0.5, p0=0.0)
     assert plan.chosen == ("b", "c", "e")
 
 
-def test_small_risk_runs_nothing_but_what_was_named() -> None:
-    candidates = options([5] * len(NAMES), pinned="d")
-    coverage = learn_coverage(known([{"a"}]), candidates)
-    plan = make_plan(candidates, coverage, [NodeRisk(node="n", probability=0.001)], p0=0.01)
-    assert plan.chosen == ("d",)
-    assert plan.method == "nothing"
+def test_small_risk_runs_only_what_was_named() -> None:
+    plan, _ = planned(options([5] * len(NAMES), pinned="d"), [{"a"}], 0.001, p0=0.01)
+    assert (plan.chosen, plan.method) == (("d",), "nothing")
     assert len(plan.pruned) == len(NAMES) - 1
     assert all("within the accepted" in item.reason for item in plan.pruned)
 
 
-def test_pinned_tests_are_never_pruned_and_their_coverage_is_used() -> None:
+def test_coverage_of_pinned_benchmarks_is_used() -> None:
     candidates = options([1, 100, 1, 1, 1, 1, 1, 1], pinned="b")
-    coverage = learn_coverage(known([{"a", "b"}]), candidates, smoothing=0)
-    plan = make_plan(candidates, coverage, [NodeRisk(node="n", probability=0.5)], p0=0.0, explore=0)
+    plan, _ = planned(candidates, [{"a", "b"}], 0.5, p0=0.0)
     assert plan.chosen == ("b",)
 
 
 def test_no_history_means_everything() -> None:
     candidates = options([5] * len(NAMES))
-    plan = make_plan(
-        candidates, learn_coverage([], candidates), [NodeRisk(node="n", probability=0.001)]
-    )
-    assert plan.chosen == NAMES
-    assert plan.method == "everything"
+    plan = make_plan(candidates, learn_coverage([], candidates), nodes(0.001))
+    assert (plan.chosen, plan.method) == (NAMES, "everything")
 
 
-def test_a_risk_that_cannot_be_met_is_said_and_all_that_helps_runs() -> None:
+def test_unreachable_risk_runs_all_that_helps() -> None:
     candidates = options([5] * len(NAMES))
     coverage = learn_coverage(known([{"a"}, {"b"}, {"a", "b"}]), candidates)
-    plan = make_plan(
-        candidates, coverage, [NodeRisk(node="n", probability=0.5)], p0=1e-6, explore=0
-    )
+    plan = make_plan(candidates, coverage, nodes(0.5), p0=1e-6, explore=0)
     assert not plan.reached
     assert plan.residual_risk == pytest.approx(plan.full_risk)
     assert plan.residual_risk > 1e-6
 
 
 def test_every_pruned_test_has_a_reason_that_fits() -> None:
-    candidates = options([1, 1, 50, 1, 1, 1, 1, 1])
-    coverage = learn_coverage(known([{"a", "b"}] * 9 + [{"c"}]), candidates, smoothing=0)
-    plan = make_plan(
-        candidates, coverage, [NodeRisk(node="n", probability=0.1)], p0=0.02, explore=0
-    )
+    sets = [{"a", "b"}] * 9 + [{"c"}]
+    plan, _ = planned(options([1, 1, 50, 1, 1, 1, 1, 1]), sets, 0.1, p0=0.02)
     reasons = {item.benchmark: item.reason for item in plan.pruned}
     assert plan.chosen == ("a",)
     assert "exposed by what was chosen as well" in reasons["b"]
@@ -203,49 +195,39 @@ def test_durations_in_reasons(seconds: float, words: str) -> None:
     assert duration_words(seconds) == words
 
 
-@pytest.mark.parametrize(
-    ("risk", "words"),
-    [
-        (0, "0 %"),
-        (1e-6, "<0.01 %"),
-        (0.007, "0.70 %"),
-        (0.0953, "9.5 %"),
-        (0.5, "50 %"),
-        (1, "100 %"),
-    ],
-)
-def test_risks_in_reasons(risk: float, words: str) -> None:
-    assert percent_text(risk) == words
+def test_risks_in_reasons() -> None:
+    risks = (0, 1e-6, 0.007, 0.0953, 0.5, 1)
+    words = ["0 %", "<0.01 %", "0.70 %", "9.5 %", "50 %", "100 %"]
+    assert [percent_text(risk) for risk in risks] == words
 
 
 def test_exploration_is_drawn_from_its_seed_and_rare() -> None:
     candidates = [Candidate(benchmark=f"t{i:04}", cost_seconds=1) for i in range(1000)]
-    coverage = learn_coverage(known([{"t0000"}] * 50), candidates, smoothing=0)
-    risk = [NodeRisk(node="n", probability=0.5)]
-    first = make_plan(candidates, coverage, risk, explore=0.05, seed=1)
-    assert first == make_plan(candidates, coverage, risk, explore=0.05, seed=1)
-    assert first.explored != make_plan(candidates, coverage, risk, explore=0.05, seed=2).explored
+
+    def plan(seed: int, **more: Any) -> Plan:
+        return planned(
+            candidates, [{"t0000"}] * 50, 0.5, **{"explore": 0.05, "seed": seed, **more}
+        )[0]
+
+    first = plan(1)
+    assert first == plan(1)
+    assert first.explored != plan(2).explored
     assert 20 < len(first.explored) < 100
     assert set(first.explored) < set(first.chosen)
-    budget = make_plan(
-        candidates, coverage, risk, mode="budget", budget_seconds=100, explore=0.1, seed=1
-    )
+    budget = plan(1, mode="budget", budget_seconds=100, explore=0.1)
     assert budget.cost <= 100
     assert budget.explored
 
 
 def test_several_nodes_with_their_own_pasts() -> None:
     candidates = options([1] * len(NAMES))
-    sets = [{"a"}] * 5 + [{"b"}] * 5
-    facts = known(sets)
     by_node = {
-        "x": learn_coverage(facts[:5], candidates, smoothing=0),
-        "y": learn_coverage(facts[5:], candidates, smoothing=0),
+        node: learn_coverage(known([{name}] * 5), candidates, smoothing=0)
+        for node, name in (("0", "a"), ("1", "b"))
     }
-    risks = [NodeRisk(node="x", probability=0.3), NodeRisk(node="y", probability=0.001)]
-    plan = make_plan(candidates, by_node, risks, p0=0.01, explore=0)
+    plan = make_plan(candidates, by_node, nodes(0.3, 0.001), p0=0.01, explore=0)
     assert plan.chosen == ("a",)
-    exact = 1 - (1 - 0.3 * (1 - by_node["x"].of("a"))) * (1 - 0.001 * (1 - by_node["y"].of("a")))
+    exact = 1 - (1 - 0.3 * (1 - by_node["0"].of("a"))) * (1 - 0.001 * (1 - by_node["1"].of("a")))
     assert exact - 1e-6 <= plan.residual_risk <= exact * 1.01  # in parts of ten million
 
 
@@ -254,6 +236,13 @@ def test_joint_risk_is_a_probability_and_grows(risks: list[float]) -> None:
     joint = joint_risk(risks)
     assert max(risks, default=0) - 1e-12 <= joint <= 1
     assert joint <= sum(risks) + 1e-12
+
+
+def test_joint_risk_of_a_certain_incident() -> None:
+    assert joint_risk([0.5, 1.0]) == pytest.approx(joint_risk([1.0])) == pytest.approx(1.0)
+
+
+ONE = options([1] * len(NAMES))
 
 
 @pytest.mark.parametrize(
@@ -265,30 +254,20 @@ def test_joint_risk_is_a_probability_and_grows(risks: list[float]) -> None:
         ({"mode": "budget"}, "needs seconds"),
         ({"explore": 2}, "explored share"),
         ({"incident_seconds": -1}, "incident costs"),
+        ({"risks": []}, "no node"),
+        ({"candidates": []}, "no benchmark"),
+        ({"risks": nodes(math.nan)}, "incident probability nan"),
+        ({"candidates": ONE * 2}, "twice"),
     ],
 )
-def test_senseless_arguments_are_named(change: dict[str, object], words: str) -> None:
-    candidates = options([1] * len(NAMES))
+def test_invalid_arguments_are_named(change: dict[str, Any], words: str) -> None:
+    arguments: dict[str, Any] = {
+        "candidates": ONE,
+        "coverage": learn_coverage(known([{"a"}]), ONE),
+        "risks": nodes(0.1),
+    }
     with pytest.raises(SelectorError, match=words):
-        make_plan(
-            candidates,
-            learn_coverage(known([{"a"}]), candidates),
-            [NodeRisk(node="n", probability=0.1)],
-            **change,  # type: ignore[arg-type]
-        )
-
-
-def test_nodes_and_candidates_must_make_sense() -> None:
-    candidates = options([1] * len(NAMES))
-    coverage = learn_coverage(known([{"a"}]), candidates)
-    with pytest.raises(SelectorError, match="no node"):
-        make_plan(candidates, coverage, [])
-    with pytest.raises(SelectorError, match="no benchmark"):
-        make_plan([], coverage, [NodeRisk(node="n", probability=0.1)])
-    with pytest.raises(SelectorError, match="incident probability nan"):
-        make_plan(candidates, coverage, [NodeRisk(node="n", probability=math.nan)])
-    with pytest.raises(SelectorError, match="twice"):
-        make_plan(candidates * 2, coverage, [NodeRisk(node="n", probability=0.1)])
+        make_plan(**(arguments | change))
 
 
 def naive_greedy(problem: CoverProblem, need: int, budget: int | None, price: float) -> list[int]:
@@ -298,17 +277,17 @@ def naive_greedy(problem: CoverProblem, need: int, budget: int | None, price: fl
         mask = np.zeros(len(problem.names), dtype=np.bool_)
         mask[chosen] = True
         gains = problem.gains(problem.patterns_of(mask)).tolist()
-        left = [
+        rest = [
             run
             for run in range(len(problem.names))
             if run not in chosen
             and gains[run] > 0
             and (budget is None or problem.costs[run] <= budget - problem.cost(mask))
         ]
-        if problem.covered(mask) >= need or not left:
+        if problem.covered(mask) >= need or not rest:
             return sorted(chosen)
         keys = [
-            (-gains[r] / max(int(problem.costs[r]), 1e-3), int(problem.costs[r]), r) for r in left
+            (-gains[r] / max(int(problem.costs[r]), 1e-3), int(problem.costs[r]), r) for r in rest
         ]
         rate, _, best = min(keys)
         if -rate < price:
@@ -332,7 +311,7 @@ def test_the_quick_greedy_is_the_papers(
 
 @given(patterns, costs, st.floats(0, 1))
 @settings(deadline=None)
-def test_tidying_keeps_the_need_met_and_leaves_nothing_superfluous(
+def test_no_run_is_left_that_could_be_dropped(
     sets: list[set[str]], seconds: list[int], share: float
 ) -> None:
     candidates = options(seconds)
@@ -345,7 +324,3 @@ def test_tidying_keeps_the_need_met_and_leaves_nothing_superfluous(
         less = kept.copy()
         less[run] = False
         assert problem.covered(less) < need
-
-
-def test_what_is_certain_on_one_node_is_certain_on_one_of_several() -> None:
-    assert joint_risk([0.5, 1.0]) == pytest.approx(joint_risk([1.0])) == pytest.approx(1.0)

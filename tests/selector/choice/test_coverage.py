@@ -43,7 +43,9 @@ def test_false_alarms_and_benchmarks_that_are_gone() -> None:
 
 
 @given(st.lists(st.sets(st.sampled_from(NAMES), min_size=1), max_size=12), st.floats(0, 5))
-def test_monotone_submodular_and_a_share(patterns: list[set[str]], smoothing: float) -> None:
+def test_coverage_is_a_monotone_submodular_share(
+    patterns: list[set[str]], smoothing: float
+) -> None:
     coverage = (
         learn_coverage(
             [defect(*sorted(pattern)) for pattern in patterns],
@@ -73,7 +75,7 @@ def test_a_new_benchmark_starts_from_its_component() -> None:
     assert tried.of(["new-net"]) < coverage.of(["new-net"]) / 2
 
 
-def test_the_full_set_is_not_believed_to_find_everything() -> None:
+def test_the_full_set_may_miss_defects() -> None:
     few = learn_coverage([defect("a")], candidates("a"))
     many = learn_coverage([defect("a")] * 200, candidates("a"))
     assert few.of(["a"]) < 0.8 < 0.99 < many.of(["a"]) < 1
@@ -87,7 +89,7 @@ def test_kinds_move_the_weight() -> None:
     assert moved.of(["b"]) == pytest.approx(0.75)
 
 
-def test_a_kind_without_defects_points_to_its_component() -> None:
+def test_a_kind_without_defects_has_its_component() -> None:
     options = [
         Candidate(benchmark="net", cost_seconds=1, component="network.loopback"),
         Candidate(benchmark="gemm", cost_seconds=1, component="compute.matrix"),
@@ -127,7 +129,7 @@ def test_costs_must_make_sense(cost: float) -> None:
 
 
 @pytest.mark.parametrize("kind", ["", "network.loopback", "nic"])
-def test_an_incident_finds_the_defects_of_its_part_until_somebody_names_their_kind(
+def test_unnamed_defects_have_the_kind_of_their_part(
     kind: str,
 ) -> None:
     known = [

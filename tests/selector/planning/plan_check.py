@@ -1,7 +1,4 @@
-"""Whether a plan is what it says: its schedule within what there is, its figures those of its runs.
-
-Nothing of what made the plan is used: nodes, coverage and window are read anew, a node at a time.
-"""
+"""Check a plan independently of the planner: its schedule by the window, its figures by its runs."""
 
 from __future__ import annotations
 
@@ -26,22 +23,9 @@ def plan_violations(
     coverage: Mapping[str, ClassCoverage],
     window: Window,
 ) -> list[str]:
-    """Return what is wrong with a plan, one line each.
-
-    Args:
-        plan: The plan.
-        cases: The nodes that it was made for.
-        coverage: Hardware class -> what its benchmarks expose.
-        window: What there is.
-    """
-    slots = [run for one in plan.nodes for run in one.runs]
-    wrong = violations(
-        slots,
-        seconds=window.seconds,
-        at_once=window.at_once,
-        pools=window.pools,
-        needs=window.needs,
-    )
+    """Return what is wrong with a plan for some nodes, one line each."""
+    runs = [run for one in plan.nodes for run in one.runs]
+    wrong = violations(runs, window)
     known = {case.node: case for case in cases}
     if sorted(one.node for one in plan.nodes) != sorted(known):
         return [*wrong, "its nodes are not those that could be validated"]
@@ -59,7 +43,7 @@ def plan_violations(
             for run in one.runs
             if lengths.get(run.benchmark) != run.seconds
         ]
-        # What the window has no room for at all has not to run.
+        # A pin that fits into no schedule of the window need not run.
         pins = frozenset(
             name
             for name in case.pins & set(lengths)
@@ -72,7 +56,7 @@ def plan_violations(
         if not _same(gained, one.spared):
             wrong.append(f"{one.node}: it spares {gained} s, not {one.spared}")
         spared += gained
-    spent = sum(slot.seconds for slot in slots)
+    spent = sum(run.seconds for run in runs)
     wrong += [
         f"{what} is {found}, not {said}"
         for what, found, said in (
@@ -104,40 +88,25 @@ def _same(found: float, said: float, scale: float = 1.0) -> bool:
     return abs(found - said) <= _OFF * max(abs(found), abs(said), abs(scale))
 
 
-def violations(
-    slots: Sequence[PlannedRun],
-    *,
-    seconds: float,
-    at_once: int | None,
-    pools: Mapping[str, int],
-    needs: Mapping[str, Mapping[str, int]],
-) -> list[str]:
-    """Return what is wrong with a schedule, one line each: reckoned from its runs alone.
-
-    Args:
-        slots: The runs.
-        seconds: Length of the window.
-        at_once: How many nodes may be out of service at a time; None: all.
-        pools: Scarce things -> how many there are.
-        needs: Benchmark -> pool -> how many of it.
-    """
+def violations(runs: Sequence[PlannedRun], window: Window) -> list[str]:
+    """Return what is wrong with a schedule, one line each, from its runs alone."""
     wrong = [
         f"{one.node}: {one.benchmark} is outside of the window"
-        for one in slots
-        if one.start < -_EPS or one.start + one.seconds > seconds + 2 * _EPS
+        for one in runs
+        if one.start < -_EPS or one.start + one.seconds > window.seconds + 2 * _EPS
     ]
     spans: dict[str, tuple[float, float]] = {}
     busy: dict[tuple[str, str], list[tuple[float, int]]] = {}
-    for one in slots:
+    for one in runs:
         begin, end = spans.get(one.node, (one.start, one.start))
         spans[one.node] = (min(begin, one.start), max(end, one.start + one.seconds))
         events = [(one.start + 2 * _EPS, 1), (one.start + one.seconds - _EPS, -1)]
         busy.setdefault(("node", one.node), []).extend(events)
-        for pool, count in needs.get(one.benchmark, {}).items():
+        for pool, count in window.needs.get(one.benchmark, {}).items():
             if len(set(one.units.get(pool, ()))) != count:
                 wrong.append(f"{one.node}: {one.benchmark} lacks its {pool}")
             for unit in one.units.get(pool, ()):
-                if not 0 <= unit < pools[pool]:
+                if not 0 <= unit < window.pools[pool]:
                     wrong.append(f"{one.node}: there is no {pool} {unit}")
                 busy.setdefault((pool, str(unit)), []).extend(events)
     for (kind, name), events in busy.items():
@@ -146,8 +115,8 @@ def violations(
     out = [(b + 2 * _EPS, 1) for b, _ in spans.values()] + [
         (e - _EPS, -1) for _, e in spans.values()
     ]
-    if at_once is not None and _peak(out) > at_once:
-        wrong.append(f"{_peak(out)} nodes are out of service at once, {at_once} may be")
+    if window.at_once is not None and _peak(out) > window.at_once:
+        wrong.append(f"{_peak(out)} nodes are out of service at once, {window.at_once} may be")
     return wrong
 
 

@@ -42,6 +42,6 @@ def cases(count: int, *, seed: int = 1) -> list[NodeCase]:
 
 
 def window(**more: object) -> Window:
-    """Two hours with four places, one rig and one partner, unless told otherwise."""
+    """Two hours with four lanes, one rig and one partner, by default."""
     known = {"seconds": HOURS, "at_once": 4, "pools": {"rig": 1, "partner": 1}, "needs": NEEDS}
     return Window(**{**known, **more})  # type: ignore[arg-type]

@@ -115,7 +115,7 @@ def exact(nodes: list[NodeCase], known: ClassCoverage, within: Window) -> float:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_best_plan_lies_between_the_value_and_the_bound(seed: int) -> None:
+def test_the_optimum_is_between_value_and_bound(seed: int) -> None:
     nodes, known, within = tiny(seed)
     plan = plan_window(nodes, {"c": known}, within)
     best = exact(nodes, known, within)

@@ -39,7 +39,7 @@ def test_a_hole_between_two_busy_times_is_filled_later() -> None:
     assert fit(job(("pair", 51.0)), 0.0, known, SecondPrices()) is None
 
 
-def test_what_is_taken_is_free_no_more_and_its_rests_are() -> None:
+def test_a_taken_unit_leaves_the_rests_of_its_hole() -> None:
     known = calendar([("partner", 100, 200)])
     assert [(hole.begin, hole.end) for hole in known.holes["partner"]] == [(0, 100), (200, 1000)]
     with pytest.raises(ValueError, match="partner 0 is not free from 150 s to 160 s"):
@@ -55,7 +55,7 @@ def test_no_order_pauses_for_less(seed: int) -> None:
     runs = list(zip(("pair", "power", "a", "b"), lengths, strict=True))
     busy = {pool: float(chance.integers(20, 120)) for pool in ("partner", "rig")}
     known = calendar([(pool, 0, until) for pool, until in busy.items()])
-    # A pause is dear beside what a hole's rest is worth: so the shortest one is what is looked for.
+    # Lanes are so expensive that the shortest pause is best.
     found = fit(job(*runs), 0.0, known, SecondPrices(lane=1e6))
     least = np.inf
     for order in itertools.permutations(runs):

@@ -54,7 +54,7 @@ def test_another_hour_is_worth_what_its_own_plan_is(hours: int) -> None:
     assert longer.value == pytest.approx(plan.value + plan.hour, rel=1e-3)
 
 
-def test_the_neighbours_of_a_window_are_one_step_down_each_ladder() -> None:
+def test_neighbours_are_one_step_down_each_ladder() -> None:
     within = window(seconds=2.5 * HOUR, at_once=100, pools={"rig": 4, "partner": 0}, needs={})
     found = [(one.seconds / HOUR, one.at_once, one.pools["rig"]) for one in neighbours(within)]
     assert found == [(2.0, 100, 4), (2.5, 96, 4), (2.5, 100, 3)]
@@ -62,7 +62,7 @@ def test_the_neighbours_of_a_window_are_one_step_down_each_ladder() -> None:
     assert [dict(one.pools) for one in neighbours(least)] == [{"rig": 0}]
 
 
-def test_a_plan_that_claims_too_much_is_found_out() -> None:
+def test_the_check_finds_wrong_figures() -> None:
     own, known, within = cases(12), {"c": coverage()}, window()
     plan = plan_window(own, known, within)
     first = plan.nodes[0]

@@ -37,7 +37,7 @@ def test_accepted_runs_are_held_against_what_came() -> None:
     assert after_passing(FleetHistory(nodes=fleet.nodes), risk, now=NOW, horizon=DAY) is None
 
 
-def test_the_binomial_interval_is_that_of_clopper_and_pearson() -> None:
+def test_binomial_intervals_are_clopper_pearson() -> None:
     known = {(0, 10): (0, 0.3085), (3, 10): (0.0667, 0.6525), (0, 0): (0, 1), (10, 10): (0.6915, 1)}
     for (happened, count), ends in known.items():
         assert list(binomial_interval(happened, count)) == pytest.approx(list(ends), abs=1e-4)

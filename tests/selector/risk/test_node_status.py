@@ -53,7 +53,7 @@ def test_validation_is_known_only_after_it_ran() -> None:
     assert rows.x[1, rows.names.index("hours since validation")] == 20
 
 
-def test_a_run_that_judged_nothing_has_validated_nothing() -> None:
+def test_a_run_without_verdicts_validates_nothing() -> None:
     runs = [
         RunSummary(run="r", node="a", started=30 * HOUR, similarities={("b", "m", "d"): 0.9}),
         RunSummary(run="plan", node="a", started=40 * HOUR, decision="UNDECIDED"),
@@ -88,6 +88,6 @@ def test_removed_nodes_have_no_status() -> None:
         (incident("a", 1, -1), "negative duration"),
     ],
 )
-def test_history_that_makes_no_sense(bad: Incident, words: str) -> None:
+def test_an_impossible_history_is_refused(bad: Incident, words: str) -> None:
     with pytest.raises(SelectorError, match=words):
         status_rows(FLEET, [bad], now=100 * HOUR)

@@ -20,7 +20,7 @@ from tests.cli.command_line import anubis
 HOUR = 3600.0
 
 
-def test_what_is_told_replaces_the_scenarios_figures() -> None:
+def test_own_figures_replace_the_scenarios() -> None:
     world = with_own(
         scenario("B"),
         OwnFleet(tests={"a": (3, 0.5), "b": (1, 2)}, wear=100, manifest=5, stays=0.2, initial=0.0),
@@ -40,7 +40,7 @@ def test_what_is_told_replaces_the_scenarios_figures() -> None:
             with_own(scenario("B"), wrong)
 
 
-def test_a_history_tells_costs_shares_and_the_rate_of_incidents() -> None:
+def test_a_history_gives_costs_shares_and_incidents() -> None:
     fleet = FleetHistory(
         nodes=(NodeRecord(name="n1", since=0.0), NodeRecord(name="n2", since=0.0)),
         incidents=(Incident(node="n1", kind="nic", started=10 * HOUR),),
@@ -56,12 +56,12 @@ def test_a_history_tells_costs_shares_and_the_rate_of_incidents() -> None:
     assert (own.mtbi, own.wear) == (500, None)
     with pytest.raises(SelectorError, match="no benchmark's duration"):
         own_of(FleetHistory(), now=0.0)
-    told = own_of(fleet, now=400 * HOUR, tests={"c": (1.0, 2.0)})
-    assert (told.tests, told.mtbi) == ({"c": (1.0, 2.0)}, 500)
+    given = own_of(fleet, now=400 * HOUR, tests={"c": (1.0, 2.0)})
+    assert (given.tests, given.mtbi) == ({"c": (1.0, 2.0)}, 500)
 
 
 @pytest.mark.parametrize("name", ["A", "B", "C"])
-def test_without_validation_incidents_come_as_often_as_in_the_history(name: str) -> None:
+def test_incidents_are_as_frequent_as_in_the_history(name: str) -> None:
     world = with_own(scenario(name), OwnFleet(mtbi=1500.0))
     runs = [simulate(world, Nothing(), nodes=400, horizon=2160, seed=seed) for seed in range(6)]
     assert sum(run.used for run in runs) / sum(run.incidents for run in runs) == pytest.approx(
@@ -72,7 +72,7 @@ def test_without_validation_incidents_come_as_often_as_in_the_history(name: str)
         with_own(scenario(name), OwnFleet(mtbi=1500.0, stays=1.0))
 
 
-def test_the_interval_of_useful_hours_holds_their_mean() -> None:
+def test_intervals_of_useful_hours_hold_the_mean() -> None:
     runs = [
         simulate(scenario("A"), Nothing(), nodes=64, horizon=200, seed=seed) for seed in range(3)
     ]
@@ -92,7 +92,7 @@ def test_one_or_two_seeds_have_no_interval(seeds: int) -> None:
     assert (found.low, found.high, found.useful_low, found.useful_high) == (None,) * 4
 
 
-def test_the_command_says_what_intervals_over_few_seeds_are_worth(tmp_path: Path) -> None:
+def test_intervals_over_few_seeds_are_qualified(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     small = ("--nodes=64", "--time=5d", "--risk=0.1", "--jobs=1")
     two = anubis("simulate", *small, "--seeds=2", "--html", str(page)).stdout

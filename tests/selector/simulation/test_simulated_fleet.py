@@ -59,7 +59,7 @@ def test_without_defects_nothing_happens() -> None:
     assert outcome.validated > 0
 
 
-def test_policies_stand_in_their_order() -> None:
+def test_policies_rank_as_expected() -> None:
     nothing, selected, full = mtbi(Nothing()), mtbi(Selector(0.03, B.rates)), mtbi(Full())
     assert nothing * 4 < selected
     assert nothing * 4 < full
@@ -86,7 +86,7 @@ def test_rates_are_learned_from_what_was_seen() -> None:
     assert log_likelihood(log, found) > log_likelihood(log, replace(found, manifest=1 / 48))
 
 
-def test_a_repair_that_never_helps_is_not_taken_for_one_that_half_does() -> None:
+def test_useless_repairs_are_recognised() -> None:
     truth = scenario("C", kind_known=True)
     log = record_usage(truth, Full(0.25), nodes=300, horizon=1500, seed=6)
     assert learn_rates(log).stays > 0.85
@@ -143,7 +143,7 @@ def test_the_selector_leaves_the_accepted_risk(known: list[float], p0: float, ho
     assert risk(after_tests(before, mask)) <= p0 + 1e-9
 
 
-def test_a_test_that_spares_more_than_it_takes_is_told_by_its_rate() -> None:
+def test_the_rate_of_a_test_says_whether_it_pays() -> None:
     hours = np.array([0.1, 2.0])
 
     def chosen(incident_hours: float) -> list[list[bool]]:
@@ -156,13 +156,13 @@ def test_a_test_that_spares_more_than_it_takes_is_told_by_its_rate() -> None:
 
     assert chosen(0.1) == [[False, False], [False, False]]
     assert chosen(1.0) == [[False, False], [True, False]]
-    # 2 h of the second test beside -log(1 - 0.3 / 0.8) of an incident
+    # 2 h of the second test against -log(1 - 0.3 / 0.8) of an incident
     assert chosen(4.0) == [[False, False], [True, False]]
     assert chosen(5.0) == [[False, False], [True, True]]
     assert chosen(150.0) == [[True, False], [True, True]]
 
 
-def test_incidents_of_one_node_are_told_from_those_of_many() -> None:
+def test_likelihood_prefers_the_true_rates() -> None:
     """DefectRates that made what was seen explain it better than rates with the same number of incidents."""
     truth = scenario("C")
     log = record_usage(truth, Full(0.25), nodes=200, horizon=1500, seed=3)
@@ -171,7 +171,7 @@ def test_incidents_of_one_node_are_told_from_those_of_many() -> None:
     assert good > log_likelihood(log, more_wear) + 10
 
 
-def test_what_cannot_be_simulated() -> None:
+def test_invalid_simulations_are_refused() -> None:
     with pytest.raises(SelectorError, match="at least 64 nodes"):
         simulate(B, Nothing(), nodes=8, horizon=100, seed=0)
     with pytest.raises(SelectorError, match="none of A, B, C"):

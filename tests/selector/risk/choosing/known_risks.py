@@ -22,7 +22,7 @@ UNLIKE = 0.5  # standard deviation of the factors between nodes, of mean 1
 
 
 @dataclass(frozen=True)
-class Told:
+class IntervalFit:
     """How well the intervals of one fleet's nodes held.
 
     Attributes:
@@ -67,9 +67,9 @@ def simulated(
     return history, scales
 
 
-def told(
+def interval_fit(
     seed: int, model: ModelName, expected: float, *, shape: float = 1.0, unlike: float = 0.0
-) -> Told | None:
+) -> IntervalFit | None:
     """Fit a model to a simulated fleet; None where it has too few incidents for that."""
     history, scales = simulated(seed, expected, shape=shape, unlike=unlike)
     try:
@@ -86,4 +86,4 @@ def told(
         held.append(node.low <= true <= node.high)
         hazard = -math.log1p(-node.probability) or math.nan  # of a node that a model calls safe
         widths.append(-math.log1p(-min(node.high, 1 - 1e-9)) / hazard)
-    return Told(len(history.incidents), float(np.mean(held)), float(np.nanmedian(widths)))
+    return IntervalFit(len(history.incidents), float(np.mean(held)), float(np.nanmedian(widths)))

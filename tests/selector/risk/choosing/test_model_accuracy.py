@@ -83,7 +83,7 @@ def test_censoring_is_weighed_away() -> None:
     assert skill(truth, duration, event, 8.0) == pytest.approx(0, abs=0.001)
 
 
-def test_knowing_more_has_skill_and_knowing_wrong_has_less_than_none() -> None:
+def test_skill_is_negative_for_wrong_knowledge() -> None:
     duration, event = np.array([1.0, 1, 9, 9]), np.ones(4)
     assert skill([0.1, 0.1, 0.9, 0.9], duration, event, 5) > 0.9
     assert skill([0.9, 0.9, 0.1, 0.1], duration, event, 5) < 0

@@ -49,7 +49,7 @@ def chosen(
     return chosen_models(every, [judged] * len(cox_time), timed=timed)
 
 
-def test_a_network_is_believed_beyond_the_error_of_the_backtests_only() -> None:
+def test_a_network_must_gain_beyond_the_error() -> None:
     better = scores((0.63, 0.10), (0.64, 0.13), (0.63, 0.10), (0.66, 0.12))
     assert chosen({}, better)[0] == ("cox-time",)
     mixed = scores((0.67, 0.10), (0.60, 0.13), (0.58, 0.10), (0.67, 0.12))  # now better, now worse
@@ -67,7 +67,7 @@ def test_a_network_is_believed_beyond_the_error_of_the_backtests_only() -> None:
     assert chosen({}, little, timed=False)[0] == ("cox-time",)  # no shift to fear
 
 
-def test_a_richer_model_must_gain_and_those_that_nobody_can_tell_apart_are_averaged() -> None:
+def test_a_richer_model_must_gain_or_is_averaged() -> None:
     gains = {"weibull": scores((0.6, 0.15), (0.6, 0.16), (0.6, 0.14), (0.6, 0.15))}
     assert chosen(gains, PLAIN)[0] == ("weibull",)
     hardly = {"weibull": scores((0.6, 0.105), (0.6, 0.125), (0.6, 0.095), (0.6, 0.115))}
@@ -78,7 +78,7 @@ def test_a_richer_model_must_gain_and_those_that_nobody_can_tell_apart_are_avera
     assert "cannot be told apart" in why
 
 
-def test_moments_at_which_no_model_ranks_better_than_chance_say_nothing() -> None:
+def test_moments_without_a_better_rank_are_left_out() -> None:
     before = ((0.32, -4.0), (0.28, -4.0), (0.31, -3.0))  # a fleet whose early years tell nothing
     simple = {name: scores(*before, (0.62, 0.01)) for name in SIMPLE}
     network = scores((0.31, -4.1), (0.2, -5.0), (0.3, -3.1), (0.69, 0.05))
@@ -90,7 +90,7 @@ def test_moments_at_which_no_model_ranks_better_than_chance_say_nothing() -> Non
     assert "left out" not in chosen(never, scores(*before, (0.45, -1.0)))[1]
 
 
-def test_the_shape_of_the_hazard_is_found_and_the_choice_repeats() -> None:
+def test_the_shape_of_the_hazard_is_found_again() -> None:
     rows = fleet()
     model, why = choose_model(rows, horizon=30.0, quick=True)
     assert model.kind == "weibull"
@@ -148,7 +148,7 @@ def test_no_origin_knows_what_came_after_it() -> None:
                        ongoing=False, seed=0)) == 5  # fmt: skip
 
 
-def test_a_risk_is_the_less_certain_the_more_the_backtests_were_off() -> None:
+def test_a_larger_backtest_error_widens_intervals() -> None:
     known, unsure = (Backtest(reason="", error=error, degrees=4) for error in (0.1, 0.5))
     narrow, wide = known.interval(0.2), unsure.interval(0.2)
     assert 0 < wide[0] < narrow[0] < 0.2 < narrow[1] < wide[1] < 1

@@ -12,7 +12,7 @@ import pytest
 from pytest_anubis.selector.risk.choosing.refits import Refits, count_factors
 from pytest_anubis.selector.risk.forecast import ModelName, RiskModel, fit_risk, look_ahead
 from pytest_anubis.selector.selector_error import SelectorError
-from tests.selector.risk.choosing.known_risks import AHEAD, NOW, UNLIKE, simulated, told
+from tests.selector.risk.choosing.known_risks import AHEAD, NOW, UNLIKE, interval_fit, simulated
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 7, 40])
@@ -37,26 +37,26 @@ def test_the_interval_of_a_count_is_exact(count: int) -> None:
 def test_the_true_risk_lies_within(
     model: ModelName, expected: float, shape: float, fleets: int, least: float
 ) -> None:
-    found = [told(seed, model, expected, shape=shape) for seed in range(fleets)]
+    found = [interval_fit(seed, model, expected, shape=shape) for seed in range(fleets)]
     held = [one.held for one in found if one is not None]
     assert len(held) > fleets / 2
     assert np.mean(held) >= least
     # It is not so wide that it could not fail: of nodes that differ it holds less.
     if shape < 1:
-        unlike = [told(seed, model, 60, unlike=UNLIKE) for seed in range(fleets)]
+        unlike = [interval_fit(seed, model, 60, unlike=UNLIKE) for seed in range(fleets)]
         assert np.mean([one.held for one in unlike if one is not None]) < 0.85
 
 
 def test_few_incidents_leave_more_open_than_many() -> None:
     widths = []
     for expected in (2, 8, 25, 80):
-        one = told(1, "auto", expected)
+        one = interval_fit(1, "auto", expected)
         assert one is not None
         widths.append(one.width)
     assert widths == sorted(widths, reverse=True)
 
 
-def test_an_untested_model_with_facts_calls_nobody_safe() -> None:
+def test_untested_intervals_reach_the_common_rate() -> None:
     history, _ = simulated(0, 40)
     risk = fit_risk(history, now=NOW, model="cox")
     assert risk.backtest.chosen is None

@@ -46,6 +46,12 @@ def quick(kind: type[HazardModel]) -> HazardModel:
 ALL = [Exponential, Weibull, CoxPH, CoxTime]
 
 
+@pytest.fixture(scope="module", params=ALL, ids=lambda kind: kind.kind)
+def fitted(request: pytest.FixtureRequest) -> HazardModel:
+    """Each kind of model, fitted to `lives`."""
+    return quick(request.param).fit(*lives())
+
+
 def test_weibull_finds_its_own_shape_and_slope() -> None:
     x, duration, event = lives(4000)
     model = Weibull().fit(x, duration, event)
@@ -54,7 +60,7 @@ def test_weibull_finds_its_own_shape_and_slope() -> None:
     assert model.survival([30.0, 100.0], [[0.0, 0.0]])[0] == pytest.approx(truth, abs=0.03)
 
 
-def test_exponential_without_covariates_is_events_by_exposure() -> None:
+def test_exponential_is_events_by_exposure() -> None:
     model = Exponential(use_covariates=False).fit(np.zeros((4, 0)), [1, 2, 3, 4], [1, 0, 1, 0])
     assert model.survival([10.0 / 5], np.zeros((1, 0)))[0, 0] == pytest.approx(np.exp(-2 * 2 / 10))
 
@@ -65,7 +71,7 @@ def test_a_quiet_history_is_not_no_risk() -> None:
 
 
 @pytest.mark.parametrize("kind", [CoxPH, CoxTime])
-def test_who_outlives_every_incident_is_not_without_risk(kind: type[HazardModel]) -> None:
+def test_outliving_all_incidents_keeps_a_risk(kind: type[HazardModel]) -> None:
     x, duration, event = lives(400)
     late = duration > 100
     model = quick(kind).fit(x, np.where(late, 100 + duration, duration), np.where(late, 0, event))
@@ -75,10 +81,10 @@ def test_who_outlives_every_incident_is_not_without_risk(kind: type[HazardModel]
 
 
 @pytest.mark.parametrize("kind", [CoxPH, CoxTime])
-def test_who_was_watched_for_a_moment_beyond_the_last_incident_has_no_higher_risk(
+def test_a_moment_beyond_all_incidents_adds_no_risk(
     kind: type[HazardModel],
 ) -> None:
-    """Half an incident in a short time of one node was a hazard beyond all measure."""
+    """Half an incident in a short time of one node was once a huge hazard."""
     x, duration, event = lives(400)
     longest = np.argmax(np.where(event, duration, 0.0))
     event[duration > duration[longest]] = 0
@@ -91,7 +97,7 @@ def test_who_was_watched_for_a_moment_beyond_the_last_incident_has_no_higher_ris
     assert 0 < risk < 3 * usual
 
 
-def test_rate_where_nothing_was_seen_lies_between_the_usual_one_and_none() -> None:
+def test_unseen_rate_is_at_most_the_usual_one() -> None:
     assert unseen_rate(0.0, 0.2) == pytest.approx(0.2)
     assert unseen_rate(1e6, 0.2) == pytest.approx(0.5 / 1e6, rel=1e-4)
     assert unseen_rate(2.5, 0.2) == pytest.approx(0.1)
@@ -141,31 +147,26 @@ def test_cox_time_sees_hazards_that_cross() -> None:
     assert curve[0, 1] < curve[1, 1]
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_survival_is_a_survival_function(kind: type[HazardModel]) -> None:
-    x, duration, event = lives(600)
-    model = quick(kind).fit(x, duration, event)
+def test_survival_is_a_survival_function(fitted: HazardModel) -> None:
+    x, duration, event = lives()
     times = np.linspace(0, float(duration.max()), 40)
-    curves = model.survival(times, x[:50])
+    curves = fitted.survival(times, x[:50])
     assert curves.shape == (50, 40)
     assert curves[:, 0] == pytest.approx(np.ones(50))
     assert (np.diff(curves, axis=1) <= 1e-9).all()
     assert ((curves >= 0) & (curves <= 1)).all()
     assert harrell(-curves[:, 20], duration[:50], event[:50]) > 0.55
     up, ahead = 30.0, 20.0
-    p = model.incident_probability(x[:50], up, ahead)
-    both = model.survival([up, up + ahead], x[:50])
+    p = fitted.incident_probability(x[:50], up, ahead)
+    both = fitted.survival([up, up + ahead], x[:50])
     assert p == pytest.approx(1 - both[:, 1] / both[:, 0], abs=1e-6)
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_plain_data_brings_the_model_back(kind: type[HazardModel]) -> None:
-    x, duration, event = lives(400)
-    model = quick(kind).fit(x, duration, event)
-    again = load_model(json.loads(json.dumps(model.to_plain())))
-    assert again.kind == model.kind
-    assert again.notes == model.notes
-    same = model.survival([10.0, 50.0], x)
+def test_plain_data_brings_the_model_back(fitted: HazardModel) -> None:
+    again = load_model(json.loads(json.dumps(fitted.to_plain())))
+    assert (again.kind, again.notes) == (fitted.kind, fitted.notes)
+    x = lives()[0]
+    same = fitted.survival([10.0, 50.0], x)
     assert again.survival([10.0, 50.0], x) == pytest.approx(same, abs=1e-6)
 
 
@@ -175,20 +176,15 @@ def test_the_same_seed_gives_the_same_networks() -> None:
     assert one.to_plain() == other.to_plain()
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_beyond_what_was_observed_the_hazard_goes_on_and_a_caution_says_so(
-    kind: type[HazardModel],
-) -> None:
-    x, duration, event = lives(400)
-    model = quick(kind).fit(x, duration, event)
-    far = 2 * float(duration.max())
-    late = model.survival([far], x[:5])
-    assert (late <= model.survival([far / 2], x[:5])).all()
-    assert len(model.cautions(x[:5], far)) == len(model.cautions(x[:5], far / 2)) + 1
+def test_forecasts_beyond_the_data_are_cautioned(fitted: HazardModel) -> None:
+    x = lives()[0][:5]
+    far = 2 * fitted.observed
+    assert (fitted.survival([far], x) <= fitted.survival([far / 2], x)).all()
+    assert len(fitted.cautions(x, far)) == len(fitted.cautions(x, far / 2)) + 1
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_wild_and_missing_covariates_are_held_and_said(kind: type[HazardModel]) -> None:
+def test_extreme_and_missing_covariates_are_limited(kind: type[HazardModel]) -> None:
     x, duration, event = lives(600)
     x[::7, 1] = np.nan
     x[3, 0] = 1e9
@@ -201,30 +197,25 @@ def test_wild_and_missing_covariates_are_held_and_said(kind: type[HazardModel]) 
     assert "errors" not in said  # that there is none is a fact that the model knows, no gap
 
 
-@pytest.mark.parametrize("kind", ALL)
-def test_a_node_without_history_gets_the_risk_of_its_class(kind: type[HazardModel]) -> None:
-    x, duration, event = lives(1500)
-    model = quick(kind).fit(x, duration, event)
-    unknown = model.incident_probability([[np.nan, np.nan]], 0.0, 50.0)[0]
-    middle = model.incident_probability([np.median(x, axis=0)], 0.0, 50.0)[0]
+def test_a_new_node_gets_the_usual_risk(fitted: HazardModel) -> None:
+    x = lives()[0]
+    unknown = fitted.incident_probability([[np.nan, np.nan]], 0.0, 50.0)[0]
+    middle = fitted.incident_probability([np.median(x, axis=0)], 0.0, 50.0)[0]
     assert unknown == pytest.approx(middle)
-    seen = model.incident_probability(x, 0.0, 50.0)
+    seen = fitted.incident_probability(x, 0.0, 50.0)
     assert np.quantile(seen, 0.25) < unknown < np.quantile(seen, 0.75)
-    assert any(
-        "1 of 1 nodes has none; the usual" in word for word in model.cautions([[np.nan, np.nan]])
-    )
+    cautions = fitted.cautions([[np.nan, np.nan]])
+    assert any("1 of 1 nodes has none; the usual" in words for words in cautions)
 
 
-def test_where_the_past_is_no_guide_to_more_cox_time_is_cox() -> None:
+def test_cox_time_is_cox_where_months_differ() -> None:
     """Months with circumstances of their own, which a network can learn by heart and not carry on."""
 
     def gain(seed: int) -> list[float]:
         rng = np.random.default_rng(seed)
         month = np.repeat(np.arange(60), 40)
-        mood, name = (
-            rng.normal(0, 1, 60),
-            rng.normal(size=(60, 2)),
-        )  # the name tells nothing of others
+        mood = rng.normal(0, 1, 60)
+        name = rng.normal(size=(60, 2))  # says nothing about other months
         x = np.column_stack([rng.normal(size=len(month)), name[month]])
         life = rng.exponential(100 / np.exp(0.5 * x[:, 0] + mood[month]))
         duration, event = np.minimum(life, 60), (life < 60).astype(float)
@@ -240,13 +231,13 @@ def test_where_the_past_is_no_guide_to_more_cox_time_is_cox() -> None:
     assert bent > flat - 0.03  # stopped by rows of the same months it loses 0.14
 
 
-def test_the_order_of_the_history_is_taken_from_where_it_is_told() -> None:
+def test_rows_are_sorted_by_the_given_order() -> None:
     x, duration, event = lives(300)
     began = np.arange(300.0)
     mixed = np.random.default_rng(0).permutation(300)
     straight = CoxTime(networks=1).fit(x, duration, event)
-    told = CoxTime(networks=1).fit(x[mixed], duration[mixed], event[mixed], order=began[mixed])
-    assert told.survival([50.0], x) == pytest.approx(straight.survival([50.0], x), abs=1e-6)
+    sorted_ = CoxTime(networks=1).fit(x[mixed], duration[mixed], event[mixed], order=began[mixed])
+    assert sorted_.survival([50.0], x) == pytest.approx(straight.survival([50.0], x), abs=1e-6)
     with pytest.raises(SelectorError, match="one finite number for each row"):
         CoxTime().fit(x, duration, event, order=[1.0, 2.0])
 
@@ -271,7 +262,7 @@ def test_the_simplest_epoch_within_one_standard_error() -> None:
     assert simplest_epoch(np.array([easy, easy + 0.5])) == 0
 
 
-def test_stretches_that_disagree_stop_the_networks_early() -> None:
+def test_disagreeing_stretches_stop_networks_early() -> None:
     noise = np.random.default_rng(0).normal(size=5_000)
     falling = np.linspace(0, -0.5, 6)[:, None] + noise
 
@@ -301,25 +292,23 @@ def test_rare_counts_do_not_take_all_the_hazard() -> None:
 
 
 @pytest.mark.parametrize(
-    ("duration", "event", "words"),
+    ("kind", "duration", "event", "words"),
     [
-        ([1.0, -1.0], [1, 0], "row 1 has the duration"),
-        ([1.0, float("nan")], [1, 0], "row 1 has the duration"),
-        ([1.0, 2.0], [1, 2], "neither 0 nor 1"),
-        ([1.0], [1], "one duration and one event for each row"),
-        ([0.0, 0.0], [1, 1], "nothing was observed"),
+        (Weibull, [1.0, -1.0], [1, 0], "row 1 has the duration"),
+        (Weibull, [1.0, float("nan")], [1, 0], "row 1 has the duration"),
+        (Weibull, [1.0, 2.0], [1, 2], "neither 0 nor 1"),
+        (Weibull, [1.0], [1], "one duration and one event for each row"),
+        (Weibull, [0.0, 0.0], [1, 1], "nothing was observed"),
+        (CoxPH, [1.0, 2.0], [1, 0], "too few"),
     ],
 )
-def test_rows_that_make_no_sense(duration: list[float], event: list[float], words: str) -> None:
+def test_impossible_rows_are_refused(
+    kind: type[HazardModel], duration: list[float], event: list[float], words: str
+) -> None:
     with pytest.raises(SelectorError, match=words):
-        Weibull().fit(np.zeros((2, 1)), duration, event)
-
-
-def test_empty_history_and_too_few_incidents() -> None:
+        kind().fit(np.zeros((2, 1)), duration, event)
     with pytest.raises(SelectorError, match="empty"):
-        Exponential().fit(np.zeros((0, 1)), [], [])
-    with pytest.raises(SelectorError, match="too few"):
-        CoxPH().fit(np.zeros((3, 1)), [1, 2, 3], [1, 0, 0])
+        kind().fit(np.zeros((0, 1)), [], [])
 
 
 @pytest.mark.parametrize(
@@ -330,27 +319,26 @@ def test_a_model_of_another_schema_is_refused(plain: object) -> None:
         load_model(plain)  # type: ignore[arg-type]
 
 
-def test_a_broken_model_file_is_refused() -> None:
-    x, duration, event = lives(200)
-    good = json.loads(json.dumps(Weibull().fit(x, duration, event).to_plain()))
-    for field in ("covariates", "parameters", "observed"):
-        broken = {key: value for key, value in good.items() if key != field}
-        with pytest.raises(SelectorError, match="model file"):
-            load_model(broken)
-    good["parameters"]["slopes"] = [1.0]
+@pytest.mark.parametrize("field", ["covariates", "parameters", "observed", "slopes"])
+def test_a_broken_model_file_is_refused(field: str) -> None:
+    plain = json.loads(json.dumps(Weibull().fit(*lives(200)).to_plain()))
+    if field == "slopes":
+        plain["parameters"]["slopes"] = [1.0]
+    else:
+        del plain[field]
     with pytest.raises(SelectorError, match="model file"):
-        load_model(good)
+        load_model(plain)
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
     [("low", 1e9), ("high", -1e9), ("high", 1e308), ("scale", 1e-320), ("rate", 2.0)],
 )
-def test_bounds_that_no_data_have_are_refused(field: str, value: float) -> None:
+def test_impossible_limits_are_refused(field: str, value: float) -> None:
     x, duration, event = lives(200)
-    x[:60, 0] = np.nan  # so that a column says where it was missing
-    good = json.loads(json.dumps(Weibull().fit(x, duration, event).to_plain()))
-    assert load_model(good).survival([1.0], x[:1]).shape == (1, 1)
-    good["covariates"][field][0] = value
+    x[:60, 0] = np.nan  # so that the column flags missing values
+    plain = json.loads(json.dumps(Weibull().fit(x, duration, event).to_plain()))
+    assert load_model(plain).survival([1.0], x[:1]).shape == (1, 1)
+    plain["covariates"][field][0] = value
     with pytest.raises(SelectorError, match="model file"):
-        load_model(good)
+        load_model(plain)
