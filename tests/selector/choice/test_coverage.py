@@ -25,10 +25,7 @@ def candidates(*names: str) -> list[Candidate]:
 def test_overlap_is_counted_once() -> None:
     known = [defect("a", "b"), defect("a"), defect("b"), defect("c")]
     coverage = learn_coverage(known, candidates(*NAMES), smoothing=0)
-    assert coverage.of(["a"]) == 0.5
-    assert coverage.of(["a", "b"]) == 0.75
-    assert coverage.of(["d"]) == 0
-    assert coverage.of(NAMES) == 1
+    assert [coverage.of(some) for some in ("a", "ab", "d", NAMES)] == [0.5, 0.75, 0, 1]
 
 
 def test_identical_patterns_are_one_row() -> None:

@@ -55,16 +55,9 @@ def test_free_resources_give_each_node_its_best_choice() -> None:
     assert plan.bound == pytest.approx(best, rel=0.02)
 
 
-def test_more_of_anything_never_gives_less() -> None:
-    own = cases(40)
-    less = planned(own, window(at_once=2))
-    assert planned(own, window(at_once=2, seconds=2 * HOURS)).value > less.value
-    assert planned(own, window(at_once=4)).value > less.value
-    assert (
-        planned(own, window(at_once=2, pools={"rig": 2, "partner": 2})).value >= 0.999 * less.value
-    )
-    # Where there is room for everything, twice the hours change nothing.
-    few, room = own[:20], window(at_once=None, pools={"rig": 2, "partner": 2}, seconds=1.5 * HOURS)
+def test_more_time_than_needed_adds_nothing() -> None:
+    few = cases(20)
+    room = window(at_once=None, pools={"rig": 2, "partner": 2}, seconds=1.5 * HOURS)
     whole = planned(few, room)
     assert planned(few, replace(room, seconds=3 * HOURS)).value == pytest.approx(whole.value)
 

@@ -1,4 +1,4 @@
-"""Which model a history deserves: judged by what came after, believed only beyond the error."""
+"""The choice of a risk model: judged by what came after, trusted only beyond the error."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def scores(*pairs: tuple[float, float]) -> tuple[Score, ...]:
 
 
 PLAIN = scores((0.60, 0.10), (0.62, 0.12), (0.61, 0.09), (0.63, 0.11))
+LITTLE = tuple((each.concordance + 0.003, each.skill) for each in PLAIN)
 
 
 def chosen(
@@ -49,33 +50,56 @@ def chosen(
     return chosen_models(every, [judged] * len(cox_time), timed=timed)
 
 
-def test_a_network_must_gain_beyond_the_error() -> None:
-    better = scores((0.63, 0.10), (0.64, 0.13), (0.63, 0.10), (0.66, 0.12))
-    assert chosen({}, better)[0] == ("cox-time",)
-    mixed = scores((0.67, 0.10), (0.60, 0.13), (0.58, 0.10), (0.67, 0.12))  # now better, now worse
-    names, why = chosen({}, mixed)
-    assert names == ("exponential",)
-    assert "not enough to trust a network" in why
-    bold = scores(
-        (0.63, 0.04), (0.64, 0.05), (0.63, 0.03), (0.66, 0.04)
-    )  # ranks better, exaggerates
-    names, why = chosen({}, bold)
-    assert names == ("exponential",)
-    assert "skill at equal level is 0.065 worse" in why
-    little = scores(*((each.concordance + 0.003, each.skill) for each in PLAIN))
-    assert chosen({}, little)[0] == ("exponential",)
-    assert chosen({}, little, timed=False)[0] == ("cox-time",)  # no shift to fear
+@pytest.mark.parametrize(
+    ("network", "timed", "model", "words"),
+    [
+        (((0.63, 0.10), (0.64, 0.13), (0.63, 0.10), (0.66, 0.12)), True, "cox-time", "better"),
+        (  # now better, now worse
+            ((0.67, 0.10), (0.60, 0.13), (0.58, 0.10), (0.67, 0.12)),
+            True,
+            "exponential",
+            "not enough to trust a network",
+        ),
+        (  # ranks better, but exaggerates
+            ((0.63, 0.04), (0.64, 0.05), (0.63, 0.03), (0.66, 0.04)),
+            True,
+            "exponential",
+            "skill at equal level is 0.065 worse",
+        ),
+        (LITTLE, True, "exponential", "not enough"),
+        (LITTLE, False, "cox-time", "better"),  # without time there is no shift to fear
+    ],
+)
+def test_a_network_must_gain_beyond_the_error(
+    network: tuple[tuple[float, float], ...], timed: bool, model: str, words: str
+) -> None:
+    names, why = chosen({}, scores(*network), timed=timed)
+    assert names == (model,)
+    assert words in why
 
 
-def test_a_richer_model_must_gain_or_is_averaged() -> None:
-    gains = {"weibull": scores((0.6, 0.15), (0.6, 0.16), (0.6, 0.14), (0.6, 0.15))}
-    assert chosen(gains, PLAIN)[0] == ("weibull",)
-    hardly = {"weibull": scores((0.6, 0.105), (0.6, 0.125), (0.6, 0.095), (0.6, 0.115))}
-    assert chosen(hardly, PLAIN)[0] == ("exponential",)
-    torn = {"cox": scores((0.6, 0.4), (0.62, -0.2), (0.61, 0.3), (0.63, 0.1))}
-    names, why = chosen(torn, PLAIN)
-    assert names == ("exponential", "weibull", "cox")
-    assert "cannot be told apart" in why
+@pytest.mark.parametrize(
+    ("better", "models", "words"),
+    [
+        (
+            {"weibull": ((0.6, 0.15), (0.6, 0.16), (0.6, 0.14), (0.6, 0.15))},
+            ("weibull",),
+            "its skill beats",
+        ),
+        (
+            {"weibull": ((0.6, 0.105), (0.6, 0.125), (0.6, 0.095), (0.6, 0.115))},
+            ("exponential",),
+            "no richer one",
+        ),
+        ({"cox": ((0.6, 0.4), (0.62, -0.2), (0.61, 0.3), (0.63, 0.1))}, SIMPLE, "cannot be told"),
+    ],
+)
+def test_a_richer_model_must_gain_or_is_averaged(
+    better: dict[str, tuple[tuple[float, float], ...]], models: tuple[str, ...], words: str
+) -> None:
+    names, why = chosen({name: scores(*each) for name, each in better.items()}, PLAIN)
+    assert names == models
+    assert words in why
 
 
 def test_moments_without_a_better_rank_are_left_out() -> None:
