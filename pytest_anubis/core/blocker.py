@@ -19,6 +19,7 @@ class Hindrance(StrEnum):
     UNCOLLECTED = "uncollected"  # a file of tests that cannot be collected
     SHARED = "shared"  # what many nodes share explains alone what rejects this one
     NO_BASELINE = "no-baseline"  # this hardware class has none
+    SAMPLES_ONLY = "samples-only"  # an exported file, which has nothing besides samples
     NOTHING_JUDGED = "nothing-judged"  # nothing of the run was held against the baseline
     OTHER = "other"  # a process that died, another machine's baseline, a waiver that expired, ...
 

@@ -25,13 +25,7 @@ from pytest_anubis.core.events import (
 from pytest_anubis.core.field_types import Rare
 from pytest_anubis.core.inventory import REDACTED
 from pytest_anubis.core.measurement import LaneCores, Measurement, PlannedTest, Purpose, TestResult
-from pytest_anubis.core.verdict import (
-    MetricVerdict,
-    NodeVerdict,
-    Outcome,
-    Reason,
-    Waiver,
-)
+from pytest_anubis.core.verdict import MetricVerdict, NodeVerdict, Outcome, Reason, Waiver
 from pytest_anubis.core.waivers.waiving import WaiversRead, waived_verdict, with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise, widened
 
@@ -163,6 +157,7 @@ class RunRecord:
         took: Benchmark -> its seconds on the node, from an imported file.
         file_dated: `started` is when the imported file was last written, since it names no time.
         unread: How many lines of an imported file about the node could not be read.
+        samples_only: It comes from a file that ``anubis export`` wrote, which has nothing besides samples.
         looked_at: What was checked besides tests in all parts of the run, as in `RunStarted`.
         behind: Seconds by which the machine's clock was behind, as in `RunStarted`.
         after: Id of the node's previous run in its store; empty if unknown.
@@ -170,8 +165,7 @@ class RunRecord:
         cause: What broke the run off; empty if unknown, or if nothing did.
         planned: Every planned test.
         results: How every test ended; a planned test without an end is ``not reported``.
-        measurements: In the order in which they were recorded; values of a test that was cut short and ran
-            again are among the events as attempts.
+        measurements: In recorded order; values of a test cut short and run again are attempts in `events`.
         verdicts: In the order in which they were reached; for a repeated test, those of its last attempt.
         node_verdict: The decision about the node; None if the run did not get that far.
         events: All other events (deaths of workers, attempts, the Selector's choice, ...), in order.
@@ -197,6 +191,7 @@ class RunRecord:
     took: Annotated[Mapping[str, float], Rare] = field(default_factory=dict)
     file_dated: Annotated[bool, Rare] = False
     unread: Annotated[int, Rare] = 0
+    samples_only: Annotated[bool, Rare] = False
     looked_at: Annotated[tuple[str, ...] | None, Rare] = None
     behind: Annotated[float, Rare] = 0.0
     after: Annotated[str, Rare] = ""

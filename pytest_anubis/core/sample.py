@@ -129,8 +129,10 @@ class SampleProblem:
 
     Attributes:
         kind: ``failed`` (the test failed or returned an error), ``missing`` (nothing was recorded),
-            ``absent`` (missing in a table that has it for most nodes), ``disturbed`` (the machine was not
-            quiet), ``waived`` (the test failed as its mark expects), ``invalid`` (NaN, negative, too few),
+            ``absent`` (missing in a table that has it for most nodes),
+            ``refused`` (of an exported file alone: nothing may be learned from its run),
+            ``disturbed`` (the machine was not quiet), ``waived`` (the test failed as its mark expects),
+            ``invalid`` (NaN, negative, too few),
             ``unit`` (another unit or direction than most others), ``version`` (an earlier version of the
             benchmark than others).
         text: The reason in one phrase.
@@ -147,6 +149,9 @@ class SampleProblem:
 
 ABSENT = "absent"
 """Kind of a value that a table has for most nodes but not for this one."""
+
+REFUSED = "refused"
+"""Kind of samples that are as good as others, and of a run that nothing may be learned from."""
 
 
 def population_of(

@@ -33,6 +33,7 @@ from pytest_anubis.store.run_set import RefusedRun as RefusedRun
 from pytest_anubis.store.run_set import RunSet as RunSet
 from pytest_anubis.store.run_set import under_one_name
 from pytest_anubis.store.samples.columnar_files import SUFFIX, Columns, ColumnsError, load_columns
+from pytest_anubis.store.samples.exported_marks import without_marks, without_units
 
 Progress = Callable[[str], None]
 
@@ -146,6 +147,7 @@ class RunReader:
     refused: list[RefusedRun] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     silent: list[tuple[RunRecord, TestResult]] = field(default_factory=list)
+    unlearnable: dict[tuple[str, str], str] = field(default_factory=dict)
     journals: list[RunRecord] = field(default_factory=list)
     digests: dict[tuple[str, str], str] = field(
         default_factory=dict
@@ -217,11 +219,10 @@ class RunReader:
         if (record.run, record.node) in self.digests:
             self.refused.append(self._known_already(path, record.run, record.node, digest))
             return
-        if self.learning and (reason := refusal(record)):
-            self.refused.append(
-                RefusedRun(run=record.run, node=record.node, path=str(path), reason=reason)
-            )
-            return
+        if reason := refusal(record):
+            self._unlearnable(path, (record.run, record.node), reason)
+            if self.learning:
+                return
         self.digests[record.run, record.node] = digest
         self.runs[record.run, record.node, record.hardware_class] = dataclasses.replace(
             record,
@@ -281,6 +282,12 @@ class RunReader:
         Several tables may hold parts of one run. If two hold the same value of a node, it is unknown which
         counts: this file's rows of that node are left out, and its run counts as not read whole.
         """
+        columns, marked = without_marks(columns)
+        for unit, why in marked.items():
+            if self.wanted.wants_node(unit[1]):
+                self._unlearnable(path, unit, why)
+        if marked and self.learning:
+            columns = without_units(columns, marked)
         units = {(run.run, run.node) for run in columns.runs}
         known = units & self.digests.keys()
         twice: Mapping[tuple[str, str], int] = {}
@@ -316,6 +323,13 @@ class RunReader:
             if own:
                 self.gather.add_population(dataclasses.replace(population, given=True))
 
+    def _unlearnable(self, path: Path, unit: tuple[str, str], reason: str) -> None:
+        """Take note that nothing may be learned from a run; in learning it is refused, once."""
+        if self.learning and unit not in self.unlearnable:
+            run, node = unit
+            self.refused.append(RefusedRun(run=run, node=node, path=str(path), reason=reason))
+        self.unlearnable.setdefault(unit, reason)
+
     def result(self) -> RunSet:
         """Return everything that was added.
 
@@ -336,6 +350,7 @@ class RunReader:
             refused=tuple(self.refused),
             journals=tuple(self.journals),
             warnings=tuple(self.warnings),
+            unlearnable=self.unlearnable,
         )
         return under_one_name(found)
 

@@ -44,6 +44,7 @@ class RunSet:
         unmeasured: (run, node) -> tests that recorded nothing and fit into no population.
         journals: The runs that come from journals, complete except for the values of their samples.
         warnings: Defects inside the files, one line each.
+        unlearnable: (run, node) -> why nothing may be learned from the run, in words.
     """
 
     populations: tuple[Population, ...] = ()
@@ -52,6 +53,7 @@ class RunSet:
     journals: tuple[RunRecord, ...] = ()
     unmeasured: Mapping[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+    unlearnable: Mapping[tuple[str, str], str] = field(default_factory=dict)
 
     @property
     def classes(self) -> dict[str, Mapping[str, str]]:
@@ -107,5 +109,6 @@ def under_one_name(found: RunSet) -> RunSet:
         runs=tuple(map(called, found.runs)),
         journals=tuple(map(called, found.journals)),
         unmeasured={unit(*pair): tests for pair, tests in found.unmeasured.items()},
+        unlearnable={unit(*pair): why for pair, why in found.unlearnable.items()},
         warnings=(*found.warnings, *notes),
     )

@@ -17,7 +17,9 @@ def add(parser: argparse.ArgumentParser) -> None:
     explain(
         parser,
         "Write what was measured, one row a value, so that DuckDB and others can scan a fleet: a file for "
-        "each metric of a hardware class, with the columns that 'anubis import table' reads.",
+        "each metric of a hardware class, with the columns that 'anubis import table' reads. The files have "
+        "samples only: no tests without values, no inventory, no reports of the hardware, no lost lines. So "
+        "'anubis judge' rejects nodes by them and accepts none.",
         "Exit codes: 0 all of it is written; 1 what could be read is, and some could not, one line each; "
         "2 wrong usage, or nothing could be read.",
     )
@@ -38,7 +40,12 @@ def run(options: argparse.Namespace) -> int:
 
     with SpilledValues() as storage, Progress("writing") as progress:
         runs = read_sources(options, storage=storage)
-        files = save_parquet(runs.populations, options.parquet, progress=progress.say)
+        files = save_parquet(
+            runs.populations,
+            options.parquet,
+            unlearnable=runs.unlearnable,
+            progress=progress.say,
+        )
     values = sum(len(population.values) for population in runs.populations)
     size = sum(path.stat().st_size for path in files)
     damaged = sum(one.damaged for one in runs.refused)

@@ -169,6 +169,7 @@ def _judged(
             baselines,
             started=_started(runs),
             ahead=ahead,
+            samples_only={(run.run, run.node) for run in runs.runs if run.samples_only},
             evidence=_evidence(runs),
             checked=_checked(runs),
             unread={(run.run, run.node): run.unread for run in runs.runs if run.unread},

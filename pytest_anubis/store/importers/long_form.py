@@ -42,6 +42,9 @@ TRAITS = ("driver", "firmware", "bios", "kernel", "batch", "rack", "serial")
 DURATION = "duration"
 """Column with how long the row's benchmark took on its node, in seconds or with a unit."""
 NUMBERS = ("value", "time", "return_code")
+PLACE, PROBLEM = "number", "problem"
+"""Columns that only a table which came from ``anubis export`` has: a value's place in its sample, and why
+nothing may be learned from it."""
 
 _CODES = frozenset(("returncode", "rc", "exitcode", "exitstatus", "retcode"))
 
@@ -103,6 +106,9 @@ class LongForm:
         known: What units, directions and components are where the file does not say them.
         mark: What parts the file's columns; empty: nothing does.
 
+    Attributes:
+        exported: The file came from ``anubis export``, and something else has changed it since.
+
     Raises:
         ImportFileError: A needed column is missing, or one stands twice.
     """
@@ -139,7 +145,14 @@ class LongForm:
             if self.columns.count(name) > 1:
                 raise ImportFileError(f"column {name!r} stands twice; keep one")
         self._traits = [name for name in (*TRAITS, DURATION) if name in self.columns]
-        used = (*TEXTS, *NUMBERS, *self._traits)  # and those that `rows` finds to be of outcomes
+        self.exported = PLACE in self.columns and PROBLEM in self.columns
+        own = (PLACE, PROBLEM) if self.exported else ()
+        used = (
+            *TEXTS,
+            *NUMBERS,
+            *self._traits,
+            *own,
+        )  # and those that `rows` finds to be of outcomes
         self.unused = [name for name in self.columns if name not in used]
         self._words = {name: _Numbers() for name in self.unused}  # of what may say how a test went
         self._names = {name: _Numbers() for name in (*TEXTS, *self._traits)}
@@ -194,8 +207,19 @@ class LongForm:
             chunk["point"] = np.fromiter(points, dtype=bool, count=count)
         if self._has_times:
             chunk["time"], _ = self._numbers(by_name["time"], "time", where, good)
+        if self.exported:
+            self._leave_out_problems(by_name[PROBLEM], where, good)
         chunk["good"] = good
         self._chunks.append(chunk)
+
+    def _leave_out_problems(self, column: Sequence[Any], where: _Where, good: Any) -> None:
+        """List the rows of an exported table that nothing may be learned from."""
+        for i, text in enumerate(column):
+            if text and good[i]:
+                said = f"{where.node(i)}column {PROBLEM}: {str(text)[:40]!r}"
+                cause = "exported with a problem"
+                self._wrong.add(where.lines[i], said, cause, str(where.nodes[i] or "").strip())
+                good[i] = False
 
     def rows(self) -> EncodedRows:
         """Return all good rows; names that cannot be used are listed with each of their lines."""

@@ -6,6 +6,7 @@ import csv
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pytest_anubis.codec import CodecError
 from pytest_anubis.codec.foreign_text import open_text
 from pytest_anubis.codec.input_limits import LARGEST_DATA, most_bytes, too_large
 from pytest_anubis.core.gather import SampleStorage
+from pytest_anubis.core.run import RunRecord
 from pytest_anubis.store.importers.grouping import (
     group_rows,
     row_dates,
@@ -114,19 +116,19 @@ def import_table(
         raise ImportFileError(f"{path}: {error}") from None
     finally:
         reader.close()
-    populations = grouped.populations
+    populations, unread = grouped.populations, wrong.nodes + Counter(grouped.empty)
+    runs = runs_of(populations, file_date(path), dates, traits, took, unread, run)
     notes = [*reader.notes, *(f"column {name[:40]!r} is not used" for name in form.unused)]
     if odd:
         notes.append(
             f"column {DURATION!r}: {odd[0][:40]!r} is no duration: write seconds, or 90s, 5m, 2h"
         )
-    unread = wrong.nodes + Counter(grouped.empty)
     if not populations:
         notes.append("no good line at all")
     return Imported(
         source=path,
         populations=populations,
-        runs=runs_of(populations, file_date(path), dates, traits, took, unread, run),
+        runs=_of_samples(runs) if form.exported else runs,
         file_dated=not dates,
         lines=reader.lines,
         values=grouped.values,
@@ -160,10 +162,15 @@ def exported_samples(path: Path, storage: SampleStorage | None = None) -> Import
     return Imported(
         source=path,
         populations=(population,),
-        runs=runs_of((population,), file_date(path)),
+        runs=_of_samples(runs_of((population,), file_date(path))),
         lines=len(population.values),
         values=len(population.values),
     )
+
+
+def _of_samples(runs: Sequence[RunRecord]) -> tuple[RunRecord, ...]:
+    """Return runs of which an exported file has the samples alone."""
+    return tuple(replace(run, samples_only=True) for run in runs)
 
 
 class _Csv:

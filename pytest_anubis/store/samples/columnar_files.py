@@ -164,6 +164,7 @@ def columns_bytes(columns: Columns, *, compress: bool = True) -> bytes:
             | ({"took": r.took} if r.took else {})
             | ({"file_dated": True} if r.file_dated else {})
             | ({"unread": r.unread} if r.unread else {})
+            | ({"samples_only": True} if r.samples_only else {})
             for r in columns.runs
         ],
     }

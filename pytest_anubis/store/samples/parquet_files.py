@@ -1,21 +1,22 @@
 """Write samples as Parquet, for DuckDB and the like: a file for each metric of a class, a row for each value.
 
-The columns are those of an imported table, and ``problem``: why nothing may be learned from the values, empty
-for good ones. `parquet_reading` reads these files back.
+The columns are those of an imported table, and ``problem``: why nothing may be learned from the values, be it
+their own or their run's, empty for good ones. `parquet_reading` reads these files back.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from pytest_anubis.core.gather import key_of
-from pytest_anubis.core.sample import Population
+from pytest_anubis.core.sample import REFUSED, Population, SampleProblem
 
 COLUMNS = (
     "node", "device", "run", "problem", "class", "benchmark", "metric", "unit", "better", "component",
@@ -24,6 +25,8 @@ COLUMNS = (
 """Columns of a file, in order; the last three are numbers, `number` is the value's place in its sample."""
 _MAX_NAME_LENGTH = 60
 """Characters of a metric's name in a file's name; the digest after it makes the name unique."""
+MAX_TEXT_LENGTH = 1000
+"""Characters of a name or a problem, as in other tables."""
 _DIGITS = 8
 """Hexadecimal digits of a key's digest in a file's name: a class has hundreds of metrics, not millions."""
 
@@ -46,6 +49,7 @@ def save_parquet(
     populations: Iterable[Population],
     folder: Path,
     *,
+    unlearnable: Mapping[tuple[str, str], str] = MappingProxyType({}),
     progress: Callable[[str], None] | None = None,
 ) -> tuple[Path, ...]:
     """Write each population to its own file, whole or not at all; an older file of the name is replaced.
@@ -55,6 +59,7 @@ def save_parquet(
     Args:
         populations: What is written.
         folder: Where to; it is made.
+        unlearnable: (run, node) -> why nothing may be learned from the run, in words.
         progress: Called with each file's name.
 
     Returns:
@@ -80,7 +85,7 @@ def save_parquet(
                 if not len(population.values):
                     continue
                 half = path.with_suffix(".unfinished")  # never taken for a table
-                connection.register("samples", _columns(population))
+                connection.register("samples", _columns(population, unlearnable))
                 connection.sql("SELECT * FROM samples").write_parquet(str(half), compression="zstd")
                 connection.unregister("samples")
                 half.replace(path)
@@ -93,14 +98,14 @@ def save_parquet(
     return tuple(written)
 
 
-def _columns(population: Population) -> dict[str, Any]:
+def _columns(population: Population, unlearnable: Mapping[tuple[str, str], str]) -> dict[str, Any]:
     """Return one array a column, a row for each value."""
     sizes = np.diff(population.offsets)
     total = int(sizes.sum())
-    known = population.problems
+    units = zip(population.runs, population.nodes, strict=True)
     problems = [
-        f"{known[row].kind}: {known[row].text}" if row in known else ""
-        for row in range(len(population))
+        _problem(population.problems.get(row), unlearnable.get(unit, ""))
+        for row, unit in enumerate(units)
     ]
     columns: dict[str, Any] = {
         name: np.repeat(np.array(list(values), dtype=object), sizes)
@@ -126,6 +131,15 @@ def _columns(population: Population) -> dict[str, Any]:
     columns["number"] = np.arange(total) - np.repeat(population.offsets[:-1], sizes)
     columns["value"] = population.values[population.offsets[0] : population.offsets[-1]]
     return columns
+
+
+def _problem(own: SampleProblem | None, why_refused: str) -> str:
+    """Return the cell of a row: its own problem, or else that of its run; empty for a good row."""
+    if own is None and not why_refused:
+        return ""
+    kind, text = (own.kind, own.text) if own is not None else (REFUSED, why_refused)
+    plain = "".join(letter if letter.isprintable() else " " for letter in text)
+    return f"{kind}: {plain}"[:MAX_TEXT_LENGTH]
 
 
 def _name(population: Population) -> str:

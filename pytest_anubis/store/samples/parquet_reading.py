@@ -14,9 +14,10 @@ import numpy as np
 from pytest_anubis.codec.input_limits import LARGEST_DATA, ROW_BYTES, most_bytes, too_large
 from pytest_anubis.core.gather import SampleStorage, invalid_rows
 from pytest_anubis.core.metric import DIRECTIONS, Metric
-from pytest_anubis.core.sample import ABSENT, FloatArray, Population, SampleProblem
+from pytest_anubis.core.sample import ABSENT, REFUSED, FloatArray, Population, SampleProblem
 from pytest_anubis.store.samples.parquet_files import (
     COLUMNS,
+    MAX_TEXT_LENGTH,
     ParquetError,
     first_line,
     literal,
@@ -35,9 +36,9 @@ _LIMITS: dict[str, str | bool | int | float | list[str]] = {
 }
 """Memory of DuckDB next to the arrays: it groups a million units in a third of this, without a disk."""
 _UNIT = ("node", "device", "run", "problem")
-_MAX_NAME_LENGTH = 1000
-"""Characters of a name, as in other tables."""
-_PROBLEMS = ("failed", "missing", ABSENT, "disturbed", "waived", "invalid", "unit", "version")
+_PROBLEMS = (
+    *("failed", "missing", ABSENT, REFUSED, "disturbed", "waived", "invalid", "unit", "version"),
+)
 
 
 def read_samples(path: Path, storage: SampleStorage | None = None) -> Population | None:
@@ -100,7 +101,7 @@ def _population(connection: Any, name: str, storage: SampleStorage | None) -> Po
     if odd[0] * ROW_BYTES > most:
         raise ParquetError(too_large(f"{odd[0]:,} units", most))
     # Cut, since a file can repeat a long text in no space.
-    names = ", ".join(f"left({one}, {_MAX_NAME_LENGTH + 1}) AS {one}" for one in _UNIT)
+    names = ", ".join(f"left({one}, {MAX_TEXT_LENGTH + 1}) AS {one}" for one in _UNIT)
     units = connection.execute(
         f"SELECT file_row_number AS begins, {names} "  # noqa: S608 - of our own constants
         "FROM read_parquet(?, file_row_number=true) WHERE number = 0 ORDER BY file_row_number",
@@ -165,7 +166,7 @@ def _texts(found: Any) -> tuple[str, ...] | None:
         return None
     known: dict[str, str] = {}
     texts = tuple(known.setdefault(text, text) for text in np.asarray(found).tolist())
-    good = all(isinstance(t, str) and t.isprintable() and len(t) <= _MAX_NAME_LENGTH for t in known)
+    good = all(isinstance(t, str) and t.isprintable() and len(t) <= MAX_TEXT_LENGTH for t in known)
     return texts if good else None
 
 

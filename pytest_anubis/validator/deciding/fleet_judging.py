@@ -29,12 +29,7 @@ from pytest_anubis.core.waivers.waiving import with_waiver
 from pytest_anubis.core.waivers.widened_limits import in_noise
 from pytest_anubis.validator.deciding.decision_headline import doubt_of, groups_of
 from pytest_anubis.validator.deciding.ledger import Metric
-from pytest_anubis.validator.deciding.missing_values import (
-    Cell,
-    Lacking,
-    expected_of,
-    lacking,
-)
+from pytest_anubis.validator.deciding.missing_values import Cell, Lacking, expected_of, lacking
 from pytest_anubis.validator.deciding.node_decision import counts_of, judge_node
 from pytest_anubis.validator.deciding.seen_values import SeenValues
 from pytest_anubis.validator.judging.change_screening import MOST, find_changes
@@ -122,6 +117,7 @@ def judge_fleet(
     require_all: bool = False,
     started: Mapping[tuple[str, str], str] | None = None,
     ahead: Collection[tuple[str, str]] = (),
+    samples_only: Collection[tuple[str, str]] = (),
     evidence: Mapping[tuple[str, str], RunEvidence] | None = None,
     checked: Mapping[str, Sequence[JudgedRun]] | None = None,
     waivers: Sequence[Waiver] | None = None,
@@ -145,8 +141,8 @@ def judge_fleet(
         require_all: What has no criterion blocks acceptance.
         started: (run, node) -> when the run began, ISO 8601: tells the latest run from the earlier ones.
         ahead: (run, node) of runs dated by a clock ahead of the present, or killed: these answer nothing.
-        evidence: (hardware class, node) -> what else is known; each of these nodes gets a verdict even if
-            nothing was measured on it.
+        samples_only: (run, node) of runs of exported files: they accept no node.
+        evidence: (hardware class, node) -> what else is known; each gets a verdict, measured or not.
         checked: Node -> what each of its runs says of what has no value, such as a test's own check.
         waivers: The failures that somebody answers for; None takes those that the runs themselves had.
         other_machine: A baseline of one machine may accept others, whatever their runs were told.
@@ -161,10 +157,10 @@ def judge_fleet(
         by_class.setdefault(population.hardware_class, []).append(population)
     done, columns = 0, list[JudgedColumns]()
     later = LaterRuns(started=started or {}, checked=checked or {}, ahead=frozenset(ahead))
+    later = replace(later, samples_only=frozenset(samples_only))
     nodes: list[tuple[NodeVerdict, NodeDetail]] = []
     findings: list[Finding] = []
-    notes: list[str] = []
-    asides: list[str] = []
+    notes, asides = list[str](), list[str]()
     for key in sorted(by_class):
         baseline = baselines.get(key)
         known = {node: r for (of, node), r in (evidence or {}).items() if of == key}
@@ -411,7 +407,7 @@ class _Nodes:
             if name in seen:
                 lack = lacking(name, every, answers, seen[name], expected, allow_missing)
             broken_off, ends = self._broken_off(name)
-            lines = self._seen.unread(name, unread)
+            lines = self._seen.unread(name, unread) + self._seen.samples_only(name)
             if name in seen:
                 lines += self._seen.partly(name, allow_missing)
             blockers = (*evidence.blockers, *ends, *lines, *lack.blockers)

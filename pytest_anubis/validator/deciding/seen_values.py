@@ -8,7 +8,7 @@ from itertools import compress
 
 import numpy as np
 
-from pytest_anubis.core.blocker import Blocker
+from pytest_anubis.core.blocker import Blocker, Hindrance
 from pytest_anubis.core.metric import first_of, metric_name, whole_of
 from pytest_anubis.core.sample import ABSENT, Population
 from pytest_anubis.core.verdict import MetricVerdict, Outcome, Reason
@@ -19,6 +19,12 @@ from pytest_anubis.validator.judging.verdict_table import NOT_TESTED, PASS, REAS
 
 _NOT_REPORTED = REASONS.index(Reason.NOT_REPORTED)
 _ANSWERED = REASONS.index(Reason.ANSWERED)
+_SAMPLES_ONLY = Blocker(
+    kind=Hindrance.SAMPLES_ONLY,
+    subject="an exported file has samples only",
+    cause="no test without values, no inventory, no report of the hardware, no lost lines",
+    act="judge the journals or imports that it was made from",
+)
 
 
 def _is_missing(population: Population, row: int) -> bool:
@@ -34,7 +40,7 @@ class SeenValues:
     """
 
     def __init__(self, later: LaterRuns) -> None:
-        self._runs, self._order = later.runs, later.order
+        self._later, self._runs, self._order = later, later.runs, later.order
         # Node -> run -> cell that is bad in some run -> whether it is in this one.
         self._bad: dict[str, dict[str, dict[tuple[str, ...], bool]]] = {}
         self._devices: defaultdict[tuple[str, str], set[str]] = defaultdict(set)  # by run and node
@@ -216,20 +222,7 @@ class SeenValues:
 
     def unread(self, node: str, unread: Mapping[tuple[str, str], int]) -> tuple[Blocker, ...]:
         """Return what blocks a node's acceptance since lines could not be read, if anything."""
-
-        def read_again(unit: tuple[str, str]) -> bool:
-            return any(
-                self._order.get(other, 0) > self._order.get(unit, 0)
-                and metrics >= self._metrics[unit]
-                for other, metrics in self._metrics.items()
-                if other[1] == node and other not in unread
-            )
-
-        left = {
-            unit: lines
-            for unit, lines in unread.items()
-            if unit[1] == node and not read_again(unit)
-        }
+        left = {unit: unread[unit] for unit in self._not_measured_again(node, unread)}
         if not left:
             return ()
         lines = sum(left.values())
@@ -238,3 +231,23 @@ class SeenValues:
         why = f"{lines} {are} could not be used ({runs}), as 'anubis import' says"
         act = "mend and import them again, or measure the whole node again"
         return (Blocker(cause=why, act=act),)
+
+    def samples_only(self, node: str) -> tuple[Blocker, ...]:
+        """Return what blocks a node's acceptance since an exported file has nothing but samples of it."""
+        left = self._not_measured_again(node, self._later.samples_only)
+        return (_SAMPLES_ONLY,) if left else ()
+
+    def _not_measured_again(
+        self, node: str, units: Collection[tuple[str, str]]
+    ) -> list[tuple[str, str]]:
+        """Return those of some runs of a node after which no other run has as many metrics of it."""
+
+        def measured_again(unit: tuple[str, str]) -> bool:
+            return any(
+                self._order.get(other, 0) > self._order.get(unit, 0)
+                and metrics >= self._metrics[unit]
+                for other, metrics in self._metrics.items()
+                if other[1] == node and other not in units
+            )
+
+        return [unit for unit in units if unit[1] == node and not measured_again(unit)]

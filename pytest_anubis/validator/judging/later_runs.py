@@ -50,6 +50,7 @@ class LaterRuns:
         checked: Node -> what each of its runs says of what has no value, such as a test's own check.
         ahead: (run, node) of runs that a clock ahead of the present has dated, so that their time is unknown,
             and of those that never came to a verdict: what they passed answers nothing.
+        samples_only: (run, node) of runs that an exported file holds, of which nothing but samples is known.
         runs: Node -> its runs; found from `started`.
         order: (run, node) -> its place in time; those without a time stand first, all in one place, unless
             they are known to come after another.
@@ -59,6 +60,7 @@ class LaterRuns:
     started: Mapping[tuple[str, str], str]
     checked: Mapping[str, Sequence[JudgedRun]] = field(default_factory=dict)
     ahead: Collection[tuple[str, str]] = ()
+    samples_only: Collection[tuple[str, str]] = ()
     runs: Mapping[str, Sequence[str]] = field(init=False)
     order: Mapping[tuple[str, str], int] = field(init=False)
     campaigns: Mapping[tuple[str, str], str] = field(init=False)
